@@ -6,9 +6,11 @@ mod client_tool;
 mod given_custom;
 mod plain_protocol;
 
+use std::sync::Arc;
+
 use everturn_ai::prompt::PromptOverrides;
 use everturn_ai::{Answers, Message, ModelResponseChunk, UsageTotal};
-use everturn_core::{Context, Error, Result, RuntimeError};
+use everturn_core::{Context, Error, Result, RuntimeError, Schema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -181,6 +183,15 @@ pub struct AgentInput {
     /// Taken by the agents that take [`tools`](Self::tools).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub instructions: Vec<String>,
+    /// The JSON Schema of the answer to this turn. Agents around a prompt refuse it unless they
+    /// [accept](crate::AgentBuilder::accept_output_schema) it; functions of your own find it in
+    /// [`Turn::input`](crate::Turn::input).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<Arc<Value>>,
+    /// The custom state that the turn begins with, in place of the session's. Agents refuse it unless they
+    /// [accept](crate::AgentBuilder::accept_client_state) it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub custom: Option<Arc<Value>>,
 }
 
 impl AgentInput {
@@ -215,6 +226,12 @@ impl AgentInput {
     /// Adds a text of the client that follows the agent's system text in this turn.
     pub fn with_instructions(mut self, text: impl Into<String>) -> Self {
         self.instructions.push(text.into());
+        self
+    }
+
+    /// Asks for an answer of this JSON Schema in this turn.
+    pub fn with_output_schema(mut self, schema: &Schema) -> Self {
+        self.output_schema = Some(Arc::new(schema.as_json().clone()));
         self
     }
 

@@ -42,7 +42,7 @@ pub use self::{
     chunk::Chunk,
     generated::Generated,
     observer::{GenerateObserver, with_observer},
-    output::define_format,
+    output::{define_format, is_unfit_answer},
     stream::GenerateStream,
     tool_errors::{ToolErrors, with_tool_errors},
 };

@@ -56,7 +56,7 @@
 //! | keep a long conversation within a model's limits | [`Window`] |
 //! | observe a conversation | [`GenerateObserver`] |
 //! | survive a crash without acting twice | [`Replay`], [`EffectJournal`] |
-//! | tell failures apart | [`reason`], [`unusable_response`] |
+//! | tell failures apart | [`reason`], [`unusable_response`], [`is_unfit_answer`] |
 //!
 //! | feature | adds |
 //! |---|---|
@@ -127,7 +127,7 @@ pub use self::{
     },
     generate::{
         Chunk, Generate, GenerateObserver, GenerateStream, Generated, ToolErrors, define_format,
-        register_generate, unusable_response, with_observer, with_tool_errors,
+        is_unfit_answer, register_generate, unusable_response, with_observer, with_tool_errors,
     },
     generate_options::{GenerateActionOptions, GenerateActionOutputConfig, OutputInstructions},
     history::{History, Lineage, LineageId},

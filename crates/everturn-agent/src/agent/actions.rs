@@ -8,7 +8,7 @@ use serde_json::{Map, json};
 
 use crate::answers::RestartInputs;
 use crate::archive::{GetSessionRequest, ListSnapshotsRequest, SessionView, SnapshotList};
-use crate::invocation::{ClientAdditions, Definition, invoke};
+use crate::invocation::{Definition, invoke};
 use crate::reading::not_found;
 use crate::{
     AbortRequest, AbortResponse, AgentInit, AgentInput, AgentMetadata, AgentOutput, AgentStreamChunk,
@@ -53,7 +53,9 @@ pub(super) fn run_action<S: CustomState>(definition: &Arc<Definition<S>>) -> Age
         json!({
             "concurrency": definition.concurrency.name(),
             "editedInputs": definition.restart_inputs == RestartInputs::Edited,
-            "clientTools": definition.client_additions == ClientAdditions::Taken,
+            "clientTools": definition.client_additions.tools,
+            "clientState": definition.client_additions.custom,
+            "clientOutputSchema": definition.client_additions.output_schema,
             // Interrupts of these tools are answered by a response; all others can also be restarted.
             "respondOnly": definition.respond_only.keys().collect::<Vec<_>>(),
             "answerSchemas": definition.respond_only,

@@ -625,7 +625,25 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
     /// Ignores the [tools](crate::AgentInput::tools) and [instructions](crate::AgentInput::instructions) that clients
     /// bring to a turn. Agents around a prompt take them otherwise.
     pub fn without_client_additions(self) -> Self {
-        self.set(|options| options.client_additions = ClientAdditions::Ignored)
+        self.set(|options| options.client_additions.tools = false)
+    }
+
+    /// Lets clients replace the custom state at the start of every turn, in
+    /// [`AgentInput::custom`](crate::AgentInput::custom), as front ends do that share their state with an agent.
+    ///
+    /// It is checked against the schema of the custom state before the turn runs. Without this, only the agent and its tools
+    /// change the custom state.
+    pub fn accept_client_state(self) -> Self {
+        self.set(|options| options.client_additions.custom = true)
+    }
+
+    /// Lets clients choose the JSON Schema of the answer to a turn, in
+    /// [`AgentInput::output_schema`](crate::AgentInput::output_schema): the turn's answer then has that form instead of the
+    /// prompt's. By default the agent's author alone decides about the form of answers.
+    ///
+    /// A function of your own finds the schema in [`Turn::input`](crate::Turn::input) and sees to it that the answer fits.
+    pub fn accept_output_schema(self) -> Self {
+        self.set(|options| options.client_additions.output_schema = true)
     }
 
     /// Sets whether a turn journals its effects, so that a replay of the turn repeats none; by default it does. See
@@ -733,9 +751,9 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
             status_schema: options.status_schema,
             output_schema: options.output_schema,
             respond_only,
-            client_additions: match &prompt {
-                Some(_) => options.client_additions,
-                None => ClientAdditions::Ignored,
+            client_additions: ClientAdditions {
+                tools: options.client_additions.tools && prompt.is_some(),
+                ..options.client_additions
             },
             prompt: prompt.map(|prompt| AgentPrompt::new(prompt, &self.registry)),
             prompt_input: options.prompt_input,

@@ -1,15 +1,53 @@
-//! Tools and instructions that a client adds to one turn.
+//! Tools, instructions and an output schema that a client adds to one turn.
 
+use everturn_ai::prompt::PromptOverrides;
 use everturn_ai::{
     Feature, GenerateRound, Messages, Middleware, ModelResponse, NextRound, Part, Tool, async_trait,
     place_system_part,
 };
-use everturn_core::{HandlerResult, Result};
+use everturn_core::{Error, HandlerResult, Result, Schema};
+use serde_json::Value;
 
+use super::ClientAdditions;
 use crate::{AgentInput, ClientTool};
 
 /// The metadata entry that marks the client's part of the system text.
 const MARKER: &str = "_everturn_client";
+
+/// The greatest size of an output schema, in bytes of JSON.
+const LARGEST_SCHEMA: usize = 64 * 1024;
+
+/// Returns the settings of a turn whose client chose the form of the answer.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` if the agent does not accept an output schema, or this one is too large or none.
+pub(super) fn chosen_output(
+    input: &AgentInput,
+    additions: ClientAdditions,
+) -> Result<Option<PromptOverrides>> {
+    let Some(schema) = &input.output_schema else {
+        return Ok(None);
+    };
+    if !additions.output_schema {
+        return Err(refused(
+            "the agent decides the form of its answers: leave 'outputSchema' out, or define the agent with \
+             `accept_output_schema`",
+        ));
+    }
+    let size = serde_json::to_vec(schema).map_or(usize::MAX, |text| text.len());
+    if size > LARGEST_SCHEMA {
+        return Err(refused(format!(
+            "the output schema has {size} bytes and may have {LARGEST_SCHEMA}"
+        )));
+    }
+    let schema = Schema::from_json(Value::clone(schema))
+        .map_err(|error| error.context("the output schema of the client").with_public())?;
+    Ok(Some(PromptOverrides::new().output_schema(&schema)))
+}
+
+fn refused(message: impl Into<String>) -> Error {
+    Error::invalid_argument(message).with_public()
+}
 
 /// Offers the client's tools to the model and puts its instructions after the agent's system text.
 ///

@@ -10,7 +10,7 @@ use everturn_ai::UsageMeter;
 use everturn_ai::effect::without_journal;
 use everturn_ai::history::awaiting;
 use everturn_ai::prompt::PromptOverrides;
-use everturn_core::{Context, Error, HandlerResult, Result, SpanKind, in_span};
+use everturn_core::{Context, Error, HandlerResult, Result, Schema, SpanKind, in_span};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -21,6 +21,7 @@ use super::reception::Reception;
 use super::snapshots::CreatedSnapshots;
 use super::turn::TurnStart;
 use crate::failure_log::FailedWork;
+use crate::state::decode_custom;
 use crate::state_limit::StateLimit;
 use crate::turn_observer::{EndedTurn, TurnObservers};
 use crate::{
@@ -49,9 +50,30 @@ pub(super) struct InvocationFacts {
     /// What the invocation has used so far.
     pub(super) usage: Arc<UsageMeter>,
     pub(super) observers: TurnObservers,
-    /// What turns do with the tools and instructions of clients.
+    /// What turns do with the additions of clients.
     pub(super) client_additions: ClientAdditions,
     pub(super) reception: Reception,
+    /// The schema of the custom state; `None` if that may be any JSON.
+    pub(super) custom_schema: Option<Schema>,
+}
+
+/// Decodes the custom state with which a client replaces the session's.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` if the agent accepts none, or it does not fit.
+fn replaced_custom<S: CustomState>(custom: &Value, facts: &InvocationFacts) -> Result<S> {
+    if !facts.client_additions.custom {
+        return Err(Error::invalid_argument(
+            "the agent takes no custom state from clients: leave 'custom' out, or define the agent with `accept_client_state`",
+        )
+        .with_public());
+    }
+    let fits = facts
+        .custom_schema
+        .as_ref()
+        .map_or(Ok(()), |schema| schema.validate(custom));
+    fits.and_then(|()| decode_custom(Some(custom)))
+        .map_err(|error| error.context("the custom state of the client").with_public())
 }
 
 /// The output that a turn's span records.
@@ -158,7 +180,8 @@ impl<S: CustomState> AgentSession<S> {
             None => without_journal(context),
         };
         let (session, outbox) = (&self.session, &self.outbox);
-        let (flow, limit, reception) = (&self.facts.session_flow, &self.facts.limit, self.facts.reception);
+        let facts = &*self.facts;
+        let (flow, limit, reception) = (&facts.session_flow, &facts.limit, facts.reception);
         let settle = &mut report;
         let (began, used_before) = (Instant::now(), self.facts.usage.total());
         let mut finish_reason = None;
@@ -169,6 +192,9 @@ impl<S: CustomState> AgentSession<S> {
             context,
             |context, recorder| async move {
                 recorder.input(&input);
+                if let Some(custom) = &input.custom {
+                    session.set_custom(replaced_custom(custom, facts)?);
+                }
                 let received = reception.receive(&session.messages(), &input)?;
                 let told = received.chunk(outbox.tells_places());
                 session.add_messages(received.messages);

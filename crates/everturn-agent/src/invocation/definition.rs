@@ -111,12 +111,25 @@ impl AgentPrompt {
 /// The tools that only a response answers, each with the schema of its answers.
 pub(crate) type RespondOnly = BTreeMap<String, Value>;
 
-/// What a turn does with the tools and instructions that clients bring.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum ClientAdditions {
-    #[default]
-    Taken,
-    Ignored,
+/// What a turn does with the additions that clients bring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ClientAdditions {
+    /// Whether tools and instructions are taken. They are ignored otherwise.
+    pub(crate) tools: bool,
+    /// Whether an output schema is accepted. It is refused otherwise.
+    pub(crate) output_schema: bool,
+    /// Whether a custom state is accepted that replaces the session's. It is refused otherwise.
+    pub(crate) custom: bool,
+}
+
+impl Default for ClientAdditions {
+    fn default() -> Self {
+        Self {
+            tools: true,
+            output_schema: false,
+            custom: false,
+        }
+    }
 }
 
 /// Everything an invocation needs to know about its agent.
@@ -172,7 +185,7 @@ pub(crate) struct Definition<S> {
     pub(crate) prompt: Option<AgentPrompt>,
     /// The tools that only a response answers.
     pub(crate) respond_only: RespondOnly,
-    /// What turns do with the tools and instructions of clients.
+    /// What turns do with the additions of clients.
     pub(crate) client_additions: ClientAdditions,
     /// The input of the agent's prompt in conversations that bring none of their own.
     pub(crate) prompt_input: Option<Arc<Value>>,

@@ -5,13 +5,14 @@ use std::sync::{Arc, OnceLock};
 use everturn_ai::history::awaiting;
 use everturn_ai::prompt::{Prompt, PromptOverrides, with_prompt_state};
 use everturn_ai::{
-    FinishReason, History, Message, Messages, ModelResponse, ModelResponseChunk, Part, Role, reason,
+    FinishReason, History, Message, Messages, ModelResponse, ModelResponseChunk, Part, Role, is_unfit_answer,
+    reason,
 };
 use everturn_core::{Error, HandlerResult, Result};
 use serde_json::Value;
 
 use super::accepted_input::AcceptedInput;
-use super::added_by_client::AddedByClient;
+use super::added_by_client::{AddedByClient, chosen_output};
 use super::conversation::{conversation_of, marked};
 use super::generate::ConversationObserver;
 use super::reception::{check_message, given_answers};
@@ -78,7 +79,9 @@ async fn prompt_turn<S: CustomState>(
         .render_around(&input, conversation, context.clone())
         .await
         .map_err(|error| error.context("prompt render"))?;
-    for overrides in overrides.iter().flatten() {
+    let by_client = chosen_output(turn.input(), additions)?;
+    let overrides = overrides.iter().flatten().map(Arc::as_ref);
+    for overrides in overrides.chain(&by_client) {
         rendered = rendered.overridden(overrides)?;
     }
     let mut messages = marked(&rendered);
@@ -95,7 +98,7 @@ async fn prompt_turn<S: CustomState>(
     if let Some(accepted) = AcceptedInput::of(&turn) {
         generate = generate.use_middleware(accepted);
     }
-    if additions == ClientAdditions::Taken
+    if additions.tools
         && let Some(added) = AddedByClient::of(turn.input())?
     {
         generate = generate.use_middleware(added);
@@ -104,7 +107,11 @@ async fn prompt_turn<S: CustomState>(
         if error.is(reason::TOOL_NAME_TAKEN) && !turn.input().tools.is_empty() {
             return name_taken(&error);
         }
-        error.context("generate")
+        let error = error.context("generate");
+        if by_client.is_some() && is_unfit_answer(&error) {
+            return error.with_public_message("the model's answer does not match the client's output schema");
+        }
+        error
     })?;
 
     remember(&turn, &history, &reply);

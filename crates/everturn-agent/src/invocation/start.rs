@@ -229,6 +229,7 @@ impl<S: CustomState> Driver<S> {
             observers: definition.turn_observers.clone(),
             client_additions: definition.client_additions,
             reception: definition.reception(),
+            custom_schema: definition.custom_schema.clone(),
         };
         let running =
             (definition.function)(AgentSession::new(handle, context.clone(), outbox.clone(), facts));

@@ -6,6 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use super::{BackgroundRun, Lease, OpenTurn, Rewind, Snapshot};
+use crate::AgentInput;
 
 /// The framework's own notes in a snapshot: the background run behind it, the turn in whose middle it was taken, and an
 /// unfinished rewind.
@@ -21,12 +22,19 @@ pub struct Bookkeeping {
     open_turn: Option<Noted<OpenTurn>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     unfinished_rewind: Option<Noted<Rewind>>,
+    /// The inputs that a background run has left, in a snapshot that is shown to a client; never stored.
+    #[serde(skip)]
+    left: Option<Box<InputsLeft>>,
 }
+
+/// Boxed, because few snapshots have any.
+#[derive(Debug, Clone, PartialEq)]
+struct InputsLeft(Vec<AgentInput>);
 
 impl Bookkeeping {
     /// Returns whether there are no notes.
     pub fn is_empty(&self) -> bool {
-        *self == Self::default()
+        self.background_run.is_none() && self.open_turn.is_none() && self.unfinished_rewind.is_none()
     }
 }
 
@@ -128,8 +136,21 @@ impl Snapshot {
 
     /// Removes all notes of the framework.
     pub(crate) fn clear_bookkeeping(&mut self) {
+        let left = match &mut self.bookkeeping.background_run {
+            Some(Noted::Readable(run)) => Some(Box::new(InputsLeft(std::mem::take(&mut run.inputs)))),
+            _ => None,
+        };
         self.clear_background_run();
-        self.bookkeeping = Bookkeeping::default();
+        self.bookkeeping = Bookkeeping {
+            left,
+            ..Bookkeeping::default()
+        };
+    }
+
+    /// Returns the inputs that the background run behind the snapshot has not finished, in a snapshot that was read by the
+    /// actions of an agent.
+    pub fn inputs_left(&self) -> &[AgentInput] {
+        self.bookkeeping.left.as_ref().map_or(&[], |left| &left.0)
     }
 
     /// Reads a note. An unreadable note is not a missing one: treating it as missing would let a worker write to a run

@@ -1,10 +1,12 @@
-//! Tools, instructions and several messages that a client brings to one turn.
+//! Tools, instructions, an output schema, a custom state and several messages that a client brings to one turn.
 
 use everturn_agent::store::MemoryStore;
 use everturn_agent::{Agent, AgentInput, AgentReply, ClientTool, agent};
 use everturn_ai::{Message, Part, Tool, ToolContext, ToolResponse};
-use everturn_core::Status;
+use everturn_core::{Schema, Status};
 use everturn_testkit::{Reply, ScriptedModel};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::prompt_support::{answering, asked, call, said};
@@ -179,4 +181,127 @@ fn an_agent_says_whether_it_takes_tools_and_which_of_its_own_can_only_be_answere
     assert_eq!(told(&asking)["clientTools"], true);
     assert_eq!(told(&asking)["respondOnly"], json!(["ask"]));
     assert_eq!(told(&strict)["clientTools"], false);
+    assert_eq!(told(&asking)["clientOutputSchema"], false);
+}
+
+fn dish() -> Schema {
+    let schema = json!({
+        "type": "object",
+        "properties": {"dish": {"type": "string"}},
+        "required": ["dish"],
+        "additionalProperties": false,
+    });
+    Schema::from_json(schema).unwrap()
+}
+
+fn cook<R: Into<Reply>>(replies: impl IntoIterator<Item = R>) -> (Agent, ScriptedModel) {
+    let (registry, model) = answering(replies);
+    let builder = agent(&registry, "cook")
+        .system("You cook.")
+        .accept_output_schema();
+    (builder.store(MemoryStore::new()).define().unwrap(), model)
+}
+
+#[tokio::test]
+async fn a_client_may_choose_the_schema_of_one_answer() {
+    let (cook, model) = cook([r#"{"dish": "soup"}"#, "Enjoy."]);
+
+    let chosen = say(&cook, AgentInput::from("what?").with_output_schema(&dish())).await;
+    let plain = say(&cook, "thanks").await;
+
+    assert_eq!(chosen.text(), r#"{"dish": "soup"}"#);
+    assert_eq!(plain.text(), "Enjoy.");
+    // A model that takes no schemas is told it in words.
+    let is_told = |request: usize| asked(&model.requests()[request])[0].contains("dish");
+    assert_eq!([is_told(0), is_told(1)], [true, false]);
+}
+
+#[tokio::test]
+async fn an_answer_that_does_not_fit_the_chosen_schema_fails_the_turn() {
+    let (cook, _) = cook([r#"{"plate": 1}"#]);
+
+    let input = AgentInput::from("what?").with_output_schema(&dish());
+    let error = cook.chat().resume("s").run(input).await.unwrap_err();
+
+    assert_eq!(error.status(), Status::Internal, "{error}");
+    assert!(error.message().contains("the client's output schema"), "{error}");
+    assert!(cook.latest_snapshot("s").await.is_err());
+}
+
+#[tokio::test]
+async fn an_output_schema_is_refused_unless_the_agent_accepts_it() {
+    let (strict, model) = painter(["never said"]);
+    let (open, _) = cook(["never said"]);
+    let schemas = [
+        (
+            &strict,
+            json!({"type": "object"}),
+            "decides the form of its answers",
+        ),
+        (
+            &open,
+            json!({"type": "nothing"}),
+            "the output schema of the client",
+        ),
+        (&open, json!({"title": "x".repeat(70_000)}), "may have 65536"),
+    ];
+
+    for (agent, schema, fault) in schemas {
+        let input = AgentInput {
+            output_schema: Some(schema.into()),
+            ..AgentInput::from("hi")
+        };
+        let error = agent.chat().run(input).await.unwrap_err();
+
+        assert_eq!(error.status(), Status::InvalidArgument, "{error}");
+        assert!(error.message().contains(fault), "{error}");
+    }
+    assert!(model.requests().is_empty());
+}
+
+#[derive(Debug, Default, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+struct Mood {
+    mood: String,
+}
+
+#[tokio::test]
+async fn a_client_may_replace_the_custom_state_at_the_start_of_a_turn() {
+    let (registry, model) = answering(["one", "two"]);
+    let moody = agent(&registry, "moody")
+        .custom::<Mood>()
+        .system("Be {{@custom.mood}}.");
+    let moody = moody
+        .accept_client_state()
+        .store(MemoryStore::new())
+        .define()
+        .unwrap();
+    let with = |custom: Value| AgentInput {
+        custom: Some(custom.into()),
+        ..AgentInput::from("hi")
+    };
+
+    moody
+        .chat()
+        .resume("s")
+        .run(with(json!({"mood": "kind"})))
+        .await
+        .unwrap();
+    let error = moody
+        .chat()
+        .resume("s")
+        .run(with(json!({"mood": 1})))
+        .await
+        .unwrap_err();
+    moody.chat().resume("s").run("again").await.unwrap();
+
+    assert_eq!(error.status(), Status::InvalidArgument, "{error}");
+    assert!(
+        error.message().contains("the custom state of the client"),
+        "{error}"
+    );
+    assert_eq!(asked(&model.requests()[0])[0], "system: Be kind.");
+    assert_eq!(asked(&model.requests()[1])[0], "system: Be kind.");
+    let (strict, _) = painter(["never said"]);
+    let error = strict.chat().run(with(json!({}))).await.unwrap_err();
+    assert!(error.message().contains("accept_client_state"), "{error}");
 }

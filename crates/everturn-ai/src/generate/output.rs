@@ -1,5 +1,6 @@
 //! The output that a generation is asked for: resolving its format, and parsing it.
 
+use std::fmt;
 use std::sync::Arc;
 
 use everturn_core::{Error, Reason, Registry, Result, Schema};
@@ -112,9 +113,28 @@ fn unreadable(error: &FormatError) -> Error {
         .with_source(error.clone())
 }
 
+/// The source of the error of an answer that does not match its schema.
+#[derive(Debug)]
+struct Mismatch;
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("the answer is not the output that was asked for")
+    }
+}
+
+impl std::error::Error for Mismatch {}
+
+/// Returns whether an error of [`Generate`](crate::Generate) is about an answer that is not the output that was asked for.
+/// The outputs of tools, which have the same reason, are others.
+pub fn is_unfit_answer(error: &Error) -> bool {
+    error.find_source::<Mismatch>().is_some() || error.find_source::<FormatError>().is_some()
+}
+
 fn mismatch(error: &Error) -> Error {
     let mismatch = Error::internal(format!("the model's output does not match its schema: {error}"))
-        .with_reason(Reason::INVALID_OUTPUT);
+        .with_reason(Reason::INVALID_OUTPUT)
+        .with_source(Mismatch);
     match error.details() {
         Some(details) => mismatch.with_details(details.clone()),
         None => mismatch,

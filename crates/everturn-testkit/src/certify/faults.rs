@@ -68,7 +68,7 @@ where
     let faults = make();
     certificate.note_or_excuse(
         "a deadline is kept while the lock is held elsewhere",
-        examine_fault(a_deadline_is_kept(&faults)).await,
+        Box::pin(examine_fault(a_deadline_is_kept(&faults))).await,
     );
     let faults = make();
     certificate.note_or_excuse("damage is named", examine_fault(damage_is_named(&faults)).await);
