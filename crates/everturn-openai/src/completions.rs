@@ -1,6 +1,7 @@
 //! `POST /chat/completions`: one turn, told by the client.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -10,9 +11,10 @@ use everturn_core::{Context, RuntimeError};
 use futures::stream;
 use serde_json::{Map, Value, json};
 
-use crate::agents::ServedAgent;
+use crate::agents::Agent;
 use crate::event_stream::{HEARTBEAT, HEARTBEAT_TIME, event_stream};
 use crate::fault::{Fault, json_response};
+use crate::format::Format;
 use crate::items::{ItemKind, Items, Told};
 use crate::plan::{Plan, exposure, hearsay, without_instructions};
 use crate::record::plan_chat;
@@ -25,12 +27,13 @@ const CONVERSATION: [&str; 2] = ["x-conversation-id", "x-openwebui-chat-id"];
 
 /// Answers a request.
 pub(crate) async fn complete(
-    agent: &ServedAgent,
+    agent: &Agent,
     body: &Map<String, Value>,
     headers: &HeaderMap,
     context: Context,
 ) -> Result<Response<Body>, Fault> {
     check(body)?;
+    let format = Format::of_completion(body, agent)?;
     let streams = flag(body, "stream")?.unwrap_or(false);
     let tells_usage = field(body, "stream_options")
         .and_then(|options| options.get("include_usage"))
@@ -39,12 +42,13 @@ pub(crate) async fn complete(
     let tools = tools(body, true)?;
     let said = messages(field(body, "messages").ok_or_else(|| Fault::missing("messages"))?)?;
     let session = conversation(body, headers)?.filter(|_| agent.has_store());
-    let plan = if let Some(session) = session {
+    let mut plan = if let Some(session) = session {
         plan_chat(agent, said, session, tools, &context).await?
     } else {
         let (said, instructions) = without_instructions(said);
         hearsay(said, instructions, tools, agent)?
     };
+    plan.input.output_schema = format.map(|format| Arc::new(format.schema));
     let turn = RunningTurn::start(agent, &plan, streams, &context).await?;
     let told = Completion::new(agent, &plan, &turn, tells_usage);
     if streams {
@@ -58,10 +62,6 @@ fn check(body: &Map<String, Value>) -> Result<(), Fault> {
     let unsupported = |name: &str, why: &str| Err(Fault::invalid("unsupported_parameter", name, why));
     if field(body, "n").is_some_and(|n| *n != json!(1)) {
         return unsupported("n", "An agent gives one answer: 'n' must be 1.");
-    }
-    let format = field(body, "response_format").and_then(|format| format.get("type"));
-    if format.is_some_and(|kind| kind != "text") {
-        return unsupported("response_format", "The agent decides the form of its answers.");
     }
     if field(body, "functions").is_some() {
         return unsupported("functions", "Use 'tools'.");
@@ -110,14 +110,14 @@ struct End {
 }
 
 impl Completion {
-    fn new(agent: &ServedAgent, plan: &Plan, turn: &RunningTurn, tells_usage: bool) -> Self {
+    fn new(agent: &Agent, plan: &Plan, turn: &RunningTurn, tells_usage: bool) -> Self {
         let name = match &turn.started.snapshot_id {
             Some(snapshot) => snapshot.to_string(),
             None => uuid::Uuid::new_v4().simple().to_string(),
         };
         Self {
             id: format!("chatcmpl-{name}"),
-            agent: agent.name.clone(),
+            agent: agent.name().to_owned(),
             created: jiff::Timestamp::now().as_second(),
             name,
             items: Items::new(plan.setting(agent)),

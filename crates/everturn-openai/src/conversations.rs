@@ -1,14 +1,20 @@
 //! `/conversations`: sessions.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use axum::http::{Response, StatusCode};
 use everturn_agent::archive::DeleteRequest;
 use everturn_agent::{SessionId, Snapshot};
 use everturn_core::Context;
+use everturn_core::stream_log::{JsonText, Position, StreamEvent, StreamKey, StreamLog};
+use everturn_server::KeptStreams;
+use futures::StreamExt;
 use serde_json::{Map, Value, json};
 
-use crate::agents::ServedAgent;
+use crate::agents::Agent;
 use crate::fault::{Fault, json_response};
+use crate::log::CallersStreams;
 use crate::page::Page;
 use crate::plan::exposure;
 use crate::responses::StoredResponse;
@@ -21,8 +27,8 @@ pub(crate) enum Asked {
     Items(Page),
 }
 
-/// Names a conversation that does not exist yet. Its first turn creates it.
-pub(crate) fn mint(body: &Map<String, Value>) -> Result<Response<Body>, Fault> {
+/// Names a conversation. Its first turn creates the session; until then the stream log remembers the name.
+pub(crate) async fn mint(body: &Map<String, Value>, minted: &Minted) -> Result<Response<Body>, Fault> {
     let is_begun = field(body, "items")
         .and_then(Value::as_array)
         .is_some_and(|items| !items.is_empty());
@@ -35,15 +41,64 @@ pub(crate) fn mint(body: &Map<String, Value>) -> Result<Response<Body>, Fault> {
     }
     let metadata = field(body, "metadata").filter(|metadata| metadata.is_object());
     let now = jiff::Timestamp::now().as_second();
-    let new = object(SessionId::fresh().as_str(), now, metadata);
+    let session = SessionId::fresh();
+    let new = object(session.as_str(), now, metadata);
+    minted.remember(session.as_str(), &new).await;
     Ok(json_response(StatusCode::OK, &new))
+}
+
+/// The conversations that a caller has named.
+pub(crate) struct Minted {
+    log: Arc<dyn StreamLog>,
+    streams: CallersStreams,
+}
+
+impl Minted {
+    /// Returns those in the server's log, or else in the door's own.
+    pub(crate) fn of(own: &Arc<dyn StreamLog>, context: &Context) -> Self {
+        let log = context.extension::<KeptStreams>().map(|streams| streams.log());
+        Self {
+            log: log.unwrap_or_else(|| Arc::clone(own)),
+            streams: CallersStreams::of(context),
+        }
+    }
+
+    fn key(&self, id: &str) -> StreamKey {
+        let key = self.streams.key("conversations", id);
+        key.about(self.streams.session(id))
+    }
+
+    async fn remember(&self, id: &str, new: &Value) {
+        if let (Ok(note), Ok(writer)) = (JsonText::of(new), self.log.open(&self.key(id)).await) {
+            // A log without room forgets the name. The conversation can begin nevertheless.
+            let _ = writer.finish(Ok(note)).await;
+        }
+    }
+
+    async fn recall(&self, id: &str) -> Option<Value> {
+        let mut entries = self.log.read(&self.key(id), Position::START).await.ok()?;
+        match entries.next().await?.ok()?.event {
+            StreamEvent::Done(note) => note.read().ok(),
+            _ => None,
+        }
+    }
+
+    async fn forget(&self, id: &str) {
+        // What is left expires with the log.
+        let _ = self.log.erase(&self.streams.session(id)).await;
+    }
+}
+
+fn deleted(id: &str) -> Value {
+    json!({ "id": id, "object": "conversation.deleted", "deleted": true })
 }
 
 /// Answers for a session, which may be any agent's.
 pub(crate) async fn answer(
-    agents: &[ServedAgent],
+    agents: &[Agent],
     id: &str,
     asked: Asked,
+    minted: &Minted,
     context: &Context,
 ) -> Result<Response<Body>, Fault> {
     let failed = |error: everturn_core::Error| Fault::of_error(&error, exposure(context));
@@ -53,7 +108,10 @@ pub(crate) async fn answer(
             continue;
         };
         let body = match asked {
-            Asked::Object => object(id, tip.created_at.as_second(), None),
+            Asked::Object => {
+                let known = minted.recall(id).await;
+                known.unwrap_or_else(|| object(id, tip.created_at.as_second(), None))
+            }
             Asked::Items(page) => page.of(items(&agent.among(agents), tip, context).await?),
             Asked::Delete => {
                 let request = DeleteRequest {
@@ -62,7 +120,19 @@ pub(crate) async fn answer(
                     branch: false,
                 };
                 agent.delete(request, context).await.map_err(failed)?;
-                json!({ "id": id, "object": "conversation.deleted", "deleted": true })
+                minted.forget(id).await;
+                deleted(id)
+            }
+        };
+        return Ok(json_response(StatusCode::OK, &body));
+    }
+    if let Some(new) = minted.recall(id).await {
+        let body = match asked {
+            Asked::Object => new,
+            Asked::Items(page) => page.of(Vec::new()),
+            Asked::Delete => {
+                minted.forget(id).await;
+                deleted(id)
             }
         };
         return Ok(json_response(StatusCode::OK, &body));
@@ -74,7 +144,7 @@ pub(crate) async fn answer(
 }
 
 /// Returns the items of the turns up to the tip, under the ids that their responses gave them.
-async fn items(agent: &ServedAgent, tip: Snapshot, context: &Context) -> Result<Vec<Value>, Fault> {
+async fn items(agent: &Agent, tip: Snapshot, context: &Context) -> Result<Vec<Value>, Fault> {
     let mut turns = Vec::new();
     let mut next = Some(tip.snapshot_id);
     while let Some(id) = next {

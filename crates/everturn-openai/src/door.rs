@@ -1,16 +1,20 @@
 //! The routes.
 
+use std::sync::Arc;
+
 use axum::body::Body;
 use axum::http::{Method, Request, Response, StatusCode, Uri};
 use bytes::Bytes;
+use everturn_agent::erase_streams_in;
+use everturn_core::stream_log::{MemoryStreamLog, StreamLog};
 use everturn_core::{Context, Registry, RuntimeError, Status};
 use everturn_server::{Door, Server};
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
-use crate::agents::ServedAgent;
+use crate::agents::Agent;
 use crate::completions::complete;
-use crate::conversations::{self, Asked};
+use crate::conversations::{self, Asked, Minted};
 use crate::fault::{Fault, json_response};
 use crate::ids::parse_response_id;
 use crate::page::{Page, Query, number};
@@ -19,6 +23,9 @@ use crate::said::text;
 
 /// The greatest body of a request. Clients send the whole conversation again with every message, pictures included.
 const BODY_BYTES: usize = 16 * 1024 * 1024;
+
+/// How much memory new conversations take on a server without a stream log.
+const KEPT_BYTES: usize = 1024 * 1024;
 
 /// Serves agents on OpenAI's HTTP surface.
 ///
@@ -49,8 +56,11 @@ pub trait ServeOpenAi: Sized {
 impl ServeOpenAi for Server {
     fn openai_at(self, prefix: &str) -> Self {
         let prefix = prefix.trim_end_matches('/').to_owned();
+        let log: Arc<dyn StreamLog> = Arc::new(MemoryStreamLog::options().max_bytes(KEPT_BYTES).build());
+        erase_streams_in(self.registry(), &log);
         let door = OpenAiDoor {
             registry: self.registry().clone(),
+            log,
             prefix: prefix.clone(),
         };
         self.door(format!("{prefix}/{{*path}}"), door)
@@ -59,6 +69,8 @@ impl ServeOpenAi for Server {
 
 struct OpenAiDoor {
     registry: Registry,
+    /// Keeps the names of new conversations on a server that keeps no streams.
+    log: Arc<dyn StreamLog>,
     prefix: String,
 }
 
@@ -90,13 +102,13 @@ impl OpenAiDoor {
         let method = request.method();
         match (method, segments.as_slice()) {
             (&Method::GET, ["models"]) => {
-                let agents = ServedAgent::all(&self.registry, &context).await;
-                let models: Vec<Value> = agents.iter().map(|agent| model(&agent.name)).collect();
+                let agents = Agent::all(&self.registry, &context).await;
+                let models: Vec<Value> = agents.iter().map(|agent| model(agent.name())).collect();
                 Ok(ok(&json!({ "object": "list", "data": models })))
             }
             (&Method::GET, ["models", name @ ..]) => {
                 let agent = self.agent(&name.join("/"), &context).await?;
-                Ok(ok(&model(&agent.name)))
+                Ok(ok(&model(agent.name())))
             }
             (&Method::POST, ["chat", "completions"]) => {
                 let body = object(request)?;
@@ -112,7 +124,8 @@ impl OpenAiDoor {
             (&Method::POST, ["conversations"]) => {
                 let is_empty = request.body().is_empty();
                 let body = if is_empty { Map::new() } else { object(request)? };
-                conversations::mint(&body)
+                let minted = Minted::of(&self.log, &context);
+                conversations::mint(&body, &minted).await
             }
             (_, ["conversations", id, rest @ ..]) => {
                 let asked = match (method, rest) {
@@ -121,8 +134,9 @@ impl OpenAiDoor {
                     (&Method::GET, ["items"]) => Asked::Items(Page::asked_for(&query(request.uri()))?),
                     _ => return Err(unknown_url(request)),
                 };
-                let agents = ServedAgent::all(&self.registry, &context).await;
-                conversations::answer(&agents, id, asked, &context).await
+                let agents = Agent::all(&self.registry, &context).await;
+                let minted = Minted::of(&self.log, &context);
+                conversations::answer(&agents, id, asked, &minted, &context).await
             }
             _ => Err(unknown_url(request)),
         }
@@ -156,19 +170,19 @@ impl OpenAiDoor {
         };
         let (snapshot, name) = parse_response_id(id).ok_or_else(missing)?;
         // A response of an agent that the caller may not use is a response that is not there.
-        let agent = ServedAgent::find(&self.registry, &name, &context)
+        let agent = Agent::find(&self.registry, &name, &context)
             .await
             .ok_or_else(missing)?;
         StoredResponse::answer(&agent, &snapshot, asked, context).await
     }
 
-    async fn agent_of(&self, body: &Map<String, Value>, context: &Context) -> Result<ServedAgent, Fault> {
+    async fn agent_of(&self, body: &Map<String, Value>, context: &Context) -> Result<Agent, Fault> {
         let name = text(body, "model")?.ok_or_else(|| Fault::missing("model"))?;
         self.agent(name, context).await
     }
 
-    async fn agent(&self, name: &str, context: &Context) -> Result<ServedAgent, Fault> {
-        let found = ServedAgent::find(&self.registry, name, context).await;
+    async fn agent(&self, name: &str, context: &Context) -> Result<Agent, Fault> {
+        let found = Agent::find(&self.registry, name, context).await;
         found.ok_or_else(|| {
             Fault::not_found(
                 "model_not_found",

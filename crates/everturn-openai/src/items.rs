@@ -3,13 +3,16 @@
 //! Two pure functions, which agree: [`items_of`] reads the messages that a turn has added, and [`Items`] follows the turn's
 //! stream and tells at its end whatever was not streamed. So every item is told once, under the id it has later.
 
+mod told;
+
 use std::collections::HashMap;
 
-use everturn_agent::AgentStreamChunk;
 use everturn_ai::{Message, Part, Role, ToolRequest, ToolResponse, metadata};
 use serde_json::Value;
 
+pub(crate) use self::told::{Items, Told};
 use crate::ids::ItemKey;
+use crate::json_cut::JsonCut;
 
 /// One item.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,17 +40,6 @@ pub(crate) enum ItemKind {
     },
 }
 
-/// A step in telling items.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Told {
-    /// The item of this index begins. Text and reasoning begin empty, calls are whole.
-    Opened(usize),
-    /// The text or reasoning of the item grew.
-    Grew(usize, String),
-    /// The item is complete.
-    Closed(usize),
-}
-
 /// What must be known of a turn beside its messages.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Setting {
@@ -57,6 +49,8 @@ pub(crate) struct Setting {
     pub(crate) respond_only: Vec<String>,
     /// The tools that the client brought.
     pub(crate) of_client: Vec<String>,
+    /// Whether the client asked for JSON: texts are then shown without the words around it.
+    pub(crate) is_json: bool,
 }
 
 impl Setting {
@@ -124,14 +118,14 @@ fn said(
     open: &mut HashMap<Call, (ItemKey, ToolRequest)>,
 ) {
     let mut number = 0;
-    let mut last: Option<Run> = None;
+    let mut growing: Option<Growing> = None;
     for part in message.content() {
         let key = ItemKey {
             message: place,
             number,
         };
         if let Some(request) = part.as_tool_request() {
-            last = None;
+            growing = None;
             number += 1;
             if part.interrupt().is_some() {
                 items.push(Item {
@@ -153,24 +147,58 @@ fn said(
             }
             continue;
         }
-        let Some((run, text)) = Run::of(part) else {
+        let Some((run, text)) = Run::of(part).filter(|(_, text)| !text.is_empty()) else {
             continue;
         };
-        if last == Some(run)
-            && let Some(Item { kind, .. }) = items.last_mut()
-        {
-            kind.append(text);
-            continue;
+        let mut growth = growing
+            .take()
+            .filter(|growing| growing.run == run)
+            .unwrap_or_else(|| {
+                number += 1;
+                Growing::new(run, key, setting)
+            });
+        let text = growth.shown(text);
+        match growth.index {
+            Some(index) => items[index].kind.append(text),
+            None if text.is_empty() => {}
+            None => {
+                growth.index = Some(items.len());
+                items.push(Item {
+                    key: growth.key,
+                    kind: run.item(text.to_owned()),
+                });
+            }
         }
-        if text.is_empty() {
-            continue;
-        }
-        last = Some(run);
-        number += 1;
-        items.push(Item {
+        growing = Some(growth);
+    }
+}
+
+/// An item that comes in pieces.
+#[derive(Debug)]
+struct Growing {
+    run: Run,
+    key: ItemKey,
+    /// Its index among the items; `None` while nothing of it is shown.
+    index: Option<usize>,
+    cut: Option<JsonCut>,
+}
+
+impl Growing {
+    fn new(run: Run, key: ItemKey, setting: &Setting) -> Self {
+        Self {
+            run,
             key,
-            kind: run.item(text.to_owned()),
-        });
+            index: None,
+            cut: (setting.is_json && run == Run::Text).then(JsonCut::default),
+        }
+    }
+
+    /// Returns the part of the next piece that is shown.
+    fn shown<'a>(&mut self, piece: &'a str) -> &'a str {
+        match &mut self.cut {
+            Some(cut) => cut.next(piece),
+            None => piece,
+        }
     }
 }
 
@@ -257,178 +285,6 @@ impl Call {
             response.name.clone(),
             response.reference.clone().unwrap_or_default(),
         )
-    }
-}
-
-/// Follows the stream of one turn.
-#[derive(Debug, Default)]
-pub(crate) struct Items {
-    told: Vec<Item>,
-    /// The item that still grows.
-    growing: Option<(usize, Run)>,
-    /// How many items each message has so far, calls without a result included.
-    counts: HashMap<usize, usize>,
-    open: HashMap<Call, (ItemKey, ToolRequest)>,
-    setting: Setting,
-}
-
-impl Items {
-    /// Follows a turn.
-    pub(crate) fn new(setting: Setting) -> Self {
-        Self {
-            setting,
-            ..Self::default()
-        }
-    }
-
-    /// Returns whether the client brought a tool of this name.
-    pub(crate) fn is_of_client(&self, name: &str) -> bool {
-        self.setting.of_client.iter().any(|tool| tool == name)
-    }
-
-    /// Returns the items that were told so far.
-    pub(crate) fn told(&self) -> &[Item] {
-        &self.told
-    }
-
-    /// Takes in a chunk of the stream.
-    pub(crate) fn chunk(&mut self, chunk: &AgentStreamChunk) -> Vec<Told> {
-        let mut steps = Vec::new();
-        let (Some(model), Some(place)) = (&chunk.model_chunk, chunk.position) else {
-            return steps;
-        };
-        // Chunks that repeat what came before are told at the end, from the message itself.
-        if model.aggregated {
-            return steps;
-        }
-        match model.role.unwrap_or(Role::Model) {
-            Role::Model => {
-                for part in &model.content {
-                    self.model_part(place, part, &mut steps);
-                }
-            }
-            Role::Tool => {
-                for part in &model.content {
-                    self.result(part, &mut steps);
-                }
-            }
-            _ => {}
-        }
-        steps
-    }
-
-    fn model_part(&mut self, place: usize, part: &Part, steps: &mut Vec<Told>) {
-        if let Some(request) = part.as_tool_request() {
-            if request.partial {
-                return;
-            }
-            let key = self.next_key(place);
-            self.close(steps);
-            if self.is_of_client(&request.name) {
-                let kind = ItemKind::Question(request.clone());
-                self.tell_whole(Item { key, kind }, steps);
-            } else {
-                self.open.insert(Call::of(request), (key, request.clone()));
-            }
-            return;
-        }
-        let Some((run, text)) = Run::of(part).filter(|(_, text)| !text.is_empty()) else {
-            return;
-        };
-        let index = match self.growing {
-            Some((index, growing)) if growing == run && self.told[index].key.message == place => index,
-            _ => {
-                let key = self.next_key(place);
-                self.close(steps);
-                let kind = run.item(String::new());
-                self.told.push(Item { key, kind });
-                let index = self.told.len() - 1;
-                self.growing = Some((index, run));
-                steps.push(Told::Opened(index));
-                index
-            }
-        };
-        self.told[index].kind.append(text);
-        steps.push(Told::Grew(index, text.to_owned()));
-    }
-
-    fn result(&mut self, part: &Part, steps: &mut Vec<Told>) {
-        let is_partial = part.metadata_entry(metadata::PARTIAL).is_some();
-        let Some(response) = part.as_tool_response().filter(|_| !is_partial) else {
-            return;
-        };
-        let Some((key, request)) = self.open.remove(&Call::answered(response)) else {
-            return;
-        };
-        self.close(steps);
-        let kind = done(request, response.output.clone(), is_error(part));
-        self.tell_whole(Item { key, kind }, steps);
-    }
-
-    fn next_key(&mut self, message: usize) -> ItemKey {
-        let count = self.counts.entry(message).or_default();
-        let number = *count;
-        *count += 1;
-        ItemKey { message, number }
-    }
-
-    fn close(&mut self, steps: &mut Vec<Told>) {
-        if let Some((index, _)) = self.growing.take() {
-            steps.push(Told::Closed(index));
-        }
-    }
-
-    fn tell_whole(&mut self, item: Item, steps: &mut Vec<Told>) {
-        self.told.push(item);
-        let index = self.told.len() - 1;
-        steps.extend([Told::Opened(index), Told::Closed(index)]);
-    }
-
-    /// Closes what is open, because the turn ended without messages.
-    pub(crate) fn give_up(&mut self) -> Vec<Told> {
-        let mut steps = Vec::new();
-        self.close(&mut steps);
-        steps
-    }
-
-    /// Takes in the messages that the turn added, and tells whatever of them was not streamed.
-    pub(crate) fn end(&mut self, from: usize, messages: &[Message]) -> Vec<Told> {
-        let mut steps = Vec::new();
-        for item in items_of(from, messages, &self.setting) {
-            let known = self.told.iter().position(|told| told.key == item.key);
-            let Some(index) = known else {
-                self.close(&mut steps);
-                self.told.push(Item {
-                    key: item.key,
-                    kind: item.kind.emptied(),
-                });
-                let index = self.told.len() - 1;
-                steps.push(Told::Opened(index));
-                self.grow(index, &item, &mut steps);
-                steps.push(Told::Closed(index));
-                continue;
-            };
-            // Only the item that is still open can grow.
-            if self.growing.is_some_and(|(growing, _)| growing == index) {
-                self.grow(index, &item, &mut steps);
-                self.close(&mut steps);
-            }
-        }
-        self.close(&mut steps);
-        steps
-    }
-
-    /// Tells the rest of a text that was streamed in part.
-    fn grow(&mut self, index: usize, whole: &Item, steps: &mut Vec<Told>) {
-        let (Some(whole), Some(told)) = (whole.kind.text(), self.told[index].kind.text()) else {
-            return;
-        };
-        let Some(rest) = whole.strip_prefix(told).filter(|rest| !rest.is_empty()) else {
-            return;
-        };
-        let rest = rest.to_owned();
-        self.told[index].kind.append(&rest);
-        steps.push(Told::Grew(index, rest));
     }
 }
 

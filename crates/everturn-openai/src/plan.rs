@@ -9,7 +9,7 @@ use everturn_ai::{Answers, Declined, History, Message, Part, Role, ToolRequest, 
 use everturn_core::{Context, Exposure};
 use serde_json::{Value, json};
 
-use crate::agents::ServedAgent;
+use crate::agents::Agent;
 use crate::fault::Fault;
 use crate::ids::{ItemKey, parse_response_id, snapshot_of_item};
 use crate::items::{ItemKind, Setting, items_of};
@@ -31,11 +31,12 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// Returns what must be known of the turn to tell its items.
-    pub(crate) fn setting(&self, agent: &ServedAgent) -> Setting {
+    pub(crate) fn setting(&self, agent: &Agent) -> Setting {
         Setting {
             prior: self.prior(),
             respond_only: agent.respond_only(),
             of_client: self.input.tools.iter().map(|tool| tool.name.clone()).collect(),
+            is_json: self.input.output_schema.is_some(),
         }
     }
 
@@ -59,7 +60,7 @@ pub(crate) struct Wanted {
 
 /// Plans the turn of a request to `/responses`.
 pub(crate) async fn plan_response(
-    agent: &ServedAgent,
+    agent: &Agent,
     said: Vec<Said>,
     wanted: Wanted,
     tools: Vec<ClientTool>,
@@ -76,7 +77,7 @@ pub(crate) async fn plan_response(
     let known = last_known(agent, &said, context).await.map_err(failed)?;
     let base = match (&wanted.previous, &wanted.conversation) {
         (Some(id), _) => {
-            let found = match parse_response_id(id).filter(|(_, name)| *name == agent.name) {
+            let found = match parse_response_id(id).filter(|(_, name)| name == agent.name()) {
                 Some((snapshot, _)) => agent.snapshot(&snapshot, context).await.map_err(failed)?,
                 None => None,
             };
@@ -187,7 +188,7 @@ pub(crate) fn without_instructions(said: Vec<Said>) -> (Vec<Said>, Vec<String>) 
 
 /// Finds the last entry that is an item of this agent on the caller's record, with the snapshot that holds it.
 async fn last_known(
-    agent: &ServedAgent,
+    agent: &Agent,
     said: &[Said],
     context: &Context,
 ) -> everturn_core::Result<Option<(usize, Snapshot)>> {
@@ -213,7 +214,7 @@ pub(crate) struct Pending {
 }
 
 /// Returns the calls that wait at the end of a conversation, which the snapshot of this name holds.
-pub(crate) fn pending(messages: &History, name: &str, agent: &ServedAgent) -> Vec<Pending> {
+pub(crate) fn pending(messages: &History, name: &str, agent: &Agent) -> Vec<Pending> {
     let asking = awaiting(messages).and_then(|place| Some((place, messages.get(place)?)));
     let Some((place, last)) = asking else {
         return Vec::new();
@@ -242,11 +243,7 @@ pub(crate) fn pending(messages: &History, name: &str, agent: &ServedAgent) -> Ve
 }
 
 /// Makes the input of a turn that continues `base`.
-pub(crate) fn input_of(
-    new: Vec<Said>,
-    base: Option<&Snapshot>,
-    agent: &ServedAgent,
-) -> Result<AgentInput, Fault> {
+pub(crate) fn input_of(new: Vec<Said>, base: Option<&Snapshot>, agent: &Agent) -> Result<AgentInput, Fault> {
     let name = base.map(|base| base.snapshot_id.to_string()).unwrap_or_default();
     let history = base
         .and_then(|base| base.state.as_ref())
@@ -357,7 +354,7 @@ pub(crate) fn hearsay(
     said: Vec<Said>,
     instructions: Vec<String>,
     tools: Vec<ClientTool>,
-    agent: &ServedAgent,
+    agent: &Agent,
 ) -> Result<Plan, Fault> {
     let mut messages: Vec<Message> = Vec::new();
     let mut open: Vec<Part> = Vec::new();
@@ -373,7 +370,7 @@ pub(crate) fn hearsay(
             Said::Assistant { text, .. } => messages.push(Message::model(text)),
             Said::Call { id, name, arguments } => {
                 let is_own = tools.iter().any(|tool| tool.name == name);
-                if !is_own || !agent.takes_tools() {
+                if !is_own || !agent.takes_additions() {
                     return Err(Fault::invalid(
                         "unsupported_value",
                         "tools",

@@ -6,9 +6,10 @@ use everturn_agent::{AgentInit, AgentInput, ClientTool, SessionId, Snapshot};
 use everturn_ai::{History, Message, Part, Role, metadata};
 use everturn_core::Context;
 
-use crate::agents::ServedAgent;
+use crate::agents::Agent;
 use crate::fault::Fault;
 use crate::ids::place_of_item;
+use crate::json_cut::JsonCut;
 use crate::plan::{Plan, exposure, hearsay, input_of, without_instructions};
 use crate::said::Said;
 
@@ -112,7 +113,11 @@ impl Shown {
                 let told: String = content.iter().filter_map(Part::as_text).collect();
                 *text == told
             }
-            (What::Assistant(text), Said::Assistant { text: told, .. }) => text.trim() == told.trim(),
+            // Clients that asked for JSON were told no words around it.
+            (What::Assistant(text), Said::Assistant { text: told, .. }) => {
+                let told = told.trim();
+                text.trim() == told || !told.is_empty() && JsonCut::of(text) == told
+            }
             (What::Call(message, _), Said::Call { id, .. }) => {
                 place_of_item(id).is_some_and(|key| key.message == *message)
             }
@@ -128,7 +133,7 @@ impl Shown {
 
 /// Plans the turn of a request to `/chat/completions` in a session.
 pub(crate) async fn plan_chat(
-    agent: &ServedAgent,
+    agent: &Agent,
     said: Vec<Said>,
     session: SessionId,
     tools: Vec<ClientTool>,
@@ -202,7 +207,7 @@ fn new_input(said: &[Said]) -> Vec<Said> {
 
 /// Returns the newest snapshot, from `tip` on backwards, whose conversation has at most this many messages.
 async fn ending_at(
-    agent: &ServedAgent,
+    agent: &Agent,
     tip: Option<Snapshot>,
     length: usize,
     context: &Context,

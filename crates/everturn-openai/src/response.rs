@@ -109,7 +109,7 @@ impl Response {
             "top_p": echoed("top_p", Value::Null),
             "tool_choice": echoed("tool_choice", json!("auto")),
             "tools": echoed("tools", json!([])),
-            "text": { "format": { "type": "text" } },
+            "text": echoed("text", json!({ "format": { "type": "text" } })),
             "truncation": echoed("truncation", json!("disabled")),
             "max_output_tokens": echoed("max_output_tokens", Value::Null),
             "usage": self.usage.as_ref().map(usage),

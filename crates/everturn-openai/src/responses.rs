@@ -17,8 +17,9 @@ use serde_json::{Map, Value, json};
 use self::kept::Kept;
 pub(crate) use self::stored::{Afterwards, StoredResponse};
 use self::telling::Telling;
-use crate::agents::ServedAgent;
+use crate::agents::Agent;
 use crate::fault::{Fault, json_response};
+use crate::format::Format;
 use crate::ids::response_id;
 use crate::items::Items;
 use crate::plan::{Plan, Wanted, plan_response};
@@ -42,14 +43,18 @@ const ECHOED: [&str; 9] = [
     "max_output_tokens",
 ];
 
+/// The fields among them that are kept with the turn's snapshot.
+const NOTED: [&str; 2] = ["metadata", "text"];
+
 /// Answers a `POST`.
 pub(crate) async fn create(
-    agent: &ServedAgent,
+    agent: &Agent,
     body: &Map<String, Value>,
     request: (&HeaderMap, &[u8]),
     context: Context,
 ) -> Result<HttpResponse<Body>, Fault> {
     check(body)?;
+    let format = Format::of_response(body, agent)?;
     let streams = flag(body, "stream")?.unwrap_or(false);
     let background = flag(body, "background")?.unwrap_or(false);
     let store = flag(body, "store")?;
@@ -83,12 +88,16 @@ pub(crate) async fn create(
         conversation: conversation.filter(|_| agent.has_store()),
         store,
     };
-    let plan = plan_response(agent, said, wanted, tools, &context).await?;
-    let context = with_note(context, body, background);
-    let echoed: Map<String, Value> = ECHOED
+    let mut plan = plan_response(agent, said, wanted, tools, &context).await?;
+    let mut echoed: Map<String, Value> = ECHOED
         .iter()
         .filter_map(|name| Some(((*name).to_owned(), field(body, name)?.clone())))
         .collect();
+    if let Some(format) = format {
+        echoed.insert("text".into(), format.echo());
+        plan.input.output_schema = Some(Arc::new(format.schema));
+    }
+    let context = with_note(context, &echoed, background);
     if background {
         return in_background(agent, plan, echoed, streams, &kept, context).await;
     }
@@ -105,15 +114,6 @@ pub(crate) async fn create(
 
 /// Refuses what this surface cannot do.
 fn check(body: &Map<String, Value>) -> Result<(), Fault> {
-    let format = field(body, "text").and_then(|text| text.get("format"));
-    let kind = format.and_then(|format| format.get("type"));
-    if kind.is_some_and(|kind| kind != "text") {
-        return Err(Fault::invalid(
-            "unsupported_parameter",
-            "text.format",
-            "The agent decides the form of its answers.",
-        ));
-    }
     if field(body, "prompt").is_some() {
         return Err(Fault::invalid(
             "unsupported_parameter",
@@ -164,11 +164,9 @@ fn conversation(body: &Map<String, Value>) -> Result<Option<SessionId>, Fault> {
 }
 
 /// Adds a note to the turn's snapshot of what the response must return later.
-fn with_note(context: Context, body: &Map<String, Value>, background: bool) -> Context {
-    let mut notes = Map::new();
-    if let Some(metadata) = field(body, "metadata") {
-        notes.insert("metadata".into(), metadata.clone());
-    }
+fn with_note(context: Context, echoed: &Map<String, Value>, background: bool) -> Context {
+    let kept = echoed.iter().filter(|(name, _)| NOTED.contains(&name.as_str()));
+    let mut notes: Map<String, Value> = kept.map(|(name, value)| (name.clone(), value.clone())).collect();
     if background {
         notes.insert("background".into(), true.into());
     }
@@ -178,10 +176,10 @@ fn with_note(context: Context, body: &Map<String, Value>, background: bool) -> C
     context.with_extension(Arc::new(ServerNote(json!({ NOTES: notes }))))
 }
 
-fn narrator(agent: &ServedAgent, plan: &Plan, turn: &RunningTurn, echoed: Map<String, Value>) -> Narrator {
+fn narrator(agent: &Agent, plan: &Plan, turn: &RunningTurn, echoed: Map<String, Value>) -> Narrator {
     let snapshot = turn.started.snapshot_id.clone().filter(|_| plan.is_kept);
     let (id, name) = if let Some(snapshot) = &snapshot {
-        (response_id(snapshot, &agent.name), snapshot.to_string())
+        (response_id(snapshot, agent.name()), snapshot.to_string())
     } else {
         let name = uuid::Uuid::new_v4().simple().to_string();
         (format!("resp_{name}"), name)
@@ -189,7 +187,7 @@ fn narrator(agent: &ServedAgent, plan: &Plan, turn: &RunningTurn, echoed: Map<St
     let response = Response {
         id,
         name,
-        agent: agent.name.clone(),
+        agent: agent.name().to_owned(),
         created_at: jiff::Timestamp::now().as_second(),
         completed_at: None,
         status: State::InProgress,
@@ -199,7 +197,7 @@ fn narrator(agent: &ServedAgent, plan: &Plan, turn: &RunningTurn, echoed: Map<St
         previous: plan
             .base
             .as_ref()
-            .map(|base| response_id(&base.snapshot_id, &agent.name)),
+            .map(|base| response_id(&base.snapshot_id, agent.name())),
         echoed,
         usage: None,
     };
@@ -207,14 +205,14 @@ fn narrator(agent: &ServedAgent, plan: &Plan, turn: &RunningTurn, echoed: Map<St
 }
 
 async fn in_background(
-    agent: &ServedAgent,
+    agent: &Agent,
     plan: Plan,
     echoed: Map<String, Value>,
     streams: bool,
     kept: &Kept,
     context: Context,
 ) -> Result<HttpResponse<Body>, Fault> {
-    let mut connection = agent.run.connect_in(plan.init.clone(), &context);
+    let mut connection = agent.action().connect_in(plan.init.clone(), &context);
     let _ = connection.send(plan.input.clone().detached()).await;
     let output = connection.output().await;
     let output = output.map_err(|error| Fault::of_error(&error, crate::plan::exposure(&context)))?;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use everturn_agent::{AgentInput, AgentOutput, AgentStreamChunk, TurnDetails, TurnStarted, Unstored};
 use everturn_core::{Connection, Context, Result, RuntimeError, Status};
 
-use crate::agents::ServedAgent;
+use crate::agents::Agent;
 use crate::fault::Fault;
 use crate::plan::{Plan, exposure};
 
@@ -31,7 +31,7 @@ impl RunningTurn {
     /// # Errors
     /// The fault of a turn that was refused before anything ran.
     pub(crate) async fn start(
-        agent: &ServedAgent,
+        agent: &Agent,
         plan: &Plan,
         streams: bool,
         context: &Context,
@@ -42,7 +42,7 @@ impl RunningTurn {
         } else {
             context.with_extension(Arc::new(Unstored))
         };
-        let mut connection = agent.run.connect_in(plan.init.clone(), &context);
+        let mut connection = agent.action().connect_in(plan.init.clone(), &context);
         // A refused invocation takes no input; its output tells why.
         let _ = connection.send(plan.input.clone()).await;
         connection.close();

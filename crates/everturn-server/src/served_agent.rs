@@ -1,16 +1,19 @@
 //! Agents as doors see them: their actions in the registry.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use everturn_agent::archive::ListSnapshotsRequest;
+use everturn_agent::archive::{DeleteRequest, Deleted, ListSnapshotsRequest};
 use everturn_agent::{
     AbortAction, AbortRequest, AgentAction, GetSnapshotRequest, HandOff, SessionId, Snapshot, SnapshotAction,
     SnapshotId, SnapshotsAction, WatchAction,
 };
-use everturn_core::{ActionType, Context, DynAction, Emitter, Error, Registry, Result, Status, downcast};
+use everturn_core::{
+    Action, ActionType, Context, DynAction, Emitter, Error, Registry, Result, Status, downcast,
+};
 use serde_json::Value;
 
-use crate::ServerHandle;
+use crate::{ServedAgents, ServerHandle};
 
 /// An agent behind a [door](crate::Door), as its actions in the registry.
 ///
@@ -47,6 +50,13 @@ impl ServedAgent {
         })
     }
 
+    /// Returns the agent of that name if the caller may use it, whose call has this context.
+    pub async fn admitted(registry: &Registry, name: &str, context: &Context) -> Option<Self> {
+        let agent = Self::find(registry, name)?;
+        let served = context.extension::<ServedAgents>()?;
+        served.admit(name).await.then_some(agent)
+    }
+
     /// Returns the agent's name.
     pub fn name(&self) -> &str {
         &self.name
@@ -71,6 +81,32 @@ impl ServedAgent {
     /// Returns whether the agent takes the tools and instructions of clients.
     pub fn takes_additions(&self) -> bool {
         self.own("clientTools") == Some(&Value::Bool(true))
+    }
+
+    /// Returns whether clients may choose the schema of an answer.
+    pub fn accepts_output_schema(&self) -> bool {
+        self.own("clientOutputSchema") == Some(&Value::Bool(true))
+    }
+
+    /// Returns whether clients may replace the custom state at the start of a turn.
+    pub fn accepts_client_state(&self) -> bool {
+        self.own("clientState") == Some(&Value::Bool(true))
+    }
+
+    /// Returns whether the agent has background runs.
+    pub fn can_detach(&self) -> bool {
+        self.companion::<AbortAction>(&ActionType::AGENT_ABORT).is_some()
+    }
+
+    /// Returns the time without a heartbeat after which a background run is lost.
+    pub fn lost_after(&self) -> Option<Duration> {
+        self.own("lostAfterMillis")?.as_u64().map(Duration::from_millis)
+    }
+
+    /// Returns the names of the agent's tools that only a response answers.
+    pub fn respond_only(&self) -> impl Iterator<Item = &str> {
+        let names = self.own("respondOnly").and_then(Value::as_array);
+        names.into_iter().flatten().filter_map(Value::as_str)
     }
 
     /// Returns the schema of the answers to one of the agent's tools that only a response answers; `None` for every other
@@ -170,6 +206,18 @@ impl ServedAgent {
         Ok(())
     }
 
+    /// Deletes a snapshot, or a session with all its snapshots; returns how many snapshots are gone.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` if the agent keeps nothing; the store's own errors.
+    pub async fn delete(&self, request: DeleteRequest, context: &Context) -> Result<u64> {
+        let action = self
+            .companion::<Action<DeleteRequest, Deleted>>(&ActionType::AGENT_DELETE)
+            .ok_or_else(|| Error::not_found("the agent keeps nothing"))?;
+        let deleted = action.call(request, context.clone(), Emitter::silent()).await?;
+        Ok(deleted.snapshots)
+    }
+
     /// Returns the action that shows background runs.
     pub fn watch(&self) -> Option<Arc<WatchAction>> {
         self.companion(&ActionType::AGENT_WATCH)
@@ -178,9 +226,8 @@ impl ServedAgent {
     /// Returns a context in which turns of this agent are handed to the background when the server ends, where the agent
     /// has background runs.
     pub fn handed_off(&self, context: Context) -> Context {
-        let can_detach = self.companion::<AbortAction>(&ActionType::AGENT_ABORT).is_some();
         match context.extension::<ServerHandle>() {
-            Some(handle) if can_detach => {
+            Some(handle) if self.can_detach() => {
                 let hand_off = HandOff::when(handle.handing_off().child_token());
                 context.with_extension(Arc::new(hand_off))
             }

@@ -1,3 +1,4 @@
+use everturn_agent::AgentStreamChunk;
 use everturn_ai::ModelResponseChunk;
 use proptest::prelude::*;
 use serde_json::json;

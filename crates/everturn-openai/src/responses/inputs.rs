@@ -1,5 +1,6 @@
 //! The inputs of a turn as items.
 
+use everturn_agent::AgentInput;
 use everturn_ai::{Message, Part, Role, ToolResponse, metadata};
 use serde_json::{Value, json};
 
@@ -37,6 +38,25 @@ pub(super) fn inputs_of(from: usize, messages: &[Message], name: &str, asked: &[
         }
     }
     inputs
+}
+
+/// Returns the messages that an input will add to its conversation.
+pub(super) fn input_messages(input: &AgentInput) -> Vec<Message> {
+    let mut messages: Vec<Message> = input.messages().cloned().collect();
+    if let Some(answers) = &input.answers {
+        let restarted = answers.restart.iter().filter_map(Part::as_tool_request);
+        // Of a restarted call only the result is missing.
+        let approved = restarted.map(|call| Part::tool_response(ToolResponse::to(call, Value::Null)));
+        messages.push(Message::tool(
+            answers
+                .respond
+                .iter()
+                .cloned()
+                .chain(approved)
+                .collect::<Vec<_>>(),
+        ));
+    }
+    messages
 }
 
 fn is_answered(open: &Pending, response: &ToolResponse) -> bool {

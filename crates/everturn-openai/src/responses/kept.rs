@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, Response as HttpResponse, StatusCode};
-use everturn_agent::store::Scope;
 use everturn_core::Context;
 use everturn_core::stream_log::{
     Entries, JsonText, Position, StreamEvent, StreamKey, StreamLog, StreamWriter,
@@ -17,10 +16,11 @@ use sha2::{Digest, Sha256};
 
 use super::StoredResponse;
 use super::telling::lines;
-use crate::agents::ServedAgent;
+use crate::agents::Agent;
 use crate::event_stream::event_stream;
 use crate::fault::{Fault, json_response};
 use crate::ids::{hex, parse_response_id};
+use crate::log::CallersStreams;
 use crate::response::{Event, Response};
 
 /// The header in which clients count how often they tried.
@@ -32,7 +32,7 @@ const EQUAL_REQUESTS: usize = 8;
 /// The log as one request sees it.
 pub(crate) struct Kept {
     log: Option<Arc<dyn StreamLog>>,
-    scope: String,
+    streams: CallersStreams,
     /// The digest of the request.
     request: String,
     /// How often the client tried before; `None` for clients that do not try again by themselves.
@@ -40,16 +40,16 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    pub(crate) fn of(agent: &ServedAgent, (headers, body): (&HeaderMap, &[u8]), context: &Context) -> Self {
+    pub(crate) fn of(agent: &Agent, (headers, body): (&HeaderMap, &[u8]), context: &Context) -> Self {
         let mut digest = Sha256::new();
-        digest.update(agent.name.as_bytes());
+        digest.update(agent.name().as_bytes());
         digest.update([0]);
         digest.update(body);
         let digest = digest.finalize();
         let tries = headers.get(TRIES).and_then(|value| value.to_str().ok());
         Self {
             log: context.extension::<KeptStreams>().map(|streams| streams.log()),
-            scope: scope(context),
+            streams: CallersStreams::of(context),
             request: hex(&digest),
             tries: tries.and_then(|tries| tries.parse().ok()),
         }
@@ -58,7 +58,7 @@ impl Kept {
     /// Returns the answer to a request whose first answer was lost on its way; `None` if the request is to be run.
     pub(crate) async fn answered_before(
         &self,
-        agent: &ServedAgent,
+        agent: &Agent,
         streams: bool,
         context: &Context,
     ) -> Result<Option<HttpResponse<Body>>, Fault> {
@@ -71,7 +71,10 @@ impl Kept {
         if streams {
             return Ok(read_again(&id, 0, context).await.ok());
         }
-        if let Ok(entries) = log.read(&self.key("responses", &id), Position::START).await {
+        if let Ok(entries) = log
+            .read(&self.streams.key("responses", &id), Position::START)
+            .await
+        {
             // A turn whose client left was cancelled: it runs anew.
             let last = last_event(entries).await;
             return Ok(last.map(|last| json_response(StatusCode::OK, &last["response"])));
@@ -123,15 +126,17 @@ impl Kept {
     /// Opens the stream of the response's events.
     pub(crate) async fn writer(&self, response: &Response) -> Option<Box<dyn StreamWriter>> {
         let log = self.log.as_ref().filter(|_| response.is_stored)?;
-        log.open(&self.key("responses", &response.id)).await.ok()
+        let key = self.streams.key("responses", &response.id);
+        let key = match &response.session {
+            Some(session) => key.about(self.streams.session(session.as_str())),
+            None => key,
+        };
+        log.open(&key).await.ok()
     }
 
     fn note_key(&self, number: usize) -> StreamKey {
-        self.key("requests", &format!("{}.{number}", self.request))
-    }
-
-    fn key(&self, kind: &str, id: &str) -> StreamKey {
-        key(&self.scope, kind, id)
+        self.streams
+            .key("requests", &format!("{}.{number}", self.request))
     }
 }
 
@@ -148,18 +153,6 @@ async fn last_event(mut entries: Entries) -> Option<Value> {
     None
 }
 
-fn key(scope: &str, kind: &str, id: &str) -> StreamKey {
-    StreamKey::new(format!("{scope}/openai/{kind}"), id).owned_by(scope)
-}
-
-/// Returns the caller's scope: nobody finds the responses of another.
-fn scope(context: &Context) -> String {
-    context
-        .extension::<Scope>()
-        .map(|scope| scope.as_str().to_owned())
-        .unwrap_or_default()
-}
-
 /// Returns the events of a response from the log, from this number on, and then as they come.
 ///
 /// # Errors
@@ -173,7 +166,7 @@ pub(crate) async fn read_again(id: &str, from: u64, context: &Context) -> Result
         )
     };
     let log = context.extension::<KeptStreams>().ok_or_else(expired)?.log();
-    let key = key(&scope(context), "responses", id);
+    let key = CallersStreams::of(context).key("responses", id);
     let entries = log.read(&key, Position::new(from)).await.map_err(|_| expired())?;
     let events = entries.filter_map(|entry| async move {
         let event = match entry.ok()?.event {

@@ -9,11 +9,11 @@ use everturn_core::{Context, RuntimeError, Status};
 use jiff::SignedDuration;
 use serde_json::{Map, Value};
 
-use super::NOTES;
-use super::inputs::inputs_of;
+use super::inputs::{input_messages, inputs_of};
 use super::kept::read_again;
 use super::watching::watch;
-use crate::agents::ServedAgent;
+use super::{NOTED, NOTES};
+use crate::agents::Agent;
 use crate::fault::Fault;
 use crate::ids::response_id;
 use crate::items::{Setting, items_of};
@@ -52,10 +52,10 @@ impl StoredResponse {
     ///
     /// # Errors
     /// `404` alike for a snapshot that is missing and for one of another caller.
-    pub(crate) async fn find(agent: &ServedAgent, id: &SnapshotId, context: &Context) -> Result<Self, Fault> {
+    pub(crate) async fn find(agent: &Agent, id: &SnapshotId, context: &Context) -> Result<Self, Fault> {
         let failed = |error: everturn_core::Error| Fault::of_error(&error, exposure(context));
         let snapshot = agent.snapshot(id, context).await.map_err(failed)?;
-        let snapshot = snapshot.ok_or_else(|| not_found(&response_id(id, &agent.name)))?;
+        let snapshot = snapshot.ok_or_else(|| not_found(&response_id(id, agent.name())))?;
         // A snapshot in the middle of a turn belongs to the turn.
         let mut parent = snapshot.parent_id.clone();
         let mut base = None;
@@ -76,7 +76,8 @@ impl StoredResponse {
         let messages = snapshot.state.as_ref().map(|state| &state.messages);
         let length = messages.map_or(0, everturn_ai::History::len);
         let from = match (&before, messages) {
-            (Some(before), _) => before.len().min(length),
+            (Some(before), None) => before.len(),
+            (Some(before), Some(_)) => before.len().min(length),
             (None, _) if snapshot.parent_id.is_none() => 0,
             // The snapshot before it is gone: the turn began with the last words of the user.
             (None, Some(messages)) => {
@@ -94,14 +95,16 @@ impl StoredResponse {
             _ => Vec::new(),
         };
         let prior = before.and_then(|before| Some(before.last()?.tool_request_parts().cloned().collect()));
+        let is_json = notes(&snapshot).contains_key("text");
         Ok(Self {
-            agent: agent.name.clone(),
+            agent: agent.name().to_owned(),
             snapshot,
             from,
             setting: Setting {
                 prior: prior.unwrap_or_default(),
                 respond_only: agent.respond_only(),
                 of_client: Vec::new(),
+                is_json,
             },
             used_before,
             base: base_id,
@@ -128,13 +131,8 @@ impl StoredResponse {
             .unwrap_or_default()
     }
 
-    fn notes(&self) -> Map<String, Value> {
-        let noted = self.snapshot.server_note().and_then(|note| note.get(NOTES));
-        noted.and_then(Value::as_object).cloned().unwrap_or_default()
-    }
-
     fn is_background(&self) -> bool {
-        self.notes().contains_key("background") || self.snapshot.heartbeat_at.is_some()
+        notes(&self.snapshot).contains_key("background") || self.snapshot.heartbeat_at.is_some()
     }
 
     fn state(&self) -> State {
@@ -162,8 +160,8 @@ impl StoredResponse {
     /// Returns the response without its items.
     pub(crate) fn response(&self) -> Response {
         let snapshot = &self.snapshot;
-        let mut echoed = self.notes();
-        echoed.retain(|name, _| name == "metadata");
+        let mut echoed = notes(&self.snapshot);
+        echoed.retain(|name, _| NOTED.contains(&name.as_str()));
         let status = self.state();
         let is_over = !matches!(status, State::Queued | State::InProgress);
         let ended = snapshot.updated_at.unwrap_or(snapshot.created_at);
@@ -192,7 +190,13 @@ impl StoredResponse {
     /// Returns the inputs of the turn, in order.
     fn inputs(&self) -> Vec<Value> {
         let name = self.snapshot.snapshot_id.as_str();
-        inputs_of(self.from, &self.messages(), name, &self.asked)
+        let left = self.snapshot.inputs_left();
+        if left.is_empty() {
+            return inputs_of(self.from, &self.messages(), name, &self.asked);
+        }
+        // A run under way has not committed its messages.
+        let messages: Vec<Message> = left.iter().flat_map(input_messages).collect();
+        inputs_of(self.from, &messages, name, &self.asked)
     }
 
     /// Returns the inputs of the turn and its items.
@@ -210,14 +214,14 @@ impl StoredResponse {
 
     /// Answers what is asked of the response.
     pub(crate) async fn answer(
-        agent: &ServedAgent,
+        agent: &Agent,
         id: &SnapshotId,
         asked: Afterwards,
         context: Context,
     ) -> Result<HttpResponse<Body>, Fault> {
         let failed = |error: everturn_core::Error| Fault::of_error(&error, exposure(&context));
         let stored = Self::find(agent, id, &context).await?;
-        let name = response_id(id, &agent.name);
+        let name = response_id(id, agent.name());
         let is_over = !matches!(stored.state(), State::InProgress);
         let object = match asked {
             Afterwards::Object => stored.object(),
@@ -262,6 +266,12 @@ impl StoredResponse {
         };
         Ok(crate::fault::json_response(axum::http::StatusCode::OK, &object))
     }
+}
+
+/// Returns what was noted of the response when it was made.
+fn notes(snapshot: &Snapshot) -> Map<String, Value> {
+    let noted = snapshot.server_note().and_then(|note| note.get(NOTES));
+    noted.and_then(Value::as_object).cloned().unwrap_or_default()
 }
 
 /// Returns the fault of an id that names no response of this caller.

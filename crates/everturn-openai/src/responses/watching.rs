@@ -10,7 +10,7 @@ use futures::stream;
 
 use super::stored::{StoredResponse, not_found};
 use super::telling::{Piece, told, within_heartbeat};
-use crate::agents::ServedAgent;
+use crate::agents::Agent;
 use crate::event_stream::event_stream;
 use crate::fault::Fault;
 use crate::ids::parse_response_id;
@@ -20,7 +20,7 @@ use crate::response::{Event, Narrator, Response, State};
 
 /// A background run that is being told.
 struct Watching {
-    agent: ServedAgent,
+    agent: Agent,
     snapshot: SnapshotId,
     chunks: Streaming<AgentOutput, AgentStreamChunk>,
     narrator: Narrator,
@@ -39,7 +39,7 @@ enum Phase {
 /// Returns the events of a background run: those so far, and then as they come. They are made from the run's own stream, so
 /// every reader gets the same ones.
 pub(crate) fn watch(
-    agent: &ServedAgent,
+    agent: &Agent,
     response: Response,
     setting: Setting,
     after: Option<u64>,

@@ -1,6 +1,13 @@
 //! Responses in the background, and streams that are read again.
 
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use everturn_agent::store::MemoryStore;
+use everturn_agent::{Clock, Heartbeat, agent};
+use everturn_core::Registry;
 use everturn_testkit::{Gate, Reply, ScriptedModel};
+use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 
 use crate::support::{Answer, Served, answer, names};
@@ -116,4 +123,58 @@ async fn a_request_whose_answer_was_lost_does_not_run_again() {
     // The same words were meant twice, and the answer to the latter was lost.
     assert_eq!(meant_again, meant);
     server.model.assert_calls(2);
+}
+
+#[tokio::test]
+async fn the_input_of_work_under_way_is_listed() {
+    let gate = Gate::new();
+    let model = ScriptedModel::new()
+        .reply("One.")
+        .reply(Reply::text("Done.").wait(&gate));
+    let server = Served::with(model, |server| server).await;
+    let first = server.respond(json!({"input": "hi"})).await.json();
+    let asked = json!({"input": "work", "background": true, "previous_response_id": first["id"]});
+    let queued = server.respond(asked).await.json();
+    let id = queued["id"].as_str().unwrap();
+    let path = format!("/responses/{id}/input_items");
+
+    let pending = server.get(&path).await.json();
+    gate.open();
+    settled(&server, id).await;
+
+    assert_eq!(pending["data"][0]["content"][0]["text"], "work", "{pending}");
+    assert_eq!(pending["data"].as_array().unwrap().len(), 1);
+    assert_eq!(server.get(&path).await.json(), pending);
+}
+
+#[tokio::test]
+async fn work_whose_worker_is_lost_fails_after_one_more_heartbeat() {
+    for (minutes, status) in [(10, "in_progress"), (150, "in_progress"), (200, "failed")] {
+        let beat = Timestamp::now() - SignedDuration::from_mins(minutes);
+        let time = Arc::new(Mutex::new(beat));
+        let clock = Clock::new({
+            let time = Arc::clone(&time);
+            move || *time.lock().unwrap()
+        });
+        let model = ScriptedModel::new().reply(Reply::text("never").wait(&Gate::new()));
+        let define = |registry: &Registry| {
+            let slow = agent(registry, "slow").clock(clock).heartbeat(Heartbeat {
+                interval: Duration::from_hours(1),
+                expiry: Duration::from_hours(2),
+            });
+            slow.store(MemoryStore::new()).define().unwrap();
+        };
+        let server = Served::beside(define, model, |server| server).await;
+
+        let asked = json!({"model": "slow", "input": "work", "background": true});
+        let queued = server.post("/responses", asked).await.json();
+        *time.lock().unwrap() = Timestamp::now();
+        let path = format!("/responses/{}", queued["id"].as_str().unwrap());
+        let response = server.get(&path).await.json();
+
+        assert_eq!(response["status"], status, "{minutes} minutes: {response}");
+        if status == "failed" {
+            assert_eq!(response["error"]["code"], "server_error");
+        }
+    }
 }

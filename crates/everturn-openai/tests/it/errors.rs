@@ -157,7 +157,7 @@ async fn agents_are_models() {
         .iter()
         .map(|model| model["id"].clone())
         .collect();
-    assert_eq!(ids, ["forgetful", "keeper"]);
+    assert_eq!(ids, ["forgetful", "keeper", "shaper"]);
     assert_eq!(server.get("/models/keeper").await.json()["object"], "model");
     assert_eq!(server.get("/models/nobody").await.error().1, "model_not_found");
     assert_eq!(server.get("/files").await.error().0, 404);

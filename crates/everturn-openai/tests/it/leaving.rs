@@ -25,23 +25,33 @@ async fn reached(gate: &Gate) {
     }
 }
 
+/// What has happened when the client leaves.
+#[derive(Debug, Clone, Copy)]
+enum Phase {
+    NothingSaid,
+    HalfSaid,
+    ToolRan,
+}
+
 #[tokio::test]
 async fn a_turn_whose_client_leaves_is_cancelled_and_stores_nothing() {
-    for (path, streams, said_before) in [
-        ("/responses", false, false),
-        ("/responses", true, false),
-        ("/responses", true, true),
-        ("/chat/completions", false, false),
-        ("/chat/completions", true, true),
-    ] {
+    let phases = [Phase::NothingSaid, Phase::HalfSaid, Phase::ToolRan];
+    let ways = [("/responses", false), ("/responses", true)];
+    let ways = ways
+        .into_iter()
+        .chain([("/chat/completions", false), ("/chat/completions", true)]);
+    for ((path, streams), phase) in ways.flat_map(|way| phases.map(|phase| (way, phase))) {
         let gate = Gate::new();
         let blocked = Reply::text("One two.");
-        let blocked = if said_before {
-            blocked.chunk("One ")
-        } else {
-            blocked
+        let model = match phase {
+            Phase::NothingSaid => ScriptedModel::new().reply(blocked.wait(&gate)),
+            Phase::HalfSaid => ScriptedModel::new().reply(blocked.chunk("One ").wait(&gate)),
+            Phase::ToolRan => {
+                let look = Reply::tool("look", json!({}));
+                ScriptedModel::new().reply(look).reply(blocked.wait(&gate))
+            }
         };
-        let model = ScriptedModel::new().reply(blocked.wait(&gate)).reply("Free.");
+        let model = model.reply("Free.");
         let server = Served::with(model, |server| server).await;
         let body = json!({
             "model": "keeper", "stream": streams, "conversation": "c",
@@ -60,7 +70,7 @@ async fn a_turn_whose_client_leaves_is_cancelled_and_stores_nothing() {
         leaving.abort();
 
         let next = next_turn(&server).await;
-        let what = format!("{path} {streams} {said_before}");
+        let what = format!("{path} {streams} {phase:?}");
         assert_eq!(next["output"][0]["content"][0]["text"], "Free.", "{what}");
         assert_eq!(next["previous_response_id"], Value::Null, "{what}");
         assert_eq!(

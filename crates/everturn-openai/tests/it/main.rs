@@ -4,9 +4,11 @@
 
 mod background;
 mod chat_completions;
+mod conversations;
 mod errors;
 mod items_sent_back;
 mod leaving;
 mod responses;
+mod structured_output;
 mod support;
 mod tenants;

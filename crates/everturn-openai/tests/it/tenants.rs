@@ -81,8 +81,14 @@ async fn models_are_the_agents_that_the_caller_may_use() {
         models.map(|model| model["id"].clone()).collect::<Vec<_>>()
     };
 
-    assert_eq!(ids(server.get("/models").await.json()), ["forgetful", "keeper"]);
-    assert_eq!(ids(answer(guest("GET", "/models")).await.json()), ["forgetful"]);
+    assert_eq!(
+        ids(server.get("/models").await.json()),
+        ["forgetful", "keeper", "shaper"]
+    );
+    assert_eq!(
+        ids(answer(guest("GET", "/models")).await.json()),
+        ["forgetful", "shaper"]
+    );
     let turn = json!({"model": "keeper", "input": "hi"});
     let refused = answer(guest("POST", "/responses").json(&turn)).await;
     assert_eq!(refused.error(), (404, "model_not_found".into(), json!("model")));

@@ -1,4 +1,4 @@
-//! A server of two agents, and a client of it.
+//! A server of three agents, and a client of it.
 
 use std::time::Duration;
 
@@ -70,13 +70,24 @@ pub(crate) fn names(events: &[Value]) -> Vec<&str> {
 }
 
 impl Served {
-    /// Serves `keeper`, with a store and three tools, and `forgetful`, without a store, on this model.
+    /// Serves `keeper`, with a store and three tools, `shaper`, which lets clients choose the form of its answers, and
+    /// `forgetful`, without a store, on this model.
     pub(crate) async fn answering<R: Into<Reply>>(replies: impl IntoIterator<Item = R>) -> Self {
         Self::with(ScriptedModel::new().replies(replies), |server| server).await
     }
 
     pub(crate) async fn with(model: ScriptedModel, change: impl FnOnce(Server) -> Server) -> Self {
+        Self::beside(|_| (), model, change).await
+    }
+
+    /// Serves more agents beside them.
+    pub(crate) async fn beside(
+        define: impl FnOnce(&Registry),
+        model: ScriptedModel,
+        change: impl FnOnce(Server) -> Server,
+    ) -> Self {
         let registry = Registry::new();
+        define(&registry);
         model.register(&registry, "scripted").unwrap();
         set_default_model(&registry, "scripted");
         let look = Tool::new("look", "Looks.", |_: Value, _: ToolContext| async { Ok("seen") });
@@ -89,7 +100,13 @@ impl Served {
         });
         agent(&registry, "keeper")
             .system("You keep.")
-            .tools([look, ask, pay])
+            .tools([look.clone(), ask, pay])
+            .store(MemoryStore::new())
+            .define()
+            .unwrap();
+        agent(&registry, "shaper")
+            .tool(look)
+            .accept_output_schema()
             .store(MemoryStore::new())
             .define()
             .unwrap();
