@@ -5,10 +5,10 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use bytes::Bytes;
-use everturn_agent::SessionId;
+use everturn_agent::{SessionId, erase_streams_in};
 use everturn_core::stream_log::{MemoryStreamLog, StreamLog};
 use everturn_core::{Context, Error, Registry, Result, Status};
-use everturn_server::{Door, ServedAgent, ServedAgents, Server};
+use everturn_server::{Door, ServedAgent, Server};
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
@@ -58,6 +58,7 @@ impl ServeAgui for Server {
             log: Arc::new(MemoryStreamLog::options().max_bytes(KEPT_BYTES).build()),
             runs: Runs::default(),
         };
+        erase_streams_in(&shared.registry, &shared.log);
         let opened = |prefix: &str, protocol| AguiDoor {
             shared: shared.clone(),
             prefix: prefix.trim_end_matches('/').to_owned(),
@@ -182,9 +183,7 @@ impl AguiDoor {
 
     /// Returns an agent that the caller may use.
     async fn agent(&self, name: &str, context: &Context) -> Option<ServedAgent> {
-        let served = context.extension::<ServedAgents>()?;
-        let agent = ServedAgent::find(&self.shared.registry, name)?;
-        served.admit(name).await.then_some(agent)
+        ServedAgent::admitted(&self.shared.registry, name, context).await
     }
 
     /// Returns what `CopilotKit`'s browser code asks for first.

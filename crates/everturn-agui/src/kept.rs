@@ -7,7 +7,7 @@ use std::time::Duration;
 use everturn_agent::store::Scope;
 use everturn_core::Context;
 use everturn_core::stream_log::{
-    Entries, Entry, JsonText, Position, StreamEvent, StreamKey, StreamLog, StreamWriter,
+    Entries, Entry, JsonText, Position, StreamEvent, StreamKey, StreamLog, StreamSubject, StreamWriter,
 };
 use everturn_server::KeptStreams;
 use futures::StreamExt;
@@ -42,7 +42,11 @@ impl Kept {
 
     fn key(&self, kind: &str, id: &str) -> StreamKey {
         let scope = format!("{}/agui/{kind}/{}", self.scope, self.agent);
-        StreamKey::new(scope, id).owned_by(self.scope.as_str())
+        // Erased with its session.
+        let subject = StreamSubject::session(self.scope.as_str(), self.thread.as_str());
+        StreamKey::new(scope, id)
+            .owned_by(self.scope.as_str())
+            .about(subject)
     }
 
     fn run_key(&self) -> StreamKey {

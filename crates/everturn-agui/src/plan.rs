@@ -1,6 +1,7 @@
 //! From a run's input and the record to the turn that is run.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use everturn_agent::{AgentInit, AgentInput, SessionId, Snapshot, SnapshotEvent, SnapshotId, SnapshotStatus};
 use everturn_ai::{History, Message, Role};
@@ -119,14 +120,18 @@ pub(crate) async fn plan(
     if is_contradicted {
         first = told_record(agent, base.as_ref(), &turn, shown, context).await?;
     }
-    first.extend(told_state(base.as_ref(), input.state()));
+    let (custom, told) = shared_state(agent, base.as_ref(), input.state());
+    first.extend(told);
     Ok(Plan {
         init: match base_id {
             Some(id) if !is_tip => AgentInit::snapshot(id.clone()),
             // The tip is resumed by the session, so that the turn continues whatever is the tip when it starts.
             _ => AgentInit::session(session.clone()),
         },
-        input: turn,
+        input: AgentInput {
+            custom: custom.map(Arc::new),
+            ..turn
+        },
         begins_anew,
         is_kept_by_client: false,
         waiting: open
@@ -272,11 +277,25 @@ async fn told_record(
     })
 }
 
-/// Returns the event that tells the client the stored state, if the client holds another.
-fn told_state(base: Option<&Snapshot>, client: Option<&Value>) -> Option<Value> {
-    let stored = base?.state.as_ref()?.custom.as_deref();
-    let stored = stored.filter(|stored| !stored.is_null())?;
-    (client != Some(stored)).then(|| json!({ "type": "STATE_SNAPSHOT", "snapshot": stored }))
+/// Compares the client's state with the stored one: returns the state that the turn begins with, if the agent takes the
+/// client's, else the event that tells the client the stored state, if the client holds another.
+fn shared_state(
+    agent: &ServedAgent,
+    base: Option<&Snapshot>,
+    client: Option<&Value>,
+) -> (Option<Value>, Option<Value>) {
+    let stored = base.and_then(|base| base.state.as_ref()?.custom.as_deref());
+    let stored = stored.filter(|stored| !stored.is_null());
+    if client == stored {
+        return (None, None);
+    }
+    match client {
+        Some(client) if agent.accepts_client_state() => (Some(client.clone()), None),
+        _ => {
+            let told = stored.map(|stored| json!({ "type": "STATE_SNAPSHOT", "snapshot": stored }));
+            (None, told)
+        }
+    }
 }
 
 /// Reads the snapshots of one session.

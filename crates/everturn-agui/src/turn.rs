@@ -54,9 +54,10 @@ impl RunningTurn {
             ended: None,
             started,
         };
-        // Only the tools and answers of a client can be refused, and only agents that take them tell.
+        // Only the tools, answers and state of a client can be refused. Agents that take tools tell that they accepted the
+        // input, and a state that differs is told as a change.
         let is_checked = !plan.input.tools.is_empty() || plan.input.answers.is_some();
-        if is_checked && agent.takes_additions() {
+        if is_checked && agent.takes_additions() || plan.input.custom.is_some() {
             turn.settle_in().await?;
         }
         Ok(turn)

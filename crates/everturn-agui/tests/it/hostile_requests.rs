@@ -1,6 +1,7 @@
 //! Requests that are wrong, foreign or too large.
 
-use everturn_server::BearerTokens;
+use everturn_core::Error;
+use everturn_server::{BearerTokens, CallRequest, Provided, context_fn};
 use everturn_testkit::ScriptedModel;
 use serde_json::{Value, json};
 
@@ -130,4 +131,43 @@ async fn ids_of_another_thread_name_nothing_here() {
 
     assert_eq!(server.asked()[1..], ["user: 2".to_owned()]);
     assert!(types(&here.events()).contains(&"MESSAGES_SNAPSHOT"));
+}
+
+#[tokio::test]
+async fn an_agent_that_is_refused_to_the_caller_is_not_there() {
+    let guard = context_fn(|request: &CallRequest<'_>| {
+        let is_refused = request.path == "/agents/keeper" && request.header("x-guest").is_some();
+        if is_refused {
+            return Err(Error::permission_denied("not for guests").with_public().into());
+        }
+        Ok(Provided::new())
+    });
+    let model = ScriptedModel::new().reply("One.");
+    let server = Served::with(model, |server| server.context(guard)).await;
+    let guest = |method: &str, path: &str| server.request(method, path).header("x-guest", "1");
+    let body = json!({"threadId": "t", "runId": "r", "messages": [user("u1", "hi")]});
+
+    for (method, path) in [
+        ("POST", "/agui/keeper"),
+        ("POST", "/agui/keeper/connect"),
+        ("GET", "/agui/keeper"),
+        ("POST", "/copilotkit/agent/keeper/run"),
+        ("POST", "/copilotkit/agent/keeper/connect"),
+        ("POST", "/copilotkit/agent/keeper/stop/t"),
+    ] {
+        let refused = answer(guest(method, path).json(&body)).await.error();
+        let missing_path = path.replace("keeper", "nobody");
+        let missing = answer(guest(method, &missing_path).json(&body)).await.error();
+        assert_eq!(refused.0, 404, "{method} {path}");
+        assert_eq!(
+            refused.2,
+            missing.2.replace("nobody", "keeper"),
+            "{method} {path}"
+        );
+    }
+    let names = |info: Value| info["agents"].as_object().unwrap().contains_key("keeper");
+    assert!(!names(answer(guest("GET", "/copilotkit/info")).await.json()));
+    assert!(names(server.get("/copilotkit/info").await.json()));
+    server.model.assert_calls(0);
+    assert_eq!(server.post("/agui/keeper", &body).await.text(), "One.");
 }

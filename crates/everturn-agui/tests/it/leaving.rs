@@ -4,7 +4,7 @@ use everturn_testkit::{Gate, Reply, ScriptedModel};
 use futures::StreamExt;
 use serde_json::{Value, json};
 
-use crate::support::{Served, first, user};
+use crate::support::{Served, call, first, user};
 
 /// Starts a run of `keeper` and returns its body once it has begun.
 async fn begun(server: &Served, run: &str, messages: Value) -> reqwest::Response {
@@ -60,6 +60,66 @@ async fn leaving_cancels_the_turn_and_the_thread_is_free() {
     assert_eq!(answer.text(), "Whole.");
     assert_eq!(server.asked()[1..], ["user: 1", "user: 2"].map(str::to_owned));
     assert_eq!(server.thread().await.len(), 3);
+}
+
+#[tokio::test]
+async fn nothing_is_stored_of_a_run_whose_client_leaves_in_any_phase() {
+    let half = || Reply::text("One two.");
+    let phases = [
+        ("before a word", None, half()),
+        ("in the middle of a text", None, half().chunk("One ")),
+        ("after a tool", Some(call("look", json!({}))), half()),
+    ];
+    for (phase, before, blocked) in phases {
+        let gate = Gate::new();
+        let model = ScriptedModel::new().replies(before);
+        let model = model.reply(blocked.wait(&gate)).reply("Free.");
+        let server = Served::with(model, |server| server).await;
+        let body = json!({"threadId": "t", "runId": "r0", "messages": [user("u1", "1")]});
+        let request = server.request("POST", "/agui/keeper").json(&body);
+
+        let leaving = tokio::spawn(async move { request.send().await?.text().await });
+        gate.reached().await;
+        leaving.abort();
+        let mut run = 1;
+        let answer = loop {
+            let answer = server.run(&format!("r{run}"), json!([user("u2", "2")])).await;
+            if answer.status != 409 {
+                break answer;
+            }
+            // The server learns from the connection that the client has left.
+            run += 1;
+            tokio::task::yield_now().await;
+        };
+
+        assert_eq!(answer.text(), "Free.", "{phase}");
+        assert_eq!(server.asked()[1..], ["user: 2".to_owned()], "{phase}");
+        assert_eq!(server.thread().await.len(), 2, "{phase}");
+    }
+}
+
+#[tokio::test]
+async fn a_background_run_goes_on_when_the_client_that_watches_it_leaves() {
+    let gate = Gate::new();
+    let model = ScriptedModel::new().reply(Reply::text("Done.").chunk("Do").wait(&gate));
+    let server = Served::with(model, |server| server).await;
+    let work = json!({"model": "keeper", "input": "work", "conversation": "t", "background": true});
+    let run = server.post("/v1/responses", &work).await.json();
+    gate.reached().await;
+    let body = json!({"threadId": "t", "runId": "watch", "protocolVersion": "1.0", "messages": []});
+
+    let response = server.request("POST", "/agui/keeper/connect").json(&body);
+    let mut watched = response.send().await.unwrap().bytes_stream();
+    let mut read = String::new();
+    while !read.contains("\"Do\"") {
+        read.push_str(&String::from_utf8_lossy(&watched.next().await.unwrap().unwrap()));
+    }
+    drop(watched);
+    gate.open();
+
+    let path = format!("/v1/responses/{}?stream=true", run["id"].as_str().unwrap());
+    assert!(server.get(&path).await.body.contains("response.completed"));
+    assert_eq!(server.thread().await[1]["content"], "Done.");
 }
 
 #[tokio::test]

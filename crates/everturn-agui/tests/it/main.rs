@@ -11,4 +11,5 @@ mod kept_by_the_client;
 mod leaving;
 mod other_doors;
 mod runs;
+mod shared_state;
 mod support;

@@ -5,54 +5,73 @@ use everturn_sqlite::SqliteStore;
 use everturn_testkit::{Reply, ScriptedModel};
 use serde_json::{Value, json};
 
-use crate::support::{Served, call, first, user};
+use crate::support::{Counter, Served, call, first, user};
+
+/// The state of the thread `t` of `tally`, as a client that connects gets it.
+async fn state(server: &Served) -> Value {
+    first(&server.connect("tally").await, "STATE_SNAPSHOT")["snapshot"].clone()
+}
 
 #[tokio::test]
-async fn a_conversation_goes_through_every_door() {
+async fn a_conversation_goes_through_every_door_with_a_tool_a_state_and_a_question() {
     let model = ScriptedModel::new().replies([
+        call("count", json!({})),
         Reply::text("One."),
-        call("look", json!({})),
-        Reply::text("Seen."),
+        call("count", json!({})),
+        Reply::text("Two."),
         call("ask", json!({})),
-        Reply::text("Three it is."),
+        call("count", json!({})),
+        Reply::text("Three."),
         Reply::text("Bye."),
     ]);
     let server = Served::with(model, |server| server).await;
-    let native: RemoteAgent = RemoteAgent::new(&format!("{}/agents/keeper", server.base)).unwrap();
+    let url = format!("{}/agents/tally", server.base);
+    let native: RemoteAgent<Counter> = RemoteAgent::new(&url).unwrap();
+    let run = async |run: &str, message: Value| {
+        let messages = json!([message]);
+        server.run_of("tally", run, messages, json!({})).await
+    };
 
     // Genkit's protocol begins,
-    native.chat().resume("t").run("1").await.unwrap();
-    // AG-UI continues with a tool and a question,
-    let mut held = server.thread().await;
-    assert_eq!(held[1]["content"], "One.");
-    held.push(user("u2", "look"));
-    assert_eq!(server.run("r1", json!(held)).await.text(), "Seen.");
-    held = server.thread().await;
-    held.push(user("u3", "ask"));
-    let asking = server.run("r2", json!(held)).await;
-    let call = first(&asking.events(), "TOOL_CALL_START")["toolCallId"].clone();
-    assert_eq!(asking.end()["outcome"]["interrupts"][0]["id"], call);
-    // Responses answers the question,
+    native.chat().resume("t").run("count").await.unwrap();
+    assert_eq!(state(&server).await, json!({"counter": 1}));
+    // AG-UI continues with the state and a question,
+    let counted = run("r1", user("u2", "count again")).await;
+    assert_eq!(counted.text(), "Two.");
+    let told: Vec<Value> = counted
+        .events()
+        .into_iter()
+        .filter(|event| event["type"] == "STATE_SNAPSHOT")
+        .map(|event| event["snapshot"].clone())
+        .collect();
+    assert_eq!(told, [json!({"counter": 1}), json!({"counter": 2})]);
+    let asking = run("r2", user("u3", "ask")).await;
+    let call = asking.end()["outcome"]["interrupts"][0]["id"].clone();
+    // Responses answers the question, whereupon the tool counts once more,
     let answer = json!({
-        "model": "keeper", "conversation": "t",
-        "input": [{"type": "function_call_output", "call_id": call, "output": "{\"counter\": 3}"}],
+        "model": "tally", "conversation": "t",
+        "input": [{"type": "function_call_output", "call_id": call, "output": "{\"counter\": 9}"}],
     });
-    let answered: Value = server.post("/v1/responses", &answer).await.json();
-    assert_eq!(answered["status"], "completed", "{answered}");
+    let answered = server.post("/v1/responses", &answer).await.json();
+    assert_eq!(answered["output"][0]["type"], "mcp_call", "{answered}");
+    assert_eq!(answered["output"][1]["content"][0]["text"], "Three.");
     // and Genkit's protocol ends it.
-    let reply = native.chat().resume("t").run("bye").await.unwrap();
+    let mut chat = native.chat().resume("t").open().await.unwrap();
+    let reply = chat.send("bye").await.unwrap().output().await.unwrap();
 
     assert_eq!(reply.text(), "Bye.");
+    assert_eq!(state(&server).await, json!({"counter": 3}));
     let asked = server.asked();
+    assert_eq!(asked[0], "system: Counted: 3.");
+    let said: Vec<&String> = asked.iter().filter(|line| line.starts_with("user")).collect();
     assert_eq!(
-        asked[1..4],
-        ["user: 1", "model: One.", "user: look"].map(str::to_owned)
+        said,
+        ["user: count", "user: count again", "user: ask", "user: bye"]
     );
-    assert_eq!(
-        asked[8..10],
-        ["model: [call ask]", "tool: [result {\"counter\":3}]"].map(str::to_owned)
+    assert!(
+        asked.contains(&"tool: [result {\"counter\":9}]".to_owned()),
+        "{asked:?}"
     );
-    assert_eq!(server.thread().await.len(), 12);
 }
 
 #[tokio::test]

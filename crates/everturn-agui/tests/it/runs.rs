@@ -228,7 +228,10 @@ async fn capabilities_and_info_tell_of_the_agents() {
     assert_eq!(capabilities["transport"]["resumable"], false);
     assert_eq!(info["mode"], "sse");
     let agents: Vec<&String> = info["agents"].as_object().unwrap().keys().collect();
-    assert_eq!(agents, ["boss", "counter", "forgetful", "keeper"]);
+    assert_eq!(
+        agents,
+        ["boss", "counter", "forgetful", "keeper", "sharer", "tally"]
+    );
     assert_eq!(info["agents"]["keeper"]["name"], "keeper");
     assert_eq!(
         info["agents"]["keeper"]["description"],

@@ -5,9 +5,9 @@ pub(crate) mod verifier;
 use std::time::Duration;
 
 use everturn_agent::store::MemoryStore;
-use everturn_agent::{AgentSession, Artifact, Delegation, IntoStore, agent, custom_agent};
+use everturn_agent::{AgentSession, Artifact, Delegation, IntoStore, Session, agent, custom_agent};
 use everturn_agui::ServeAgui;
-use everturn_ai::{Message, Tool, ToolContext, ToolRequest, set_default_model};
+use everturn_ai::{FromToolContext, Message, Tool, ToolContext, ToolRequest, set_default_model};
 use everturn_core::Registry;
 use everturn_openai::ServeOpenAi;
 use everturn_server::Server;
@@ -35,8 +35,8 @@ pub(crate) struct Answer {
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-struct Counter {
-    counter: u32,
+pub(crate) struct Counter {
+    pub(crate) counter: u32,
 }
 
 impl Answer {
@@ -115,7 +115,8 @@ impl Served {
         Self::on(MemoryStore::new(), model, change).await
     }
 
-    /// Serves `keeper`, around a prompt with a store and tools; `forgetful`, without a store; `counter`, with a state, a status
+    /// Serves `keeper`, around a prompt with a store and tools; `tally`, with a state that its tool changes; `sharer`,
+    /// which takes the client's state; `forgetful`, without a store; `counter`, with a state, a status
     /// and an artifact; `boss`, who delegates to `forgetful`.
     pub(crate) async fn on(
         store: impl IntoStore,
@@ -136,7 +137,29 @@ impl Served {
         });
         agent(&registry, "keeper")
             .system("You keep.")
-            .tools([look.clone(), ask, pay.clone()])
+            .tools([look.clone(), ask.clone(), pay.clone()])
+            .store(store.clone())
+            .define()
+            .unwrap();
+        let count = Tool::new("count", "Counts.", |_: Value, context: ToolContext| async move {
+            let tally = Session::<Counter>::from_tool_context(&context)?;
+            Ok(tally.update_custom(|tally| {
+                tally.counter += 1;
+                tally.counter
+            }))
+        });
+        let count = count.requiring::<Session<Counter>>();
+        agent(&registry, "sharer")
+            .custom::<Counter>()
+            .tool(count.clone())
+            .accept_client_state()
+            .store(store.clone())
+            .define()
+            .unwrap();
+        agent(&registry, "tally")
+            .custom::<Counter>()
+            .system("Counted: {{@custom.counter}}.")
+            .tools([count, ask])
             .store(store.clone())
             .define()
             .unwrap();
