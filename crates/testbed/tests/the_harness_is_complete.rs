@@ -27,6 +27,7 @@ fn every_agreed_agent_is_there_and_registered() {
             "promptAgentWithApproval",
             "promptAgentWithInterrupt",
             "promptAgentWithRestartTool",
+            "promptAgentWithState",
             "promptAgentWithStore",
             "promptAgentWithTools",
         ]

@@ -55,6 +55,7 @@ pub(super) fn define(app: &Everturn, files: &Database) -> Result<Agent<Kitchen>>
              What you are given goes into it with stock_pantry; in_season knows the seasons.",
         )
         .tool(in_season)
-        .tool(stock_pantry);
+        .tool(stock_pantry)
+        .accept_output_schema();
     keep(chef, "chef", files).define()
 }

@@ -1,15 +1,15 @@
 //! Agents that use everything that Everturn adds to Genkit's protocol. No conformance case names them.
 
 use everturn_agent::{
-    AgentBuilder, AgentSession, Artifact, Custom, InlinePrompt, SnapshotPolicy, Turn, custom_agent,
+    AgentBuilder, AgentSession, Artifact, Custom, InlinePrompt, Session, SnapshotPolicy, Turn, custom_agent,
 };
-use everturn_ai::{FinishReason, Message, NoInput, Tool, ToolContext};
+use everturn_ai::{FinishReason, FromToolContext, Message, NoInput, Tool, ToolContext};
 use everturn_core::{HandlerResult, Registry, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::prompted::prompted;
+use super::prompted::{interrupt_tool, prompted};
 use crate::Harness;
 
 pub(super) fn define(harness: &mut Harness) -> Result<()> {
@@ -26,7 +26,8 @@ pub(super) fn define(harness: &mut Harness) -> Result<()> {
             .snapshots(SnapshotPolicy::always())
             .store(store.clone()),
     )?;
-    harness.define(approving(registry, "promptAgentWithApproval").store(store))
+    harness.define(approving(registry, "promptAgentWithApproval").store(store.clone()))?;
+    harness.define(tally(registry, "promptAgentWithState").store(store))
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -107,4 +108,26 @@ fn approving(registry: &Registry, name: &str) -> AgentBuilder<Value, InlinePromp
         Ok(format!("paid {} of {limit}", input.sum.min(limit)))
     });
     prompted(registry, name).tool(pay)
+}
+
+/// The state of an agent that counts.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+struct Tally {
+    count: u32,
+}
+
+/// An agent with a tool that changes its state and a tool that asks, whose callers choose the form of its answers.
+fn tally(registry: &Registry, name: &str) -> AgentBuilder<Tally, InlinePrompt> {
+    let count = Tool::new("countTool", "Counts.", |_: NoInput, cx: ToolContext| async move {
+        let tally = Session::<Tally>::from_tool_context(&cx)?;
+        Ok(tally.update_custom(|tally| {
+            tally.count += 1;
+            tally.count
+        }))
+    });
+    prompted(registry, name)
+        .custom::<Tally>()
+        .tool(count.requiring::<Session<Tally>>())
+        .tool(interrupt_tool())
+        .accept_output_schema()
 }

@@ -50,7 +50,7 @@ struct Answer {
     answer: String,
 }
 
-fn interrupt_tool() -> Tool {
+pub(super) fn interrupt_tool() -> Tool {
     Tool::interrupt::<Question, Answer>("interruptTool", "Asks a person.")
 }
 

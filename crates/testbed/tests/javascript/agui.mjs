@@ -140,5 +140,32 @@ const held = agent.messages;
 agent.setMessages([]);
 await kit.connectAgent({ agent });
 assert.deepEqual(agent.messages.map((message) => message.id), held.map((message) => message.id));
+// A conversation through every door: Genkit's client begins it, AG-UI's counts and asks, OpenAI's answers, and Genkit's ends it.
+const { remoteAgent } = require('genkit/beta/client');
+const { default: OpenAI } = await import(require.resolve('openai').replace(/index\.js$/, 'index.mjs'));
+const model = 'promptAgentWithState';
+const native = remoteAgent({ url: `${address}/${model}` });
+await program([
+  calls('countTool', {}), says({ text: 'One.' }),
+  calls('countTool', {}), says({ text: 'Two.' }),
+  calls('interruptTool', { query: 'more?' }), calls('countTool', {}), says({ text: 'Three.' }),
+  says({ text: 'Bye.' }),
+]);
+const { sessionId } = await native.chat().send('count');
+const front = new present.HttpAgent({ url: `${address}/agui/${model}`, threadId: sessionId });
+front.addMessage(user('count again'));
+await run(front);
+assert.equal(last(front).content, 'Two.');
+assert.deepEqual(front.state, { count: 2 });
+front.addMessage(user('ask'));
+const [interrupt] = end(await run(front)).outcome.interrupts;
+const openai = new OpenAI({ baseURL: `${address}/v1`, apiKey: 'none', maxRetries: 0 });
+const input = [{ type: 'function_call_output', call_id: interrupt.id, output: '{"answer":"yes"}' }];
+const answered = await openai.responses.create({ model, conversation: sessionId, input });
+assert.deepEqual(answered.output.map((item) => item.type), ['mcp_call', 'message']);
+assert.equal(answered.output_text, 'Three.');
+const bye = await (await native.loadChat({ sessionId })).send('bye');
+assert.equal(bye.text, 'Bye.');
+assert.equal((await native.getSnapshot(bye.snapshotId)).state.custom.count, 3);
 console.log('ok');
 process.exit(0);

@@ -115,6 +115,23 @@ for (const [finishReason, reason, end] of [['length', 'max_output_tokens', 'leng
   assert.equal((await client.chat.completions.create({ model: store, messages })).choices[0].finish_reason, end);
 }
 
+// Structured output, where the agent leaves it to its callers.
+const formed = 'promptAgentWithState';
+const schema = { type: 'object', properties: { dish: { type: 'string' } }, required: ['dish'], additionalProperties: false };
+const format = { type: 'json_schema', name: 'dish', strict: true, schema };
+const response_format = { type: 'json_schema', json_schema: { name: 'dish', strict: true, schema } };
+const fenced = says({ text: 'Sure:\n```json\n{"dish":"soup"}\n```' });
+await program([fenced, fenced, fenced, fenced]);
+const parsed = await client.responses.parse({ model: formed, input: 'what?', text: { format } });
+assert.deepEqual(parsed.output_parsed, { dish: 'soup' });
+const forming = client.responses.stream({ model: formed, input: 'what?', text: { format } });
+assert.deepEqual((await forming.finalResponse()).output_parsed, { dish: 'soup' });
+const what = [{ role: 'user', content: 'what?' }];
+const completion = await client.chat.completions.parse({ model: formed, messages: what, response_format });
+assert.deepEqual(completion.choices[0].message.parsed, { dish: 'soup' });
+const completing = client.chat.completions.stream({ model: formed, messages: what, response_format });
+assert.deepEqual((await completing.finalChatCompletion()).choices[0].message.parsed, { dish: 'soup' });
+
 // Work that is cancelled, and a conversation that is busy.
 const blocking = 'customAgentBlocking';
 const blocked = await client.responses.create({ model: blocking, input: 'x', background: true, metadata: { a: 'b' } });
@@ -167,7 +184,7 @@ await program([calls('interruptTool', { query: 'sure?' }), says({ text: 'Fine.' 
 const chatting = asker.chat();
 const { sessionId } = await chatting.send('ask');
 const [, open] = (await client.conversations.items.list(sessionId, { order: 'asc' })).data;
-const answer = [{ type: 'function_call_output', call_id: open.call_id ?? open.id, output: JSON.stringify({ answer: 'so' }) }];
+const answer = [{ type: 'function_call_output', call_id: open.call_id, output: JSON.stringify({ answer: 'so' }) }];
 const fine = await client.responses.create({ model: 'promptAgentWithInterrupt', input: answer, conversation: sessionId });
 assert.equal(fine.output_text, 'Fine.');
 const joined = await asker.loadChat({ sessionId });

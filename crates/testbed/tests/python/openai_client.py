@@ -5,6 +5,7 @@ import sys
 import urllib.request
 
 import openai
+import pydantic
 
 address = sys.argv[1]
 client = openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0)
@@ -67,4 +68,20 @@ with client.chat.completions.stream(model=model, messages=messages) as stream:
     for _ in stream:
         pass
     assert stream.get_final_completion().choices[0].message.content == chat.choices[0].message.content
+
+
+class Dish(pydantic.BaseModel):
+    name: str
+
+
+dish = says({"text": 'Sure: {"name": "soup"}'})
+formed = "promptAgentWithState"
+program([dish, dish, dish, dish])
+assert client.responses.parse(model=formed, input="what?", text_format=Dish).output_parsed == Dish(name="soup")
+with client.responses.stream(model=formed, input="what?", text_format=Dish) as stream:
+    assert stream.get_final_response().output_parsed == Dish(name="soup")
+parsed = client.chat.completions.parse(model=formed, messages=messages, response_format=Dish)
+assert parsed.choices[0].message.parsed == Dish(name="soup")
+with client.chat.completions.stream(model=formed, messages=messages, response_format=Dish) as stream:
+    assert stream.get_final_completion().choices[0].message.parsed == Dish(name="soup")
 print("ok")
