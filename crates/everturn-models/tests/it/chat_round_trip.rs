@@ -1,11 +1,12 @@
 //! What a server of Chat Completions gave comes back to it unchanged, from a conversation that was stored in between.
 
-use everturn_core::Status;
+use everturn_ai::{Message, ModelRequest};
 use everturn_models::OpenAi;
 use serde_json::json;
 
+use crate::asking::{ask, question};
 use crate::chat_server::{called, said, start_strict};
-use crate::round_trip::{asked_and_thanked, refusal_of_change};
+use crate::round_trip::asked_and_thanked;
 
 const MODEL: &str = "deepseek/reasoner";
 
@@ -38,15 +39,26 @@ async fn reasoning_and_signatures_survive_parallel_calls_several_rounds_and_a_st
 }
 
 #[tokio::test]
-async fn an_unanswered_call_is_refused_by_the_server() {
-    let server = start_strict([called("Hm.", &[("a", "look", json!({}))])]).await;
+async fn a_strict_server_takes_a_conversation_with_an_unanswered_call() {
+    let server = start_strict([called("Hm.", &[("a", "look", json!({}))]), said("", "Leeks.")]).await;
 
     let plugin = OpenAi::compatible("deepseek", server.url());
-    let error = refusal_of_change(plugin, MODEL, "", "").await;
+    let call = ask(plugin.clone(), MODEL, question("Leeks?"))
+        .await
+        .result
+        .unwrap();
+    let request = ModelRequest::new([
+        Message::user("Leeks?"),
+        call.message.unwrap(),
+        Message::user("And?"),
+    ]);
+    let reply = ask(plugin, MODEL, request).await.result.unwrap();
 
-    assert_eq!(error.status(), Status::InvalidArgument);
+    assert_eq!(reply.text(), "Leeks.");
+    let answer = &server.last_body()["messages"][2];
+    assert_eq!(answer["tool_call_id"], "a");
     assert!(
-        error.message().contains("must be followed by tool messages"),
-        "{error}"
+        answer["content"].as_str().unwrap().contains("not answered"),
+        "{answer}"
     );
 }
