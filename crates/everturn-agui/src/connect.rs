@@ -5,12 +5,12 @@ use axum::http::Response;
 use everturn_agent::{Snapshot, WatchRequest};
 use everturn_core::stream_log::JsonText;
 use everturn_core::{Context, Error, Result};
-use everturn_server::{ServedAgent, event_stream};
+use everturn_server::ServedAgent;
 use futures::StreamExt;
 use serde_json::{Map, Value, json};
 
 use crate::answers::pending;
-use crate::event_stream::lines;
+use crate::event_stream::event_stream;
 use crate::input::RunInput;
 use crate::plan::{is_under_way, messages_of, name_of};
 use crate::record::Record;
@@ -50,7 +50,7 @@ fn events(events: impl futures::Stream<Item = Vec<Value>> + Send + 'static) -> R
             .filter_map(|event| JsonText::of(event).ok())
             .collect()
     });
-    event_stream(lines(texts))
+    event_stream(texts)
 }
 
 /// Returns the snapshot that holds what was said before a background run: the run's own if it is over.

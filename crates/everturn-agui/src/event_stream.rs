@@ -1,30 +1,15 @@
-//! The bodies of event streams.
-
-use std::convert::Infallible;
-use std::time::Duration;
+//! Event streams as responses.
 
 use axum::body::Body;
+use axum::http::Response;
 use everturn_core::stream_log::JsonText;
+use everturn_server::door_stream;
 use futures::{Stream, StreamExt};
 
-/// A comment that keeps a silent connection open.
-const HEARTBEAT: &[u8] = b": heartbeat\n\n";
-
-/// After how long a silence a heartbeat is sent.
-const SILENCE: Duration = Duration::from_secs(15);
-
-/// Returns the body of a stream: each event on a line of its own, and heartbeats between them. Dropping the body drops the
-/// events.
-pub(crate) fn lines(events: impl Stream<Item = Vec<JsonText>> + Send + 'static) -> Body {
-    let bytes = futures::stream::unfold(Box::pin(events), |mut events| async move {
-        let bytes = match tokio::time::timeout(SILENCE, events.next()).await {
-            Err(_) => HEARTBEAT.to_vec(),
-            Ok(next) => {
-                let line = |event: JsonText| format!("data: {event}\n\n").into_bytes();
-                next?.into_iter().flat_map(line).collect()
-            }
-        };
-        Some((Ok::<_, Infallible>(bytes), events))
-    });
-    Body::from_stream(bytes)
+/// Creates a response whose body is these events, each on a line of its own. Dropping the body drops the events.
+pub(crate) fn event_stream(events: impl Stream<Item = Vec<JsonText>> + Send + 'static) -> Response<Body> {
+    door_stream(events.map(|events| {
+        let lines = events.iter().map(|event| format!("data: {event}\n\n"));
+        lines.collect::<String>().into_bytes()
+    }))
 }

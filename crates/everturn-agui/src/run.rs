@@ -9,13 +9,13 @@ use everturn_agent::{AddedMessages, AgentFinishReason, AgentOutput};
 use everturn_ai::{Role, UsageTotal};
 use everturn_core::stream_log::{JsonText, StreamEvent, StreamLog};
 use everturn_core::{Context, Result, RuntimeError, Status};
-use everturn_server::{ServedAgent, ServerHandle, event_stream};
+use everturn_server::{ServedAgent, ServerHandle};
 use futures::StreamExt;
 use serde_json::{Map, Value, json};
 
 use crate::answers::{Pending, pending_of};
 use crate::client_kept;
-use crate::event_stream::lines;
+use crate::event_stream::event_stream;
 use crate::ids::Place;
 use crate::input::RunInput;
 use crate::kept::{Keeping, Kept};
@@ -41,7 +41,7 @@ pub(crate) async fn run(
     let shown = input.shown()?;
     let kept = Kept::of(log, agent.name(), &input, &context);
     if let Some(entries) = kept.made_before().await {
-        return Ok(event_stream(lines(again(entries))));
+        return Ok(event_stream(again(entries)));
     }
     let mut plan = if agent.has_store() {
         Box::pin(plan(agent, &input, &shown, &kept, &context)).await?
@@ -78,13 +78,13 @@ pub(crate) async fn run(
         context,
         phase: Phase::Beginning,
     };
-    Ok(event_stream(lines(futures::stream::unfold(
+    Ok(event_stream(futures::stream::unfold(
         telling,
         |mut telling| async move {
             let events = telling.next().await?;
             Some((events, telling))
         },
-    ))))
+    )))
 }
 
 /// Returns what must be known of a turn to tell it.

@@ -1,8 +1,6 @@
 //! `POST /chat/completions`: one turn, told by the client.
 
-use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, Response, StatusCode};
@@ -12,7 +10,7 @@ use futures::stream;
 use serde_json::{Map, Value, json};
 
 use crate::agents::Agent;
-use crate::event_stream::{HEARTBEAT, HEARTBEAT_TIME, event_stream};
+use crate::event_stream::event_stream;
 use crate::fault::{Fault, json_response};
 use crate::format::Format;
 use crate::items::{ItemKind, Items, Told};
@@ -310,22 +308,17 @@ fn streamed(turn: RunningTurn, told: Completion, context: Context) -> Response<B
                 (first, Streaming::Running)
             }
             Streaming::Running => loop {
-                match tokio::time::timeout(Duration::from_secs(HEARTBEAT_TIME), turn.next()).await {
-                    Err(_) => break (HEARTBEAT.to_vec(), Streaming::Running),
-                    Ok(Some(chunk)) => {
-                        let new = told.chunk(&chunk);
-                        if !new.is_empty() {
-                            break (told.delta(&json!({ "content": new }), None), Streaming::Running);
-                        }
-                    }
-                    Ok(None) => {
-                        let end = told.ended(&mut turn, &context).await;
-                        break (told.last_lines(&end), Streaming::Over);
-                    }
+                let Some(chunk) = turn.next().await else {
+                    let end = told.ended(&mut turn, &context).await;
+                    break (told.last_lines(&end), Streaming::Over);
+                };
+                let new = told.chunk(&chunk);
+                if !new.is_empty() {
+                    break (told.delta(&json!({ "content": new }), None), Streaming::Running);
                 }
             },
         };
-        Some((Ok::<_, Infallible>(bytes), (turn, told, context, phase)))
+        Some((bytes, (turn, told, context, phase)))
     });
-    event_stream(Body::from_stream(body))
+    event_stream(body)
 }

@@ -38,7 +38,7 @@ use crate::trace::Trace;
 use crate::{Limits, Route, RouteKind, ServerHandle, body, streaming};
 
 /// About how many bytes of waiting events are written to a connection at once.
-const WRITTEN_TOGETHER: usize = 16 * 1024;
+pub(crate) const WRITTEN_TOGETHER: usize = 16 * 1024;
 
 /// The state that all routes of a server share.
 pub(crate) struct Shared {
@@ -379,8 +379,8 @@ impl Events {
     }
 }
 
-/// Creates a response whose body is a stream of events, for doors too.
-pub fn event_stream(body: Body) -> Response<Body> {
+/// Creates a response whose body is a stream of events.
+pub(crate) fn event_stream(body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(

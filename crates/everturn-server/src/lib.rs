@@ -10,6 +10,7 @@ mod correlation;
 #[doc(hidden)]
 pub mod decoders;
 mod door;
+mod door_stream;
 mod durable;
 mod envelope;
 mod error_body;
@@ -43,7 +44,7 @@ pub use self::context_provider::{ApiKeys, BearerTokens, CallRequest, ContextProv
 #[cfg(feature = "jwt")]
 pub use self::context_provider::{Jwks, JwtTokens};
 pub use self::door::{Door, KeptStreams, ServedAgents};
-pub use self::handler::event_stream;
+pub use self::door_stream::door_stream;
 pub use self::layout::Layout;
 pub use self::limits::Limits;
 pub use self::listen_address::ListenAddress;

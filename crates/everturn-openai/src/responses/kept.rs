@@ -1,6 +1,5 @@
 //! The events of responses in the server's stream log, found by response and by request.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -178,9 +177,9 @@ pub(crate) async fn read_again(id: &str, from: u64, context: &Context) -> Result
                 "The stream broke off: the turn was cancelled, or its server was lost.",
             ),
         };
-        Some(Ok::<_, Infallible>(lines(&event)))
+        Some(lines(&[event]))
     });
-    Ok(event_stream(Body::from_stream(events)))
+    Ok(event_stream(events))
 }
 
 fn kept_event(data: JsonText) -> Option<Event> {

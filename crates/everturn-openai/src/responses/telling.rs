@@ -1,8 +1,5 @@
 //! Telling a turn as a response, to its client and to the log.
 
-use std::convert::Infallible;
-use std::time::Duration;
-
 use axum::body::Body;
 use axum::http::Response as HttpResponse;
 use everturn_agent::{AgentOutput, AgentStreamChunk};
@@ -11,7 +8,7 @@ use everturn_core::{Context, Result};
 use futures::stream;
 use serde_json::Value;
 
-use crate::event_stream::{HEARTBEAT, HEARTBEAT_TIME, event_stream};
+use crate::event_stream::event_stream;
 use crate::plan::exposure;
 use crate::response::{Event, Narrator, State};
 use crate::turn::RunningTurn;
@@ -32,32 +29,12 @@ enum Phase {
     Over,
 }
 
-/// The next piece of a stream.
-pub(super) enum Piece {
-    Events(Vec<Event>),
-    /// Nothing was said for a while.
-    Silence,
-}
-
-impl Piece {
-    /// Returns the piece as it is sent.
-    pub(super) fn bytes(&self) -> Vec<u8> {
-        match self {
-            Self::Events(events) => events.iter().flat_map(lines).collect(),
-            Self::Silence => HEARTBEAT.to_vec(),
-        }
-    }
-}
-
-/// Waits for the next item of a stream; an error if it stays silent for long. Nothing is lost by that.
-pub(super) async fn within_heartbeat<T>(next: impl Future<Output = T>) -> std::result::Result<T, Piece> {
-    let time = Duration::from_secs(HEARTBEAT_TIME);
-    tokio::time::timeout(time, next).await.map_err(|_| Piece::Silence)
-}
-
-/// Returns an event as the lines of a stream.
-pub(super) fn lines(event: &Event) -> Vec<u8> {
-    format!("event: {}\ndata: {}\n\n", event.name, event.data).into_bytes()
+/// Returns events as the lines of a stream.
+pub(super) fn lines(events: &[Event]) -> Vec<u8> {
+    let lines = events
+        .iter()
+        .map(|event| format!("event: {}\ndata: {}\n\n", event.name, event.data));
+    lines.collect::<String>().into_bytes()
 }
 
 impl Telling {
@@ -85,14 +62,14 @@ impl Telling {
     /// Returns the response whose body is the turn as events. Dropping the body cancels the turn.
     pub(super) fn streamed(self) -> HttpResponse<Body> {
         let events = stream::unfold(self, |mut telling| async move {
-            let piece = telling.next().await?;
-            Some((Ok::<_, Infallible>(piece.bytes()), telling))
+            let events = telling.next().await?;
+            Some((lines(&events), telling))
         });
-        event_stream(Body::from_stream(events))
+        event_stream(events)
     }
 
-    /// Waits for the next piece; `None` after the last.
-    async fn next(&mut self) -> Option<Piece> {
+    /// Waits for the next events; `None` after the last.
+    async fn next(&mut self) -> Option<Vec<Event>> {
         let events = match self.phase {
             Phase::Over => return None,
             Phase::Beginning => {
@@ -100,24 +77,19 @@ impl Telling {
                 self.narrator.begin()
             }
             Phase::Running => loop {
-                match within_heartbeat(self.turn.next()).await {
-                    Err(silence) => return Some(silence),
-                    Ok(Some(chunk)) => {
-                        let events = told(&mut self.narrator, &chunk);
-                        if !events.is_empty() {
-                            break events;
-                        }
-                    }
-                    Ok(None) => {
-                        let output = self.turn.output().await;
-                        self.phase = Phase::Over;
-                        break self.ended(output);
-                    }
+                let Some(chunk) = self.turn.next().await else {
+                    let output = self.turn.output().await;
+                    self.phase = Phase::Over;
+                    break self.ended(output);
+                };
+                let events = told(&mut self.narrator, &chunk);
+                if !events.is_empty() {
+                    break events;
                 }
             },
         };
         self.keep(&events).await;
-        Some(Piece::Events(events))
+        Some(events)
     }
 
     fn ended(&mut self, output: Result<AgentOutput>) -> Vec<Event> {

@@ -1,7 +1,5 @@
 //! Background runs as they are told to clients that watch them.
 
-use std::convert::Infallible;
-
 use axum::body::Body;
 use axum::http::Response as HttpResponse;
 use everturn_agent::{AgentOutput, AgentStreamChunk, SnapshotId, WatchRequest};
@@ -9,7 +7,7 @@ use everturn_core::{Context, RuntimeError, Status, Streaming};
 use futures::stream;
 
 use super::stored::{StoredResponse, not_found};
-use super::telling::{Piece, told, within_heartbeat};
+use super::telling::{lines, told};
 use crate::agents::Agent;
 use crate::event_stream::event_stream;
 use crate::fault::Fault;
@@ -67,14 +65,15 @@ pub(crate) fn watch(
         phase: Phase::Beginning,
     };
     let events = stream::unfold(watching, |mut watching| async move {
-        let piece = watching.next().await?;
-        Some((Ok::<_, Infallible>(piece.bytes()), watching))
+        let events = watching.next().await?;
+        Some((lines(&events), watching))
     });
-    event_stream(Body::from_stream(events))
+    event_stream(events)
 }
 
 impl Watching {
-    async fn next(&mut self) -> Option<Piece> {
+    /// Waits for the next events; `None` after the last.
+    async fn next(&mut self) -> Option<Vec<Event>> {
         loop {
             let events = match self.phase {
                 Phase::Over => return None,
@@ -82,20 +81,20 @@ impl Watching {
                     self.phase = Phase::Running;
                     self.narrator.begin()
                 }
-                Phase::Running => match within_heartbeat(self.chunks.next()).await {
-                    Err(silence) => return Some(silence),
-                    Ok(Some(chunk)) => told(&mut self.narrator, &chunk),
-                    Ok(None) => {
+                Phase::Running => {
+                    if let Some(chunk) = self.chunks.next().await {
+                        told(&mut self.narrator, &chunk)
+                    } else {
                         self.phase = Phase::Over;
                         self.ended().await
                     }
-                },
+                }
             };
             let after = self.after;
             let is_new = |event: &Event| Some(event.number) > after;
             let new: Vec<Event> = events.into_iter().filter(is_new).collect();
             if !new.is_empty() {
-                return Some(Piece::Events(new));
+                return Some(new);
             }
         }
     }
