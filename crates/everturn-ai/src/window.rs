@@ -3,13 +3,13 @@
 //! A session keeps everything. Before each model call a [`Window`] picks the messages that go into the request: the system
 //! messages and the prompt, and the latest messages of the conversation. Stored messages are never changed.
 //!
-//! | promise | how |
+//! | promise | kept in |
 //! |---|---|
-//! | a window begins with a user message and separates no answer from its call | [`cut`] |
-//! | the beginning of the requests stays the same until the window is full, then it moves by half | [`cut`] |
-//! | building it costs what was added, not the length of the conversation | [`measure`], [`view`] |
-//! | a summary is made once and stored once | [`summarizer`], [`summary`] |
-//! | a request that the provider finds too long is made smaller | [`ask`], [`size`] |
+//! | a window begins with a user message and separates no answer from its call | `window/cut.rs` |
+//! | the beginning of the requests stays the same until the window is full, then it moves by half | `window/cut.rs` |
+//! | building it costs what was added, not the length of the conversation | `window/measure.rs`, `window/view.rs` |
+//! | a summary is made once and stored once | `window/summarizer.rs`, `window/summary.rs` |
+//! | a request that the provider finds too long is made smaller | `window/ask.rs`, `window/size.rs` |
 
 mod ask;
 mod cut;

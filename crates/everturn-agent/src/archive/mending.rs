@@ -10,7 +10,7 @@ use crate::store::Detail;
 use crate::{Snapshot, SnapshotId};
 
 impl Archive {
-    /// Adds a snapshot with a [mended](everturn_ai::history::mended) history after a snapshot whose history no provider takes,
+    /// Adds a snapshot with a [`mended`] history after a snapshot whose history no provider takes,
     /// and returns it. Returns `None` if there is nothing to mend. Requests that wait for their answers stay open.
     ///
     /// Agents mend each request to their model by themselves, so a session can be used without this. The new snapshot is the
