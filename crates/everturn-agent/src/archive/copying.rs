@@ -99,8 +99,8 @@ impl Archive {
         self.show(intake.settle(forked).await?)
     }
 
-    /// Changes the state of a snapshot. Also returns the snapshot's new name if it is named after its content: the intake gives
-    /// it such a name again.
+    /// Changes the state of a snapshot. Also returns the snapshot's new name if it is named after its content. The intake
+    /// names it after its content too.
     pub(super) fn edited(
         mut origin: Snapshot,
         edit: impl FnOnce(&mut SessionState),

@@ -220,7 +220,7 @@ impl<'a> Answers<'a> {
         }
     }
 
-    /// Takes the answer to a request that has none; returns whether there is such a request.
+    /// Takes the answer to a request that has none; returns whether there was one.
     fn take(&mut self, part: &'a Part, response: &'a ToolResponse) -> bool {
         let call = (response.name.as_str(), response.reference.as_deref());
         let asked = self.open.get_mut(&call).and_then(Vec::pop);

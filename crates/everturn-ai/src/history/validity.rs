@@ -1,9 +1,8 @@
 //! Whether a history can be sent to a model, and what makes it so.
 //!
 //! The rules are those of the strictest provider: each tool request has exactly one answer, in a message of the tools
-//! directly after it; there is no answer without a request and no message without content. Everything else differs by
-//! provider, and a provider's model takes care of it: the role of the first message, messages of one role in a row, the
-//! order of answers.
+//! directly after it; there is no answer without a request and no message without content. The role of the first
+//! message, messages of one role in a row and the order of answers differ by provider, and each provider's model sees to them.
 //!
 //! [`checked`] finds the faults. [`mended`] returns a valid history in place of a faulty one, and [`closing`] the message
 //! that makes a history valid whose last requests have no answers. Nothing is changed in place: messages are immutable.

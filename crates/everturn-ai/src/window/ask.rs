@@ -10,7 +10,7 @@ use super::view::View;
 use super::{Window, Windowed};
 use crate::middleware::ModelCall;
 use crate::model::ModelHandle;
-use crate::{Messages, ModelRequest, ModelResponse, reason};
+use crate::{ModelRequest, ModelResponse, reason};
 
 /// How often a request that is too long is made smaller.
 const MAX_ATTEMPTS: u32 = 4;
@@ -108,7 +108,7 @@ impl Window {
                 let messages =
                     function(messages, room).map_err(|error| Error::from(error).context("window"))?;
                 Ok(Frame {
-                    tokens: self.tokens(&messages, &view),
+                    tokens: view.tokens_of(&messages),
                     messages,
                     ready: None,
                 })
@@ -127,13 +127,8 @@ impl Window {
                     registry: &asked.registry,
                     context: &asked.context,
                 });
-                Ok(frame(&view, &self.policy.measure, room, kept, summaries).await)
+                Ok(frame(&view, room, kept, summaries).await)
             }
         }
-    }
-
-    fn tokens(&self, messages: &Messages, view: &View<'_>) -> u64 {
-        let all = self.policy.measure.before(messages, messages.len()).tokens;
-        all.saturating_sub(view.pinned_tokens())
     }
 }

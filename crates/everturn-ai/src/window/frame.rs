@@ -5,7 +5,6 @@ use std::sync::Arc;
 use everturn_core::{Context, Registry};
 
 use super::cut;
-use super::measure::Measure;
 use super::outputs::{cleared, without_outputs};
 use super::summarizer::{Making, Material, Summarizer, Workshop};
 use super::summary::{Stored, Summary, newest};
@@ -47,7 +46,6 @@ pub(super) struct Summaries<'a> {
 /// `kept_outputs` is the number of rounds that keep the outputs of their tools.
 pub(super) async fn frame(
     view: &View<'_>,
-    measure: &Measure,
     room: Option<u64>,
     kept_outputs: Option<usize>,
     summaries: Option<Summaries<'_>>,
@@ -59,10 +57,7 @@ pub(super) async fn frame(
     };
     let messages = assembled(view, &beginning, kept_outputs);
     Frame {
-        tokens: measure
-            .before(&messages, messages.len())
-            .tokens
-            .saturating_sub(view.pinned_tokens()),
+        tokens: view.tokens_of(&messages),
         messages,
         ready: beginning.ready,
     }

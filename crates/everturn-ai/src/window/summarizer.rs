@@ -1,4 +1,4 @@
-//! Making summaries: each once, whoever needs it, and never at the cost of a turn.
+//! Making summaries. Each is made once, and a failure costs no turn.
 
 use std::collections::VecDeque;
 use std::fmt;

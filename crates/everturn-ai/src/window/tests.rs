@@ -89,7 +89,7 @@ fn parts_a_call(messages: &[Message], start: usize) -> bool {
 fn seen(messages: &Messages, room: u64, kept_outputs: Option<usize>) -> Vec<Message> {
     let measure = Measure::Estimate;
     let view = View::new(messages, &measure, kept_outputs.is_none());
-    let framed = frame(&view, &measure, Some(room), kept_outputs, None);
+    let framed = frame(&view, Some(room), kept_outputs, None);
     let framed = framed.now_or_never().expect("no summary is made");
     framed.messages.iter().cloned().collect()
 }

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use serde_json::Value;
+
 use crate::{Message, PartKind, Role};
 
 /// How much of an argument, an output or another value a transcript repeats.
@@ -9,14 +11,14 @@ const MAX_VALUE_CHARS: usize = 2_000;
 
 /// Returns the messages as text, the last ones if all of them have more than `max_bytes`.
 pub(super) fn transcript(messages: impl Iterator<Item = Message>, max_bytes: usize) -> String {
-    let mut turns: Vec<String> = messages.map(|message| lines(&message)).collect();
+    let mut texts: Vec<String> = messages.map(|message| lines(&message)).collect();
     let mut bytes = 0;
-    let fitting = turns.iter().rev().take_while(|turn| {
-        bytes += turn.len();
+    let fitting = texts.iter().rev().take_while(|text| {
+        bytes += text.len();
         bytes <= max_bytes
     });
-    let left_out = turns.len() - fitting.count();
-    let kept = turns.split_off(left_out.min(turns.len().saturating_sub(1)));
+    let left_out = texts.len() - fitting.count();
+    let kept = texts.split_off(left_out.min(texts.len().saturating_sub(1)));
     kept.concat()
 }
 
@@ -36,24 +38,17 @@ fn lines(message: &Message) -> String {
                 writeln!(text, "{speaker}: [{}]", media.mime_type().unwrap_or("a file"))
             }
             PartKind::ToolRequest(request) => {
-                let input = request.input.as_ref().map(ToString::to_string);
-                writeln!(
-                    text,
-                    "Call of {}: {}",
-                    request.name,
-                    short(&input.unwrap_or_default())
-                )
+                writeln!(text, "Call of {}: {}", request.name, json(request.input.as_ref()))
             }
             PartKind::ToolResponse(response) => {
-                let output = response.output.as_ref().map(ToString::to_string);
                 writeln!(
                     text,
                     "Answer of {}: {}",
                     response.name,
-                    short(&output.unwrap_or_default())
+                    json(response.output.as_ref())
                 )
             }
-            PartKind::Data(data) => writeln!(text, "{speaker}: {}", short(&data.to_string())),
+            PartKind::Data(data) => writeln!(text, "{speaker}: {}", json(Some(data))),
             PartKind::Resource(link) => writeln!(text, "{speaker}: [{}]", link.uri),
             // Thoughts led to what was said, and only the provider knows what the others are.
             PartKind::Reasoning(_) | PartKind::Custom(_) | PartKind::Unknown(_) => Ok(()),
@@ -62,11 +57,13 @@ fn lines(message: &Message) -> String {
     text
 }
 
-fn short(text: &str) -> &str {
-    match text.char_indices().nth(MAX_VALUE_CHARS) {
-        Some((end, _)) => &text[..end],
-        None => text,
+/// Returns the beginning of a value's JSON; nothing if there is no value.
+fn json(value: Option<&Value>) -> String {
+    let mut text = value.map(ToString::to_string).unwrap_or_default();
+    if let Some((end, _)) = text.char_indices().nth(MAX_VALUE_CHARS) {
+        text.truncate(end);
     }
+    text
 }
 
 #[cfg(test)]

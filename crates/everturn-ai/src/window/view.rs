@@ -44,6 +44,12 @@ impl<'a> View<'a> {
         self.pinned_cost.tokens
     }
 
+    /// Returns the tokens of the conversation in messages that were picked from these, the pinned ones among them.
+    pub(super) fn tokens_of(&self, picked: &Messages) -> u64 {
+        let all = self.measure.before(picked, picked.len()).tokens;
+        all.saturating_sub(self.pinned_tokens())
+    }
+
     /// Returns the indices of the pinned messages before `end`.
     pub(super) fn pinned_before(&self, end: usize) -> impl Iterator<Item = usize> {
         let pinned = self.pinned.iter().map(|(index, _)| *index);
