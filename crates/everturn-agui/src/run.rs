@@ -9,7 +9,7 @@ use everturn_agent::{AddedMessages, AgentFinishReason, AgentOutput};
 use everturn_ai::{Role, UsageTotal};
 use everturn_core::stream_log::{JsonText, StreamEvent, StreamLog};
 use everturn_core::{Context, Result, RuntimeError, Status};
-use everturn_server::{ServedAgent, ServerHandle};
+use everturn_server::{DoorTurn, ServedAgent, ServerHandle};
 use futures::StreamExt;
 use serde_json::{Map, Value, json};
 
@@ -22,7 +22,7 @@ use crate::kept::{Keeping, Kept};
 use crate::plan::{Plan, plan};
 use crate::running::{Runs, Thread, UnderWay};
 use crate::teller::{Setting, Teller};
-use crate::turn::{RunningTurn, exposure};
+use crate::turn::{exposure, start};
 
 /// What the tools of sub-agents are called like, before the agent's name.
 const DELEGATES: &str = "delegate_to_";
@@ -55,9 +55,9 @@ pub(crate) async fn run(
     // A child, so that stopping the run ends this turn and nothing else.
     let context = with_client(&context.child(), &input);
     let under_way = runs.enter(Thread::of(agent.name(), &input.thread_id, &context));
-    let turn = RunningTurn::start(agent, &plan, &context).await?;
+    let turn = start(agent, &mut plan, &context).await?;
     let snapshot = turn
-        .started
+        .started()
         .snapshot_id
         .as_ref()
         .filter(|_| !plan.is_kept_by_client);
@@ -238,7 +238,7 @@ struct Telling {
     /// The name that ids contain.
     name: String,
     /// `None` once the turn is over.
-    turn: Option<RunningTurn>,
+    turn: Option<DoorTurn>,
     teller: Teller,
     /// The events that follow the start.
     first: Vec<Value>,
@@ -298,7 +298,7 @@ impl Telling {
                 () = under_way.stopped().cancelled() => break,
                 next = turn.next() => next,
             };
-            let Some(chunk) = next else {
+            if next.is_empty() {
                 let output = tokio::select! {
                     biased;
                     () = under_way.stopped().cancelled() => break,
@@ -306,14 +306,15 @@ impl Telling {
                 };
                 self.phase = Phase::Over;
                 return self.ended(&output);
-            };
-            let events = self.teller.chunk(&chunk);
-            self.is_committed |= chunk
-                .turn_end
-                .as_ref()
-                .is_some_and(|end| end.snapshot_id.is_some());
-            if let Some(added) = chunk.turn_end.as_ref().and_then(|end| end.added.as_ref()) {
-                self.pending = pending_at_the_end(&self.agent, added, &self.name);
+            }
+            let mut events = Vec::new();
+            for chunk in &next {
+                events.extend(self.teller.chunk(chunk));
+                let Some(end) = &chunk.turn_end else { continue };
+                self.is_committed |= end.snapshot_id.is_some();
+                if let Some(added) = &end.added {
+                    self.pending = pending_at_the_end(&self.agent, added, &self.name);
+                }
             }
             if !events.is_empty() {
                 return events;

@@ -122,13 +122,17 @@ where
         Connection::open(
             self.descriptor.key.clone(),
             context,
-            move |inputs, emitter, context| async move {
-                Ok(action.converse(init, inputs, emitter, context).await?)
-            },
+            move |inputs, emitter, context| async move { Ok(action.call(init, inputs, emitter, context).await?) },
         )
     }
 
-    async fn converse(&self, init: T, inputs: Inputs<I>, emitter: Emitter<S>, context: Context) -> Result<O> {
+    /// Runs the action in the caller's task: reads these inputs and sends the chunks to `emitter`. Dropping the future ends
+    /// the invocation.
+    ///
+    /// # Errors
+    /// The error that the action's function returns; `INTERNAL` if it panics; `CANCELLED` or `DEADLINE_EXCEEDED` if the
+    /// context ends first.
+    pub async fn call(&self, init: T, inputs: Inputs<I>, emitter: Emitter<S>, context: Context) -> Result<O> {
         in_span(
             &self.descriptor.name,
             self.span_kind(),

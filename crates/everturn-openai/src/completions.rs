@@ -6,6 +6,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Response, StatusCode};
 use everturn_agent::{AgentFinishReason, AgentStreamChunk, SessionId, UsageTotal};
 use everturn_core::{Context, RuntimeError};
+use everturn_server::DoorTurn;
 use futures::stream;
 use serde_json::{Map, Value, json};
 
@@ -18,7 +19,7 @@ use crate::plan::{Plan, exposure, hearsay, without_instructions};
 use crate::record::plan_chat;
 use crate::response::arguments;
 use crate::said::{field, flag, messages, text, tools};
-use crate::turn::RunningTurn;
+use crate::turn::start;
 
 /// The headers by which front ends name the conversation.
 const CONVERSATION: [&str; 2] = ["x-conversation-id", "x-openwebui-chat-id"];
@@ -47,7 +48,7 @@ pub(crate) async fn complete(
         hearsay(said, instructions, tools, agent)?
     };
     plan.input.output_schema = format.map(|format| Arc::new(format.schema));
-    let turn = RunningTurn::start(agent, &plan, streams, &context).await?;
+    let turn = start(agent, &plan, streams, &context).await?;
     let told = Completion::new(agent, &plan, &turn, tells_usage);
     if streams {
         return Ok(streamed(turn, told, context));
@@ -108,8 +109,8 @@ struct End {
 }
 
 impl Completion {
-    fn new(agent: &Agent, plan: &Plan, turn: &RunningTurn, tells_usage: bool) -> Self {
-        let name = match &turn.started.snapshot_id {
+    fn new(agent: &Agent, plan: &Plan, turn: &DoorTurn, tells_usage: bool) -> Self {
+        let name = match &turn.started().snapshot_id {
             Some(snapshot) => snapshot.to_string(),
             None => uuid::Uuid::new_v4().simple().to_string(),
         };
@@ -128,12 +129,8 @@ impl Completion {
 
     /// Takes in a chunk and returns the text that is new.
     fn chunk(&mut self, chunk: &AgentStreamChunk) -> String {
-        let mut steps = self.items.chunk(chunk);
-        if let Some(added) = chunk.turn_end.as_ref().and_then(|end| end.added.as_ref()) {
-            steps.extend(self.items.end(added.position, &added.messages));
-        }
         let mut new = String::new();
-        for step in steps {
+        for step in self.items.chunk(chunk) {
             let Told::Grew(index, delta) = step else { continue };
             let is_text = matches!(self.items.told()[index].kind, ItemKind::Text(_));
             if !is_text {
@@ -185,7 +182,7 @@ impl Completion {
     }
 
     /// Waits for the end of the turn, whose chunks were all read.
-    async fn ended(&self, turn: &mut RunningTurn, context: &Context) -> Result<End, Fault> {
+    async fn ended(&self, turn: &mut DoorTurn, context: &Context) -> Result<End, Fault> {
         let output = turn
             .output()
             .await
@@ -255,13 +252,15 @@ fn line(data: &Value) -> Vec<u8> {
     format!("data: {data}\n\n").into_bytes()
 }
 
-async fn whole(
-    mut turn: RunningTurn,
-    mut told: Completion,
-    context: &Context,
-) -> Result<Response<Body>, Fault> {
-    while let Some(chunk) = turn.next().await {
-        told.chunk(&chunk);
+async fn whole(mut turn: DoorTurn, mut told: Completion, context: &Context) -> Result<Response<Body>, Fault> {
+    loop {
+        let chunks = turn.next().await;
+        if chunks.is_empty() {
+            break;
+        }
+        for chunk in &chunks {
+            told.chunk(chunk);
+        }
     }
     let end = told.ended(&mut turn, context).await?;
     let text = if told.text.is_empty() && !end.calls.is_empty() {
@@ -298,7 +297,7 @@ enum Streaming {
     Over,
 }
 
-fn streamed(turn: RunningTurn, told: Completion, context: Context) -> Response<Body> {
+fn streamed(turn: DoorTurn, told: Completion, context: Context) -> Response<Body> {
     let state = (turn, told, context, Streaming::Beginning);
     let body = stream::unfold(state, |(mut turn, mut told, context, phase)| async move {
         let (bytes, phase) = match phase {
@@ -308,13 +307,20 @@ fn streamed(turn: RunningTurn, told: Completion, context: Context) -> Response<B
                 (first, Streaming::Running)
             }
             Streaming::Running => loop {
-                let Some(chunk) = turn.next().await else {
+                let chunks = turn.next().await;
+                if chunks.is_empty() {
                     let end = told.ended(&mut turn, &context).await;
                     break (told.last_lines(&end), Streaming::Over);
-                };
-                let new = told.chunk(&chunk);
-                if !new.is_empty() {
-                    break (told.delta(&json!({ "content": new }), None), Streaming::Running);
+                }
+                let mut lines = Vec::new();
+                for chunk in &chunks {
+                    let new = told.chunk(chunk);
+                    if !new.is_empty() {
+                        lines.extend(told.delta(&json!({ "content": new }), None));
+                    }
+                }
+                if !lines.is_empty() {
+                    break (lines, Streaming::Running);
                 }
             },
         };

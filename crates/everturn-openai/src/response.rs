@@ -1,6 +1,6 @@
 //! The response object and the events of its stream.
 
-use everturn_agent::{AgentFinishReason, SessionId, UsageTotal};
+use everturn_agent::{AgentFinishReason, AgentStreamChunk, SessionId, UsageTotal};
 use everturn_core::stream_log::JsonText;
 use everturn_core::{RuntimeError, Status};
 use serde_json::{Map, Value, json};
@@ -263,6 +263,12 @@ impl Narrator {
         }
         events.push(self.about_response("response.in_progress"));
         events
+    }
+
+    /// Returns the events of a chunk.
+    pub(crate) fn chunk(&mut self, chunk: &AgentStreamChunk) -> Vec<Event> {
+        let steps = self.items.chunk(chunk);
+        self.steps(&steps)
     }
 
     /// Returns the events of steps in telling items.

@@ -12,6 +12,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Response as HttpResponse, StatusCode};
 use everturn_agent::{ServerNote, SessionId};
 use everturn_core::Context;
+use everturn_server::DoorTurn;
 use serde_json::{Map, Value, json};
 
 use self::kept::Kept;
@@ -25,7 +26,7 @@ use crate::items::Items;
 use crate::plan::{Plan, Wanted, plan_response};
 use crate::response::{Narrator, Response, State};
 use crate::said::{field, flag, items, text, tools};
-use crate::turn::RunningTurn;
+use crate::turn::start;
 
 /// The entry of a snapshot's note that holds what the client asked to be returned with the response.
 const NOTES: &str = "openai";
@@ -101,7 +102,7 @@ pub(crate) async fn create(
     if background {
         return in_background(agent, plan, echoed, streams, &kept, context).await;
     }
-    let turn = RunningTurn::start(agent, &plan, streams, &context).await?;
+    let turn = start(agent, &plan, streams, &context).await?;
     let narrator = narrator(agent, &plan, &turn, echoed);
     kept.note(&narrator.response).await;
     let writer = kept.writer(&narrator.response).await;
@@ -176,8 +177,8 @@ fn with_note(context: Context, echoed: &Map<String, Value>, background: bool) ->
     context.with_extension(Arc::new(ServerNote(json!({ NOTES: notes }))))
 }
 
-fn narrator(agent: &Agent, plan: &Plan, turn: &RunningTurn, echoed: Map<String, Value>) -> Narrator {
-    let snapshot = turn.started.snapshot_id.clone().filter(|_| plan.is_kept);
+fn narrator(agent: &Agent, plan: &Plan, turn: &DoorTurn, echoed: Map<String, Value>) -> Narrator {
+    let snapshot = turn.started().snapshot_id.clone().filter(|_| plan.is_kept);
     let (id, name) = if let Some(snapshot) = &snapshot {
         (response_id(snapshot, agent.name()), snapshot.to_string())
     } else {
@@ -193,7 +194,7 @@ fn narrator(agent: &Agent, plan: &Plan, turn: &RunningTurn, echoed: Map<String, 
         status: State::InProgress,
         background: false,
         is_stored: snapshot.is_some(),
-        session: Some(turn.started.session_id.clone()).filter(|_| snapshot.is_some()),
+        session: Some(turn.started().session_id.clone()).filter(|_| snapshot.is_some()),
         previous: plan
             .base
             .as_ref()

@@ -11,6 +11,8 @@ mod correlation;
 pub mod decoders;
 mod door;
 mod door_stream;
+mod door_turn;
+mod driven;
 mod durable;
 mod envelope;
 mod error_body;
@@ -45,6 +47,7 @@ pub use self::context_provider::{ApiKeys, BearerTokens, CallRequest, ContextProv
 pub use self::context_provider::{Jwks, JwtTokens};
 pub use self::door::{Door, KeptStreams, ServedAgents};
 pub use self::door_stream::door_stream;
+pub use self::door_turn::DoorTurn;
 pub use self::layout::Layout;
 pub use self::limits::Limits;
 pub use self::listen_address::ListenAddress;

@@ -1,36 +1,17 @@
 //! A running streamed call, driven by its reader.
 
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use everturn_core::stream_log::JsonText;
 use everturn_core::{Emitter, Exposure, Result};
-use futures::future::BoxFuture;
-use tokio::sync::mpsc;
 
+use crate::driven::Driven;
 use crate::event::Event;
 
-/// The greatest number of chunks that wait for a reader. Chunks that an action sends in one go are written together.
-const WAITING: usize = 32;
-
-/// How often the task yields before it answers with a stream that has no events yet.
-const HEAD_START: usize = 2;
-
-/// A running streamed call.
-///
-/// The call has no task of its own: reading its events drives it. So a slow reader slows the action down and no buffer
-/// grows. Dropping the call cancels the work, unless it was detached.
+/// A running streamed call, as its events.
 pub(crate) struct Running {
-    work: Work,
-    chunks: mpsc::Receiver<JsonText>,
+    driven: Driven<JsonText, JsonText>,
     exposure: Exposure,
-}
-
-enum Work {
-    UnderWay(BoxFuture<'static, Result<JsonText>>),
-    /// The call has ended, and its last event is yet to be read.
-    Ended(Event),
-    Told,
 }
 
 impl Running {
@@ -39,59 +20,26 @@ impl Running {
     where
         F: Future<Output = Result<JsonText>> + Send + 'static,
     {
-        let (sender, chunks) = mpsc::channel(WAITING);
         Self {
-            work: Work::UnderWay(Box::pin(work(Emitter::channel(sender)))),
-            chunks,
+            driven: Driven::begin(work),
             exposure,
         }
     }
 
     /// Drives the call until it has to wait, so that its first events are sent together with the head of the response.
     pub(crate) async fn get_going(&mut self) {
-        for _ in 0..HEAD_START {
-            std::future::poll_fn(|cx| {
-                self.work_on(cx);
-                Poll::Ready(())
-            })
-            .await;
-            if !matches!(self.work, Work::UnderWay(_)) {
-                return;
-            }
-            tokio::task::yield_now().await;
-        }
+        self.driven.get_going().await;
     }
 
     /// Returns the next event; `None` after the last.
     pub(crate) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
-        if let Poll::Ready(Some(chunk)) = self.chunks.poll_recv(cx) {
-            return Poll::Ready(Some(Event::Message(chunk)));
-        }
-        self.work_on(cx);
-        match self.chunks.poll_recv(cx) {
-            Poll::Ready(Some(chunk)) => Poll::Ready(Some(Event::Message(chunk))),
-            _ => match std::mem::replace(&mut self.work, Work::Told) {
-                Work::Ended(event) => Poll::Ready(Some(event)),
-                Work::Told => Poll::Ready(None),
-                under_way @ Work::UnderWay(_) => {
-                    self.work = under_way;
-                    Poll::Pending
-                }
-            },
-        }
-    }
-
-    fn work_on(&mut self, cx: &mut Context<'_>) {
-        if let Work::UnderWay(work) = &mut self.work
-            && let Poll::Ready(outcome) = Pin::new(work).poll(cx)
-        {
-            self.work = Work::Ended(match outcome {
+        Poll::Ready(match ready!(self.driven.poll_chunk(cx)) {
+            Some(chunk) => Some(Event::Message(chunk)),
+            None => self.driven.take_outcome().map(|outcome| match outcome {
                 Ok(output) => Event::Result(output),
                 Err(error) => Event::Error(error.to_wire(self.exposure)),
-            });
-            // An emitter that the action left behind has no reader any more.
-            self.chunks.close();
-        }
+            }),
+        })
     }
 }
 
@@ -102,6 +50,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+    use crate::driven::WAITING;
 
     fn message(chunk: &(impl serde::Serialize + ?Sized)) -> Event {
         Event::Message(JsonText::of(chunk).unwrap())
@@ -135,6 +84,33 @@ mod tests {
         assert_eq!(next(&mut running).await, None);
     }
 
+    /// A task may read only so much before the runtime lets others run; the output must not overtake what is left.
+    #[tokio::test]
+    async fn the_output_comes_last_however_many_chunks_are_read_at_once() {
+        for count in 100..300 {
+            let mut running = Running::begin(Exposure::Public, move |emitter| async move {
+                for number in 0..count {
+                    emitter.send(JsonText::of(&number)?).await?;
+                }
+                JsonText::of("done")
+            });
+            let mut events = Vec::new();
+            std::future::poll_fn(|cx| {
+                while let Poll::Ready(event) = running.poll_next(cx) {
+                    match event {
+                        Some(event) => events.push(event),
+                        None => return Poll::Ready(()),
+                    }
+                }
+                Poll::Pending
+            })
+            .await;
+
+            assert_eq!(events.len(), count + 1);
+            assert_eq!(events.last(), Some(&done()), "{count} chunks");
+        }
+    }
+
     #[tokio::test]
     async fn an_action_that_never_waits_completes_before_the_first_event_is_read() {
         let mut running = Running::begin(Exposure::Public, |emitter| async move {
@@ -145,7 +121,7 @@ mod tests {
 
         running.get_going().await;
 
-        assert!(matches!(running.work, Work::Ended(_)));
+        assert!(!running.driven.is_under_way());
         assert_eq!(next(&mut running).await, Some(message("first")));
         assert_eq!(next(&mut running).await, Some(done()));
     }
@@ -156,7 +132,7 @@ mod tests {
 
         running.get_going().await;
 
-        assert!(matches!(running.work, Work::UnderWay(_)));
+        assert!(running.driven.is_under_way());
     }
 
     #[tokio::test]

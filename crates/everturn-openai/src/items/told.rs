@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use everturn_agent::AgentStreamChunk;
-use everturn_ai::{Message, Part, Role, ToolRequest, metadata};
+use everturn_ai::{Message, ModelResponseChunk, Part, Role, ToolRequest, metadata};
 
 use super::{Call, Growing, Item, ItemKind, Run, Setting, done, is_error, items_of};
 use crate::ids::ItemKey;
@@ -53,27 +53,26 @@ impl Items {
     /// Takes in a chunk of the stream.
     pub(crate) fn chunk(&mut self, chunk: &AgentStreamChunk) -> Vec<Told> {
         let mut steps = Vec::new();
-        let (Some(model), Some(place)) = (&chunk.model_chunk, chunk.position) else {
-            return steps;
-        };
-        // Chunks that repeat what came before are told at the end, from the message itself.
-        if model.aggregated {
-            return steps;
+        if let (Some(model), Some(place)) = (&chunk.model_chunk, chunk.position)
+            // Chunks that repeat what came before are told at the end, from the message itself.
+            && !model.aggregated
+        {
+            self.model_chunk(place, model, &mut steps);
         }
-        match model.role.unwrap_or(Role::Model) {
-            Role::Model => {
-                for part in &model.content {
-                    self.model_part(place, part, &mut steps);
-                }
-            }
-            Role::Tool => {
-                for part in &model.content {
-                    self.result(part, &mut steps);
-                }
-            }
-            _ => {}
+        if let Some(added) = chunk.turn_end.as_ref().and_then(|end| end.added.as_ref()) {
+            steps.extend(self.end(added.position, &added.messages));
         }
         steps
+    }
+
+    fn model_chunk(&mut self, place: usize, chunk: &ModelResponseChunk, steps: &mut Vec<Told>) {
+        for part in &chunk.content {
+            match chunk.role.unwrap_or(Role::Model) {
+                Role::Model => self.model_part(place, part, steps),
+                Role::Tool => self.result(part, steps),
+                _ => {}
+            }
+        }
     }
 
     fn model_part(&mut self, place: usize, part: &Part, steps: &mut Vec<Told>) {

@@ -2,20 +2,20 @@
 
 use axum::body::Body;
 use axum::http::Response as HttpResponse;
-use everturn_agent::{AgentOutput, AgentStreamChunk};
+use everturn_agent::AgentOutput;
 use everturn_core::stream_log::{JsonText, StreamWriter};
 use everturn_core::{Context, Result};
+use everturn_server::DoorTurn;
 use futures::stream;
 use serde_json::Value;
 
 use crate::event_stream::event_stream;
 use crate::plan::exposure;
 use crate::response::{Event, Narrator, State};
-use crate::turn::RunningTurn;
 
 /// A turn that is being told.
 pub(super) struct Telling {
-    turn: RunningTurn,
+    turn: DoorTurn,
     narrator: Narrator,
     /// Keeps the events for clients that read them again; `None` if nobody can.
     writer: Option<Box<dyn StreamWriter>>,
@@ -39,7 +39,7 @@ pub(super) fn lines(events: &[Event]) -> Vec<u8> {
 
 impl Telling {
     pub(super) fn new(
-        turn: RunningTurn,
+        turn: DoorTurn,
         narrator: Narrator,
         writer: Option<Box<dyn StreamWriter>>,
         context: Context,
@@ -55,7 +55,23 @@ impl Telling {
 
     /// Tells the turn to its end and returns the whole response.
     pub(super) async fn whole(mut self) -> Value {
-        while self.next().await.is_some() {}
+        if self.writer.is_some() {
+            while self.next().await.is_some() {}
+            return self.narrator.object();
+        }
+        // Nobody hears the events.
+        loop {
+            let chunks = self.turn.next().await;
+            if chunks.is_empty() {
+                break;
+            }
+            for chunk in &chunks {
+                self.narrator.items().chunk(chunk);
+            }
+        }
+        let output = self.turn.output().await;
+        self.narrator.items().give_up();
+        self.settle(output);
         self.narrator.object()
     }
 
@@ -77,12 +93,14 @@ impl Telling {
                 self.narrator.begin()
             }
             Phase::Running => loop {
-                let Some(chunk) = self.turn.next().await else {
+                let chunks = self.turn.next().await;
+                if chunks.is_empty() {
                     let output = self.turn.output().await;
                     self.phase = Phase::Over;
                     break self.ended(output);
-                };
-                let events = told(&mut self.narrator, &chunk);
+                }
+                let told = |chunk| self.narrator.chunk(chunk);
+                let events: Vec<Event> = chunks.iter().flat_map(told).collect();
                 if !events.is_empty() {
                     break events;
                 }
@@ -95,6 +113,13 @@ impl Telling {
     fn ended(&mut self, output: Result<AgentOutput>) -> Vec<Event> {
         let steps = self.narrator.items().give_up();
         let mut events = self.narrator.steps(&steps);
+        self.settle(output);
+        events.push(self.narrator.end());
+        events
+    }
+
+    /// Gives the response its final state.
+    fn settle(&mut self, output: Result<AgentOutput>) {
         let response = &mut self.narrator.response;
         response.status = match output {
             Ok(output) => {
@@ -109,8 +134,6 @@ impl Telling {
             }
         };
         response.completed_at = Some(jiff::Timestamp::now().as_second());
-        events.push(self.narrator.end());
-        events
     }
 
     /// Keeps events in the log. A log that is full ends the keeping, not the turn.
@@ -130,13 +153,4 @@ impl Telling {
             let _ = writer.finish(Ok(end)).await;
         }
     }
-}
-
-/// Returns the events of a chunk.
-pub(super) fn told(narrator: &mut Narrator, chunk: &AgentStreamChunk) -> Vec<Event> {
-    let mut steps = narrator.items().chunk(chunk);
-    if let Some(added) = chunk.turn_end.as_ref().and_then(|end| end.added.as_ref()) {
-        steps.extend(narrator.items().end(added.position, &added.messages));
-    }
-    narrator.steps(&steps)
 }

@@ -7,7 +7,7 @@ use everturn_core::{Context, RuntimeError, Status, Streaming};
 use futures::stream;
 
 use super::stored::{StoredResponse, not_found};
-use super::telling::{lines, told};
+use super::telling::lines;
 use crate::agents::Agent;
 use crate::event_stream::event_stream;
 use crate::fault::Fault;
@@ -83,7 +83,7 @@ impl Watching {
                 }
                 Phase::Running => {
                     if let Some(chunk) = self.chunks.next().await {
-                        told(&mut self.narrator, &chunk)
+                        self.narrator.chunk(&chunk)
                     } else {
                         self.phase = Phase::Over;
                         self.ended().await

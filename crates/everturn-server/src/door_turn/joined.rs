@@ -1,0 +1,164 @@
+//! Texts that wait for a reader, joined.
+
+use everturn_agent::AgentStreamChunk;
+use everturn_ai::{ModelResponseChunk, Part, PartKind};
+
+/// Joins neighbouring chunks that only add text, or only reasoning, to one message. The order of everything stays.
+pub(super) fn joined(chunks: Vec<AgentStreamChunk>) -> Vec<AgentStreamChunk> {
+    let mut all: Vec<AgentStreamChunk> = Vec::with_capacity(chunks.len());
+    for chunk in chunks {
+        match all.last_mut() {
+            Some(last) if goes_on(last, &chunk) => append(last, chunk),
+            _ => all.push(chunk),
+        }
+    }
+    all
+}
+
+/// Returns whether a chunk says more of the words that the one before it says.
+fn goes_on(before: &AgentStreamChunk, chunk: &AgentStreamChunk) -> bool {
+    let (Some((of, kind)), Some((more, other))) = (words(before), words(chunk)) else {
+        return false;
+    };
+    before.position == chunk.position
+        && (of.role, of.index) == (more.role, more.index)
+        && std::mem::discriminant(kind) == std::mem::discriminant(other)
+}
+
+/// Returns the model's chunk and its only part, if the whole chunk is text or reasoning and nothing else.
+fn words(chunk: &AgentStreamChunk) -> Option<(&ModelResponseChunk, &PartKind)> {
+    // Named one by one, so that a field that is added is thought of here.
+    let AgentStreamChunk {
+        model_chunk: Some(model),
+        position: _,
+        turn_start: None,
+        custom_patch: None,
+        artifact: None,
+        status: None,
+        snapshot_created: None,
+        taken_over: false,
+        turn_end: None,
+    } = chunk
+    else {
+        return None;
+    };
+    let ModelResponseChunk {
+        content,
+        custom: None,
+        aggregated: false,
+        ..
+    } = model
+    else {
+        return None;
+    };
+    match content.as_slice() {
+        [part] if part.metadata().is_none() => {
+            let is_words = matches!(part.kind(), PartKind::Text(_) | PartKind::Reasoning(_));
+            is_words.then(|| (model, part.kind()))
+        }
+        _ => None,
+    }
+}
+
+fn append(chunk: &mut AgentStreamChunk, more: AgentStreamChunk) {
+    let more = more.model_chunk.and_then(|mut model| model.content.pop());
+    let Some(model) = &mut chunk.model_chunk else {
+        return;
+    };
+    let kinds = (model.content.pop(), more);
+    let kinds = (kinds.0.map(Part::into_kind), kinds.1.map(Part::into_kind));
+    let kind = match kinds {
+        (Some(PartKind::Text(text)), Some(PartKind::Text(more))) => PartKind::Text(text + &more),
+        (Some(PartKind::Reasoning(text)), Some(PartKind::Reasoning(more))) => {
+            PartKind::Reasoning(text + &more)
+        }
+        _ => return,
+    };
+    model.content.push(Part::new(kind));
+}
+
+#[cfg(test)]
+mod tests {
+    use everturn_agent::{AgentFinishReason, TurnEnd};
+    use everturn_ai::{Role, ToolRequest};
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn part() -> impl Strategy<Value = Part> {
+        prop_oneof![
+            4 => "[a-zß]{0,3}".prop_map(Part::text),
+            2 => "[a-z]{0,2}".prop_map(Part::reasoning),
+            1 => Just(Part::text("signed").with_metadata_entry("signature", "s")),
+            1 => Just(Part::tool_request(ToolRequest::new("look", json!({})))),
+        ]
+    }
+
+    fn chunk() -> impl Strategy<Value = AgentStreamChunk> {
+        let content = prop::collection::vec(part(), 1..3);
+        let model = (content, 0..2_usize, prop::option::of(0..2_u32), any::<bool>());
+        prop_oneof![
+            8 => model.prop_map(|(content, place, index, is_said)| {
+                let model = ModelResponseChunk {
+                    role: is_said.then_some(Role::Model),
+                    index,
+                    content,
+                    ..ModelResponseChunk::default()
+                };
+                AgentStreamChunk::model(model).at(Some(place))
+            }),
+            1 => Just(AgentStreamChunk::status(json!("busy"))),
+            1 => Just(AgentStreamChunk::turn_end(TurnEnd {
+                finish_reason: Some(AgentFinishReason::Stop),
+                ..TurnEnd::default()
+            })),
+        ]
+    }
+
+    /// One thing that a stream says: a letter of a text, or anything that is whole.
+    fn said(chunks: &[AgentStreamChunk]) -> Vec<String> {
+        let mut said = Vec::new();
+        for chunk in chunks {
+            let Some(model) = &chunk.model_chunk else {
+                said.push(format!("{chunk:?}"));
+                continue;
+            };
+            for part in &model.content {
+                let of = format!("{:?} {:?} {:?}", chunk.position, model.role, model.index);
+                match part.kind() {
+                    PartKind::Text(text) if part.metadata().is_none() => {
+                        said.extend(text.chars().map(|letter| format!("{of} text {letter}")));
+                    }
+                    PartKind::Reasoning(text) => {
+                        said.extend(text.chars().map(|letter| format!("{of} reasoning {letter}")));
+                    }
+                    _ => said.push(format!("{of} {part:?}")),
+                }
+            }
+        }
+        said
+    }
+
+    proptest! {
+        #[test]
+        fn joining_changes_nothing_that_is_said(chunks in prop::collection::vec(chunk(), 0..40)) {
+            let before = said(&chunks);
+
+            let joined = joined(chunks);
+
+            prop_assert_eq!(said(&joined), before);
+            prop_assert!(joined.windows(2).all(|pair| !goes_on(&pair[0], &pair[1])));
+        }
+    }
+
+    #[test]
+    fn texts_of_one_message_become_one() {
+        let say = |text: &str| AgentStreamChunk::model(text.into()).at(Some(1));
+        let status = AgentStreamChunk::status(json!("busy"));
+
+        let all = joined(vec![say("le"), say("eks"), status.clone(), say("!")]);
+
+        assert_eq!(all, [say("leeks"), status, say("!")]);
+    }
+}
