@@ -2,7 +2,8 @@
 //!
 //! Run with `cargo bench -p everturn-agui --bench door_cost`. The model costs nothing, so what is measured is the server; with
 //! a real model the difference disappears in its latency. The ways take turns, so that other work on this machine slows all of
-//! them alike, and each is told by its fastest round.
+//! them alike, and each is told by its fastest round. Everything is measured on a server that keeps no streams and on one that
+//! does. With the name of a way behind `--`, only that one runs, for a profiler.
 
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use everturn_agent::agent;
 use everturn_agent::store::MemoryStore;
 use everturn_agui::ServeAgui;
 use everturn_ai::{Model, ModelRequest, ModelResponse, ModelResponseChunk, register_model};
+use everturn_core::stream_log::MemoryStreamLog;
 use everturn_core::{Context, Emitter, HandlerResult, Registry};
 use everturn_openai::ServeOpenAi;
 use everturn_server::Server;
@@ -95,7 +97,7 @@ fn unique() -> String {
 }
 
 /// Serves the agents on a thread of their own; returns the address.
-fn serve() -> String {
+fn serve(keeps_streams: bool) -> String {
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let registry = Registry::new();
@@ -109,6 +111,11 @@ fn serve() -> String {
         }
         runtime().block_on(async {
             let server = Server::new(&registry).agui().openai();
+            let server = if keeps_streams {
+                server.stream_log(MemoryStreamLog::new())
+            } else {
+                server
+            };
             let bound = server.bind(("127.0.0.1", 0)).await.expect("a port");
             sender
                 .send(format!("http://{}", bound.address()))
@@ -147,9 +154,15 @@ async fn turn(client: &reqwest::Client, base: &str, way: &Way, agent: &str, stre
 
 /// Prints the times of turns through the doors, against the native route.
 async fn compare(client: &reqwest::Client, base: &str, what: &str, agent: &str, streams: bool, turns: u32) {
+    let only = std::env::args()
+        .skip(1)
+        .find(|argument| !argument.starts_with('-'));
     let mut best = [Duration::MAX; 1 + DOORS.len()];
     for round in 0..ROUNDS {
         for (way, best) in [&NATIVE].into_iter().chain(&DOORS).zip(&mut best) {
+            if only.as_ref().is_some_and(|only| only != way.name) {
+                continue;
+            }
             let mut took = Duration::ZERO;
             for _ in 0..turns {
                 took += turn(client, base, way, agent, streams).await;
@@ -169,27 +182,18 @@ async fn compare(client: &reqwest::Client, base: &str, what: &str, agent: &str, 
 }
 
 fn main() {
-    let base = serve();
-    runtime().block_on(async {
-        let client = reqwest::Client::new();
-        compare(
-            &client,
-            &base,
-            "a turn, answered whole (AG-UI streams)",
-            "short",
-            false,
-            50,
-        )
-        .await;
-        compare(&client, &base, "a turn, streamed", "short", true, 50).await;
-        compare(
-            &client,
-            &base,
-            "a turn of 1,000 chunks, streamed",
-            "long",
-            true,
-            2,
-        )
-        .await;
-    });
+    for (keeping, keeps_streams) in [("streams are not kept", false), ("streams are kept", true)] {
+        let base = serve(keeps_streams);
+        runtime().block_on(async {
+            let client = reqwest::Client::new();
+            for (what, agent, streams, turns) in [
+                ("a turn, answered whole (AG-UI streams)", "short", false, 50),
+                ("a turn, streamed", "short", true, 50),
+                ("a turn of 1,000 chunks, streamed", "long", true, 2),
+            ] {
+                let what = format!("{what}; {keeping}");
+                compare(&client, &base, &what, agent, streams, turns).await;
+            }
+        });
+    }
 }
