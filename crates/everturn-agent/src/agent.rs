@@ -25,6 +25,7 @@ use crate::archive::{Archive, Tenants};
 use crate::chat::ChatBuilder;
 use crate::invocation::{Anchor, Definition};
 use crate::recovery::{self, Recovery};
+use crate::state::AgentTypes;
 use crate::store::SessionStore;
 use crate::{
     Abort, AgentConnection, AgentInit, AgentInput, AgentMetadata, AgentReply, AgentTask, AgentTransport,
@@ -47,7 +48,13 @@ use crate::{
 /// counter.chat().custom("not a number");
 /// ```
 pub struct Agent<S = Value, T = Value, O = Value> {
-    definition: Arc<Definition<S>>,
+    parts: Arc<AgentParts>,
+    types: AgentTypes<S, T, O>,
+}
+
+/// An agent's definition, its registry and its actions, which all handles share.
+struct AgentParts {
+    definition: Arc<Definition>,
     /// Kept by the handles of the agent and by its invocations; its actions do not keep it.
     registry: Registry,
     run: AgentAction,
@@ -57,13 +64,12 @@ pub struct Agent<S = Value, T = Value, O = Value> {
     abort: Option<AbortAction>,
     watch: Option<WatchAction>,
     archive: Vec<Arc<dyn DynAction>>,
-    types: PhantomData<fn() -> (T, O)>,
 }
 
 impl<S: CustomState, T, O> Agent<S, T, O> {
-    pub(crate) fn new(definition: Definition<S>, registry: Registry) -> Self {
+    pub(crate) fn new(definition: Definition, registry: Registry) -> Self {
         let definition = Arc::new(definition);
-        Self {
+        let parts = AgentParts {
             registry,
             run: actions::run_action(&definition),
             snapshot: actions::snapshot_action(&definition),
@@ -77,6 +83,9 @@ impl<S: CustomState, T, O> Agent<S, T, O> {
             ]
             .concat(),
             definition,
+        };
+        Self {
+            parts: Arc::new(parts),
             types: PhantomData,
         }
     }
@@ -86,21 +95,21 @@ impl<S: CustomState, T, O> Agent<S, T, O> {
     /// # Errors
     /// `ALREADY_EXISTS` if there is an agent of that name.
     pub fn register(&self, registry: &Registry) -> Result<()> {
-        registry.register(Arc::new(self.run.clone()))?;
-        if self.definition.is_session_flow {
+        registry.register(Arc::new(self.parts.run.clone()))?;
+        if self.parts.definition.is_session_flow {
             registry.register_under(
                 &format!("/session-flow/{}", self.name()),
-                Arc::new(self.run.clone()),
+                Arc::new(self.parts.run.clone()),
             )?;
         }
-        if let Some(snapshot) = &self.snapshot {
+        if let Some(snapshot) = &self.parts.snapshot {
             let snapshot = Arc::new(snapshot.clone());
             registry.register(snapshot.clone())?;
             for store in EARLIER_STORES {
                 registry.register_under(&earlier_key(store, self.name(), "getSnapshot"), snapshot.clone())?;
             }
         }
-        if let Some(snapshots) = &self.snapshots {
+        if let Some(snapshots) = &self.parts.snapshots {
             let snapshots = Arc::new(snapshots.clone());
             registry.register(snapshots.clone())?;
             for store in EARLIER_STORES {
@@ -110,82 +119,85 @@ impl<S: CustomState, T, O> Agent<S, T, O> {
                 )?;
             }
         }
-        if let Some(session) = &self.session {
+        if let Some(session) = &self.parts.session {
             let session = Arc::new(session.clone());
             registry.register(session.clone())?;
             registry.register_under(&earlier_key("session-store", self.name(), "getSession"), session)?;
         }
-        if let Some(abort) = &self.abort {
+        if let Some(abort) = &self.parts.abort {
             registry.register(Arc::new(abort.clone()))?;
         }
-        if let Some(watch) = &self.watch {
+        if let Some(watch) = &self.parts.watch {
             registry.register(Arc::new(watch.clone()))?;
         }
         // Last, so that an agent whose name is taken is not recovered under it.
-        for action in &self.archive {
+        for action in &self.parts.archive {
             registry.register(Arc::clone(action))?;
         }
-        if !registry.ptr_eq(&self.registry) {
+        if !registry.ptr_eq(&self.parts.registry) {
             // The actions there must find this agent's models and tools for as long as they can be called.
-            registry.set_value(format!("agent-registry/{}", self.name()), self.registry.clone());
+            registry.set_value(
+                format!("agent-registry/{}", self.name()),
+                self.parts.registry.clone(),
+            );
         }
-        recovery::register(registry, &self.definition);
+        recovery::register(registry, &self.parts.definition);
         Ok(())
     }
 
     /// Returns the agent's name.
     pub fn name(&self) -> &str {
-        &self.definition.name
+        &self.parts.definition.name
     }
 
     /// Returns the description of the agent's purpose, if it has one.
     pub fn description(&self) -> Option<&str> {
-        self.definition.description.as_deref()
+        self.parts.definition.description.as_deref()
     }
 
     /// Returns where the state is kept, whether background runs can be aborted, and the state's schema.
     pub fn metadata(&self) -> AgentMetadata {
-        actions::metadata(&self.definition)
+        actions::metadata(&self.parts.definition)
     }
 
     /// Returns the store of the agent's sessions, whose snapshots are raw; `None` if its clients keep the state.
     pub fn store(&self) -> Option<&Arc<dyn SessionStore>> {
-        self.definition.store.as_ref()
+        self.parts.definition.store.as_ref()
     }
 
     /// Returns the registry in which the agent finds models, tools and prompts.
     pub fn registry(&self) -> &Registry {
-        &self.registry
+        &self.parts.registry
     }
 
     /// Returns the action that runs the agent. It can be called for as long as the agent or its registry is there.
     pub fn action(&self) -> &AgentAction {
-        &self.run
+        &self.parts.run
     }
 
     /// Returns the companion action that reads snapshots; `None` without a store.
     pub fn snapshot_action(&self) -> Option<&SnapshotAction> {
-        self.snapshot.as_ref()
+        self.parts.snapshot.as_ref()
     }
 
     /// Returns the companion action that lists a session's snapshots; `None` without a store.
     pub fn snapshots_action(&self) -> Option<&SnapshotsAction> {
-        self.snapshots.as_ref()
+        self.parts.snapshots.as_ref()
     }
 
     /// Returns the companion action that reads a session at its tip; `None` without a store.
     pub fn session_action(&self) -> Option<&SessionAction> {
-        self.session.as_ref()
+        self.parts.session.as_ref()
     }
 
     /// Returns the companion action that aborts background runs; `None` unless the store's snapshots can be watched.
     pub fn abort_action(&self) -> Option<&AbortAction> {
-        self.abort.as_ref()
+        self.parts.abort.as_ref()
     }
 
     /// Returns the companion action that shows background runs; `None` unless the store's snapshots can be watched.
     pub fn watch_action(&self) -> Option<&WatchAction> {
-        self.watch.as_ref()
+        self.parts.watch.as_ref()
     }
 
     /// Runs one turn of a new session.
@@ -257,7 +269,7 @@ impl<S: CustomState, T, O> Agent<S, T, O> {
 
     /// Opens an invocation in the given context.
     pub fn connect_in(&self, init: AgentInit, context: &Context) -> AgentConnection<S> {
-        AgentConnection::new(self.run.connect_in(init, &self.anchored(context)))
+        AgentConnection::new(self.parts.run.connect_in(init, &self.anchored(context)))
     }
 
     /// Begins or resumes a session, as a chat of many turns.
@@ -295,7 +307,10 @@ impl<S: CustomState, T, O> Agent<S, T, O> {
     }
 
     async fn find_snapshot(&self, request: GetSnapshotRequest) -> Result<Snapshot> {
-        self.definition.read_snapshot(request, &Context::current()).await
+        self.parts
+            .definition
+            .read_snapshot(request, &Context::current())
+            .await
     }
 
     /// Returns the archive of the current context's tenant, as clients see it.
@@ -311,7 +326,7 @@ impl<S: CustomState, T, O> Agent<S, T, O> {
     /// # Errors
     /// As [`Agent::archive`].
     pub fn archive_in(&self, context: &Context) -> Result<Archive> {
-        self.definition.archive(context)
+        self.parts.definition.archive(context)
     }
 
     /// Returns all tenants of the agent's store, for its operator: to list them, to delete one, to apply rules of retention to
@@ -320,7 +335,7 @@ impl<S: CustomState, T, O> Agent<S, T, O> {
     /// # Errors
     /// As [`Agent::archive`].
     pub fn tenants(&self) -> Result<Tenants> {
-        self.definition.tenants()
+        self.parts.definition.tenants()
     }
 
     /// Aborts the background run of a pending snapshot; `None` if there is no such snapshot.
@@ -328,7 +343,10 @@ impl<S: CustomState, T, O> Agent<S, T, O> {
     /// # Errors
     /// `FAILED_PRECONDITION` without a store, `INVALID_ARGUMENT` for an empty id.
     pub async fn abort(&self, id: impl Into<SnapshotId>) -> Result<Option<Abort>> {
-        self.definition.abort_run(&id.into(), &Context::current()).await
+        self.parts
+            .definition
+            .abort_run(&id.into(), &Context::current())
+            .await
     }
 
     /// Polls once for background runs of this agent whose worker was lost, and takes them over.
@@ -336,19 +354,19 @@ impl<S: CustomState, T, O> Agent<S, T, O> {
     /// A run that was taken over continues in this process like one that was begun here. Of several processes that poll
     /// at the same time, exactly one takes over each run. Runs that are under way here are left alone.
     pub async fn recover(&self) -> Recovery {
-        self.definition.recover().await
+        self.parts.definition.recover().await
     }
 
     /// Returns how many invocations are under way, including background runs.
     pub fn invocations(&self) -> usize {
-        self.definition.invocations.len()
+        self.parts.definition.invocations.len()
     }
 
     /// Waits until no invocation is under way, including background runs.
     ///
     /// Invocations that begin meanwhile are waited for too: stop taking requests first.
     pub async fn idle(&self) {
-        let invocations = &self.definition.invocations;
+        let invocations = &self.parts.definition.invocations;
         invocations.close();
         invocations.wait().await;
         invocations.reopen();
@@ -356,27 +374,19 @@ impl<S: CustomState, T, O> Agent<S, T, O> {
 
     /// Returns a context that keeps the agent's registry until the invocation has begun.
     fn anchored(&self, context: &Context) -> Context {
-        Anchor::in_context(context, &self.registry)
+        Anchor::in_context(context, &self.parts.registry)
     }
 
-    /// Returns the way from chats to this agent.
+    /// Returns the way from chats to this agent; the types are theirs.
     fn transport(&self) -> Arc<dyn AgentTransport> {
-        Arc::new(Agent::<S> {
-            definition: Arc::clone(&self.definition),
-            registry: self.registry.clone(),
-            run: self.run.clone(),
-            snapshot: self.snapshot.clone(),
-            snapshots: self.snapshots.clone(),
-            session: self.session.clone(),
-            abort: self.abort.clone(),
-            watch: self.watch.clone(),
-            archive: self.archive.clone(),
+        Arc::new(Agent::<Value> {
+            parts: Arc::clone(&self.parts),
             types: PhantomData,
         })
     }
 
-    pub(crate) fn definition(&self) -> &Arc<Definition<S>> {
-        &self.definition
+    pub(crate) fn definition(&self) -> &Arc<Definition> {
+        &self.parts.definition
     }
 }
 
@@ -391,15 +401,7 @@ fn earlier_key(store: &str, agent: &str, operation: &str) -> String {
 impl<S, T, O> Clone for Agent<S, T, O> {
     fn clone(&self) -> Self {
         Self {
-            definition: Arc::clone(&self.definition),
-            registry: self.registry.clone(),
-            run: self.run.clone(),
-            snapshot: self.snapshot.clone(),
-            snapshots: self.snapshots.clone(),
-            session: self.session.clone(),
-            abort: self.abort.clone(),
-            watch: self.watch.clone(),
-            archive: self.archive.clone(),
+            parts: Arc::clone(&self.parts),
             types: PhantomData,
         }
     }
@@ -408,7 +410,7 @@ impl<S, T, O> Clone for Agent<S, T, O> {
 impl<S, T, O> fmt::Debug for Agent<S, T, O> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Agent")
-            .field("name", &self.definition.name)
+            .field("name", &self.parts.definition.name)
             .finish_non_exhaustive()
     }
 }

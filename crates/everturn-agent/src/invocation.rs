@@ -27,7 +27,7 @@
 //!
 //! These are seven files, `driver.rs` included. The others are beside the path: `start.rs` and `opening.rs` come before it,
 //! `background.rs` and `broadcast.rs` are for turns whose client has left, `function.rs` and `outbox.rs` carry signals
-//! between the function's task and the driver.
+//! between the function's task and the driver. Only the function knows the type of the custom state: `typed_function.rs` hides it from all else.
 
 mod accepted_input;
 mod added_by_client;
@@ -55,6 +55,7 @@ mod snapshots;
 mod start;
 mod turn;
 mod turn_usage;
+mod typed_function;
 
 pub use self::agent_session::AgentSession;
 pub(crate) use self::anchor::Anchor;
@@ -62,8 +63,7 @@ pub(crate) use self::beginning::{Beginning, MakeCustom};
 pub use self::client::HandOff;
 pub use self::definition::Heartbeat;
 pub(crate) use self::definition::{
-    AgentFunction, AgentPrompt, CANCELLATION_GRACE, ClientAdditions, Definition, RespondOnly, ScopeOf,
-    schema_of,
+    AgentPrompt, CANCELLATION_GRACE, ClientAdditions, Definition, RespondOnly, ScopeOf, schema_of,
 };
 pub(crate) use self::driver::Driver;
 use self::driver::{AgentEvent, Written};
@@ -74,3 +74,4 @@ pub use self::owned_turn::OwnedTurn;
 pub(crate) use self::prompt_turn::prompt_function;
 pub(crate) use self::start::invoke;
 pub use self::turn::{Turn, TurnContext, TurnResult};
+pub(crate) use self::typed_function::{AgentFunction, TypedFunction};

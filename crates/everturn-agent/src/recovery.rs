@@ -22,7 +22,7 @@ use self::takeover::{HopelessRun, LostRun, TakenRun, Takeover};
 use crate::invocation::{Definition, Driver};
 use crate::store::{PendingQuery, Scope};
 use crate::stored_session::TenantStore;
-use crate::{CustomState, SessionId, SnapshotId, WorkerLoss};
+use crate::{SessionId, SnapshotId, WorkerLoss};
 
 /// How many runs are taken over at the same time.
 const AT_ONCE: usize = 16;
@@ -79,7 +79,7 @@ enum Recovered {
     GivenUp(RecoveredRun),
 }
 
-impl<S: CustomState> Definition<S> {
+impl Definition {
     /// Polls once for lost runs of this agent, and takes them over.
     pub(crate) async fn recover(self: &Arc<Self>) -> Recovery {
         let mut recovery = Recovery::default();

@@ -63,9 +63,7 @@ impl<S: CustomState> Session<S> {
 
     /// Returns a context in which code finds the session with [`Session::current`], and tools take it as an argument.
     pub fn enter(&self, context: Context) -> Context {
-        context
-            .with_extension(Arc::clone(&self.0))
-            .with_extension(Arc::new(self.handle()))
+        self.handle().enter(context)
     }
 
     /// Returns a handle to the session without the type of its custom state.

@@ -10,7 +10,7 @@ use crate::snapshot::Transition;
 use crate::store::Detail;
 use crate::{Abort, SnapshotId, SnapshotStatus};
 
-impl<S> Definition<S> {
+impl Definition {
     /// Aborts the run of a snapshot; `None` if there is no such snapshot. A finished run does not change.
     pub(crate) async fn abort_run(&self, id: &SnapshotId, context: &Context) -> Result<Option<Abort>> {
         let tenant = self.tenant_store(context)?;

@@ -12,7 +12,7 @@ use crate::invocation::{Definition, invoke};
 use crate::reading::not_found;
 use crate::{
     AbortRequest, AbortResponse, AgentInit, AgentInput, AgentMetadata, AgentOutput, AgentStreamChunk,
-    CustomState, GetSnapshotRequest, Heartbeat, Snapshot, StateManagement,
+    GetSnapshotRequest, Heartbeat, Snapshot, StateManagement,
 };
 
 /// The action behind an agent: opened once, fed with inputs, streaming chunks, ended by one output.
@@ -30,7 +30,7 @@ pub type SessionAction = Action<GetSessionRequest, SessionView>;
 /// The action that aborts an agent's background runs.
 pub type AbortAction = Action<AbortRequest, AbortResponse>;
 
-pub(super) fn metadata<S: CustomState>(definition: &Definition<S>) -> AgentMetadata {
+pub(super) fn metadata(definition: &Definition) -> AgentMetadata {
     let json = |schema: &Schema| schema.as_json().clone();
     AgentMetadata {
         state_management: match definition.store {
@@ -44,7 +44,7 @@ pub(super) fn metadata<S: CustomState>(definition: &Definition<S>) -> AgentMetad
     }
 }
 
-pub(super) fn run_action<S: CustomState>(definition: &Arc<Definition<S>>) -> AgentAction {
+pub(super) fn run_action(definition: &Arc<Definition>) -> AgentAction {
     let mut entries = Map::new();
     let metadata = serde_json::to_value(metadata(definition)).expect("agent metadata is plain data");
     entries.insert("agent".into(), metadata);
@@ -83,7 +83,7 @@ pub(super) fn run_action<S: CustomState>(definition: &Arc<Definition<S>>) -> Age
 }
 
 /// Creates the companion action if there is a store.
-pub(super) fn snapshot_action<S: CustomState>(definition: &Arc<Definition<S>>) -> Option<SnapshotAction> {
+pub(super) fn snapshot_action(definition: &Arc<Definition>) -> Option<SnapshotAction> {
     definition.store.as_ref()?;
     let this = Arc::clone(definition);
     let action = Action::new(
@@ -103,7 +103,7 @@ pub(super) fn snapshot_action<S: CustomState>(definition: &Arc<Definition<S>>) -
 }
 
 /// Creates the companion action if there is a store.
-pub(super) fn snapshots_action<S: CustomState>(definition: &Arc<Definition<S>>) -> Option<SnapshotsAction> {
+pub(super) fn snapshots_action(definition: &Arc<Definition>) -> Option<SnapshotsAction> {
     definition.store.as_ref()?;
     let this = Arc::clone(definition);
     let action = Action::new(
@@ -126,7 +126,7 @@ pub(super) fn snapshots_action<S: CustomState>(definition: &Arc<Definition<S>>) 
 }
 
 /// Creates the companion action if there is a store.
-pub(super) fn session_action<S: CustomState>(definition: &Arc<Definition<S>>) -> Option<SessionAction> {
+pub(super) fn session_action(definition: &Arc<Definition>) -> Option<SessionAction> {
     definition.store.as_ref()?;
     let this = Arc::clone(definition);
     let action = Action::new(
@@ -153,7 +153,7 @@ pub(super) fn session_action<S: CustomState>(definition: &Arc<Definition<S>>) ->
 
 /// Creates the companion action if there is a store whose snapshots can be watched: otherwise no worker would notice an
 /// abort.
-pub(super) fn abort_action<S: CustomState>(definition: &Arc<Definition<S>>) -> Option<AbortAction> {
+pub(super) fn abort_action(definition: &Arc<Definition>) -> Option<AbortAction> {
     definition.store.as_ref().filter(|store| store.can_watch())?;
     let this = Arc::clone(definition);
     let action = Action::new(

@@ -11,6 +11,7 @@ use everturn_core::{
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 
+use crate::Snapshot;
 use crate::archive::{
     Archive, CopyRequest, DeleteRequest, Deleted, DiffRequest, Difference, Exported, ForkRequest,
     GetSessionRequest, Import, ImportInit, Imported, LabelRequest, ListSessionsRequest, SessionList,
@@ -18,7 +19,6 @@ use crate::archive::{
 };
 use crate::invocation::Definition;
 use crate::store::{DEFAULT_PAGE, Detail, SessionSummary};
-use crate::{CustomState, Snapshot};
 
 /// The greatest size of an export that is not streamed, in bytes.
 const MAX_GATHERED: usize = 16 * 1024 * 1024;
@@ -27,7 +27,7 @@ const MAX_GATHERED: usize = 16 * 1024 * 1024;
 const IN_TRANSIT: usize = 64 * 1024;
 
 /// The actions of an agent's archive; none without a store.
-pub(super) fn archive_actions<S: CustomState>(definition: &Arc<Definition<S>>) -> Vec<Arc<dyn DynAction>> {
+pub(super) fn archive_actions(definition: &Arc<Definition>) -> Vec<Arc<dyn DynAction>> {
     if definition.store.is_none() {
         return Vec::new();
     }
@@ -75,13 +75,8 @@ pub(super) fn archive_actions<S: CustomState>(definition: &Arc<Definition<S>>) -
     ]
 }
 
-fn action<S, I, O, F, Fut>(
-    definition: &Arc<Definition<S>>,
-    action_type: ActionType,
-    answer: F,
-) -> Action<I, O>
+fn action<I, O, F, Fut>(definition: &Arc<Definition>, action_type: ActionType, answer: F) -> Action<I, O>
 where
-    S: CustomState,
     I: everturn_core::Payload,
     O: everturn_core::Payload,
     F: Fn(Archive, I) -> Fut + Copy + Send + Sync + 'static,
@@ -96,14 +91,13 @@ where
 
 /// An action that is carried out to its end even if its caller leaves: half of it would be worse than all or nothing. `subject`
 /// returns the part of the store that it works on.
-pub(super) fn lasting_action<S, T, I, O, F, Fut>(
-    definition: &Arc<Definition<S>>,
+pub(super) fn lasting_action<T, I, O, F, Fut>(
+    definition: &Arc<Definition>,
     action_type: ActionType,
-    subject: fn(&Definition<S>, &Context) -> Result<T>,
+    subject: fn(&Definition, &Context) -> Result<T>,
     answer: F,
 ) -> Action<I, O>
 where
-    S: CustomState,
     T: Send + 'static,
     I: everturn_core::Payload,
     O: everturn_core::Payload,
@@ -215,9 +209,7 @@ async fn delete(archive: Archive, request: DeleteRequest) -> Result<Deleted> {
     Ok(Deleted { snapshots })
 }
 
-fn export_action<S: CustomState>(
-    definition: &Arc<Definition<S>>,
-) -> Action<GetSessionRequest, Exported, Value> {
+fn export_action(definition: &Arc<Definition>) -> Action<GetSessionRequest, Exported, Value> {
     let this = Arc::clone(definition);
     Action::streaming(
         ActionType::AGENT_EXPORT,
@@ -265,9 +257,7 @@ async fn export(archive: &Archive, request: GetSessionRequest, emitter: &Emitter
 }
 
 /// The action that imports a session: each input is a line of an export, or a list of lines.
-fn import_action<S: CustomState>(
-    definition: &Arc<Definition<S>>,
-) -> BidiAction<ImportInit, Value, Imported, ()> {
+fn import_action(definition: &Arc<Definition>) -> BidiAction<ImportInit, Value, Imported, ()> {
     let this = Arc::clone(definition);
     BidiAction::new(
         ActionType::AGENT_IMPORT,

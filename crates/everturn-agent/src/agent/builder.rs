@@ -17,7 +17,7 @@ use super::beginning::always;
 use crate::answers::RestartInputs;
 use crate::invocation::{
     AgentFunction, AgentPrompt, Beginning, CANCELLATION_GRACE, ClientAdditions, Definition, RespondOnly,
-    ScopeOf, schema_of,
+    ScopeOf, TypedFunction, schema_of,
 };
 use crate::journal::Retention;
 use crate::reading::ResumePoints;
@@ -722,7 +722,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
             stream_logs: StreamLogs::of(&self.registry),
             turn_observers: TurnObservers::of(&self.registry),
             registry: self.registry.downgrade(),
-            function,
+            function: Arc::new(TypedFunction(function)),
             store: options.store,
             scope: options.scope,
             state_transform: one_after_another(options.custom_transform, options.state_transform),

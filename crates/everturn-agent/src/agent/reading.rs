@@ -10,9 +10,9 @@ use crate::invocation::Definition;
 use crate::reading::{Liveness, STORE_NOT_CONFIGURED, Showing, check_owner, not_found, nothing_in};
 use crate::store::{Detail, SessionStore};
 use crate::stored_session::TenantStore;
-use crate::{CustomState, GetSnapshotRequest, SessionId, Snapshot, SnapshotId};
+use crate::{GetSnapshotRequest, SessionId, Snapshot, SnapshotId};
 
-impl<S> Definition<S> {
+impl Definition {
     /// Returns the agent's store as the tenant of a context sees it.
     ///
     /// # Errors
@@ -94,7 +94,7 @@ impl<S> Definition<S> {
     }
 }
 
-impl<S: CustomState> Definition<S> {
+impl Definition {
     /// Returns the archive of a context's tenant.
     ///
     /// # Errors

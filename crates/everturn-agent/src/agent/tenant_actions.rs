@@ -6,7 +6,6 @@ use std::time::Duration;
 use everturn_core::{ActionType, Context, DynAction, Error, Principal, Result};
 
 use super::archive_actions::lasting_action;
-use crate::CustomState;
 use crate::archive::{
     DeleteTenantRequest, Deleted, ListTenantsRequest, RetainRequest, Retained, Retention, TenantList, Tenants,
 };
@@ -14,7 +13,7 @@ use crate::invocation::Definition;
 use crate::store::Scope;
 
 /// Returns the actions on all tenants; none without a store.
-pub(super) fn tenant_actions<S: CustomState>(definition: &Arc<Definition<S>>) -> Vec<Arc<dyn DynAction>> {
+pub(super) fn tenant_actions(definition: &Arc<Definition>) -> Vec<Arc<dyn DynAction>> {
     if definition.store.is_none() {
         return Vec::new();
     }
@@ -37,7 +36,7 @@ pub(super) fn tenant_actions<S: CustomState>(definition: &Arc<Definition<S>>) ->
     ]
 }
 
-fn tenants<S>(definition: &Definition<S>, _: &Context) -> Result<Tenants> {
+fn tenants(definition: &Definition, _: &Context) -> Result<Tenants> {
     definition.tenants()
 }
 

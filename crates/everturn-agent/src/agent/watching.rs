@@ -13,8 +13,8 @@ use crate::invocation::Definition;
 use crate::run_stream::{Followed, RunChunks, follow};
 use crate::store::Detail;
 use crate::{
-    AgentFinishReason, AgentOutput, AgentStreamChunk, CustomState, GetSnapshotRequest, HandOff, Snapshot,
-    SnapshotId, SnapshotStatus, WorkerLoss,
+    AgentFinishReason, AgentOutput, AgentStreamChunk, GetSnapshotRequest, HandOff, Snapshot, SnapshotId,
+    SnapshotStatus, WorkerLoss,
 };
 
 /// The action that shows an agent's background runs: it streams a run's chunks from the beginning, follows the run, and
@@ -31,7 +31,7 @@ pub struct WatchRequest {
 
 /// Creates the companion action if there is a store whose snapshots can be watched: other agents have no background
 /// runs.
-pub(super) fn watch_action<S: CustomState>(definition: &Arc<Definition<S>>) -> Option<WatchAction> {
+pub(super) fn watch_action(definition: &Arc<Definition>) -> Option<WatchAction> {
     definition.store.as_ref().filter(|store| store.can_watch())?;
     let this = Arc::clone(definition);
     let action = Action::streaming(
@@ -57,7 +57,7 @@ pub(super) fn watch_action<S: CustomState>(definition: &Arc<Definition<S>>) -> O
     )
 }
 
-impl<S> Definition<S> {
+impl Definition {
     /// Streams the chunks of a run from its beginning to its end.
     ///
     /// # Errors

@@ -38,7 +38,7 @@ pub struct AgentSession<S = Value> {
 }
 
 /// What an invocation's function may ask about it.
-pub(super) struct InvocationFacts {
+pub(crate) struct InvocationFacts {
     pub(super) init: AgentInit,
     /// The call's settings for the agent's prompt.
     pub(super) overrides: Option<Arc<PromptOverrides>>,
@@ -215,7 +215,8 @@ impl<S: CustomState> AgentSession<S> {
                     Ok(result) => result.finish_reason,
                     Err(error) => {
                         if let Some(journal) = journal {
-                            journal.turn_failed(&error).await;
+                            // Boxed, so that turns that succeed are not as large as this.
+                            Box::pin(journal.turn_failed(&error)).await;
                         }
                         return Err(error);
                     }

@@ -16,8 +16,8 @@ use crate::runs::RunEntry;
 use crate::snapshot::{BackgroundRun, Lease, Progress, RunEnd, Transition};
 use crate::store::{JournalKey, Scope, StatusStream};
 use crate::{
-    AgentFinishReason, AgentInput, AgentStreamChunk, CustomState, SessionState, Snapshot, SnapshotEvent,
-    SnapshotId, SnapshotStatus, TurnEnd,
+    AgentFinishReason, AgentInput, AgentStreamChunk, SessionState, Snapshot, SnapshotEvent, SnapshotId,
+    SnapshotStatus, TurnEnd,
 };
 
 /// The background run that the invocation has become, if it has.
@@ -135,7 +135,7 @@ async fn beat(beats: Option<&mut Interval>) -> AgentEvent {
     }
 }
 
-impl<S: CustomState> Driver<S> {
+impl Driver {
     /// Writes the pending snapshot of the run, under the id that was reserved for it.
     pub(super) fn write_pending(&mut self, inputs: Vec<AgentInput>) {
         let (Some(cursor), Some(id)) = (&self.cursor, self.turns.reserved().cloned()) else {

@@ -8,8 +8,7 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::Definition;
-use crate::state::decode_custom;
-use crate::{AgentInit, CustomState, GivenCustom, SessionId, SessionState};
+use crate::{AgentInit, GivenCustom, SessionId, SessionState};
 
 /// Makes the custom state of a new session from its caller's context.
 pub(crate) type MakeCustom = Arc<dyn Fn(Context) -> BoxFuture<'static, Result<Value>> + Send + Sync>;
@@ -30,10 +29,7 @@ pub(crate) struct Beginning {
 ///
 /// # Errors
 /// `FAILED_PRECONDITION` if the agent takes none from clients, `INVALID_ARGUMENT` if the custom state does not fit the agent.
-pub(super) fn given_custom<S: CustomState>(
-    definition: &Definition<S>,
-    init: &mut AgentInit,
-) -> Result<Option<Arc<Value>>> {
+pub(super) fn given_custom(definition: &Definition, init: &mut AgentInit) -> Result<Option<Arc<Value>>> {
     let accepts = definition.store.is_none() || definition.beginning.accepts_custom;
     if definition.store.is_some()
         && accepts
@@ -60,7 +56,7 @@ pub(super) fn given_custom<S: CustomState>(
     if let Some(schema) = &definition.custom_schema {
         schema.validate(given.value()).map_err(unfit)?;
     }
-    decode_custom::<S>(Some(given.value())).map_err(unfit)?;
+    definition.function.check_custom(given.value()).map_err(unfit)?;
     Ok(Some(Arc::clone(given.value())))
 }
 

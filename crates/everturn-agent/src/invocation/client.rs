@@ -17,9 +17,7 @@ use crate::cursor::InvocationCursor;
 use crate::reading::exposure;
 use crate::store::{RECORD_TAKEN, TIP_MOVED, TURN_TAKEN_OVER};
 use crate::transform::shown_state;
-use crate::{
-    AgentFinishReason, AgentInput, AgentOutput, AgentResult, AgentStreamChunk, CustomState, SessionState,
-};
+use crate::{AgentFinishReason, AgentInput, AgentOutput, AgentResult, AgentStreamChunk, SessionState};
 
 /// The client's side of an invocation.
 pub(super) struct Client {
@@ -298,7 +296,7 @@ impl fmt::Debug for HandOff {
     }
 }
 
-impl<S: CustomState> Driver<S> {
+impl Driver {
     /// Applies the state transform to the output's state, after every chunk was taken.
     pub(super) fn drained(&mut self) -> AgentEvent {
         if self.cursor.is_some() || !matches!(self.result, Some(Ok(_))) {
@@ -351,7 +349,7 @@ impl<S: CustomState> Driver<S> {
     fn identity(&self) -> AgentOutput {
         AgentOutput {
             session_id: Some(self.session.session_id().clone()),
-            snapshot_id: self.cursor.as_ref().and_then(InvocationCursor::last).cloned(),
+            snapshot_id: self.cursor.as_deref().and_then(InvocationCursor::last).cloned(),
             snapshot_ids: self.reported_snapshots(),
             usage: self.usage.of_invocation(),
             ..AgentOutput::default()

@@ -9,13 +9,13 @@ use everturn_ai::prompt::{Prompt, WeakPrompt};
 use everturn_ai::{ToolErrors, Window};
 use everturn_core::stream_log::StreamLog;
 use everturn_core::{Context, Error, Registry, Result, Schema, WeakRegistry};
-use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
 
 use super::Beginning;
 use super::reception::Reception;
+use super::typed_function::UntypedFunction;
 use crate::answers::RestartInputs;
 use crate::journal::Retention;
 use crate::reading::ResumePoints;
@@ -25,14 +25,7 @@ use crate::store::{Scope, SessionStore};
 use crate::stream_logs::StreamLogs;
 use crate::transform::{StateTransform, StreamTransform};
 use crate::turn_observer::TurnObservers;
-use crate::{
-    AgentResult, AgentSession, Clock, Concurrency, SnapshotIds, SnapshotPolicy, Timeline, WhileInterrupted,
-    WorkerLoss,
-};
-
-/// An agent's function: runs the turns of one invocation and returns its result.
-pub(crate) type AgentFunction<S> =
-    dyn Fn(AgentSession<S>) -> BoxFuture<'static, Result<AgentResult>> + Send + Sync;
+use crate::{Clock, Concurrency, SnapshotIds, SnapshotPolicy, Timeline, WhileInterrupted, WorkerLoss};
 
 pub(crate) type ScopeOf = Arc<dyn Fn(&Context) -> Scope + Send + Sync>;
 
@@ -133,14 +126,14 @@ impl Default for ClientAdditions {
 }
 
 /// Everything an invocation needs to know about its agent.
-pub(crate) struct Definition<S> {
+pub(crate) struct Definition {
     pub(crate) name: String,
     pub(crate) description: Option<String>,
     /// Whether spans and keys have the names of session flows.
     pub(crate) is_session_flow: bool,
     /// Weak, because the registry holds the agent's actions, and those this definition.
     pub(crate) registry: WeakRegistry,
-    pub(crate) function: Arc<AgentFunction<S>>,
+    pub(crate) function: Arc<dyn UntypedFunction>,
     pub(crate) store: Option<Arc<dyn SessionStore>>,
     pub(crate) scope: Option<ScopeOf>,
     pub(crate) state_transform: Option<StateTransform>,
@@ -203,7 +196,7 @@ pub(crate) struct Definition<S> {
     pub(crate) turn_observers: TurnObservers,
 }
 
-impl<S> Definition<S> {
+impl Definition {
     /// Returns the tenant whose snapshots an invocation in this context may see: the one that the agent's own function
     /// names, else the one that the caller brought.
     pub(crate) fn scope(&self, context: &Context) -> Scope {

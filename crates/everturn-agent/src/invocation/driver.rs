@@ -29,12 +29,11 @@ use super::turn::{TurnContext, TurnReport, TurnStart};
 use super::turn_usage::TurnUsage;
 use crate::cursor::{InvocationCursor, Saved};
 use crate::failure_log::FailedWork;
-use crate::session::Core;
 use crate::snapshot::Lease;
 use crate::transform::shown_chunk;
 use crate::turn_lock::{AwaitedLock, LockAnswer, SESSION_BUSY};
 use crate::{
-    AddedMessages, AgentFinishReason, AgentInput, AgentResult, AgentStreamChunk, CustomState, SessionState,
+    AddedMessages, AgentFinishReason, AgentInput, AgentResult, AgentStreamChunk, SessionHandle, SessionState,
     SnapshotIds, TurnDetails, TurnEnd, TurnStarted,
 };
 
@@ -44,14 +43,14 @@ const RELEASE_PATIENCE: Duration = Duration::from_secs(2);
 pub(super) type AgentEvent = Event<AgentInput, Error>;
 
 /// One invocation under way. It is boxed because it is large.
-pub(crate) struct Driver<S> {
+pub(crate) struct Driver {
     pub(super) machine: Machine<AgentInput, Error>,
     /// Answers that commands have at once. They are handled before anything from outside.
     pub(super) raised: VecDeque<AgentEvent>,
-    pub(super) definition: Arc<Definition<S>>,
+    pub(super) definition: Arc<Definition>,
     /// The agent's registry, kept until the invocation is over.
     pub(super) _registry: Registry,
-    pub(super) session: Arc<Core<S>>,
+    pub(super) session: SessionHandle,
     pub(super) outbox: Outbox,
     pub(super) client: Client,
     pub(super) wire: Wire,
@@ -61,7 +60,7 @@ pub(crate) struct Driver<S> {
     pub(super) lock_queue: Option<BoxFuture<'static, Result<AwaitedLock>>>,
     /// Locks in the store that are being released.
     pub(super) releases: FuturesUnordered<BoxFuture<'static, ()>>,
-    pub(super) cursor: Option<InvocationCursor>,
+    pub(super) cursor: Option<Box<InvocationCursor>>,
     pub(super) writes: FuturesUnordered<BoxFuture<'static, Written>>,
     pub(super) background: RunWorker,
     pub(super) broadcast: Broadcast,
@@ -98,7 +97,7 @@ enum Happened {
     Function(Report),
 }
 
-impl<S: CustomState> Driver<S> {
+impl Driver {
     /// Runs the invocation to its end.
     pub(crate) async fn run(mut self: Box<Self>) {
         while !self.machine.is_released() {
@@ -299,7 +298,7 @@ impl<S: CustomState> Driver<S> {
 }
 
 /// Renews the lease of the lock in the store, if one is held.
-async fn renew_lock(cursor: &mut Option<InvocationCursor>) -> Infallible {
+async fn renew_lock(cursor: &mut Option<Box<InvocationCursor>>) -> Infallible {
     match cursor {
         Some(cursor) => cursor.renew_lock().await,
         None => std::future::pending().await,
@@ -318,7 +317,7 @@ async fn lock_awaited(queue: &mut Option<BoxFuture<'static, Result<AwaitedLock>>
     }
 }
 
-impl<S: CustomState> Driver<S> {
+impl Driver {
     /// Describes this invocation for a line that tells of a failure.
     pub(super) fn failed_work(&self) -> FailedWork<'_> {
         FailedWork {
@@ -463,7 +462,7 @@ impl<S: CustomState> Driver<S> {
         let journal = self.journal_for(&input, reserved.as_ref());
         let place = TurnContext {
             snapshot_id: reserved.filter(|_| is_named),
-            parent_snapshot_id: self.cursor.as_ref().and_then(InvocationCursor::last).cloned(),
+            parent_snapshot_id: self.cursor.as_deref().and_then(InvocationCursor::last).cloned(),
             turn_index: self.turns.begin(),
         };
         let started = self.tells_details().then(|| TurnStarted {

@@ -14,8 +14,7 @@ use crate::store::{Detail, Recalled, ResumeAt, check_id};
 use crate::stored_session::TenantStore;
 use crate::turn_lock::EarlyLock;
 use crate::{
-    AgentInit, BeginAnew, CustomState, SessionId, SessionState, Snapshot, SnapshotId, SnapshotStatus,
-    Timeline, Unstored,
+    AgentInit, BeginAnew, SessionId, SessionState, Snapshot, SnapshotId, SnapshotStatus, Timeline, Unstored,
 };
 
 /// The session and the state from which an invocation starts.
@@ -23,7 +22,7 @@ pub(crate) struct Opening {
     pub(crate) session_id: SessionId,
     pub(crate) state: SessionState,
     /// Which snapshot the next one follows; `None` if the client keeps the state.
-    pub(crate) cursor: Option<InvocationCursor>,
+    pub(crate) cursor: Option<Box<InvocationCursor>>,
     /// Whether the state differs from the resumed snapshot: it holds a new prompt input, or what a session begins with.
     pub(crate) differs_from_snapshot: bool,
     /// How the invocation was called, as its function may see it.
@@ -38,7 +37,7 @@ pub(crate) struct Opening {
 struct Found {
     session_id: SessionId,
     state: SessionState,
-    cursor: Option<InvocationCursor>,
+    cursor: Option<Box<InvocationCursor>>,
     /// Whether the session has no snapshot and no content yet.
     is_new: bool,
 }
@@ -47,8 +46,8 @@ struct Found {
 ///
 /// Where the first turn is asked for already, its lock may be taken in the store: that lock is returned, to be handed over
 /// once the invocation has begun.
-pub(crate) async fn open<S: CustomState>(
-    definition: &Definition<S>,
+pub(crate) async fn open(
+    definition: &Definition,
     init: AgentInit,
     context: &Context,
     takes_turn: bool,
@@ -124,7 +123,7 @@ pub(crate) async fn open<S: CustomState>(
         }
         (Err(error), lock) => {
             if let Some(lock) = lock {
-                lock.release().await;
+                Box::pin(lock.release()).await;
             }
             Err(error)
         }
@@ -132,8 +131,8 @@ pub(crate) async fn open<S: CustomState>(
 }
 
 /// Gives a new session its content, and settles the prompt input.
-async fn complete<S: CustomState>(
-    definition: &Definition<S>,
+async fn complete(
+    definition: &Definition,
     found: Found,
     custom: Option<Arc<Value>>,
     prompt_input: Option<Value>,
@@ -198,14 +197,15 @@ fn resume_given(agent: &str, init: AgentInit) -> Result<Found> {
 }
 
 /// Starts from the agent's store.
-struct Stored<'a, S> {
-    definition: &'a Definition<S>,
+struct Stored<'a> {
+    definition: &'a Definition,
     tenant: TenantStore,
 }
 
-impl<S> Stored<'_, S> {
-    fn cursor(&self, session_id: SessionId) -> InvocationCursor {
-        InvocationCursor::new(
+impl Stored<'_> {
+    /// Creates a cursor. It is boxed because it is large and passes through many hands before the driver has it.
+    fn cursor(&self, session_id: SessionId) -> Box<InvocationCursor> {
+        let cursor = InvocationCursor::new(
             self.tenant.session(session_id),
             self.definition.concurrency,
             self.definition.clock.clone(),
@@ -215,7 +215,8 @@ impl<S> Stored<'_, S> {
             self.definition.snapshot_ids,
             self.definition.resume_points,
         )
-        .with_store_locks(self.definition.turn_lease)
+        .with_store_locks(self.definition.turn_lease);
+        Box::new(cursor)
     }
 
     async fn latest(&self, session: &SessionId, detail: Detail) -> Result<Option<Snapshot>> {
@@ -347,7 +348,7 @@ impl<S> Stored<'_, S> {
     }
 }
 
-fn resumed(session_id: SessionId, snapshot: Option<Snapshot>, cursor: InvocationCursor) -> Found {
+fn resumed(session_id: SessionId, snapshot: Option<Snapshot>, cursor: Box<InvocationCursor>) -> Found {
     let is_new = snapshot.is_none();
     let state = snapshot.and_then(|snapshot| snapshot.state).unwrap_or_default();
     Found {

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use everturn_ai::{History, Message, Messages, UsageTotal};
 use everturn_core::{Error, Result, SpanKind, SpanRecorder, in_span};
 use futures::FutureExt;
+use futures::future::BoxFuture;
 
 use super::machine::{Commit, Event, TakeoverPoint};
 use super::outbox::Answer;
@@ -19,8 +20,8 @@ use crate::lock::lock;
 use crate::snapshot::OpenTurn;
 use crate::store::{JournalKey, Precondition};
 use crate::{
-    AgentFinishReason, AgentInput, AgentStreamChunk, CustomState, ServerNote, Session, SessionState,
-    Snapshot, SnapshotCreated, SnapshotEvent, SnapshotId, SnapshotIds, SnapshotMoment, SnapshotStatus,
+    AgentFinishReason, AgentInput, AgentStreamChunk, ServerNote, SessionState, Snapshot, SnapshotCreated,
+    SnapshotEvent, SnapshotId, SnapshotIds, SnapshotMoment, SnapshotStatus,
 };
 
 /// The snapshots of the invocation, as far as the driver must remember them.
@@ -134,7 +135,7 @@ impl Snapshots {
     }
 }
 
-impl<S: CustomState> Driver<S> {
+impl Driver {
     pub(super) fn commit_turn(&mut self) {
         let state = self.session.state();
         // Without a store a failed invocation returns this state, from which the client continues.
@@ -192,7 +193,7 @@ impl<S: CustomState> Driver<S> {
             snapshot.set_open_turn(turn);
         }
         let id = snapshot.snapshot_id.clone();
-        let written = self.traced(id, cursor.keep(snapshot)).map(move |saved| {
+        let written = self.traced(id, cursor.keep(snapshot).boxed()).map(move |saved| {
             Written::Snapshot(SnapshotWritten {
                 event: SnapshotEvent::TurnEnd,
                 is_failure: true,
@@ -297,7 +298,7 @@ impl<S: CustomState> Driver<S> {
         };
         let id = snapshot.snapshot_id.clone();
         let written = self
-            .traced(id, cursor.create(snapshot, journals))
+            .traced(id, cursor.create(snapshot, journals).boxed())
             .map(move |saved| {
                 Written::Snapshot(SnapshotWritten {
                     event,
@@ -311,10 +312,11 @@ impl<S: CustomState> Driver<S> {
     }
 
     /// Makes a write to the store part of the trace.
-    fn traced<T, F>(&self, id: SnapshotId, write: F) -> impl Future<Output = Result<T>> + Send + use<S, T, F>
-    where
-        F: Future<Output = Result<T>> + Send,
-    {
+    fn traced<T>(
+        &self,
+        id: SnapshotId,
+        write: BoxFuture<'static, Result<T>>,
+    ) -> impl Future<Output = Result<T>> + Send + use<T> {
         let context = self.client.context().clone();
         in_span("snapshot", SpanKind::Util, context, async move |_, recorder| {
             recorder.input(id.as_str());
@@ -484,7 +486,7 @@ impl Journals {
     }
 }
 
-impl<S: CustomState> Driver<S> {
+impl Driver {
     /// Opens the journal of the turn that begins, if the agent and its store keep journals.
     pub(super) fn journal_for(
         &mut self,
@@ -494,7 +496,7 @@ impl<S: CustomState> Driver<S> {
         let retention = Arc::clone(self.definition.journals.as_ref()?);
         let length = self.session.state().messages.len();
         let location = self.cursor.as_ref()?.journal(length, input, reserved?)?;
-        let session = Session::new(Arc::clone(&self.session)).handle();
+        let session = self.session.clone();
         let journal = Arc::new(TurnJournal::new(location, session, retention));
         self.journals.0.push(Arc::clone(&journal));
         Some(journal)

@@ -26,21 +26,17 @@ use super::snapshots::{Journals, Snapshots};
 use super::turn_usage::TurnUsage;
 use super::{Definition, Driver};
 use crate::cursor::InvocationCursor;
-use crate::session::Core;
 use crate::snapshot::BackgroundRun;
 use crate::state_limit::StateLimit;
 use crate::turn_lock::EarlyLock;
-use crate::{
-    AgentInit, AgentInput, AgentOutput, AgentSession, AgentStreamChunk, CustomState, Session, SnapshotEvent,
-    SnapshotId, TurnDetails,
-};
+use crate::{AgentInit, AgentInput, AgentOutput, AgentStreamChunk, SnapshotEvent, SnapshotId, TurnDetails};
 
 /// Opens an invocation and waits for its output.
 ///
 /// The work belongs to a driver in a task of its own. This future only waits: dropping it tells the driver that the
 /// client is gone, which ends the work unless it was detached.
-pub(crate) async fn invoke<S: CustomState>(
-    definition: Arc<Definition<S>>,
+pub(crate) async fn invoke(
+    definition: Arc<Definition>,
     init: AgentInit,
     mut inputs: Inputs<AgentInput>,
     emitter: Emitter<AgentStreamChunk>,
@@ -67,7 +63,7 @@ pub(crate) async fn invoke<S: CustomState>(
         }
         (Err(error), lock) => {
             if let Some(lock) = lock {
-                lock.release().await;
+                Box::pin(lock.release()).await;
             }
             return Err(error);
         }
@@ -91,13 +87,13 @@ fn has_arrived(inputs: &mut Inputs<AgentInput>) -> bool {
     true
 }
 
-impl<S: CustomState> Driver<S> {
+impl Driver {
     /// Starts the agent's function on a session.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if the session's custom state does not fit the agent.
     pub(crate) fn start(
-        definition: Arc<Definition<S>>,
+        definition: Arc<Definition>,
         opening: Opening,
         inputs: Inputs<AgentInput>,
         emitter: Emitter<AgentStreamChunk>,
@@ -131,7 +127,7 @@ impl<S: CustomState> Driver<S> {
     /// # Errors
     /// As [`Driver::start`].
     pub(crate) fn take_over(
-        definition: Arc<Definition<S>>,
+        definition: Arc<Definition>,
         id: SnapshotId,
         run: BackgroundRun,
         opening: Opening,
@@ -153,7 +149,7 @@ impl<S: CustomState> Driver<S> {
 
     /// Puts the parts of an invocation together and spawns the agent's function.
     fn assemble(
-        definition: Arc<Definition<S>>,
+        definition: Arc<Definition>,
         opening: Opening,
         client: Client,
         emitter: Emitter<AgentStreamChunk>,
@@ -179,16 +175,17 @@ impl<S: CustomState> Driver<S> {
             caller.extension::<TurnDetails>().is_some(),
         );
         let transform = definition.state_transform.clone();
-        let session = Core::new(session_id, state, outbox.publisher(), transform, caller.clone());
+        let opened = definition
+            .function
+            .open(session_id, state, &outbox, transform, caller.clone());
         // A client that keeps the state sent it, and may read what is wrong with it.
-        let session = session.map_err(|error| {
+        let (session, begin) = opened.map_err(|error| {
             if cursor.is_none() {
                 error.with_public()
             } else {
                 error
             }
         })?;
-        let session = Arc::new(session);
         // Only clients that keep the state need the last good one; others resume from the last snapshot.
         let last_good = cursor.is_none().then(|| session.state());
         let resumed = cursor.as_ref().is_some_and(|cursor| cursor.last().is_some());
@@ -198,11 +195,10 @@ impl<S: CustomState> Driver<S> {
         );
 
         // The work is cancelled by the machine alone: after a detach it must outlive its caller's cancellation.
-        let handle = Session::new(Arc::clone(&session));
-        let context = handle.enter(caller.detached().with_cancellation(work));
+        let context = session.enter(caller.detached().with_cancellation(work));
         // Agents that this one calls have meters of their own.
         let usage = UsageMeter::new();
-        let used_before = cursor.as_ref().and_then(InvocationCursor::usage);
+        let used_before = cursor.as_deref().and_then(InvocationCursor::usage);
         let context = context.with_extension(Arc::clone(&usage));
         let registry = definition.registry.upgrade()?;
         Anchor::release(&caller);
@@ -231,8 +227,7 @@ impl<S: CustomState> Driver<S> {
             reception: definition.reception(),
             custom_schema: definition.custom_schema.clone(),
         };
-        let running =
-            (definition.function)(AgentSession::new(handle, context.clone(), outbox.clone(), facts));
+        let running = begin(context.clone(), outbox.clone(), facts);
         let function = FunctionTask::spawn(&definition.name, running, context, signals);
 
         Ok(Box::new(Self {

@@ -3,34 +3,20 @@
 use std::sync::{Arc, Weak};
 
 use everturn_core::Registry;
-use futures::future::BoxFuture;
 
 use super::Recovery;
-use crate::CustomState;
 use crate::invocation::Definition;
 
 /// The prefix of the registry keys under which the agents' recoverers are kept.
 const RECOVERERS: &str = "agent-recovery/";
 
-/// An agent's recovery, without the type of its state.
-trait Recover: Send + Sync {
-    fn recover(self: Arc<Self>) -> BoxFuture<'static, Recovery>;
-}
-
-impl<S: CustomState> Recover for Definition<S> {
-    fn recover(self: Arc<Self>) -> BoxFuture<'static, Recovery> {
-        Box::pin(async move { Definition::recover(&self).await })
-    }
-}
-
 /// A weak handle on a registered agent; the agent's action keeps it alive.
-struct Recoverer(Weak<dyn Recover>);
+struct Recoverer(Weak<Definition>);
 
 /// Lets [`recover_all`] find an agent.
-pub(crate) fn register<S: CustomState>(registry: &Registry, definition: &Arc<Definition<S>>) {
+pub(crate) fn register(registry: &Registry, definition: &Arc<Definition>) {
     let key = format!("{RECOVERERS}{}", definition.name);
-    let definition: Arc<dyn Recover> = Arc::clone(definition) as _;
-    registry.set_value(key, Recoverer(Arc::downgrade(&definition)));
+    registry.set_value(key, Recoverer(Arc::downgrade(definition)));
 }
 
 /// Polls once for lost runs of every registered agent, and takes them over.
@@ -42,7 +28,7 @@ pub async fn recover_all(registry: &Registry) -> Recovery {
         .into_iter()
         .filter_map(|key| registry.value::<Recoverer>(&key)?.0.upgrade());
     let mut recovery = Recovery::default();
-    for polled in futures::future::join_all(agents.map(Recover::recover)).await {
+    for polled in futures::future::join_all(agents.map(|agent| async move { agent.recover().await })).await {
         recovery.merge(polled);
     }
     recovery

@@ -95,8 +95,8 @@ impl TakenRun {
     ///
     /// # Errors
     /// The store's own errors. The inner error is a run that can never continue.
-    pub(super) async fn open<S>(
-        definition: &Definition<S>,
+    pub(super) async fn open(
+        definition: &Definition,
         tenant: &TenantStore,
         mut snapshot: Snapshot,
     ) -> Result<Result<Self, HopelessRun>> {
@@ -141,7 +141,7 @@ impl TakenRun {
         let opening = Opening {
             session_id,
             state,
-            cursor: Some(cursor),
+            cursor: Some(Box::new(cursor)),
             differs_from_snapshot: false,
             init: AgentInit::snapshot(id.clone()),
             gives_custom: false,
