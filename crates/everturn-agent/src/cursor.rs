@@ -64,8 +64,17 @@ pub(crate) struct InvocationCursor {
     taken_up: Option<OpenTurn>,
     /// The lease of the background run that the invocation is or may become.
     lease: Lease,
-    /// What the conversation had used where the invocation takes a run over.
-    taken_over_usage: Option<UsageTotal>,
+    /// What was used before, where the invocation takes a run over.
+    taken_over: Option<UsedBefore>,
+}
+
+/// What was used before an invocation began.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct UsedBefore {
+    /// What the conversation had used, up to the snapshot that the invocation continues.
+    pub(crate) session: UsageTotal,
+    /// What earlier workers of the invocation had used, which is part of the above.
+    pub(crate) invocation: UsageTotal,
 }
 
 /// A turn lock in the store, and the work that renews its lease.
@@ -141,7 +150,7 @@ impl InvocationCursor {
             rewind: None,
             taken_up: None,
             lease: Lease::first(),
-            taken_over_usage: None,
+            taken_over: None,
         }
     }
 
@@ -249,7 +258,12 @@ impl InvocationCursor {
         // The lease in the snapshot is already this worker's: the takeover has written it.
         self.lease = run.lease()?.unwrap_or_else(Lease::first);
         self.last = parent.map(Predecessor::of).transpose()?;
-        self.taken_over_usage = run.usage();
+        let session = run.usage().unwrap_or_default();
+        let before_run = run.background_run()?.and_then(|run| run.used_before);
+        self.taken_over = Some(UsedBefore {
+            session,
+            invocation: session - before_run.unwrap_or_default(),
+        });
         self.tip = Some(Predecessor::of(run)?);
         self.seen.snapshot = Some(run.snapshot_id.clone());
         self.beside = vec![run.snapshot_id.clone()];
@@ -273,9 +287,12 @@ impl InvocationCursor {
         self.last.as_ref().map(|last| &last.id)
     }
 
-    /// Returns what the conversation had used at the snapshot from which the next one continues.
-    pub(crate) fn usage(&self) -> Option<UsageTotal> {
-        self.taken_over_usage.or(self.last.as_ref()?.usage)
+    /// Returns what was used before the invocation.
+    pub(crate) fn used_before(&self) -> UsedBefore {
+        self.taken_over.unwrap_or_else(|| UsedBefore {
+            session: self.last.as_ref().and_then(|last| last.usage).unwrap_or_default(),
+            ..UsedBefore::default()
+        })
     }
 
     /// Returns the session's latest snapshot as far as this invocation knows.

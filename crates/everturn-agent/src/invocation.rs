@@ -37,7 +37,6 @@ mod background;
 mod beginning;
 mod broadcast;
 mod client;
-
 mod conversation;
 mod definition;
 mod driver;
@@ -52,9 +51,9 @@ mod places;
 mod prompt_turn;
 mod reception;
 mod snapshots;
+mod spending;
 mod start;
 mod turn;
-mod turn_usage;
 mod typed_function;
 
 pub use self::agent_session::AgentSession;

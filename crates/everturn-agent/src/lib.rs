@@ -87,6 +87,7 @@ mod finish_reason;
 mod id;
 mod invocation;
 mod lifecycle;
+mod limits;
 mod lock;
 mod middleware;
 mod prompt_agent;
@@ -132,6 +133,7 @@ pub use self::invocation::{
 };
 pub use self::journal::{Journaling, TURN_TAKEN_OVER};
 pub use self::lifecycle::{SnapshotEvent, SnapshotStatus};
+pub use self::limits::{Limits, set_limits};
 pub use self::middleware::{AgentRef, ArtifactStrategy, Artifacts, Delegation, register_agent_middleware};
 pub use self::prompt_agent::{InlinePrompt, NamedPrompt, agent, prompt_agent};
 pub use self::reading::{SNAPSHOT_NOT_FOUND, STORE_NOT_CONFIGURED};
@@ -157,6 +159,6 @@ pub use self::worker_loss::WorkerLoss;
 
 // Types of other crates that are used in signatures here.
 pub use async_trait::async_trait;
-pub use everturn_ai::{Answers, UsageTotal};
+pub use everturn_ai::{Answers, Budget, UsageTotal};
 pub use everturn_core as core;
 pub use jiff::Timestamp;

@@ -19,7 +19,9 @@ pub struct EndedTurn<'a> {
     pub finish_reason: AgentFinishReason,
     /// The status of the error with which it failed.
     pub failure: Option<Status>,
-    /// What its models and tools used.
+    /// Whether a limit ended it.
+    pub limit_reached: bool,
+    /// What its models and tools used, without those of other agents that it called.
     pub usage: UsageTotal,
     /// How long it took.
     pub took: Duration,

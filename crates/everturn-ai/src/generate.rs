@@ -9,6 +9,8 @@
 //! | a tool fails | the call fails with `INTERNAL`, [`reason::TOOL_FAILED`](crate::reason::TOOL_FAILED), unless [`ToolErrors`] says that the model is told; of several failures the one of the earliest request counts, and tools of later requests are dropped |
 //! | a tool interrupts | all tools still run; the response is `interrupted`, finished calls keep their output in it |
 //! | the model wants tools too often | `ABORTED`, [`reason::MAX_ROUNDS_EXCEEDED`](crate::reason::MAX_ROUNDS_EXCEEDED) |
+//! | the model repeats a call ([`with_repeated_calls`]) | it is told once; then `RESOURCE_EXHAUSTED`, [`reason::REPEATED_CALL`](crate::reason::REPEATED_CALL) |
+//! | a limit of the context is reached ([`SpendingGate`](crate::SpendingGate)) | the call is not made: `RESOURCE_EXHAUSTED`, [`reason::LIMIT_REACHED`](crate::reason::LIMIT_REACHED) |
 //! | the provider blocks | `FAILED_PRECONDITION`; [`unusable_response`] gives the response, [`Generate::allow_blocked`] avoids the error |
 //! | the output does not match its schema | `INTERNAL`: the caller did nothing wrong |
 //! | nobody asked for a stream | the model sees that and need not stream |
@@ -28,6 +30,7 @@ mod observer;
 mod output;
 mod plan;
 mod recorded;
+mod repetition;
 mod round;
 mod settlement;
 mod stream;
@@ -43,6 +46,7 @@ pub use self::{
     generated::Generated,
     observer::{GenerateObserver, with_observer},
     output::{define_format, is_unfit_answer},
+    repetition::with_repeated_calls,
     stream::GenerateStream,
     tool_errors::{ToolErrors, with_tool_errors},
 };

@@ -65,6 +65,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod answers;
+mod budget;
 pub mod catalogue;
 mod chunk;
 mod content;
@@ -85,8 +86,10 @@ mod middleware;
 mod middleware_ref;
 mod model;
 mod model_info;
+mod money;
 mod number;
 mod part;
+mod prices;
 mod primitive;
 pub mod prompt;
 pub mod reason;
@@ -100,6 +103,7 @@ mod tally;
 mod tool;
 mod usage;
 mod usage_meter;
+mod usage_total;
 pub mod window;
 
 pub use async_trait::async_trait;
@@ -110,6 +114,7 @@ pub use self::held::{held_by_json, held_by_parts};
 pub use self::model::HttpMediaFetcher;
 pub use self::{
     answers::{Answers, Declined},
+    budget::{Budget, Exceeded},
     chunk::ModelResponseChunk,
     content::Content,
     document::Document,
@@ -127,7 +132,8 @@ pub use self::{
     },
     generate::{
         Chunk, Generate, GenerateObserver, GenerateStream, Generated, ToolErrors, define_format,
-        is_unfit_answer, register_generate, unusable_response, with_observer, with_tool_errors,
+        is_unfit_answer, register_generate, unusable_response, with_observer, with_repeated_calls,
+        with_tool_errors,
     },
     generate_options::{GenerateActionOptions, GenerateActionOutputConfig, OutputInstructions},
     history::{History, Lineage, LineageId},
@@ -148,9 +154,11 @@ pub use self::{
         validate_support,
     },
     model_info::{ConstrainedSupport, ModelInfo, ModelReference, ModelStage, ModelSupports},
+    money::Money,
     part::{
         InvalidPart, Media, MultipartToolResponse, Part, PartKind, ResourceLink, ToolRequest, ToolResponse,
     },
+    prices::{Price, Prices},
     request::{GenerationConfig, ModelRequest, OutputConfig, ToolChoice, ToolDefinition},
     reranker::{
         CommonRerankerOptions, RankedDocument, RankedDocumentMetadata, RerankerAction, RerankerRequest,
@@ -169,7 +177,8 @@ pub use self::{
         ToolContext, ToolReference, interrupt, interrupt_data, lookup_tool, lookup_tools, outcome_unknown,
     },
     usage::Usage,
-    usage_meter::{UsageMeter, UsageTotal},
+    usage_meter::{MeterReading, NextCall, SpendingGate, UsageMeter},
+    usage_total::UsageTotal,
     window::{Window, with_window},
 };
 

@@ -37,6 +37,10 @@ pub const NO_MESSAGE: Reason = Reason::new("no-message");
 pub const PROMPT_NOT_FOUND: Reason = Reason::new("prompt-not-found");
 /// A call that must not happen twice began, and its outcome is unknown: `FAILED_PRECONDITION`.
 pub const OUTCOME_UNKNOWN: Reason = Reason::new("outcome-unknown");
+/// A limit is reached, and the call that would have exceeded it was not made: `RESOURCE_EXHAUSTED`; the details name the limit.
+pub const LIMIT_REACHED: Reason = Reason::new("limit-reached");
+/// The model made a call again and again with the same arguments, and once more when it was told so: `RESOURCE_EXHAUSTED`.
+pub const REPEATED_CALL: Reason = Reason::new("repeated-call");
 /// The request has more tokens than the model takes: `INVALID_ARGUMENT`. A [window](crate::window) makes it smaller and
 /// asks again.
 pub const REQUEST_TOO_LONG: Reason = Reason::new("request-too-long");

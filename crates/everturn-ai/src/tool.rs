@@ -19,7 +19,6 @@ mod replay;
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Instant;
 
 pub use everturn_core::Requirement;
 use everturn_core::{ActionType, DynAction, HandlerResult, Result, Schema, SpanKind, catch_panic, in_span};
@@ -40,7 +39,8 @@ pub use self::{
     interrupt::{interrupt, interrupt_data, outcome_unknown},
     reference::{IntoTool, ToolReference},
 };
-use crate::{JsonObject, MultipartToolResponse, Replay, UsageMeter, metadata};
+use crate::usage_meter::MeteredCall;
+use crate::{JsonObject, MultipartToolResponse, Replay, metadata};
 
 /// A function that a model may call. Cloning is cheap.
 ///
@@ -340,12 +340,28 @@ impl Tool {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if the input does not match the schema, `INTERNAL` if the output does not or the tool panics,
-    /// an error with [`reason::TOOL_INTERRUPT`](crate::reason::TOOL_INTERRUPT) if it interrupts, or the tool's own
+    /// an error with [`reason::TOOL_INTERRUPT`](crate::reason::TOOL_INTERRUPT) if it interrupts, `RESOURCE_EXHAUSTED` with
+    /// [`reason::LIMIT_REACHED`](crate::reason::LIMIT_REACHED) if a limit of the context forbids the call, or the tool's own
     /// error.
     pub async fn run_in(&self, input: Option<Value>, context: ToolContext) -> Result<MultipartToolResponse> {
-        let (meter, began) = (context.context().clone(), Instant::now());
+        let metered = self.metered(context.context()).await?;
+        self.run_metered(metered, input, context).await
+    }
+
+    /// Counts a call of the tool, if the limits of the context allow it.
+    pub(crate) async fn metered(&self, context: &everturn_core::Context) -> Result<MeteredCall> {
+        MeteredCall::of_tool(context, self.name()).await
+    }
+
+    /// Makes a call that was counted.
+    pub(crate) async fn run_metered(
+        &self,
+        metered: MeteredCall,
+        input: Option<Value>,
+        context: ToolContext,
+    ) -> Result<MultipartToolResponse> {
         let answered = self.run_unmetered(input, context).await;
-        UsageMeter::tool_called(&meter, began.elapsed());
+        metered.tool_answered().await;
         answered
     }
 

@@ -1,163 +1,259 @@
-//! Adding up what the models and tools of an invocation use.
+//! Counting what the models and tools of an invocation use, and asking before each call whether it may be made.
 
-use std::ops::{Add, AddAssign, Sub};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
-use everturn_core::{Context, SpanRecorder};
-use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use async_trait::async_trait;
+use everturn_core::{Context, Result, SpanRecorder};
 
-use crate::{ModelResponse, Usage};
+use crate::{ModelResponse, Money, Prices, Usage, UsageTotal};
 
-/// The tokens and the time that models and tools used, added up over many calls.
-///
-/// Replies that a journal replays are not counted: they were paid for before.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
+/// A call that is about to be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct UsageTotal {
-    /// Tokens of the requests.
-    #[serde(skip_serializing_if = "is_none")]
-    pub input_tokens: u64,
-    /// Tokens of the answers.
-    #[serde(skip_serializing_if = "is_none")]
-    pub output_tokens: u64,
-    /// Tokens of the requests that providers took from their caches.
-    #[serde(skip_serializing_if = "is_none")]
-    pub cached_content_tokens: u64,
-    /// Tokens that models spent on reasoning.
-    #[serde(skip_serializing_if = "is_none")]
-    pub thoughts_tokens: u64,
-    /// The number of model calls, failed ones included.
-    #[serde(skip_serializing_if = "is_none")]
-    pub model_calls: u64,
-    /// The number of tool calls, failed ones included.
-    #[serde(skip_serializing_if = "is_none")]
-    pub tool_calls: u64,
-    /// The time that model calls took, added up.
-    #[serde(
-        rename = "modelMs",
-        skip_serializing_if = "Duration::is_zero",
-        serialize_with = "write_millis",
-        deserialize_with = "read_millis"
-    )]
-    #[schemars(with = "f64")]
-    pub model_time: Duration,
-    /// The time that tool calls took, added up. Models that a tool asks are in both times.
-    #[serde(
-        rename = "toolMs",
-        skip_serializing_if = "Duration::is_zero",
-        serialize_with = "write_millis",
-        deserialize_with = "read_millis"
-    )]
-    #[schemars(with = "f64")]
-    pub tool_time: Duration,
+pub enum NextCall<'a> {
+    /// A model is asked.
+    #[non_exhaustive]
+    Model {
+        /// The model's name.
+        name: &'a str,
+        /// Whether the application's [`Prices`] have a price for it.
+        is_priced: bool,
+    },
+    /// A tool is run.
+    #[non_exhaustive]
+    Tool {
+        /// The tool's name.
+        name: &'a str,
+    },
 }
 
-impl UsageTotal {
-    /// Returns whether nothing was used.
-    pub fn is_zero(&self) -> bool {
-        *self == Self::default()
-    }
+/// What a [`UsageMeter`] has counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct MeterReading {
+    /// What the invocation's own models and tools used.
+    pub own: UsageTotal,
+    /// What the invocations used that this one made: of other agents, by its tools.
+    pub delegated: UsageTotal,
+}
 
-    fn add_tokens(&mut self, usage: &Usage) {
-        let counts = [
-            (&mut self.input_tokens, usage.input_tokens),
-            (&mut self.output_tokens, usage.output_tokens),
-            (&mut self.cached_content_tokens, usage.cached_content_tokens),
-            (&mut self.thoughts_tokens, usage.thoughts_tokens),
-        ];
-        for (total, count) in counts {
-            *total = total.saturating_add(count.unwrap_or_default());
-        }
-    }
-
-    fn combined(
-        self,
-        other: Self,
-        count: fn(u64, u64) -> u64,
-        time: fn(Duration, Duration) -> Duration,
-    ) -> Self {
-        Self {
-            input_tokens: count(self.input_tokens, other.input_tokens),
-            output_tokens: count(self.output_tokens, other.output_tokens),
-            cached_content_tokens: count(self.cached_content_tokens, other.cached_content_tokens),
-            thoughts_tokens: count(self.thoughts_tokens, other.thoughts_tokens),
-            model_calls: count(self.model_calls, other.model_calls),
-            tool_calls: count(self.tool_calls, other.tool_calls),
-            model_time: time(self.model_time, other.model_time),
-            tool_time: time(self.tool_time, other.tool_time),
-        }
+impl MeterReading {
+    /// Returns both together.
+    pub fn total(&self) -> UsageTotal {
+        self.own + self.delegated
     }
 }
 
-impl Add for UsageTotal {
-    type Output = Self;
+/// Decides whether calls may be made, and is told what they used.
+#[async_trait]
+pub trait SpendingGate: Send + Sync + 'static {
+    /// Admits a call, or refuses it with the error that ends the work. `used` counts the call already.
+    ///
+    /// # Errors
+    /// `RESOURCE_EXHAUSTED` with [`reason::LIMIT_REACHED`](crate::reason::LIMIT_REACHED) if a limit is reached.
+    async fn admit(&self, call: &NextCall<'_>, used: MeterReading) -> Result<()>;
 
-    fn add(self, other: Self) -> Self {
-        self.combined(other, u64::saturating_add, Duration::saturating_add)
-    }
+    /// Notes what was used up to the end of a call.
+    async fn settle(&self, used: MeterReading);
 }
 
-impl AddAssign for UsageTotal {
-    fn add_assign(&mut self, other: Self) {
-        *self = *self + other;
-    }
+/// Counts what the models and tools of an invocation use; an extension of the context. Calls inside find the innermost one.
+///
+/// A call is counted before it is made and after its [gate](UsageMeter::set_gate) has admitted it; its tokens and its time are
+/// added when it is over.
+#[derive(Default)]
+pub struct UsageMeter {
+    reading: Mutex<MeterReading>,
+    gate: OnceLock<Arc<dyn SpendingGate>>,
+    /// The meter of the invocation that made this one.
+    outer: Option<Arc<Self>>,
 }
-
-impl Sub for UsageTotal {
-    type Output = Self;
-
-    fn sub(self, other: Self) -> Self {
-        self.combined(other, u64::saturating_sub, Duration::saturating_sub)
-    }
-}
-
-/// Adds up what the models and tools of an invocation use; an extension of the context. Calls inside find the innermost one.
-#[derive(Debug, Default)]
-pub struct UsageMeter(Mutex<UsageTotal>);
 
 impl UsageMeter {
-    /// Creates a meter at zero.
-    pub fn new() -> Arc<Self> {
-        Arc::default()
+    /// Creates a meter at zero, for an invocation that is made in this context. What it counts is also counted by the meter of
+    /// the context, if there is one.
+    pub fn within(context: &Context) -> Arc<Self> {
+        Arc::new(Self {
+            outer: context.extension::<Self>(),
+            ..Self::default()
+        })
     }
 
-    /// Returns what was used so far.
-    pub fn total(&self) -> UsageTotal {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Sets the gate that is asked before each call. Only the first one counts.
+    pub fn set_gate(&self, gate: Arc<dyn SpendingGate>) {
+        let _ = self.gate.set(gate);
     }
 
-    fn count(context: &Context, change: impl FnOnce(&mut UsageTotal)) {
-        if let Some(meter) = context.extension::<Self>() {
-            change(&mut meter.0.lock().unwrap_or_else(PoisonError::into_inner));
+    /// Returns what was counted so far.
+    pub fn reading(&self) -> MeterReading {
+        *self.counts()
+    }
+
+    fn counts(&self) -> MutexGuard<'_, MeterReading> {
+        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the count of this meter and of all around it.
+    fn count(&self, change: impl Fn(&mut UsageTotal)) {
+        change(&mut self.counts().own);
+        for outer in self.around() {
+            change(&mut outer.counts().delegated);
         }
     }
 
-    /// Counts a model call that took this time and used this much, if it says so.
-    pub(crate) fn model_called(context: &Context, took: Duration, usage: Option<&Usage>) {
-        Self::count(context, |total| {
-            total.model_calls += 1;
-            total.model_time += took;
-            if let Some(usage) = usage {
-                total.add_tokens(usage);
-            }
-        });
+    /// Returns the meters around this one, the nearest first.
+    fn around(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(self.outer.as_deref(), |meter| meter.outer.as_deref())
     }
 
-    /// Counts a tool call that took this time.
-    pub(crate) fn tool_called(context: &Context, took: Duration) {
-        Self::count(context, |total| {
-            total.tool_calls += 1;
-            total.tool_time += took;
+    /// Counts a call in every meter, and asks every gate.
+    async fn admit(&self, call: &NextCall<'_>) -> Result<()> {
+        let one = match call {
+            NextCall::Model { .. } => UsageTotal {
+                model_calls: 1,
+                ..UsageTotal::default()
+            },
+            NextCall::Tool { .. } => UsageTotal {
+                tool_calls: 1,
+                ..UsageTotal::default()
+            },
+        };
+        for (gate, used) in self.counted(one) {
+            if let Err(refused) = gate.admit(call, used).await {
+                self.count(|total| *total = *total - one);
+                return Err(refused);
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts a call and returns the gates to ask, each with its reading. Of calls at the same time, each sees those that were
+    /// counted before it.
+    fn counted(&self, one: UsageTotal) -> Vec<(&Arc<dyn SpendingGate>, MeterReading)> {
+        let own = {
+            let mut reading = self.counts();
+            reading.own += one;
+            (self, *reading)
+        };
+        let around = self.around().map(|meter| {
+            let mut reading = meter.counts();
+            reading.delegated += one;
+            (meter, *reading)
         });
+        let all: Vec<_> = std::iter::once(own).chain(around).collect();
+        let gates = all
+            .into_iter()
+            .filter_map(|(meter, reading)| Some((meter.gate.get()?, reading)));
+        gates.collect()
+    }
+
+    async fn settle(&self) {
+        for meter in std::iter::once(self).chain(self.around()) {
+            if let Some(gate) = meter.gate.get() {
+                gate.settle(meter.reading()).await;
+            }
+        }
     }
 }
 
-/// Records what a model's answer cost on the span of its call, under OpenTelemetry's names.
-pub(crate) fn record_usage(recorder: &SpanRecorder, response: &ModelResponse) {
+impl std::fmt::Debug for UsageMeter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("UsageMeter").field(&self.reading()).finish()
+    }
+}
+
+/// A call that was counted and may be made. If it is dropped, its tokens and its time are not known and not counted.
+pub(crate) struct MeteredCall {
+    meter: Option<Arc<UsageMeter>>,
+    prices: Option<Arc<Prices>>,
+    began: Instant,
+}
+
+impl MeteredCall {
+    /// Counts a call of a model, if it may be made.
+    pub(crate) async fn of_model(context: &Context, name: &str) -> Result<Self> {
+        let prices = context.find_dep::<Prices>().map(everturn_core::Dep::into_inner);
+        let is_priced = prices.as_ref().is_some_and(|prices| prices.of(name).is_some());
+        Self::admitted(context, prices, &NextCall::Model { name, is_priced }).await
+    }
+
+    /// Counts a call of a tool, if it may be made.
+    pub(crate) async fn of_tool(context: &Context, name: &str) -> Result<Self> {
+        Self::admitted(context, None, &NextCall::Tool { name }).await
+    }
+
+    async fn admitted(context: &Context, prices: Option<Arc<Prices>>, call: &NextCall<'_>) -> Result<Self> {
+        let meter = context.extension::<UsageMeter>();
+        if let Some(meter) = &meter {
+            meter.admit(call).await?;
+        }
+        Ok(Self {
+            meter,
+            prices,
+            began: Instant::now(),
+        })
+    }
+
+    /// Counts what a model used, if it says so.
+    pub(crate) async fn model_answered(self, name: &str, usage: Option<&Usage>) {
+        let took = self.began.elapsed();
+        // A call that failed costs nothing that is known, a price per call apart.
+        let usage = usage.cloned().unwrap_or_default();
+        let cost = self.prices.as_ref().and_then(|prices| prices.cost(name, &usage));
+        self.ended(|total| {
+            total.model_time += took;
+            total.add_tokens(&usage);
+            total.cost = total.cost + cost.unwrap_or(Money::ZERO);
+        })
+        .await;
+    }
+
+    /// Counts the time of a tool.
+    pub(crate) async fn tool_answered(self) {
+        let took: Duration = self.began.elapsed();
+        self.ended(|total| total.tool_time += took).await;
+    }
+
+    async fn ended(&self, change: impl Fn(&mut UsageTotal)) {
+        if let Some(meter) = &self.meter {
+            meter.count(change);
+            meter.settle().await;
+        }
+    }
+}
+
+/// A round that was counted.
+pub(crate) struct MeteredRound(Option<Arc<UsageMeter>>);
+
+impl MeteredRound {
+    pub(crate) fn begin(context: &Context) -> Self {
+        let meter = context.extension::<UsageMeter>();
+        if let Some(meter) = &meter {
+            meter.count(|total| total.rounds += 1);
+        }
+        Self(meter)
+    }
+
+    /// Takes the count back: no model was asked.
+    pub(crate) fn take_back(self) {
+        if let Some(meter) = self.0 {
+            meter.count(|total| total.rounds = total.rounds.saturating_sub(1));
+        }
+    }
+}
+
+/// Records what a model's answer used on the span of its call, under OpenTelemetry's names, and what it cost.
+pub(crate) fn record_usage(
+    recorder: &SpanRecorder,
+    model: &str,
+    prices: Option<&Prices>,
+    response: &ModelResponse,
+) {
     if let Some(usage) = &response.usage {
+        if let Some(cost) = prices.and_then(|prices| prices.cost(model, usage)) {
+            recorder.attribute("everturn.usage.cost", cost.as_units());
+        }
         let counts = [
             ("gen_ai.usage.input_tokens", usage.input_tokens),
             ("gen_ai.usage.output_tokens", usage.output_tokens),
@@ -176,39 +272,5 @@ pub(crate) fn record_usage(recorder: &SpanRecorder, response: &ModelResponse) {
     if let Some(reason) = response.finish_reason {
         let reason = serde_json::to_value(reason).unwrap_or_default();
         recorder.attribute("gen_ai.response.finish_reasons", vec![reason]);
-    }
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_none(count: &u64) -> bool {
-    *count == 0
-}
-
-fn write_millis<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    // Microseconds are as exact as anybody reads them.
-    serializer.serialize_f64((time.as_secs_f64() * 1e6).round() / 1e3)
-}
-
-fn read_millis<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    let millis = f64::deserialize(deserializer)?;
-    Duration::try_from_secs_f64(millis / 1e3).map_err(serde::de::Error::custom)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_milliseconds_in_json_and_survive_it() {
-        let total = UsageTotal {
-            input_tokens: 7,
-            model_time: Duration::from_micros(1_500),
-            ..UsageTotal::default()
-        };
-
-        let json = serde_json::to_value(total).unwrap();
-
-        assert_eq!(json["modelMs"], 1.5);
-        assert_eq!(serde_json::from_value::<UsageTotal>(json).unwrap(), total);
     }
 }

@@ -68,6 +68,9 @@ struct Turns {
     seconds: Family<AgentLabels, Counter<f64, AtomicU64>>,
     model_seconds: Family<AgentLabels, Counter<f64, AtomicU64>>,
     tool_seconds: Family<AgentLabels, Counter<f64, AtomicU64>>,
+    calls: Family<TokenLabels, Counter>,
+    cost: Family<AgentLabels, Counter<f64, AtomicU64>>,
+    refused: Family<AgentLabels, Counter>,
 }
 
 impl Turns {
@@ -94,6 +97,21 @@ impl Turns {
             "The time that tool calls took, added up",
             turns.tool_seconds.clone(),
         );
+        registry.register(
+            "agent_calls",
+            "Calls of models and tools, and rounds of both",
+            turns.calls.clone(),
+        );
+        registry.register(
+            "cost",
+            "The cost of model calls, in the currency of the application's prices",
+            turns.cost.clone(),
+        );
+        registry.register(
+            "limits_reached",
+            "Turns that a limit ended",
+            turns.refused.clone(),
+        );
         turns
     }
 }
@@ -119,7 +137,23 @@ impl TurnObserver for Turns {
                 self.tokens.get_or_create(&labels).inc_by(count);
             }
         }
+        for (kind, count) in [
+            ("model", usage.model_calls),
+            ("tool", usage.tool_calls),
+            ("round", usage.rounds),
+        ] {
+            if count > 0 {
+                let labels = TokenLabels { agent: agent(), kind };
+                self.calls.get_or_create(&labels).inc_by(count);
+            }
+        }
         let labels = AgentLabels { agent: agent() };
+        if !usage.cost.is_zero() {
+            self.cost.get_or_create(&labels).inc_by(usage.cost.as_units());
+        }
+        if turn.limit_reached {
+            self.refused.get_or_create(&labels).inc();
+        }
         for (seconds, time) in [
             (&self.seconds, turn.took),
             (&self.model_seconds, usage.model_time),

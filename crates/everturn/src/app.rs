@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_agent::{
-    AgentBuilder, AgentResult, AgentSession, Custom, CustomState, InlinePrompt, NamedPrompt, Recovery,
-    RecoveryLoop, recover_all, recover_every, register_agent_middleware,
+    AgentBuilder, AgentResult, AgentSession, Custom, CustomState, InlinePrompt, Limits, NamedPrompt,
+    Recovery, RecoveryLoop, recover_all, recover_every, register_agent_middleware,
 };
 use everturn_ai::catalogue::register_catalogue;
 use everturn_ai::prompt::{Mistakes, Prompt, PromptFolder, Reload, check_default_model, check_names};
 use everturn_ai::{
-    Generate, IntoTool, Model, ModelReference, ToolReference, register_generate, register_model,
+    Generate, IntoTool, Model, ModelReference, Prices, ToolReference, register_generate, register_model,
     set_default_model,
 };
 use everturn_core::{
@@ -135,6 +135,21 @@ impl EverturnBuilder {
     pub fn with<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         self.values.push(Box::new(move |registry| {
             registry.provide(value);
+            Ok(())
+        }));
+        self
+    }
+
+    /// Gives the application the prices of its models. What calls cost is then part of what turns and sessions have used, and can
+    /// be limited: see [`Budget::money`](everturn_ai::Budget::money).
+    pub fn prices(self, prices: Prices) -> Self {
+        self.with(prices)
+    }
+
+    /// Limits what agents may use, where an agent sets no limits of its own.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.values.push(Box::new(move |registry| {
+            everturn_agent::set_limits(registry, limits);
             Ok(())
         }));
         self

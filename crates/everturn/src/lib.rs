@@ -144,15 +144,16 @@ pub mod prelude {
     pub use everturn_agent::store::{MemoryStore, SessionStore};
     pub use everturn_agent::{
         Agent, AgentFinishReason, AgentInput, AgentRef, AgentReply, AgentSession, AgentTask, Artifact,
-        Artifacts, Chat, Concurrency, Delegation, Heartbeat, Interrupt, Session, SessionHandle, SessionId,
-        SessionState, Snapshot, SnapshotEvent, SnapshotId, SnapshotIds, SnapshotPolicy, SnapshotStatus,
-        Timeline, Turn, TurnLocking, WhileInterrupted, WorkerLoss,
+        Artifacts, Chat, Concurrency, Delegation, Heartbeat, Interrupt, Limits, Session, SessionHandle,
+        SessionId, SessionState, Snapshot, SnapshotEvent, SnapshotId, SnapshotIds, SnapshotPolicy,
+        SnapshotStatus, Timeline, Turn, TurnLocking, WhileInterrupted, WorkerLoss,
     };
     pub use everturn_ai::catalogue::{Fallback, Retry, ToolApproval};
     pub use everturn_ai::prompt::PromptDefinition;
     pub use everturn_ai::{
-        AnswerForm, AnsweredBy, Answers, FinishReason, Generate, History, Message, Messages, Part,
-        Reconciliation, Replay, Role, Tool, ToolChoice, ToolContext, ToolErrors, ToolRequest, Window,
+        AnswerForm, AnsweredBy, Answers, Budget, FinishReason, Generate, History, Message, Messages, Part,
+        Price, Prices, Reconciliation, Replay, Role, Tool, ToolChoice, ToolContext, ToolErrors, ToolRequest,
+        Window,
     };
     pub use everturn_core::{
         Context, Dep, Emitter, Error, FromContext, HandlerError, HandlerResult, Inputs, Principal, Result,
@@ -243,6 +244,8 @@ mod pages {
     struct History;
     #[doc = include_str!("../../../docs/long-conversations.md")]
     struct LongConversations;
+    #[doc = include_str!("../../../docs/limits.md")]
+    struct Limits;
     #[doc = include_str!("../../../docs/background.md")]
     struct Background;
     #[doc = include_str!("../../../docs/mcp.md")]

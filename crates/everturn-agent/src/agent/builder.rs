@@ -20,6 +20,7 @@ use crate::invocation::{
     ScopeOf, TypedFunction, schema_of,
 };
 use crate::journal::Retention;
+use crate::limits::ChosenLimits;
 use crate::reading::ResumePoints;
 use crate::run_stream::own_log;
 use crate::runs::Runs;
@@ -32,7 +33,7 @@ use crate::turn_lock::TURN_LEASE;
 use crate::turn_observer::TurnObservers;
 use crate::{
     Agent, AgentResult, AgentSession, AgentStreamChunk, Clock, Concurrency, CustomState, Heartbeat,
-    Journaling, SessionState, SnapshotIds, SnapshotMoment, SnapshotPolicy, Timeline, TurnLocking,
+    Journaling, Limits, SessionState, SnapshotIds, SnapshotMoment, SnapshotPolicy, Timeline, TurnLocking,
     WhileInterrupted, WorkerLoss,
 };
 
@@ -260,6 +261,7 @@ pub(super) struct Options {
     max_state_bytes: Option<u64>,
     tool_errors: Option<ToolErrors>,
     window: Option<Window>,
+    limits: ChosenLimits,
     restart_inputs: RestartInputs,
     while_interrupted: WhileInterrupted,
     clock: Option<Clock>,
@@ -549,6 +551,32 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.set(|options| options.window = Some(window))
     }
 
+    /// Limits what turns, invocations and sessions may use, and how often a turn may repeat a tool call. Where the agent sets
+    /// no limit, that of the application holds ([`set_limits`](crate::set_limits)).
+    pub fn limits(self, limits: Limits) -> Self {
+        self.limits_for(move |_| limits.clone())
+    }
+
+    /// Sets the limits by the context of each invocation: a customer's plan, for example.
+    ///
+    /// ```
+    /// use everturn_agent::{Limits, agent};
+    /// use everturn_ai::Budget;
+    /// # use everturn_core::{Principal, Registry, Result};
+    /// # fn main() -> Result<()> {
+    /// # let registry = Registry::new();
+    /// agent(&registry, "support")
+    ///     .limits_for(|context| {
+    ///         let pays = Principal::of(context).is_some_and(|caller| caller.has_role("customer"));
+    ///         Limits::new().per_session(Budget::new().tokens(if pays { 1_000_000 } else { 20_000 }))
+    ///     })
+    ///     .define()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn limits_for(self, limits: impl Fn(&Context) -> Limits + Send + Sync + 'static) -> Self {
+        self.set(|options| options.limits = ChosenLimits::new(limits))
+    }
+
     /// Sets what happens to a message that arrives while tool requests wait for answers; by default the requests are closed,
     /// and the conversation goes on.
     ///
@@ -737,6 +765,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
             resume_points: options.resume_points,
             tool_errors: options.tool_errors.unwrap_or(ToolErrors::Fail),
             window: options.window.unwrap_or_default(),
+            limits: options.limits,
             restart_inputs: options.restart_inputs,
             while_interrupted: options.while_interrupted,
             heartbeat: options.heartbeat,

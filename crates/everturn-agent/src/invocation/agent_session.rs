@@ -6,10 +6,10 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Instant;
 
-use everturn_ai::UsageMeter;
 use everturn_ai::effect::without_journal;
 use everturn_ai::history::awaiting;
 use everturn_ai::prompt::PromptOverrides;
+use everturn_ai::{reason, with_repeated_calls};
 use everturn_core::{Context, Error, HandlerResult, Result, Schema, SpanKind, in_span};
 use serde::Serialize;
 use serde_json::Value;
@@ -19,6 +19,7 @@ use super::outbox::Outbox;
 use super::owned_turn::OwnedTurn;
 use super::reception::Reception;
 use super::snapshots::CreatedSnapshots;
+use super::spending::Spending;
 use super::turn::TurnStart;
 use crate::failure_log::FailedWork;
 use crate::state::decode_custom;
@@ -48,7 +49,9 @@ pub(crate) struct InvocationFacts {
     pub(super) limit: StateLimit,
     pub(super) agent: String,
     /// What the invocation has used so far.
-    pub(super) usage: Arc<UsageMeter>,
+    pub(super) usage: Arc<Spending>,
+    /// How often a model may make the same call in a turn.
+    pub(super) repeated_calls: u32,
     pub(super) observers: TurnObservers,
     /// What turns do with the additions of clients.
     pub(super) client_additions: ClientAdditions,
@@ -74,6 +77,11 @@ fn replaced_custom<S: CustomState>(custom: &Value, facts: &InvocationFacts) -> R
         .map_or(Ok(()), |schema| schema.validate(custom));
     fits.and_then(|()| decode_custom(Some(custom)))
         .map_err(|error| error.context("the custom state of the client").with_public())
+}
+
+/// Returns whether a limit ended a turn.
+fn is_limit(error: &Error) -> bool {
+    error.is(reason::LIMIT_REACHED) || error.is(reason::REPEATED_CALL)
 }
 
 /// The output that a turn's span records.
@@ -174,6 +182,7 @@ impl<S: CustomState> AgentSession<S> {
         };
         let place = Arc::new(place);
         let context = self.context.clone().with_extension(Arc::clone(&place));
+        let context = with_repeated_calls(context, self.facts.repeated_calls);
         let context = match &journal {
             Some(journal) => journal.enter_turn(context),
             // The caller's context may hold the journal of another agent's turn, which is not this turn's.
@@ -183,7 +192,7 @@ impl<S: CustomState> AgentSession<S> {
         let facts = &*self.facts;
         let (flow, limit, reception) = (&facts.session_flow, &facts.limit, facts.reception);
         let settle = &mut report;
-        let (began, used_before) = (Instant::now(), self.facts.usage.total());
+        let (began, used_before) = (Instant::now(), self.facts.usage.own());
         let mut finish_reason = None;
         let finished = &mut finish_reason;
         let outcome = in_span(
@@ -242,9 +251,11 @@ impl<S: CustomState> AgentSession<S> {
                 Err(_) => AgentFinishReason::Failed,
             },
             failure: outcome.as_ref().err().map(Error::status),
-            usage: self.facts.usage.total() - used_before,
+            limit_reached: outcome.as_ref().is_err_and(is_limit),
+            usage: self.facts.usage.own() - used_before,
             took: began.elapsed(),
         });
+        self.facts.usage.turn_is_over();
         if let Err(error) = &outcome {
             let failed = FailedWork {
                 agent: &self.facts.agent,

@@ -167,6 +167,7 @@ impl Driver {
             tenant: Scope::brought_by(self.client.context()).filter(|tenant| tenant != cursor.scope()),
             principal: Principal::of(self.client.context()),
             of_client: self.client.context().is_for_client(),
+            used_before: Some(self.usage.before_invocation()).filter(|used| !used.is_zero()),
             extra: JsonObject::new(),
         };
         snapshot.set_background_run(run);

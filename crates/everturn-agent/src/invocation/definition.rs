@@ -18,6 +18,7 @@ use super::reception::Reception;
 use super::typed_function::UntypedFunction;
 use crate::answers::RestartInputs;
 use crate::journal::Retention;
+use crate::limits::ChosenLimits;
 use crate::reading::ResumePoints;
 use crate::run_poll::RunPolls;
 use crate::runs::Runs;
@@ -153,6 +154,8 @@ pub(crate) struct Definition {
     pub(crate) tool_errors: ToolErrors,
     /// What models see of a conversation.
     pub(crate) window: Window,
+    /// What the agent may use.
+    pub(crate) limits: ChosenLimits,
     /// Whether answers to interrupts may change the arguments of a call.
     pub(crate) restart_inputs: RestartInputs,
     /// What happens to a message that arrives while requests are open.

@@ -25,8 +25,8 @@ use super::machine::{
 };
 use super::outbox::{ChunkSignal, MODEL_CHUNKS, Outbox, Signal};
 use super::snapshots::{Journals, SnapshotWritten, Snapshots};
+use super::spending::Spending;
 use super::turn::{TurnContext, TurnReport, TurnStart};
-use super::turn_usage::TurnUsage;
 use crate::cursor::{InvocationCursor, Saved};
 use crate::failure_log::FailedWork;
 use crate::snapshot::Lease;
@@ -73,7 +73,7 @@ pub(crate) struct Driver {
     /// The state for the output, once the state transform was applied.
     pub(super) shown: Option<SessionState>,
     pub(super) result: Option<Result<AgentResult>>,
-    pub(super) usage: TurnUsage,
+    pub(super) usage: Arc<Spending>,
 }
 
 /// A store's answer to a command.
@@ -460,6 +460,7 @@ impl Driver {
         let is_named =
             self.definition.snapshot_ids == SnapshotIds::Uuid || self.background.snapshot().is_some();
         let journal = self.journal_for(&input, reserved.as_ref());
+        self.usage.begin_turn();
         let place = TurnContext {
             snapshot_id: reserved.filter(|_| is_named),
             parent_snapshot_id: self.cursor.as_deref().and_then(InvocationCursor::last).cloned(),

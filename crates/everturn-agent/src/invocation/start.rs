@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use everturn_ai::prompt::PromptOverrides;
-use everturn_ai::{UsageMeter, with_tool_errors, with_window};
+use everturn_ai::{with_tool_errors, with_window};
 use everturn_core::stream_log::{StreamSubject, SubjectNote};
 use everturn_core::{Context, Emitter, Error, Inputs, Result, SpanRecorder};
 use futures::stream::{self, FuturesUnordered};
@@ -23,7 +23,7 @@ use super::machine::{Machine, StoreSupport};
 use super::opening::{Opening, open};
 use super::outbox::Outbox;
 use super::snapshots::{Journals, Snapshots};
-use super::turn_usage::TurnUsage;
+use super::spending::Spending;
 use super::{Definition, Driver};
 use crate::cursor::InvocationCursor;
 use crate::snapshot::BackgroundRun;
@@ -196,11 +196,13 @@ impl Driver {
 
         // The work is cancelled by the machine alone: after a detach it must outlive its caller's cancellation.
         let context = session.enter(caller.detached().with_cancellation(work));
-        // Agents that this one calls have meters of their own.
-        let usage = UsageMeter::new();
-        let used_before = cursor.as_deref().and_then(InvocationCursor::usage);
-        let context = context.with_extension(Arc::clone(&usage));
         let registry = definition.registry.upgrade()?;
+        let used_before = cursor.as_deref().map(InvocationCursor::used_before);
+        let limits = definition.limits.for_call(&caller, &registry);
+        // Agents that this one calls have meters of their own, inside this one.
+        let repeated_calls = limits.most_repeated_calls();
+        let usage = Spending::begin(&caller, limits, used_before.unwrap_or_default());
+        let context = usage.enter(context);
         Anchor::release(&caller);
         // Weak, because models and tools, which the registry holds, may keep their context.
         let context = context.with_extension(Arc::new(registry.downgrade()));
@@ -222,6 +224,7 @@ impl Driver {
             session_flow: definition.is_session_flow.then(|| definition.name.clone()),
             agent: definition.name.clone(),
             usage: Arc::clone(&usage),
+            repeated_calls,
             observers: definition.turn_observers.clone(),
             client_additions: definition.client_additions,
             reception: definition.reception(),
@@ -249,7 +252,7 @@ impl Driver {
             gives_custom,
             shown: None,
             result: None,
-            usage: TurnUsage::new(usage, used_before),
+            usage,
             definition,
             _registry: registry,
             session,

@@ -199,7 +199,7 @@ impl TurnJournal {
 
     /// Returns whether a retry may come further than this attempt.
     fn may_help(&self, error: &Error) -> bool {
-        if error.is(reason::MAX_ROUNDS_EXCEEDED) {
+        if error.is(reason::MAX_ROUNDS_EXCEEDED) || error.is(reason::REPEATED_CALL) {
             return false;
         }
         let of_tool = self.live().failure;

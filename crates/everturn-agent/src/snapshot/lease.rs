@@ -7,7 +7,7 @@
 
 use std::sync::LazyLock;
 
-use everturn_ai::JsonObject;
+use everturn_ai::{JsonObject, UsageTotal};
 use everturn_core::{Principal, Result, Scope};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -92,6 +92,9 @@ pub(crate) struct BackgroundRun {
     /// Whether the run is a client's, also if the client was not identified.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) of_client: bool,
+    /// What the conversation had used when the invocation began that became the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) used_before: Option<UsageTotal>,
     /// Fields of other versions.
     #[serde(flatten)]
     pub(crate) extra: JsonObject,

@@ -44,6 +44,7 @@ mod journal_support;
 mod journal_workers;
 mod kept_failures;
 mod leftover_tasks;
+mod limits;
 mod linear_timeline_crashes;
 mod linear_timelines;
 mod long_conversations;

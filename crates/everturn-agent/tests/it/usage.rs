@@ -41,6 +41,7 @@ fn without_times(usage: UsageTotal) -> UsageTotal {
     let mut json = serde_json::to_value(usage).unwrap();
     json["modelMs"] = 0.into();
     json["toolMs"] = 0.into();
+    json["turnMs"] = 0.into();
     serde_json::from_value(json).unwrap()
 }
 
@@ -62,7 +63,7 @@ async fn a_reply_says_what_its_turn_used_and_the_archive_what_the_session_has() 
 
     let turn = usage(
         json!({ "inputTokens": 20, "outputTokens": 6, "cachedContentTokens": 8, "thoughtsTokens": 4,
-        "modelCalls": 2, "toolCalls": 1 }),
+        "modelCalls": 2, "toolCalls": 1, "rounds": 2 }),
     );
     assert_eq!(without_times(first.usage()), turn);
     assert!(first.usage().model_time > std::time::Duration::ZERO);

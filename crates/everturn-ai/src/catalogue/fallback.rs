@@ -102,6 +102,8 @@ impl Fallback {
 
     fn is_covered(&self, error: &Error) -> bool {
         error.is_classified() && self.statuses.contains(error.status()) && interrupt_data(error).is_none()
+            // A limit holds for every model.
+            && !error.is(reason::LIMIT_REACHED)
     }
 
     async fn ask(&self, model: &ModelReference, call: ModelCall) -> Result<ModelResponse> {

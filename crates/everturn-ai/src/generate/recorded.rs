@@ -10,9 +10,10 @@ use super::chunk_index::ChunkIndex;
 use super::tool_errors::ToolErrors;
 use crate::effect::{journal_of, without_journal};
 use crate::middleware::{GenerateRound, ToolCall};
+use crate::usage_meter::MeteredRound;
 use crate::{
     EffectId, EffectJournal, ModelEffect, ModelResponse, ModelResponseChunk, Reconciliation, Role,
-    ToolContext, ToolEffect, ToolOutcome, ToolRecord, interrupt_data, outcome_unknown,
+    ToolContext, ToolEffect, ToolOutcome, ToolRecord, interrupt_data, outcome_unknown, reason,
 };
 
 /// A model's reply, ready for use.
@@ -52,8 +53,16 @@ impl Call {
 
     async fn ask_live(self: &Arc<Self>, round: &GenerateRound, index: &ChunkIndex) -> Result<ModelResponse> {
         let chunks = index.stamping(&round.emitter);
-        let response = Box::pin(self.ask(round.request.clone(), chunks, round.context.clone())).await?;
-        self.examined(response)
+        let metered = MeteredRound::begin(&round.context);
+        match Box::pin(self.ask(round.request.clone(), chunks, round.context.clone())).await {
+            Ok(response) => self.examined(response),
+            Err(error) => {
+                if error.is(reason::LIMIT_REACHED) {
+                    metered.take_back();
+                }
+                Err(error)
+            }
+        }
     }
 }
 

@@ -13,6 +13,7 @@ use super::call::Call;
 use super::chunk_index::ChunkIndex;
 use super::observer::unobserved;
 use super::recorded::Recording;
+use super::repetition::{Verdict, judge, without_repetitions};
 use crate::middleware::{GenerateRound, NextTool, ToolCall};
 use crate::window::without_window;
 use crate::{
@@ -124,12 +125,17 @@ impl Call {
         index: &ChunkIndex,
     ) -> Result<Vec<ToolOutcome>> {
         // A child, so that a failing tool can cancel its siblings and nothing else.
-        let context = without_window(unobserved(round.context.child()));
+        let context = without_repetitions(without_window(unobserved(round.context.child())));
+        let verdicts = judge(&round.context, &parts)?;
         let emitter = index.stamping_one_by_one(&round.emitter);
         let mut calls = Vec::with_capacity(parts.len());
         // All tools are found before the first one runs: an unknown name that ends the generation must not leave half of
         // the calls done.
-        for part in parts {
+        for (part, verdict) in parts.into_iter().zip(verdicts) {
+            if let Verdict::Tell(told) = verdict {
+                calls.push(Err(told));
+                continue;
+            }
             let name = part
                 .as_tool_request()
                 .map(|request| request.name.as_str())
@@ -225,11 +231,13 @@ fn core(
         Box::pin(async move {
             let input = call.request().and_then(|request| request.input.clone());
             let tool = call.tool.clone();
+            // Before the call is recorded as begun: a call that a limit forbids has not taken effect.
+            let metered = tool.metered(&call.context).await?;
             let context = match &recording {
                 Some(recording) => recording.begin(call).await?,
                 None => ToolContext::for_request(call.context, call.part, call.emitter),
             };
-            tool.run_in(input, context).await
+            tool.run_metered(metered, input, context).await
         })
     }
 }

@@ -68,7 +68,7 @@ impl ToolErrors {
 
     /// Returns the error of a generation that a failed tool ends.
     pub(super) fn failure(self, tool: &str, error: Error, context: &Context) -> Error {
-        if context.is_cancelled() {
+        if context.is_cancelled() || error.is(reason::LIMIT_REACHED) {
             return error;
         }
         let prefix = format_args!("tool '{tool}' failed");
@@ -126,7 +126,8 @@ impl Mistakes {
         error: Error,
         context: &Context,
     ) -> Result<MultipartToolResponse, Error> {
-        if context.is_over() || !choice.tells(&error) {
+        // A model that is told of a limit would only ask again.
+        if context.is_over() || error.is(reason::LIMIT_REACHED) || !choice.tells(&error) {
             return Err(error);
         }
         if is_mistake(&error) {

@@ -13,7 +13,7 @@ use super::preparation::Preparation;
 use super::provider::FunctionModel;
 use super::{Model, ModelAction};
 use crate::usage_meter::record_usage;
-use crate::{JsonObject, Message, ModelInfo, ModelRequest, ModelResponse, ModelResponseChunk};
+use crate::{JsonObject, Message, ModelInfo, ModelRequest, ModelResponse, ModelResponseChunk, Prices};
 
 /// The entry of a model's metadata for the most tokens of a request.
 pub(super) const MAX_INPUT_TOKENS: &str = "maxInputTokens";
@@ -21,20 +21,21 @@ pub(super) const MAX_INPUT_TOKENS: &str = "maxInputTokens";
 /// Creates the action that runs a model behind the built-in wrappers; plugins return it from
 /// [`Plugin::init`](everturn_core::Plugin::init).
 pub fn model_action(name: impl Into<String>, model: impl Model) -> ModelAction {
-    let name = name.into();
+    let name: String = name.into();
     let info = model.info();
     let schema = config_schema(&model, &info);
     let metadata = descriptor_metadata(&name, &info, schema.as_ref());
     let preparation = Preparation::new(&name, info, schema, model.media_download());
-    let shared = Arc::new((model, preparation));
+    let shared = Arc::new((model, preparation, name.clone()));
     Action::streaming(ActionType::MODEL, name, move |request, context, emitter| {
         let shared = Arc::clone(&shared);
         async move {
-            let (model, preparation) = &*shared;
+            let (model, preparation, name) = &*shared;
             let request = preparation.prepare(request).await?;
             let recorder = SpanRecorder::of(&context);
+            let prices = context.find_dep::<Prices>();
             let response = measured(request, |request| model.generate(request, emitter, context)).await?;
-            record_usage(&recorder, &response);
+            record_usage(&recorder, name, prices.as_deref(), &response);
             Ok(response)
         }
     })

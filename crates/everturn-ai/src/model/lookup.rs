@@ -1,7 +1,6 @@
 //! Looking up models by name, and calling them without JSON where possible; the default model.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use everturn_core::stream_log::JsonText;
 use everturn_core::{ActionType, Context, DynAction, Emitter, Error, JsonCall, Registry, Result, downcast};
@@ -9,7 +8,8 @@ use everturn_core::{ActionType, Context, DynAction, Emitter, Error, JsonCall, Re
 use super::ModelAction;
 use super::action::MAX_INPUT_TOKENS;
 use super::background::StartAction;
-use crate::{ModelReference, ModelRequest, ModelResponse, ModelResponseChunk, UsageMeter, reason};
+use crate::usage_meter::MeteredCall;
+use crate::{ModelReference, ModelRequest, ModelResponse, ModelResponseChunk, reason};
 
 /// A model found in the registry.
 #[derive(Clone)]
@@ -61,7 +61,15 @@ impl ModelHandle {
         descriptor.metadata.get(MAX_INPUT_TOKENS)?.as_u64()
     }
 
-    /// Calls the model with messages that every provider takes.
+    fn name(&self) -> &str {
+        match self {
+            Self::Typed(model) => model.name(),
+            Self::Erased(model) => &model.descriptor().name,
+            Self::Background(model) => model.name(),
+        }
+    }
+
+    /// Calls the model with messages that every provider takes, if the limits of the context allow it.
     pub(crate) async fn call(
         &self,
         mut request: ModelRequest,
@@ -73,10 +81,10 @@ impl ModelHandle {
             tracing::debug!("the conversation is mended for the model");
             request.messages = mended;
         }
-        let (meter, began) = (context.clone(), Instant::now());
+        let metered = MeteredCall::of_model(&context, self.name()).await?;
         let answered = self.call_unmetered(request, emitter, context).await;
         let usage = answered.as_ref().ok().and_then(|answer| answer.usage.as_ref());
-        UsageMeter::model_called(&meter, began.elapsed(), usage);
+        metered.model_answered(self.name(), usage).await;
         answered
     }
 

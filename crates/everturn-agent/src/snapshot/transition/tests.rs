@@ -56,6 +56,7 @@ fn background_run(lease: Lease) -> BackgroundRun {
         tenant: None,
         principal: None,
         of_client: false,
+        used_before: None,
         extra: serde_json::Map::new(),
     }
 }

@@ -1,0 +1,139 @@
+//! Limits on what the turns of an agent may use.
+
+use std::fmt;
+use std::sync::Arc;
+
+use everturn_ai::Budget;
+use everturn_core::{Context, Registry};
+
+/// The number of equal tool calls in a turn, unless the agent says otherwise. It ends loops, and lets a tool be polled.
+const REPEATED_CALLS: u32 = 50;
+
+/// How much the models and tools of an agent may use: in a turn, an invocation, a session, and for a tenant.
+///
+/// Each [`Budget`] is compared with what was used before each call of a model and of a tool. A call that a limit forbids is not
+/// made; the turn fails with `RESOURCE_EXHAUSTED` and [`LIMIT_REACHED`](everturn_ai::reason::LIMIT_REACHED), and its details name
+/// the limit. The session stays as it was before the turn, so the turn can be tried again once the limit is raised; what its
+/// journal recorded is not paid for again.
+///
+/// | limit | counts |
+/// |---|---|
+/// | [`per_turn`](Limits::per_turn) | the turn, with all attempts at it |
+/// | [`per_invocation`](Limits::per_invocation) | all turns of the invocation, a background run's included |
+/// | [`per_session`](Limits::per_session) | the snapshots from the session's beginning up to the turn: a branch starts with what its past has cost |
+///
+/// What an agent makes other agents do counts as its own.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use everturn_agent::{Limits, agent};
+/// use everturn_ai::Budget;
+/// # use everturn_core::{Registry, Result};
+/// # fn main() -> Result<()> {
+/// # let registry = Registry::new();
+/// agent(&registry, "support")
+///     .limits(
+///         Limits::new()
+///             .per_turn(Budget::new().model_calls(20).time(Duration::from_mins(5)))
+///             .per_session(Budget::new().tokens(200_000))
+///             .repeated_calls(3),
+///     )
+///     .define()?;
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Limits {
+    pub(crate) turn: Budget,
+    pub(crate) invocation: Budget,
+    pub(crate) session: Budget,
+    repeated_calls: Option<u32>,
+}
+
+impl Limits {
+    /// Creates limits that limit nothing but endless repetition.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Limits each turn.
+    pub fn per_turn(self, budget: Budget) -> Self {
+        Self { turn: budget, ..self }
+    }
+
+    /// Limits each invocation: all turns of one call of the agent.
+    pub fn per_invocation(self, budget: Budget) -> Self {
+        Self {
+            invocation: budget,
+            ..self
+        }
+    }
+
+    /// Limits each session, along the branch that a turn continues.
+    pub fn per_session(self, budget: Budget) -> Self {
+        Self {
+            session: budget,
+            ..self
+        }
+    }
+
+    /// Sets how often a model may make the same tool call, with the same arguments, in a turn; 50 times by default.
+    ///
+    /// The next such call is not made. Its answer says so to the model. If the model makes the call once more, the turn fails
+    /// with `RESOURCE_EXHAUSTED` and [`REPEATED_CALL`](everturn_ai::reason::REPEATED_CALL). Equal calls in one message of the
+    /// model count once.
+    pub fn repeated_calls(self, at_most: u32) -> Self {
+        Self {
+            repeated_calls: Some(at_most),
+            ..self
+        }
+    }
+
+    /// Returns these limits with those of `other` where these set none.
+    pub fn or(self, other: &Self) -> Self {
+        Self {
+            turn: self.turn.or(other.turn),
+            invocation: self.invocation.or(other.invocation),
+            session: self.session.or(other.session),
+            repeated_calls: self.repeated_calls.or(other.repeated_calls),
+        }
+    }
+
+    pub(crate) fn most_repeated_calls(&self) -> u32 {
+        self.repeated_calls.unwrap_or(REPEATED_CALLS)
+    }
+}
+
+const KEY: &str = "everturn/limits";
+
+/// Sets the limits of all agents of a registry, where an agent sets none of its own. They hold for invocations that begin later.
+pub fn set_limits(registry: &Registry, limits: Limits) {
+    registry.set_value(KEY, limits);
+}
+
+/// The limits that an agent chose: for all callers, or for each.
+#[derive(Clone, Default)]
+pub(crate) struct ChosenLimits(Option<Arc<LimitsOf>>);
+
+type LimitsOf = dyn Fn(&Context) -> Limits + Send + Sync;
+
+impl ChosenLimits {
+    pub(crate) fn new(limits: impl Fn(&Context) -> Limits + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(limits)))
+    }
+
+    /// Returns the limits of an invocation in this context.
+    pub(crate) fn for_call(&self, context: &Context, registry: &Registry) -> Limits {
+        let own = self.0.as_ref().map(|limits| limits(context)).unwrap_or_default();
+        match registry.value::<Limits>(KEY) {
+            Some(general) => own.or(&general),
+            None => own,
+        }
+    }
+}
+
+impl fmt::Debug for ChosenLimits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ChosenLimits")
+    }
+}
