@@ -1,5 +1,7 @@
 //! Runs of agents without a store: the client keeps the conversation, and its messages become the state.
 
+use std::collections::{HashMap, VecDeque};
+
 use everturn_agent::{AgentInit, AgentInput, SessionState};
 use everturn_ai::{Message, Part, Role, ToolRequest, ToolResponse, metadata};
 use everturn_core::Result;
@@ -118,7 +120,8 @@ fn close(messages: &mut Vec<Message>, results: Vec<Part>) {
 /// Returns the conversation as the client tells it. Results of calls that nobody made are dropped.
 fn history(shown: &[Shown]) -> Vec<Message> {
     let mut messages: Vec<Message> = Vec::new();
-    let mut requests: Vec<ToolRequest> = Vec::new();
+    // Calls without a result, oldest first, by their ids.
+    let mut requests: HashMap<&str, VecDeque<ToolRequest>> = HashMap::new();
     for shown in shown {
         match &shown.what {
             What::User(parts) => messages.push(Message::user(parts.clone())),
@@ -138,15 +141,16 @@ fn history(shown: &[Shown]) -> Vec<Message> {
                 let parts: Vec<Part> = parts.collect();
                 if !parts.is_empty() {
                     messages.push(Message::model(parts));
-                    requests.extend(made);
+                    for (call, request) in calls.iter().zip(made) {
+                        requests.entry(&call.id).or_default().push_back(request);
+                    }
                 }
             }
             What::Tool { call, content } => {
-                let made = requests
-                    .iter()
-                    .position(|request| request.reference.as_ref() == Some(call));
-                let Some(index) = made else { continue };
-                let request = requests.remove(index);
+                let made = requests.get_mut(call.as_str());
+                let Some(request) = made.and_then(VecDeque::pop_front) else {
+                    continue;
+                };
                 let part = Part::tool_response(ToolResponse::to(&request, read(content)));
                 match messages.pop() {
                     Some(last) if last.role() == Role::Tool => messages.push(last.with_part(part)),

@@ -1,9 +1,11 @@
 //! Runs in a stream log: a run that is sent again is read again, and the messages of a turn that was not committed are
 //! remembered.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use everturn_agent::SnapshotId;
 use everturn_agent::store::Scope;
 use everturn_core::Context;
 use everturn_core::stream_log::{
@@ -19,7 +21,7 @@ use crate::input::RunInput;
 #[derive(Debug)]
 pub(crate) struct Kept {
     log: Arc<dyn StreamLog>,
-    scope: String,
+    scope: Scope,
     agent: String,
     thread: String,
     run: String,
@@ -33,7 +35,7 @@ impl Kept {
         Self {
             log: log.unwrap_or_else(|| Arc::clone(own)),
             // Nobody finds the runs of another.
-            scope: scope.map(|scope| scope.as_str().to_owned()).unwrap_or_default(),
+            scope: scope.map(|scope| Scope::clone(&scope)).unwrap_or_default(),
             agent: agent.to_owned(),
             thread: input.thread_id.clone(),
             run: input.run_id.clone(),
@@ -41,11 +43,11 @@ impl Kept {
     }
 
     fn key(&self, kind: &str, id: &str) -> StreamKey {
-        let scope = format!("{}/agui/{kind}/{}", self.scope, self.agent);
+        let tenant = self.scope.as_str();
         // Erased with its session.
-        let subject = StreamSubject::session(self.scope.as_str(), self.thread.as_str());
-        StreamKey::new(scope, id)
-            .owned_by(self.scope.as_str())
+        let subject = StreamSubject::session(tenant, self.thread.as_str());
+        StreamKey::new(format!("{tenant}/agui/{kind}/{}", self.agent), id)
+            .owned_by(tenant)
             .about(subject)
     }
 
@@ -74,11 +76,8 @@ impl Kept {
         }
     }
 
-    /// Returns whether a message or call of this id was told by a turn of this thread that was not committed.
-    pub(crate) async fn is_of_lost_turn(&self, id: &str) -> bool {
-        let Some((name, _)) = parse(id) else {
-            return false;
-        };
+    /// Returns whether the turn of this name is one of this thread that was not committed.
+    async fn is_lost(&self, name: &SnapshotId) -> bool {
         let Ok(mut entries) = self
             .log
             .read(&self.key("turns", name.as_str()), Position::START)
@@ -100,6 +99,33 @@ impl Kept {
             Ok(Some(Ok(Entry { event: StreamEvent::Done(committed), .. }))) if committed.read().unwrap_or(true)
         );
         is_of_thread && !is_committed
+    }
+}
+
+/// The turns of a thread that were not committed, each looked up once.
+#[derive(Debug)]
+pub(crate) struct LostTurns<'a> {
+    kept: &'a Kept,
+    known: HashMap<SnapshotId, bool>,
+}
+
+impl<'a> LostTurns<'a> {
+    pub(crate) fn of(kept: &'a Kept) -> Self {
+        let known = HashMap::new();
+        Self { kept, known }
+    }
+
+    /// Returns whether a message or call of this id was told by one of them.
+    pub(crate) async fn told(&mut self, id: &str) -> bool {
+        let Some((name, _)) = parse(id) else {
+            return false;
+        };
+        if let Some(is_lost) = self.known.get(&name) {
+            return *is_lost;
+        }
+        let is_lost = self.kept.is_lost(&name).await;
+        self.known.insert(name, is_lost);
+        is_lost
     }
 }
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::answers::{Given, Pending, given, pending, uncovered};
 use crate::ids::parse;
 use crate::input::{RunInput, Shown, What, invalid};
-use crate::kept::Kept;
+use crate::kept::{Kept, LostTurns};
 use crate::matching::{Anchor, Matching, is_end};
 use crate::record::{NOTES, Record, given_id, user_message};
 use crate::teller::Call;
@@ -186,13 +186,14 @@ fn is_users(shown: &Shown) -> bool {
 /// Messages of a turn that was stopped or failed are passed over, so that the words before them still count.
 async fn without_anchor<'a>(shown: &'a [Shown], kept: &Kept) -> &'a [Shown] {
     let mut since = shown.len();
+    let mut lost = LostTurns::of(kept);
     while let Some(before) = since.checked_sub(1) {
         let message = &shown[before];
         let is_over = match &message.what {
             What::User(_) | What::Other => false,
-            What::Assistant { .. } | What::Reasoning => !kept.is_of_lost_turn(&message.id).await,
+            What::Assistant { .. } | What::Reasoning => !lost.told(&message.id).await,
             // A result may be the answer to a call that waits.
-            What::Tool { call, .. } => !kept.is_of_lost_turn(call).await,
+            What::Tool { call, .. } => !lost.told(call).await,
         };
         if is_over {
             break;
@@ -200,11 +201,11 @@ async fn without_anchor<'a>(shown: &'a [Shown], kept: &Kept) -> &'a [Shown] {
         since = before;
     }
     // Results that follow each other at the end answer calls of the record.
-    while since > 0
-        && matches!(shown[since - 1].what, What::Tool { .. })
-        && !shown[since..].iter().any(is_users)
-    {
-        since -= 1;
+    if !shown[since..].iter().any(is_users) {
+        let before = shown[..since].iter().rev();
+        since -= before
+            .take_while(|shown| matches!(shown.what, What::Tool { .. }))
+            .count();
     }
     &shown[since..]
 }

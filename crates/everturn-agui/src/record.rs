@@ -1,6 +1,10 @@
 //! The record of a session as the protocol's messages.
 
-use everturn_agent::{AddedMessages, AgentStreamChunk, SessionState, Snapshot, SnapshotEvent, TurnEnd};
+use std::collections::HashMap;
+
+use everturn_agent::{
+    AddedMessages, AgentStreamChunk, SessionState, Snapshot, SnapshotEvent, SnapshotId, TurnEnd,
+};
 use everturn_ai::{History, Message, Part, Role};
 use everturn_core::{Context, Result};
 use everturn_server::ServedAgent;
@@ -31,7 +35,11 @@ impl Record {
             return Ok(Self::of_one(state, at));
         };
         let all = agent.snapshots(session, context).await?;
-        let find = |id| all.iter().find(|snapshot| Some(&snapshot.snapshot_id) == id);
+        let all: HashMap<&SnapshotId, &Snapshot> = all
+            .iter()
+            .map(|snapshot| (&snapshot.snapshot_id, snapshot))
+            .collect();
+        let find = |id: Option<&SnapshotId>| all.get(id?).copied();
         let mut turns = vec![(at.snapshot_id.to_string(), state.messages.len())];
         let mut parent = find(at.parent_id.as_ref());
         while let Some(snapshot) = parent {
@@ -65,15 +73,13 @@ impl Record {
             let name = turns.peek().map(|(name, _)| name.as_str()).unwrap_or_default();
             teller.rename(name);
             match message.role() {
-                Role::User => shown
-                    .0
-                    .push(user_message(message, &user_id(message, name, place))),
+                Role::User => shown.push(user_message(message, &user_id(message, name, place))),
                 Role::System => {}
                 _ => shown.take(&teller.chunk(&added(place, message))),
             }
         }
         let artifacts = self.state.artifacts.iter().enumerate();
-        shown.0.extend(artifacts.map(|(index, artifact)| {
+        shown.messages.extend(artifacts.map(|(index, artifact)| {
             let name = artifact
                 .given_name()
                 .map_or_else(|| index.to_string(), str::to_owned);
@@ -84,7 +90,7 @@ impl Record {
                 "content": artifact,
             })
         }));
-        shown.0
+        shown.messages
     }
 }
 
@@ -145,17 +151,21 @@ fn content_part(part: &Part) -> Option<Value> {
 
 /// The messages that a client makes of events.
 #[derive(Default)]
-struct Shown(Vec<Value>);
+struct Shown {
+    messages: Vec<Value>,
+    /// The index of the latest message of each id.
+    places: HashMap<String, usize>,
+}
 
 impl Shown {
     fn take(&mut self, events: &[Value]) {
         for event in events {
             let text = |name: &str| event[name].as_str().unwrap_or_default().to_owned();
             match event["type"].as_str().unwrap_or_default() {
-                "TEXT_MESSAGE_START" => self.0.push(json!({
+                "TEXT_MESSAGE_START" => self.push(json!({
                     "id": event["messageId"], "role": "assistant", "content": "",
                 })),
-                "REASONING_MESSAGE_START" => self.0.push(json!({
+                "REASONING_MESSAGE_START" => self.push(json!({
                     "id": event["messageId"], "role": "reasoning", "content": "",
                 })),
                 "TEXT_MESSAGE_CONTENT" | "REASONING_MESSAGE_CONTENT" => {
@@ -163,7 +173,7 @@ impl Shown {
                 }
                 "TOOL_CALL_START" => self.call(event),
                 "TOOL_CALL_ARGS" => self.arguments(&event["toolCallId"], &event["delta"]),
-                "TOOL_CALL_RESULT" => self.0.push(json!({
+                "TOOL_CALL_RESULT" => self.push(json!({
                     "id": event["messageId"],
                     "role": "tool",
                     "toolCallId": event["toolCallId"],
@@ -174,9 +184,16 @@ impl Shown {
         }
     }
 
+    fn push(&mut self, message: Value) {
+        if let Some(id) = message["id"].as_str() {
+            self.places.insert(id.to_owned(), self.messages.len());
+        }
+        self.messages.push(message);
+    }
+
     fn find(&mut self, id: &str) -> Option<&mut Map<String, Value>> {
-        let found = self.0.iter_mut().rev().find(|message| message["id"] == id);
-        found.and_then(Value::as_object_mut)
+        let place = *self.places.get(id)?;
+        self.messages.get_mut(place)?.as_object_mut()
     }
 
     fn append(&mut self, id: &str, delta: &str) {
@@ -188,7 +205,7 @@ impl Shown {
     fn call(&mut self, event: &Value) {
         let parent = event["parentMessageId"].as_str().unwrap_or_default().to_owned();
         if self.find(&parent).is_none() {
-            self.0.push(json!({ "id": parent, "role": "assistant" }));
+            self.push(json!({ "id": parent, "role": "assistant" }));
         }
         let call = json!({
             "id": event["toolCallId"],
@@ -205,7 +222,7 @@ impl Shown {
 
     fn arguments(&mut self, id: &Value, arguments: &Value) {
         let calls = self
-            .0
+            .messages
             .iter_mut()
             .rev()
             .filter_map(|message| message.get_mut("toolCalls")?.as_array_mut());

@@ -7,20 +7,20 @@ use everturn_core::stream_log::{StreamKey, StreamSubject};
 /// The streams of one caller: nobody finds those of another.
 #[derive(Debug, Clone)]
 pub(crate) struct CallersStreams {
-    scope: String,
+    scope: Scope,
 }
 
 impl CallersStreams {
     pub(crate) fn of(context: &Context) -> Self {
         let scope = context.extension::<Scope>();
         Self {
-            scope: scope.map(|scope| scope.as_str().to_owned()).unwrap_or_default(),
+            scope: scope.map(|scope| Scope::clone(&scope)).unwrap_or_default(),
         }
     }
 
     /// Returns the key of a stream that is erased with the caller's sessions.
     pub(crate) fn key(&self, kind: &str, id: &str) -> StreamKey {
-        StreamKey::new(format!("{}/openai/{kind}", self.scope), id)
+        StreamKey::new(format!("{}/openai/{kind}", self.scope.as_str()), id)
             .owned_by(self.scope.as_str())
             .about(StreamSubject::tenant(self.scope.as_str()))
     }

@@ -1,10 +1,17 @@
 //! Clients that leave or stop a run, and servers that end.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use everturn_agent::IntoStore;
+use everturn_agent::store::{MemoryStore, SessionStore};
+use everturn_sqlite::SqliteStore;
 use everturn_testkit::{Gate, Reply, ScriptedModel};
 use futures::StreamExt;
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
 
-use crate::support::{Served, call, first, user};
+use crate::support::{Answer, Served, call, first, user};
 
 /// Starts a run of `keeper` and returns its body once it has begun.
 async fn begun(server: &Served, run: &str, messages: Value) -> reqwest::Response {
@@ -46,56 +53,130 @@ async fn leaving_cancels_the_turn_and_the_thread_is_free() {
         "id": first(&events, "TEXT_MESSAGE_START")["messageId"], "role": "assistant", "content": "Half",
     });
     let messages = json!([user("u1", "1"), half, user("u2", "2")]);
-    let mut run = 3;
-    let answer = loop {
-        let answer = server.run(&format!("r{run}"), messages.clone()).await;
-        if answer.status != 409 {
-            break answer;
-        }
-        // The server learns from the connection that the client has left.
-        run += 1;
-        tokio::task::yield_now().await;
-    };
+    let answer = next_run(&server, messages, json!({})).await;
 
     assert_eq!(answer.text(), "Whole.");
     assert_eq!(server.asked()[1..], ["user: 1", "user: 2"].map(str::to_owned));
     assert_eq!(server.thread().await.len(), 3);
 }
 
-#[tokio::test]
-async fn nothing_is_stored_of_a_run_whose_client_leaves_in_any_phase() {
-    let half = || Reply::text("One two.");
-    let phases = [
-        ("before a word", None, half()),
-        ("in the middle of a text", None, half().chunk("One ")),
-        ("after a tool", Some(call("look", json!({}))), half()),
-    ];
-    for (phase, before, blocked) in phases {
-        let gate = Gate::new();
-        let model = ScriptedModel::new().replies(before);
-        let model = model.reply(blocked.wait(&gate)).reply("Free.");
-        let server = Served::with(model, |server| server).await;
-        let body = json!({"threadId": "t", "runId": "r0", "messages": [user("u1", "1")]});
-        let request = server.request("POST", "/agui/keeper").json(&body);
-
-        let leaving = tokio::spawn(async move { request.send().await?.text().await });
-        gate.reached().await;
-        leaving.abort();
-        let mut run = 1;
-        let answer = loop {
-            let answer = server.run(&format!("r{run}"), json!([user("u2", "2")])).await;
-            if answer.status != 409 {
-                break answer;
-            }
-            // The server learns from the connection that the client has left.
-            run += 1;
-            tokio::task::yield_now().await;
-        };
-
-        assert_eq!(answer.text(), "Free.", "{phase}");
-        assert_eq!(server.asked()[1..], ["user: 2".to_owned()], "{phase}");
-        assert_eq!(server.thread().await.len(), 2, "{phase}");
+/// Repeats a run of `keeper` until the run before it is gone: the server learns from the connection that the client has left.
+async fn next_run(server: &Served, messages: Value, more: Value) -> Answer {
+    for run in 0.. {
+        let run = format!("next-{run}");
+        let answer = server
+            .run_of("keeper", &run, messages.clone(), more.clone())
+            .await;
+        if answer.status != 409 {
+            return answer;
+        }
+        tokio::task::yield_now().await;
     }
+    unreachable!("runs are numbered without end")
+}
+
+/// Sends a request, waits until the gate is reached, and leaves.
+async fn leave(request: reqwest::RequestBuilder, gate: &Gate) {
+    let leaving = tokio::spawn(async move { request.send().await?.text().await });
+    gate.reached().await;
+    leaving.abort();
+}
+
+/// The doors, each with a turn of `keeper` in the thread `t`.
+fn ways() -> [(&'static str, Value); 3] {
+    let said = json!([{"role": "user", "content": "1"}]);
+    [
+        (
+            "/agui/keeper",
+            json!({"threadId": "t", "runId": "r0", "messages": [user("u1", "1")]}),
+        ),
+        (
+            "/v1/responses",
+            json!({"model": "keeper", "conversation": "t", "input": "1", "stream": true}),
+        ),
+        (
+            "/v1/chat/completions",
+            json!({"model": "keeper", "metadata": {"conversation_id": "t"}, "messages": said, "stream": true}),
+        ),
+    ]
+}
+
+async fn nothing_is_stored_on(store: impl AsyncFn() -> Arc<dyn SessionStore>) {
+    for (path, body) in ways() {
+        for phase in ["before a word", "in a text", "after a tool", "in a tool"] {
+            let gate = Gate::new();
+            let half = Reply::text("One two.");
+            let replies = match phase {
+                "before a word" => vec![half.wait(&gate)],
+                "in a text" => vec![half.chunk("One ").wait(&gate)],
+                "after a tool" => vec![call("look", json!({})), half.wait(&gate)],
+                _ => vec![call("hold", json!({}))],
+            };
+            let model = ScriptedModel::new().replies(replies).reply("Free.");
+            let server = Served::on(store().await, model, |server| server).await;
+            let gate = if phase == "in a tool" { &server.hold } else { &gate };
+
+            leave(server.request("POST", path).json(&body), gate).await;
+
+            let next = next_run(&server, json!([user("u2", "2")]), json!({})).await;
+            assert_eq!(next.text(), "Free.", "{path} {phase}");
+            assert_eq!(server.asked()[1..], ["user: 2".to_owned()], "{path} {phase}");
+            assert_eq!(server.thread().await.len(), 2, "{path} {phase}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_stored_of_a_turn_whose_client_leaves_in_any_phase() {
+    nothing_is_stored_on(async || MemoryStore::new().into_store()).await;
+}
+
+#[tokio::test]
+async fn nothing_is_stored_in_a_file_of_a_turn_whose_client_leaves_in_any_phase() {
+    let folder = tempfile::tempdir().unwrap();
+    let number = AtomicUsize::new(0);
+    nothing_is_stored_on(async || {
+        let number = number.fetch_add(1, Ordering::Relaxed);
+        let path = folder.path().join(format!("{number}.db"));
+        SqliteStore::open(path).await.unwrap().into_store()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_question_waits_on_if_the_client_leaves_while_its_answer_is_worked_on() {
+    let gate = Gate::new();
+    let model = ScriptedModel::new()
+        .reply(call("ask", json!({})))
+        .reply(Reply::text("Half an answer.").chunk("Half").wait(&gate))
+        .reply("Whole.");
+    let server = Served::with(model, |server| server).await;
+    let asked = server.run("r1", json!([user("u1", "1")])).await.end();
+    let id = &asked["outcome"]["interrupts"][0]["id"];
+    let resume = json!({"resume": [{"interruptId": id, "status": "resolved", "payload": {"counter": 1}}]});
+
+    let mut body = json!({"threadId": "t", "runId": "r2", "protocolVersion": "1.0", "messages": []});
+    body["resume"] = resume["resume"].clone();
+    leave(server.request("POST", "/agui/keeper").json(&body), &gate).await;
+
+    assert_eq!(next_run(&server, json!([]), resume).await.text(), "Whole.");
+}
+
+#[tokio::test]
+async fn a_request_that_breaks_off_runs_nothing() {
+    let server = Served::answering(["never"]).await;
+    let address = server.base.trim_start_matches("http://");
+    let mut half = tokio::net::TcpStream::connect(address).await.unwrap();
+    let head = format!(
+        "POST /agui/keeper HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n"
+    );
+    half.write_all(head.as_bytes()).await.unwrap();
+    half.write_all(b"{\"threadId\": \"t\", \"runI").await.unwrap();
+    drop(half);
+
+    server.get("/copilotkit/info").await.json();
+
+    server.model.assert_calls(0);
 }
 
 #[tokio::test]

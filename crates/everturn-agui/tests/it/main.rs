@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 
 mod connecting;
+mod erasing;
 mod front_end_tools;
 mod histories;
 mod hostile_requests;

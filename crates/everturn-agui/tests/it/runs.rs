@@ -37,6 +37,22 @@ async fn text_comes_as_it_is_said() {
 }
 
 #[tokio::test]
+async fn a_burst_of_chunks_is_told_whole_and_in_fewer_events() {
+    let words: Vec<String> = (0..1_000).map(|number| format!("{number} ")).collect();
+    let server =
+        Served::answering([Reply::text(words.concat()).chunks(words.iter().map(String::as_str))]).await;
+
+    let run = server.run("r1", json!([user("u1", "count")])).await;
+
+    assert_eq!(run.text(), words.concat());
+    let events = run.events();
+    let contents = types(&events)
+        .into_iter()
+        .filter(|kind| *kind == "TEXT_MESSAGE_CONTENT");
+    assert!(contents.count() < words.len() / 4);
+}
+
+#[tokio::test]
 async fn reasoning_calls_and_results_have_events_of_their_own() {
     let thinking = ModelResponse {
         message: Some(Message::model(vec![

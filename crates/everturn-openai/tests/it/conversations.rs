@@ -1,5 +1,6 @@
 //! Conversations that are named before their first turn, and that are deleted.
 
+use everturn_agent::store::Scope;
 use everturn_core::stream_log::{MemoryStreamLog, StreamLog, StreamSubject};
 use everturn_server::BearerTokens;
 use everturn_testkit::ScriptedModel;
@@ -66,7 +67,11 @@ async fn the_streams_of_a_conversation_are_deleted_with_it() {
         .await
         .json();
 
-    let left = async |session: &str| log.erase(&StreamSubject::session("", session)).await.unwrap();
+    let left = async |session: &str| {
+        log.erase(&StreamSubject::session(Scope::default().as_str(), session))
+            .await
+            .unwrap()
+    };
     assert_eq!(left("gone").await, 0);
     assert_eq!(left("kept").await, 1);
 }

@@ -11,7 +11,7 @@ use everturn_ai::{FromToolContext, Message, Tool, ToolContext, ToolRequest, set_
 use everturn_core::Registry;
 use everturn_openai::ServeOpenAi;
 use everturn_server::Server;
-use everturn_testkit::{Reply, ScriptedModel};
+use everturn_testkit::{Gate, Reply, ScriptedModel};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -25,6 +25,8 @@ pub(crate) struct Served {
     client: reqwest::Client,
     pub(crate) model: ScriptedModel,
     pub(crate) registry: Registry,
+    /// Where the tool `hold` waits.
+    pub(crate) hold: Gate,
     serving: JoinHandle<everturn_core::Result<()>>,
 }
 
@@ -135,9 +137,18 @@ impl Served {
             }
             Ok("paid")
         });
+        let gate = Gate::new();
+        let passed = gate.clone();
+        let hold = Tool::new("hold", "Waits.", move |_: Value, _: ToolContext| {
+            let passed = passed.clone();
+            async move {
+                passed.pass().await;
+                Ok("held")
+            }
+        });
         agent(&registry, "keeper")
             .system("You keep.")
-            .tools([look.clone(), ask.clone(), pay.clone()])
+            .tools([look.clone(), ask.clone(), pay.clone(), hold])
             .store(store.clone())
             .define()
             .unwrap();
@@ -200,6 +211,7 @@ impl Served {
                 .unwrap(),
             model,
             registry,
+            hold: gate,
             serving: tokio::spawn(bound.run()),
         }
     }
