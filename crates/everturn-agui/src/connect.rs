@@ -5,7 +5,7 @@ use axum::http::Response;
 use everturn_agent::{Snapshot, WatchRequest};
 use everturn_core::stream_log::JsonText;
 use everturn_core::{Context, Error, Result};
-use everturn_server::ServedAgent;
+use everturn_server::{ServedAgent, exposure_of};
 use futures::StreamExt;
 use serde_json::{Map, Value, json};
 
@@ -16,7 +16,6 @@ use crate::plan::{is_under_way, messages_of, name_of};
 use crate::record::Record;
 use crate::run::{Run, delegates, failed};
 use crate::teller::{Setting, Teller};
-use crate::turn::exposure;
 
 /// Answers with a thread.
 ///
@@ -122,7 +121,9 @@ fn watched(
                             Ok(_) => end(&agent, &run, &tip, &context).await,
                             Err(error) => Err(error),
                         }
-                        .unwrap_or_else(|error| vec![failed(&error.to_wire(exposure(&context)), Map::new())]),
+                        .unwrap_or_else(|error| {
+                            vec![failed(&error.to_wire(exposure_of(&context)), Map::new())]
+                        }),
                     );
                     return Some((events, (None, agent, run, tip, context)));
                 };

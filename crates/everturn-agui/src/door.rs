@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use axum::http::{Method, Request, Response, StatusCode};
 use bytes::Bytes;
 use everturn_agent::{SessionId, erase_streams_in};
 use everturn_core::stream_log::{MemoryStreamLog, StreamLog};
 use everturn_core::{Context, Error, Registry, Result, Status};
-use everturn_server::{Door, ServedAgent, Server};
+use everturn_server::{Door, ServedAgent, Server, exposure_of, json_response};
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
@@ -17,7 +17,6 @@ use crate::connect::connect;
 use crate::plan::is_under_way;
 use crate::run::run;
 use crate::running::{Runs, Thread};
-use crate::turn::exposure;
 
 /// The greatest body of a request. Clients send the whole conversation again with every message, pictures included.
 const BODY_BYTES: usize = 16 * 1024 * 1024;
@@ -105,7 +104,7 @@ enum Asked {
 #[async_trait::async_trait]
 impl Door for AguiDoor {
     async fn answer(&self, request: Request<Bytes>, context: Context) -> Response<Body> {
-        let exposure = exposure(&context);
+        let exposure = exposure_of(&context);
         match self.route(&request, context).await {
             Ok(response) => response,
             Err(error) => {
@@ -217,14 +216,6 @@ impl AguiDoor {
             _ => Ok(false),
         }
     }
-}
-
-fn json_response(code: StatusCode, body: &Value) -> Response<Body> {
-    let mut response = Response::new(Body::from(body.to_string()));
-    *response.status_mut() = code;
-    let json = HeaderValue::from_static("application/json");
-    response.headers_mut().insert(header::CONTENT_TYPE, json);
-    response
 }
 
 /// Returns a segment of a path with its percent-encoding undone.

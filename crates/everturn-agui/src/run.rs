@@ -9,7 +9,7 @@ use everturn_agent::{AddedMessages, AgentFinishReason, AgentOutput};
 use everturn_ai::{Role, UsageTotal};
 use everturn_core::stream_log::{JsonText, StreamEvent, StreamLog};
 use everturn_core::{Context, Result, RuntimeError, Status};
-use everturn_server::{DoorTurn, ServedAgent, ServerHandle};
+use everturn_server::{DoorTurn, ServedAgent, ServerHandle, exposure_of};
 use futures::StreamExt;
 use serde_json::{Map, Value, json};
 
@@ -22,7 +22,7 @@ use crate::kept::{Keeping, Kept};
 use crate::plan::{Plan, plan};
 use crate::running::{Runs, Thread, UnderWay};
 use crate::teller::{Setting, Teller};
-use crate::turn::{exposure, start};
+use crate::turn::start;
 
 /// What the tools of sub-agents are called like, before the agent's name.
 const DELEGATES: &str = "delegate_to_";
@@ -64,7 +64,8 @@ pub(crate) async fn run(
     let name = snapshot.map_or_else(|| uuid::Uuid::new_v4().simple().to_string(), ToString::to_string);
     let keeping = kept.keep(&name).await;
     let teller = Teller::new(setting(agent, &plan, name.clone()));
-    let telling = Telling {
+    // Boxed, because the stream moves it for every event.
+    let telling = Box::new(Telling {
         agent: agent.clone(),
         input: Run::of(&input),
         name,
@@ -77,7 +78,7 @@ pub(crate) async fn run(
         is_committed: false,
         context,
         phase: Phase::Beginning,
-    };
+    });
     Ok(event_stream(futures::stream::unfold(
         telling,
         |mut telling| async move {
@@ -337,7 +338,7 @@ impl Telling {
         };
         let (reason, failure, details) = match output {
             Ok(output) => (output.finish_reason, output.error.clone(), self.details(output)),
-            Err(error) => (None, Some(error.to_wire(exposure(&self.context))), Map::new()),
+            Err(error) => (None, Some(error.to_wire(exposure_of(&self.context))), Map::new()),
         };
         let is_cancelled = failure
             .as_ref()

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use everturn_agent::{AgentOutput, BeginAnew};
-use everturn_core::{Context, Error, Exposure, Result, RuntimeError, Status};
+use everturn_core::{Context, Error, Result, RuntimeError, Status};
 use everturn_server::{DoorTurn, ServedAgent};
 
 use crate::plan::Plan;
@@ -50,11 +50,4 @@ fn refusal(outcome: &Result<AgentOutput>) -> Error {
         }) => Error::new(status.unwrap_or(Status::Unknown), message.clone()).with_public(),
         Ok(_) => Error::internal("the agent ended without running the turn"),
     }
-}
-
-/// Returns how much of an error the caller may see.
-pub(crate) fn exposure(context: &Context) -> Exposure {
-    context
-        .extension::<Exposure>()
-        .map_or(Exposure::Public, |exposure| *exposure)
 }

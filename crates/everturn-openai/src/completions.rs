@@ -6,16 +6,16 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Response, StatusCode};
 use everturn_agent::{AgentFinishReason, AgentStreamChunk, SessionId, UsageTotal};
 use everturn_core::{Context, RuntimeError};
-use everturn_server::DoorTurn;
+use everturn_server::{DoorTurn, exposure_of, json_response};
 use futures::stream;
 use serde_json::{Map, Value, json};
 
 use crate::agents::Agent;
 use crate::event_stream::event_stream;
-use crate::fault::{Fault, json_response};
+use crate::fault::Fault;
 use crate::format::Format;
 use crate::items::{ItemKind, Items, Told};
-use crate::plan::{Plan, exposure, hearsay, without_instructions};
+use crate::plan::{Plan, hearsay, without_instructions};
 use crate::record::plan_chat;
 use crate::response::arguments;
 use crate::said::{field, flag, messages, text, tools};
@@ -186,7 +186,7 @@ impl Completion {
         let output = turn
             .output()
             .await
-            .map_err(|error| Fault::failed_turn(&error.to_wire(exposure(context))))?;
+            .map_err(|error| Fault::failed_turn(&error.to_wire(exposure_of(context))))?;
         if let Some(error) = &output.error {
             return Err(failed(error));
         }
@@ -298,9 +298,11 @@ enum Streaming {
 }
 
 fn streamed(turn: DoorTurn, told: Completion, context: Context) -> Response<Body> {
-    let state = (turn, told, context, Streaming::Beginning);
-    let body = stream::unfold(state, |(mut turn, mut told, context, phase)| async move {
-        let (bytes, phase) = match phase {
+    // Boxed, because the stream moves it for every event.
+    let state = Box::new((turn, told, context, Streaming::Beginning));
+    let body = stream::unfold(state, |mut state| async move {
+        let (turn, told, context, phase) = &mut *state;
+        let (bytes, next) = match phase {
             Streaming::Over => return None,
             Streaming::Beginning => {
                 let first = told.delta(&json!({ "role": "assistant", "content": "" }), None);
@@ -309,7 +311,7 @@ fn streamed(turn: DoorTurn, told: Completion, context: Context) -> Response<Body
             Streaming::Running => loop {
                 let chunks = turn.next().await;
                 if chunks.is_empty() {
-                    let end = told.ended(&mut turn, &context).await;
+                    let end = told.ended(turn, context).await;
                     break (told.last_lines(&end), Streaming::Over);
                 }
                 let mut lines = Vec::new();
@@ -324,7 +326,8 @@ fn streamed(turn: DoorTurn, told: Completion, context: Context) -> Response<Body
                 }
             },
         };
-        Some((bytes, (turn, told, context, phase)))
+        *phase = next;
+        Some((bytes, state))
     });
     event_stream(body)
 }

@@ -8,15 +8,14 @@ use everturn_agent::archive::DeleteRequest;
 use everturn_agent::{SessionId, Snapshot};
 use everturn_core::Context;
 use everturn_core::stream_log::{JsonText, Position, StreamEvent, StreamKey, StreamLog};
-use everturn_server::KeptStreams;
+use everturn_server::{KeptStreams, exposure_of, json_response};
 use futures::StreamExt;
 use serde_json::{Map, Value, json};
 
 use crate::agents::Agent;
-use crate::fault::{Fault, json_response};
+use crate::fault::Fault;
 use crate::log::CallersStreams;
 use crate::page::Page;
-use crate::plan::exposure;
 use crate::responses::StoredResponse;
 use crate::said::field;
 
@@ -101,7 +100,7 @@ pub(crate) async fn answer(
     minted: &Minted,
     context: &Context,
 ) -> Result<Response<Body>, Fault> {
-    let failed = |error: everturn_core::Error| Fault::of_error(&error, exposure(context));
+    let failed = |error: everturn_core::Error| Fault::of_error(&error, exposure_of(context));
     let session = SessionId::from(id);
     for agent in agents {
         let Some(tip) = agent.tip(&session, context).await.map_err(failed)? else {

@@ -8,14 +8,14 @@ use bytes::Bytes;
 use everturn_agent::erase_streams_in;
 use everturn_core::stream_log::{MemoryStreamLog, StreamLog};
 use everturn_core::{Context, Registry, RuntimeError, Status};
-use everturn_server::{Door, Server};
+use everturn_server::{Door, Server, json_response};
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
 use crate::agents::Agent;
 use crate::completions::complete;
 use crate::conversations::{self, Asked, Minted};
-use crate::fault::{Fault, json_response};
+use crate::fault::Fault;
 use crate::ids::parse_response_id;
 use crate::page::{Page, Query, number};
 use crate::responses::{Afterwards, StoredResponse, create};

@@ -3,6 +3,7 @@
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use everturn_core::{Error, Exposure, RuntimeError, Status};
+use everturn_server::json_response;
 use serde_json::{Value, json};
 
 /// A request that is answered with an error.
@@ -157,13 +158,4 @@ impl Fault {
         }
         response
     }
-}
-
-/// Returns a response with a JSON body.
-pub(crate) fn json_response(code: StatusCode, body: &Value) -> Response<Body> {
-    let mut response = Response::new(Body::from(body.to_string()));
-    *response.status_mut() = code;
-    let json = HeaderValue::from_static("application/json");
-    response.headers_mut().insert(header::CONTENT_TYPE, json);
-    response
 }

@@ -5,12 +5,13 @@
 use everturn_agent::{AgentInit, AgentInput, ClientTool, SessionId, Snapshot};
 use everturn_ai::{History, Message, Part, Role, metadata};
 use everturn_core::Context;
+use everturn_server::exposure_of;
 
 use crate::agents::Agent;
 use crate::fault::Fault;
 use crate::ids::place_of_item;
 use crate::json_cut::JsonCut;
-use crate::plan::{Plan, exposure, hearsay, input_of, without_instructions};
+use crate::plan::{Plan, hearsay, input_of, without_instructions};
 use crate::said::Said;
 
 /// One entry of the record as this protocol shows it.
@@ -139,7 +140,7 @@ pub(crate) async fn plan_chat(
     tools: Vec<ClientTool>,
     context: &Context,
 ) -> Result<Plan, Fault> {
-    let failed = |error: everturn_core::Error| Fault::of_error(&error, exposure(context));
+    let failed = |error: everturn_core::Error| Fault::of_error(&error, exposure_of(context));
     let (said, instructions) = without_instructions(said);
     let tip = agent.tip(&session, context).await.map_err(failed)?;
     let empty = History::default();

@@ -1,11 +1,13 @@
-//! The response object and the events of its stream.
+//! The response object.
 
-use everturn_agent::{AgentFinishReason, AgentStreamChunk, SessionId, UsageTotal};
-use everturn_core::stream_log::JsonText;
+use std::borrow::Cow;
+
+use everturn_agent::{AgentFinishReason, SessionId, UsageTotal};
 use everturn_core::{RuntimeError, Status};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::items::{Item, ItemKind, Items, Told};
+use crate::items::{Item, ItemKind};
 
 /// Everything about a response but its items.
 #[derive(Debug, Clone)]
@@ -78,42 +80,79 @@ fn failure(error: &RuntimeError) -> Value {
     json!({ "type": kind, "code": code, "message": error.message, "param": null })
 }
 
+/// A response as clients see it. Fields without a value are null: some clients need them all.
+#[derive(Debug, Serialize)]
+pub(crate) struct ResponseObject<'a> {
+    id: &'a str,
+    object: &'static str,
+    created_at: i64,
+    completed_at: Option<i64>,
+    status: &'static str,
+    background: bool,
+    model: &'a str,
+    output: Vec<Value>,
+    error: Option<Value>,
+    incomplete_details: Option<Value>,
+    instructions: Option<&'a Value>,
+    metadata: Cow<'a, Value>,
+    previous_response_id: Option<&'a str>,
+    conversation: Option<Value>,
+    store: bool,
+    parallel_tool_calls: Cow<'a, Value>,
+    temperature: Option<&'a Value>,
+    top_p: Option<&'a Value>,
+    tool_choice: Cow<'a, Value>,
+    tools: Cow<'a, Value>,
+    text: Cow<'a, Value>,
+    truncation: Cow<'a, Value>,
+    max_output_tokens: Option<&'a Value>,
+    usage: Option<Value>,
+}
+
+impl ResponseObject<'_> {
+    /// Returns the object as a value.
+    pub(crate) fn to_value(&self) -> Value {
+        serde_json::to_value(self).expect("a response is plain data")
+    }
+}
+
 impl Response {
     /// Returns the object with these items.
-    pub(crate) fn object(&self, items: &[Item]) -> Value {
-        let output: Vec<Value> = items.iter().map(|item| self.item(item, "completed")).collect();
-        let (error, incomplete) = match &self.status {
-            State::Failed(error) => (failure(error), Value::Null),
-            State::Incomplete(reason) => (Value::Null, json!({ "reason": reason })),
-            _ => (Value::Null, Value::Null),
+    pub(crate) fn object(&self, items: &[Item]) -> ResponseObject<'_> {
+        let (error, incomplete_details) = match &self.status {
+            State::Failed(error) => (Some(failure(error)), None),
+            State::Incomplete(reason) => (None, Some(json!({ "reason": reason }))),
+            _ => (None, None),
         };
-        let echoed = |name: &str, otherwise: Value| self.echoed.get(name).cloned().unwrap_or(otherwise);
-        json!({
-            "id": self.id,
-            "object": "response",
-            "created_at": self.created_at,
-            "completed_at": self.completed_at,
-            "status": self.status.name(),
-            "background": self.background,
-            "model": self.agent,
-            "output": output,
-            "error": error,
-            "incomplete_details": incomplete,
-            "instructions": echoed("instructions", Value::Null),
-            "metadata": echoed("metadata", json!({})),
-            "previous_response_id": self.previous,
-            "conversation": self.session.as_ref().map(|id| json!({ "id": id })),
-            "store": self.is_stored,
-            "parallel_tool_calls": echoed("parallel_tool_calls", json!(true)),
-            "temperature": echoed("temperature", Value::Null),
-            "top_p": echoed("top_p", Value::Null),
-            "tool_choice": echoed("tool_choice", json!("auto")),
-            "tools": echoed("tools", json!([])),
-            "text": echoed("text", json!({ "format": { "type": "text" } })),
-            "truncation": echoed("truncation", json!("disabled")),
-            "max_output_tokens": echoed("max_output_tokens", Value::Null),
-            "usage": self.usage.as_ref().map(usage),
-        })
+        let echoed = |name: &str| self.echoed.get(name);
+        let echoed_or =
+            |name: &str, otherwise: Value| echoed(name).map_or(Cow::Owned(otherwise), Cow::Borrowed);
+        ResponseObject {
+            id: &self.id,
+            object: "response",
+            created_at: self.created_at,
+            completed_at: self.completed_at,
+            status: self.status.name(),
+            background: self.background,
+            model: &self.agent,
+            output: items.iter().map(|item| self.item(item, "completed")).collect(),
+            error,
+            incomplete_details,
+            instructions: echoed("instructions"),
+            metadata: echoed_or("metadata", json!({})),
+            previous_response_id: self.previous.as_deref(),
+            conversation: self.session.as_ref().map(|id| json!({ "id": id })),
+            store: self.is_stored,
+            parallel_tool_calls: echoed_or("parallel_tool_calls", json!(true)),
+            temperature: echoed("temperature"),
+            top_p: echoed("top_p"),
+            tool_choice: echoed_or("tool_choice", json!("auto")),
+            tools: echoed_or("tools", json!([])),
+            text: echoed_or("text", json!({ "format": { "type": "text" } })),
+            truncation: echoed_or("truncation", json!("disabled")),
+            max_output_tokens: echoed("max_output_tokens"),
+            usage: self.usage.as_ref().map(usage),
+        }
     }
 
     /// Returns an item as clients see it.
@@ -181,11 +220,13 @@ fn usage(total: &UsageTotal) -> Value {
     })
 }
 
-fn text_part(text: &str) -> Value {
+/// Returns the text of a message.
+pub(crate) fn text_part(text: &str) -> Value {
     json!({ "type": "output_text", "text": text, "annotations": [], "logprobs": [] })
 }
 
-fn reasoning_part(text: &str) -> Value {
+/// Returns the text of a reasoning.
+pub(crate) fn reasoning_part(text: &str) -> Value {
     json!({ "type": "reasoning_text", "text": text })
 }
 
@@ -197,229 +238,4 @@ pub(crate) fn arguments(input: Option<&Value>) -> String {
 /// Returns a text as it is, and any other value as JSON text.
 pub(crate) fn plain_text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-}
-
-/// Numbers and words the events of one response.
-#[derive(Debug)]
-pub(crate) struct Narrator {
-    pub(crate) response: Response,
-    items: Items,
-    next: u64,
-}
-
-/// One event.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Event {
-    pub(crate) name: String,
-    pub(crate) number: u64,
-    /// The data, with the event's type and number.
-    pub(crate) data: JsonText,
-}
-
-impl Event {
-    /// Returns the event of a stream that cannot go on, in both forms in which clients look for an error.
-    pub(crate) fn error(number: u64, code: &str, message: &str) -> Self {
-        let error =
-            json!({ "type": "invalid_request_error", "code": code, "message": message, "param": null });
-        let data = json!({
-            "type": "error", "sequence_number": number,
-            "code": code, "message": message, "param": null, "error": error,
-        });
-        Self::new("error", number, &data)
-    }
-
-    fn new(name: &str, number: u64, data: &Value) -> Self {
-        Self {
-            name: name.to_owned(),
-            number,
-            data: JsonText::of(data).expect("a JSON value has a text"),
-        }
-    }
-}
-
-impl Narrator {
-    pub(crate) fn new(response: Response, items: Items) -> Self {
-        Self {
-            response,
-            items,
-            next: 0,
-        }
-    }
-
-    pub(crate) fn items(&mut self) -> &mut Items {
-        &mut self.items
-    }
-
-    /// Returns the events with which the response begins.
-    pub(crate) fn begin(&mut self) -> Vec<Event> {
-        let mut events = Vec::new();
-        if self.response.background {
-            self.response.status = State::Queued;
-            events.push(self.about_response("response.created"));
-            events.push(self.about_response("response.queued"));
-            self.response.status = State::InProgress;
-        } else {
-            events.push(self.about_response("response.created"));
-        }
-        events.push(self.about_response("response.in_progress"));
-        events
-    }
-
-    /// Returns the events of a chunk.
-    pub(crate) fn chunk(&mut self, chunk: &AgentStreamChunk) -> Vec<Event> {
-        let steps = self.items.chunk(chunk);
-        self.steps(&steps)
-    }
-
-    /// Returns the events of steps in telling items.
-    pub(crate) fn steps(&mut self, steps: &[Told]) -> Vec<Event> {
-        steps.iter().flat_map(|step| self.step(step)).collect()
-    }
-
-    /// Returns the last event. The response has its final state.
-    pub(crate) fn end(&mut self) -> Event {
-        match &self.response.status {
-            State::Cancelled => {
-                self.next += 1;
-                Event::error(self.next - 1, "cancelled", "The response was cancelled.")
-            }
-            State::Failed(_) => self.about_response("response.failed"),
-            State::Incomplete(_) => self.about_response("response.incomplete"),
-            _ => self.about_response("response.completed"),
-        }
-    }
-
-    /// Returns the whole object as it is now.
-    pub(crate) fn object(&self) -> Value {
-        self.response.object(self.items.told())
-    }
-
-    fn about_response(&mut self, name: &str) -> Event {
-        let response = self.object();
-        self.event(name, json!({ "response": response }))
-    }
-
-    fn event(&mut self, name: &str, fields: Value) -> Event {
-        let mut data = json!({ "type": name, "sequence_number": self.next });
-        if let (Some(data), Value::Object(fields)) = (data.as_object_mut(), fields) {
-            data.extend(fields);
-        }
-        let number = self.next;
-        self.next += 1;
-        Event::new(name, number, &data)
-    }
-
-    fn step(&mut self, step: &Told) -> Vec<Event> {
-        match step {
-            Told::Opened(index) => self.opened(*index),
-            Told::Grew(index, delta) => {
-                let Some(item) = self.items.told().get(*index) else {
-                    return Vec::new();
-                };
-                let (id, name) = match item.kind {
-                    ItemKind::Reasoning(_) => ("rs", "response.reasoning_text.delta"),
-                    _ => ("msg", "response.output_text.delta"),
-                };
-                let mut fields = json!({
-                    "item_id": item.key.id(id, &self.response.name),
-                    "output_index": index,
-                    "content_index": 0,
-                    "delta": delta,
-                });
-                if id == "msg" {
-                    fields["logprobs"] = json!([]);
-                }
-                vec![self.event(name, fields)]
-            }
-            Told::Closed(index) => self.closed(*index),
-        }
-    }
-
-    fn opened(&mut self, index: usize) -> Vec<Event> {
-        let Some(item) = self.items.told().get(index).cloned() else {
-            return Vec::new();
-        };
-        let mut shown = self.response.item(&item, "in_progress");
-        // Content comes in events of its own, also where the steps of several chunks are told together.
-        match &item.kind {
-            ItemKind::Text(_) | ItemKind::Reasoning(_) => shown["content"] = json!([]),
-            ItemKind::Question(_) => shown["arguments"] = json!(""),
-            ItemKind::Done { .. } => {
-                shown["output"] = Value::Null;
-                shown["error"] = Value::Null;
-                shown["status"] = json!("in_progress");
-            }
-            ItemKind::Approval(_) => {}
-        }
-        let id = shown["id"].clone();
-        let mut events = vec![self.event(
-            "response.output_item.added",
-            json!({ "output_index": index, "item": shown }),
-        )];
-        let part = match &item.kind {
-            ItemKind::Text(_) => Some(text_part("")),
-            ItemKind::Reasoning(_) => Some(reasoning_part("")),
-            _ => None,
-        };
-        if let Some(part) = part {
-            events.push(self.event(
-                "response.content_part.added",
-                json!({ "item_id": id, "output_index": index, "content_index": 0, "part": part }),
-            ));
-        }
-        events
-    }
-
-    fn closed(&mut self, index: usize) -> Vec<Event> {
-        let Some(item) = self.items.told().get(index).cloned() else {
-            return Vec::new();
-        };
-        let shown = self.response.item(&item, "completed");
-        let (id, arguments) = (shown["id"].clone(), shown["arguments"].clone());
-        let about = |fields: Value| {
-            let mut all = json!({ "item_id": id, "output_index": index });
-            if let (Some(all), Value::Object(fields)) = (all.as_object_mut(), fields) {
-                all.extend(fields);
-            }
-            all
-        };
-        let mut events = Vec::new();
-        match &item.kind {
-            ItemKind::Text(text) => {
-                let fields = json!({ "content_index": 0, "text": text, "logprobs": [] });
-                events.push(self.event("response.output_text.done", about(fields)));
-                let fields = json!({ "content_index": 0, "part": text_part(text) });
-                events.push(self.event("response.content_part.done", about(fields)));
-            }
-            ItemKind::Reasoning(text) => {
-                let fields = json!({ "content_index": 0, "text": text });
-                events.push(self.event("response.reasoning_text.done", about(fields)));
-                let fields = json!({ "content_index": 0, "part": reasoning_part(text) });
-                events.push(self.event("response.content_part.done", about(fields)));
-            }
-            ItemKind::Question(request) => {
-                let delta = json!({ "delta": arguments });
-                events.push(self.event("response.function_call_arguments.delta", about(delta)));
-                let done = json!({ "arguments": arguments, "name": request.name });
-                events.push(self.event("response.function_call_arguments.done", about(done)));
-            }
-            ItemKind::Done { is_error, .. } => {
-                events.push(self.event("response.mcp_call.in_progress", about(json!({}))));
-                let done = json!({ "arguments": arguments });
-                events.push(self.event("response.mcp_call_arguments.done", about(done)));
-                let name = if *is_error {
-                    "response.mcp_call.failed"
-                } else {
-                    "response.mcp_call.completed"
-                };
-                events.push(self.event(name, about(json!({}))));
-            }
-            ItemKind::Approval(_) => {}
-        }
-        events.push(self.event(
-            "response.output_item.done",
-            json!({ "output_index": index, "item": shown }),
-        ));
-        events
-    }
 }

@@ -12,19 +12,20 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Response as HttpResponse, StatusCode};
 use everturn_agent::{ServerNote, SessionId};
 use everturn_core::Context;
-use everturn_server::DoorTurn;
+use everturn_server::{DoorTurn, exposure_of, json_response};
 use serde_json::{Map, Value, json};
 
 use self::kept::Kept;
 pub(crate) use self::stored::{Afterwards, StoredResponse};
 use self::telling::Telling;
 use crate::agents::Agent;
-use crate::fault::{Fault, json_response};
+use crate::fault::Fault;
 use crate::format::Format;
 use crate::ids::response_id;
 use crate::items::Items;
+use crate::narrator::Narrator;
 use crate::plan::{Plan, Wanted, plan_response};
-use crate::response::{Narrator, Response, State};
+use crate::response::{Response, State};
 use crate::said::{field, flag, items, text, tools};
 use crate::turn::start;
 
@@ -110,7 +111,7 @@ pub(crate) async fn create(
     if streams {
         return Ok(telling.streamed());
     }
-    Ok(json_response(StatusCode::OK, &telling.whole().await))
+    Ok(telling.whole().await)
 }
 
 /// Refuses what this surface cannot do.
@@ -216,7 +217,7 @@ async fn in_background(
     let mut connection = agent.action().connect_in(plan.init.clone(), &context);
     let _ = connection.send(plan.input.clone().detached()).await;
     let output = connection.output().await;
-    let output = output.map_err(|error| Fault::of_error(&error, crate::plan::exposure(&context)))?;
+    let output = output.map_err(|error| Fault::of_error(&error, exposure_of(&context)))?;
     if let Some(error) = &output.error {
         return Err(Fault::failed_turn(error));
     }

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use everturn_agent::{AgentOutput, Unstored};
 use everturn_core::{Context, Result, RuntimeError, Status};
-use everturn_server::DoorTurn;
+use everturn_server::{DoorTurn, exposure_of};
 
 use crate::agents::Agent;
 use crate::fault::Fault;
-use crate::plan::{Plan, exposure};
+use crate::plan::Plan;
 
 /// How long a stream waits for the first chunk of an agent that does not tell that it has accepted the input. A turn that is
 /// refused before that is answered with an error, a later one with a stream that fails.
@@ -54,7 +54,7 @@ fn is_refusal(output: &AgentOutput) -> bool {
 
 fn refusal(outcome: &Result<AgentOutput>, context: &Context) -> Fault {
     match outcome {
-        Err(error) => Fault::of_error(error, exposure(context)),
+        Err(error) => Fault::of_error(error, exposure_of(context)),
         Ok(AgentOutput {
             error: Some(error), ..
         }) => Fault::failed_turn(error),

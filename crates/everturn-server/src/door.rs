@@ -11,7 +11,7 @@ use axum::http::request::Parts;
 use axum::http::{Request, Response, StatusCode};
 use bytes::Bytes;
 use everturn_core::stream_log::StreamLog;
-use everturn_core::{Context, RequestId, RuntimeError};
+use everturn_core::{Context, Exposure, RequestId, RuntimeError};
 use http_body_util::BodyExt;
 use serde_json::Value;
 
@@ -46,6 +46,12 @@ pub trait Door: Send + Sync + 'static {
         let _ = (code, error);
         None
     }
+}
+
+/// Returns how much of an error the caller of a door may see, whose call has this context.
+pub fn exposure_of(context: &Context) -> Exposure {
+    let exposure = context.extension::<Exposure>();
+    exposure.map_or(Exposure::Public, |exposure| *exposure)
 }
 
 /// The stream log of a server, as its doors find it in the context of a call.

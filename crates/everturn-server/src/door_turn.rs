@@ -65,6 +65,8 @@ impl DoorTurn {
                     turn_start: Some(started),
                     ..
                 }) => {
+                    // A turn that hardly waits is told in one write.
+                    driven.get_going().await;
                     return Ok(Self {
                         driven,
                         read,

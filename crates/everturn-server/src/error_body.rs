@@ -80,8 +80,11 @@ pub(crate) fn http_status(error: &RuntimeError) -> StatusCode {
     StatusCode::from_u16(status.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
-/// Returns a response with a JSON body.
-pub(crate) fn json_response(code: StatusCode, body: &impl serde::Serialize) -> Response<Body> {
+/// Creates a response with a JSON body.
+///
+/// # Panics
+/// If the body has no JSON form.
+pub fn json_response(code: StatusCode, body: &impl serde::Serialize) -> Response<Body> {
     json_text(
         code,
         serde_json::to_vec(body).expect("what is answered is plain data"),

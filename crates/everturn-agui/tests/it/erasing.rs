@@ -11,9 +11,10 @@ use crate::support::{Served, answer, user};
 async fn a_run_that_was_kept_is_gone_with_its_session() {
     for keeps_streams in [false, true] {
         let model = ScriptedModel::new().replies(["one", "two"]);
-        let server = Served::with(model, |server| match keeps_streams {
-            true => server.stream_log(MemoryStreamLog::new()),
-            false => server,
+        let log = keeps_streams.then(MemoryStreamLog::new);
+        let server = Served::with(model, |server| match log {
+            Some(log) => server.stream_log(log),
+            None => server,
         })
         .await;
         let run = async || server.run("r1", json!([user("u1", "hi")])).await.text();

@@ -8,19 +8,19 @@ use everturn_core::Context;
 use everturn_core::stream_log::{
     Entries, JsonText, Position, StreamEvent, StreamKey, StreamLog, StreamWriter,
 };
-use everturn_server::KeptStreams;
+use everturn_server::{KeptStreams, json_response};
 use futures::StreamExt;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::StoredResponse;
-use super::telling::lines;
 use crate::agents::Agent;
+use crate::event::{Event, lines};
 use crate::event_stream::event_stream;
-use crate::fault::{Fault, json_response};
+use crate::fault::Fault;
 use crate::ids::{hex, parse_response_id};
 use crate::log::CallersStreams;
-use crate::response::{Event, Response};
+use crate::response::Response;
 
 /// The header in which clients count how often they tried.
 const TRIES: &str = "x-stainless-retry-count";
@@ -185,7 +185,7 @@ pub(crate) async fn read_again(id: &str, from: u64, context: &Context) -> Result
 fn kept_event(data: JsonText) -> Option<Event> {
     let told: Value = data.read().ok()?;
     Some(Event {
-        name: told["type"].as_str()?.to_owned(),
+        name: told["type"].as_str()?.to_owned().into(),
         number: told["sequence_number"].as_u64()?,
         data,
     })

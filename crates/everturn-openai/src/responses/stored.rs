@@ -6,6 +6,7 @@ use everturn_agent::archive::DeleteRequest;
 use everturn_agent::{Snapshot, SnapshotEvent, SnapshotId, SnapshotStatus, UsageTotal};
 use everturn_ai::{Message, Role};
 use everturn_core::{Context, RuntimeError, Status};
+use everturn_server::{exposure_of, json_response};
 use jiff::SignedDuration;
 use serde_json::{Map, Value};
 
@@ -18,7 +19,7 @@ use crate::fault::Fault;
 use crate::ids::response_id;
 use crate::items::{Setting, items_of};
 use crate::page::Page;
-use crate::plan::{Pending, exposure, pending};
+use crate::plan::{Pending, pending};
 use crate::response::{Response, State};
 
 /// A snapshot as a response.
@@ -53,7 +54,7 @@ impl StoredResponse {
     /// # Errors
     /// `404` alike for a snapshot that is missing and for one of another caller.
     pub(crate) async fn find(agent: &Agent, id: &SnapshotId, context: &Context) -> Result<Self, Fault> {
-        let failed = |error: everturn_core::Error| Fault::of_error(&error, exposure(context));
+        let failed = |error: everturn_core::Error| Fault::of_error(&error, exposure_of(context));
         let snapshot = agent.snapshot(id, context).await.map_err(failed)?;
         let snapshot = snapshot.ok_or_else(|| not_found(&response_id(id, agent.name())))?;
         // A snapshot in the middle of a turn belongs to the turn.
@@ -184,7 +185,7 @@ impl StoredResponse {
     /// Returns the whole object.
     pub(crate) fn object(&self) -> Value {
         let items = items_of(self.from, &self.messages(), &self.setting);
-        self.response().object(&items)
+        self.response().object(&items).to_value()
     }
 
     /// Returns the inputs of the turn, in order.
@@ -219,7 +220,7 @@ impl StoredResponse {
         asked: Afterwards,
         context: Context,
     ) -> Result<HttpResponse<Body>, Fault> {
-        let failed = |error: everturn_core::Error| Fault::of_error(&error, exposure(&context));
+        let failed = |error: everturn_core::Error| Fault::of_error(&error, exposure_of(&context));
         let stored = Self::find(agent, id, &context).await?;
         let name = response_id(id, agent.name());
         let is_over = !matches!(stored.state(), State::InProgress);
@@ -264,7 +265,7 @@ impl StoredResponse {
             }
             Afterwards::Inputs(page) => page.of(stored.inputs()),
         };
-        Ok(crate::fault::json_response(axum::http::StatusCode::OK, &object))
+        Ok(json_response(axum::http::StatusCode::OK, &object))
     }
 }
 

@@ -1,17 +1,18 @@
 //! Telling a turn as a response, to its client and to the log.
 
 use axum::body::Body;
-use axum::http::Response as HttpResponse;
+use axum::http::{Response as HttpResponse, StatusCode};
 use everturn_agent::AgentOutput;
 use everturn_core::stream_log::{JsonText, StreamWriter};
 use everturn_core::{Context, Result};
-use everturn_server::DoorTurn;
+use everturn_server::{DoorTurn, exposure_of, json_response};
 use futures::stream;
 use serde_json::Value;
 
+use crate::event::{Event, lines};
 use crate::event_stream::event_stream;
-use crate::plan::exposure;
-use crate::response::{Event, Narrator, State};
+use crate::narrator::Narrator;
+use crate::response::State;
 
 /// A turn that is being told.
 pub(super) struct Telling {
@@ -27,14 +28,6 @@ enum Phase {
     Beginning,
     Running,
     Over,
-}
-
-/// Returns events as the lines of a stream.
-pub(super) fn lines(events: &[Event]) -> Vec<u8> {
-    let lines = events
-        .iter()
-        .map(|event| format!("event: {}\ndata: {}\n\n", event.name, event.data));
-    lines.collect::<String>().into_bytes()
 }
 
 impl Telling {
@@ -53,11 +46,11 @@ impl Telling {
         }
     }
 
-    /// Tells the turn to its end and returns the whole response.
-    pub(super) async fn whole(mut self) -> Value {
+    /// Tells the turn to its end and answers with the whole response.
+    pub(super) async fn whole(mut self) -> HttpResponse<Body> {
         if self.writer.is_some() {
             while self.next().await.is_some() {}
-            return self.narrator.object();
+            return json_response(StatusCode::OK, &self.narrator.object());
         }
         // Nobody hears the events.
         loop {
@@ -72,12 +65,13 @@ impl Telling {
         let output = self.turn.output().await;
         self.narrator.items().give_up();
         self.settle(output);
-        self.narrator.object()
+        json_response(StatusCode::OK, &self.narrator.object())
     }
 
     /// Returns the response whose body is the turn as events. Dropping the body cancels the turn.
     pub(super) fn streamed(self) -> HttpResponse<Body> {
-        let events = stream::unfold(self, |mut telling| async move {
+        // Boxed, because the stream moves it for every event.
+        let events = stream::unfold(Box::new(self), |mut telling| async move {
             let events = telling.next().await?;
             Some((lines(&events), telling))
         });
@@ -130,7 +124,7 @@ impl Telling {
             }
             Err(error) => {
                 response.is_stored = false;
-                State::Failed(error.to_wire(exposure(&self.context)))
+                State::Failed(error.to_wire(exposure_of(&self.context)))
             }
         };
         response.completed_at = Some(jiff::Timestamp::now().as_second());

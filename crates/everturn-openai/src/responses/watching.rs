@@ -4,17 +4,18 @@ use axum::body::Body;
 use axum::http::Response as HttpResponse;
 use everturn_agent::{AgentOutput, AgentStreamChunk, SnapshotId, WatchRequest};
 use everturn_core::{Context, RuntimeError, Status, Streaming};
+use everturn_server::exposure_of;
 use futures::stream;
 
 use super::stored::{StoredResponse, not_found};
-use super::telling::lines;
 use crate::agents::Agent;
+use crate::event::{Event, lines};
 use crate::event_stream::event_stream;
 use crate::fault::Fault;
 use crate::ids::parse_response_id;
 use crate::items::{Items, Setting};
-use crate::plan::exposure;
-use crate::response::{Event, Narrator, Response, State};
+use crate::narrator::Narrator;
+use crate::response::{Response, State};
 
 /// A background run that is being told.
 struct Watching {
@@ -103,7 +104,7 @@ impl Watching {
         let outcome = self.chunks.output().await;
         let stored = match outcome {
             Ok(_) => StoredResponse::find(&self.agent, &self.snapshot, &self.context).await,
-            Err(error) => Err(Fault::of_error(&error, exposure(&self.context))),
+            Err(error) => Err(Fault::of_error(&error, exposure_of(&self.context))),
         };
         let mut events = Vec::new();
         match stored {
