@@ -9,6 +9,8 @@ type Part = {
   data?: any;
   toolRequest?: ToolRequest;
   toolResponse?: ToolResponse;
+  /** Put here by the page from a message's metadata. */
+  summary?: { upTo: number; text: string };
   metadata?: Record<string, any>;
 };
 type Message = { role: string; content: Part[]; metadata?: Record<string, any> };
@@ -34,7 +36,7 @@ type Snapshot = {
   forkedFrom?: { sessionId?: string; snapshotId: string };
   usage?: Usage;
 };
-type Usage = { inputTokens?: number; outputTokens?: number; modelCalls?: number; toolCalls?: number; modelMs?: number; toolMs?: number };
+type Usage = { inputTokens?: number; outputTokens?: number; modelCalls?: number; toolCalls?: number; modelMs?: number; toolMs?: number; cost?: number };
 type Cursor = { createdAt: string; snapshotId: string };
 type AgentInfo = {
   name: string;
@@ -116,6 +118,7 @@ type Bar = {
   width: number;
   time: number;
   tokens: number | null;
+  cost: number;
   failed: boolean;
   running: boolean;
 };

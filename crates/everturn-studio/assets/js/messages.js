@@ -20,6 +20,8 @@ export function entries(messages) {
 			if (part.toolResponse && message.role === 'tool') answer(entry, part);
 			else entry.parts.push(part);
 		}
+		const { summary } = message.metadata ?? {};
+		if (summary) entry.parts.push({ summary });
 	});
 	return found;
 }

@@ -13,6 +13,7 @@ import { jsonTree } from './json-tree.js';
 export function partView(part, { answer, time, plain = false, waits = false } = {}) {
 	if (part.text !== undefined) return plain ? h('p.plain', { dir: 'auto' }, part.text) : markdown(part.text);
 	if (part.reasoning !== undefined) return reasoning(part.reasoning);
+	if (part.summary) return folded(`Summary of the first ${part.summary.upTo} messages, which the model sees in their place`, part.summary.text);
 	if (part.media) return media(part.media);
 	if (part.toolRequest) return toolCard(part.toolRequest, answer, { time, waits });
 	if (part.toolResponse) return toolCard({ name: part.toolResponse.name, ref: part.toolResponse.ref }, part.toolResponse);
@@ -21,7 +22,12 @@ export function partView(part, { answer, time, plain = false, waits = false } = 
 
 /** @param {string} text */
 export function reasoning(text) {
-	return h('details.reasoning', h('summary', 'Reasoning'), h('div.reasoning-text', text));
+	return folded('Reasoning', text);
+}
+
+/** @param {string} title @param {string} text */
+function folded(title, text) {
+	return h('details.reasoning', h('summary', title), h('div.reasoning-text', text));
 }
 
 /** @param {{url: string, contentType?: string}} file */

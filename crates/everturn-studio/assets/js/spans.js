@@ -20,7 +20,7 @@ export function waterfall(spans, now = Date.now()) {
 		for (const span of children.get(parent) ?? []) {
 			const time = endOf(span) - span.startTime;
 			bars.push({
-				span, depth, kind: kindOf(span), time, tokens: tokensOf(span),
+				span, depth, kind: kindOf(span), time, tokens: tokensOf(span), cost: Number(span.attributes['everturn.usage.cost'] ?? 0),
 				left: (span.startTime - begin) / length, width: Math.max(time / length, 0.004),
 				failed: span.status?.code === 2, running: !span.endTime,
 			});
@@ -48,6 +48,11 @@ export function tokensOf(span) {
 	const usage = output?.usage;
 	if (!usage) return null;
 	return usage.totalTokens ?? ((usage.inputTokens ?? 0) + (usage.outputTokens ?? 0) || null);
+}
+
+/** What models cost, in words. @param {number} [cost] in the currency of the application's prices */
+export function costs(cost = 0) {
+	return cost > 0 ? ` · cost ${cost.toLocaleString('en', { maximumSignificantDigits: 3 })}` : '';
 }
 
 /** @param {any} text */

@@ -5,7 +5,7 @@ import * as api from './api.js';
 import { ago, lasted } from './time.js';
 import { copyButton } from './copy.js';
 import { jsonTree } from './json-tree.js';
-import { parsed, waterfall } from './spans.js';
+import { costs, parsed, waterfall } from './spans.js';
 
 const KINDS = { model: 'model call', tool: 'tool', store: 'store', other: 'step' };
 
@@ -70,9 +70,10 @@ export function traceTab(studio) {
 	const show = (trace) => {
 		const bars = waterfall(trace.spans);
 		const tokens = bars.reduce((sum, bar) => sum + (bar.tokens ?? 0), 0);
+		const cost = bars.reduce((sum, bar) => sum + bar.cost, 0);
 		const total = Math.max(...bars.map((bar) => bar.time), 0);
 		fill(list,
-			h('p.meta.totals', `${bars.length} spans · ${lasted(total)}${tokens > 0 ? ` · ${tokens} tokens` : ''}`),
+			h('p.meta.totals', `${bars.length} spans · ${lasted(total)}${tokens > 0 ? ` · ${tokens} tokens` : ''}${costs(cost)}`),
 			h('p.meta', used(studio.conversation?.snapshot?.usage)),
 			h('div.legend.meta', { 'aria-hidden': 'true' }, Object.entries(KINDS).map(([kind, name]) => h('span', { class: `kind k-${kind}` }, name))),
 			bars.map((bar) => {
@@ -96,7 +97,7 @@ export function traceTab(studio) {
 					h('summary', {},
 						h('span.span-name', { style: { '--depth': bar.depth } }, span.displayName, h('span.sr', `, ${KINDS[bar.kind]}${bar.failed ? ', failed' : ''}`)),
 						h('span.span-track', { 'aria-hidden': 'true' }, h('span.span-bar', { style: { left: `${bar.left * 100}%`, width: `${bar.width * 100}%` } })),
-						h('span.span-time', bar.running ? '…' : lasted(bar.time), bar.tokens ? h('span.meta', ` ${bar.tokens} t`) : null)),
+						h('span.span-time', bar.running ? '…' : lasted(bar.time), bar.tokens ? h('span.meta', ` ${bar.tokens} t${costs(bar.cost)}`) : null)),
 					body);
 			}));
 	};
@@ -104,8 +105,8 @@ export function traceTab(studio) {
 }
 
 /** What the conversation has used so far, in words. @param {Usage} [usage] */
-function used({ inputTokens = 0, outputTokens = 0, modelCalls = 0, toolCalls = 0, modelMs = 0, toolMs = 0 } = {}) {
-	return modelCalls + toolCalls > 0 ? `So far ${inputTokens} tokens in, ${outputTokens} out · ${modelCalls} model calls ${lasted(modelMs)} · ${toolCalls} tool calls ${lasted(toolMs)}` : '';
+function used({ inputTokens = 0, outputTokens = 0, modelCalls = 0, toolCalls = 0, modelMs = 0, toolMs = 0, cost } = {}) {
+	return modelCalls + toolCalls > 0 ? `So far ${inputTokens} tokens in, ${outputTokens} out · ${modelCalls} model calls ${lasted(modelMs)} · ${toolCalls} tool calls ${lasted(toolMs)}${costs(cost)}` : '';
 }
 
 function details({ span }) {

@@ -17,6 +17,16 @@ test('a tool call stands beside its answer, in one entry of the agent', () => {
   assert.equal(found[1].answers.get(call).output, 'done');
 });
 
+test('a summary is shown with the message that keeps it', () => {
+  const summary = { upTo: 84, text: 'Ann ordered two lamps.' };
+  const found = entries([
+    { role: 'user', content: [{ text: 'And when?' }] },
+    { role: 'model', content: [{ text: 'On Monday.' }], metadata: { summary } },
+  ]);
+
+  assert.deepEqual(found[1].parts, [{ text: 'On Monday.' }, { summary }]);
+});
+
 test('chunks of text become one part, until something else comes', () => {
   const live = [];
   const chunk = (content, more = {}) => grow(live, { modelChunk: { content, ...more } });

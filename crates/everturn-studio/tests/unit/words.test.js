@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { lineDiff } from '../../assets/js/line-diff.js';
 import { read, write } from '../../assets/js/router.js';
-import { waterfall } from '../../assets/js/spans.js';
+import { costs, waterfall } from '../../assets/js/spans.js';
 import { ago, clip, lasted, sessionName } from '../../assets/js/time.js';
 
 test('two texts differ line by line', () => {
@@ -25,6 +25,13 @@ test('spans stand below their parents, to scale', () => {
 
   assert.deepEqual(bars.map((bar) => [bar.span.spanId, bar.depth, bar.kind]), [['a', 0, 'other'], ['b', 1, 'model'], ['c', 1, 'tool']]);
   assert.equal(bars[2].left, 0.5);
+});
+
+test('the cost of a model call is shown where it is known', () => {
+  const span = (attributes) => ({ spanId: 'a', displayName: 'a', startTime: 0, endTime: 1, attributes });
+
+  assert.equal(costs(waterfall({ a: span({ 'everturn.usage.cost': 0.0012345 }) })[0].cost), ' · cost 0.00123');
+  assert.equal(costs(waterfall({ a: span({}) })[0].cost), '');
 });
 
 test('times are short', () => {
