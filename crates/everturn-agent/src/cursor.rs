@@ -3,7 +3,7 @@
 mod new_snapshot;
 
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use everturn_ai::UsageTotal;
@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 
 pub(crate) use self::new_snapshot::Saved;
 use self::new_snapshot::{NewSnapshot, RewindDue};
-use crate::journal::{JournalLocation, turn_key};
+use crate::journal::{JournalLocation, TurnKey, turn_key};
 use crate::reading::ResumePoints;
 use crate::snapshot::{Lease, OpenTurn, Transition};
 use crate::store::{
@@ -534,12 +534,17 @@ impl InvocationCursor {
         // Identical turns may run side by side only if the agent forks; then the reserved id tells their journals
         // apart.
         let own = Some(reserved).filter(|_| self.policy == Concurrency::Fork);
+        let session = self.session_id().clone();
+        let key: Box<dyn FnOnce() -> JournalKey + Send> = if let Some(turn) = begun {
+            let journal = turn.journal.clone();
+            Box::new(move || JournalKey::new(session, journal))
+        } else {
+            let (last, input, own) = (self.last().cloned(), input.clone(), own.cloned());
+            Box::new(move || turn_key(&session, last.as_ref(), length, &input, own.as_ref()))
+        };
         Some(JournalLocation {
             tenant: self.session.tenant().clone(),
-            key: begun.map_or_else(
-                || turn_key(self.session_id(), self.last(), length, input, own),
-                |turn| JournalKey::new(self.session_id().clone(), turn.journal.as_str()),
-            ),
+            key: TurnKey::new(LazyLock::new(key)),
             past: begun.map_or(0, |turn| turn.records),
             guard: JournalGuard::new(reserved.clone(), self.lease, self.precondition()),
         })

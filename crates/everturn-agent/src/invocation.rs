@@ -65,7 +65,7 @@ pub(crate) use self::definition::{
     AgentPrompt, CANCELLATION_GRACE, ClientAdditions, Definition, RespondOnly, ScopeOf, schema_of,
 };
 pub(crate) use self::driver::Driver;
-use self::driver::{AgentEvent, Written};
+use self::driver::{AgentEvent, QueuedInput, Written};
 pub use self::effect::TurnEffect;
 pub use self::generate::TurnGenerate;
 pub(crate) use self::opening::Opening;

@@ -58,7 +58,7 @@ mod policy;
 mod turn_journal;
 mod writer;
 
-pub(crate) use self::identity::turn_key;
+pub(crate) use self::identity::{TurnKey, turn_key};
 pub use self::policy::Journaling;
 pub(crate) use self::policy::Retention;
 pub(crate) use self::turn_journal::TurnJournal;

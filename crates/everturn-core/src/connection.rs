@@ -54,7 +54,7 @@ pub struct Connection<I, O, S> {
 /// even if an emitter outlives it.
 struct Chunks<S> {
     /// `None` once the chunks have ended, so that sending on an emitter that outlives the action fails.
-    receiver: Option<mpsc::Receiver<S>>,
+    receiver: Option<mpsc::Receiver<Box<S>>>,
     completed: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
@@ -64,7 +64,7 @@ impl<S> Chunks<S> {
             return Poll::Ready(None);
         };
         if let Poll::Ready(next) = receiver.poll_recv(cx) {
-            return Poll::Ready(next);
+            return Poll::Ready(next.map(|chunk| *chunk));
         }
         ready!(self.completed.as_mut().poll(cx));
         // The action's own chunks are all in the channel by now. Only an emitter that outlives the action can still
@@ -74,7 +74,7 @@ impl<S> Chunks<S> {
         if next.is_none() {
             self.receiver = None;
         }
-        Poll::Ready(next)
+        Poll::Ready(next.map(|chunk| *chunk))
     }
 
     async fn next(&mut self) -> Option<S> {
@@ -89,7 +89,7 @@ enum Outcome<O> {
 
 /// The sending side of a connection, for another task. Cloning is cheap.
 pub struct Sender<I> {
-    inputs: Arc<Mutex<Option<mpsc::Sender<I>>>>,
+    inputs: Arc<Mutex<Option<mpsc::Sender<Box<I>>>>>,
     completed: CancellationToken,
 }
 
@@ -121,6 +121,7 @@ where
         let name = name.into();
         let context = context.child();
         let completed = CancellationToken::new();
+        // Boxed, because a channel allocates room for 32 elements at once, however few it may hold.
         let (input_sender, input_receiver) = mpsc::channel(1);
         let (chunk_sender, receiver) = mpsc::channel(1);
         let (outcome_sender, outcome) = oneshot::channel();
@@ -131,7 +132,7 @@ where
             let completion = completed.clone().drop_guard();
             async move {
                 let inputs = Inputs::from_receiver(input_receiver);
-                let emitter = Emitter::channel(chunk_sender);
+                let emitter = Emitter::channel(chunk_sender).map_from(|chunk| Ok(Box::new(chunk)));
                 // Boxed, because each wrapper around the future would otherwise hold it by value on the stack.
                 let running = Box::pin(async { Ok(action(inputs, emitter, context.clone()).await?) });
                 let running = catch_panic(&name, running);
@@ -264,7 +265,7 @@ impl<I: Send + 'static> Sender<I> {
             biased;
             () = self.completed.cancelled() => Err(completed()),
             // Fails if the action has dropped its inputs and still runs: it will not read this one.
-            sent = inputs.send(input) => sent.map_err(|_| completed()),
+            sent = inputs.send(Box::new(input)) => sent.map_err(|_| completed()),
         }
     }
 
@@ -289,9 +290,9 @@ impl<I> Clone for Sender<I> {
 }
 
 impl<I: Send + 'static> Inputs<I> {
-    fn from_receiver(mut receiver: mpsc::Receiver<I>) -> Self {
+    fn from_receiver(mut receiver: mpsc::Receiver<Box<I>>) -> Self {
         Self(Box::pin(futures::stream::poll_fn(move |cx| {
-            receiver.poll_recv(cx)
+            receiver.poll_recv(cx).map(|next| next.map(|input| *input))
         })))
     }
 

@@ -80,9 +80,18 @@ impl Context {
 
     /// Adds an extension, which is found by its type and replaces an earlier one of that type.
     pub fn with_extension<T: Send + Sync + 'static>(mut self, extension: Arc<T>) -> Self {
+        let added = TypeId::of::<T>();
+        if Arc::get_mut(&mut self.extensions).is_none() {
+            // A copy with room: contexts get several extensions, one after the other.
+            let mut copy = Vec::with_capacity(self.extensions.len() + 4);
+            copy.extend(self.extensions.iter().filter(|(id, _)| *id != added).cloned());
+            self.extensions = Arc::new(copy);
+        }
         let extensions = Arc::make_mut(&mut self.extensions);
-        extensions.retain(|(id, _)| *id != TypeId::of::<T>());
-        extensions.push((TypeId::of::<T>(), extension));
+        match extensions.iter_mut().find(|(id, _)| *id == added) {
+            Some((_, earlier)) => *earlier = extension,
+            None => extensions.push((added, extension)),
+        }
         self
     }
 

@@ -215,7 +215,7 @@ impl<S: CustomState> AgentSession<S> {
                 let outcome = if received.is_waiting {
                     Ok(AgentFinishReason::Interrupted.into())
                 } else {
-                    let turn = Turn::new(session.clone(), input, place, context, outbox.clone());
+                    let turn = Turn::new(session.clone(), *input, place, context, outbox.clone());
                     handler(turn).await.map(Into::into).map_err(Error::from)
                 };
                 let outcome: Result<TurnResult> =

@@ -10,14 +10,14 @@ use jiff::Timestamp;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use super::machine::{Ending, Event};
-use super::{AgentEvent, Driver, Written};
+use super::{AgentEvent, Driver, QueuedInput, Written};
 use crate::run_stream::stream_key_in;
 use crate::runs::RunEntry;
 use crate::snapshot::{BackgroundRun, Lease, Progress, RunEnd, Transition};
 use crate::store::{JournalKey, Scope, StatusStream};
 use crate::{
-    AgentFinishReason, AgentInput, AgentStreamChunk, SessionState, Snapshot, SnapshotEvent, SnapshotId,
-    SnapshotStatus, TurnEnd,
+    AgentFinishReason, AgentStreamChunk, SessionState, Snapshot, SnapshotEvent, SnapshotId, SnapshotStatus,
+    TurnEnd,
 };
 
 /// The background run that the invocation has become, if it has.
@@ -137,7 +137,7 @@ async fn beat(beats: Option<&mut Interval>) -> AgentEvent {
 
 impl Driver {
     /// Writes the pending snapshot of the run, under the id that was reserved for it.
-    pub(super) fn write_pending(&mut self, inputs: Vec<AgentInput>) {
+    pub(super) fn write_pending(&mut self, inputs: Vec<QueuedInput>) {
         let (Some(cursor), Some(id)) = (&self.cursor, self.turns.reserved().cloned()) else {
             return;
         };
@@ -159,7 +159,7 @@ impl Driver {
             lease: Lease::first(),
             attempts: 1,
             turns: self.turns.over(),
-            inputs,
+            inputs: inputs.into_iter().map(|input| *input).collect(),
             // A worker that takes over replays the turn that was under way, from its beginning.
             turn: self.journals.begun().filter(|_| self.turns.is_under_way()),
             context: self.definition.recorded_context(self.client.context()),
@@ -235,10 +235,10 @@ impl Driver {
         }
     }
 
-    pub(super) fn record_progress(&mut self, inputs: Vec<AgentInput>) {
+    pub(super) fn record_progress(&mut self, inputs: Vec<QueuedInput>) {
         let progress = Box::new(Progress {
             turns: self.turns.over(),
-            inputs,
+            inputs: inputs.into_iter().map(|input| *input).collect(),
             state: self.session.state(),
             usage: self.used_until_now(),
         });

@@ -129,11 +129,11 @@ async fn next_input(inputs: &mut Option<Inputs<AgentInput>>, detached: &mut bool
                 riding
                     .into_iter()
                     .filter(AgentInput::has_payload)
-                    .map(without_directive)
+                    .map(|input| Box::new(without_directive(input)))
                     .collect(),
             )
         }
-        Some(input) => Event::Input(input),
+        Some(input) => Event::Input(Box::new(input)),
     }
 }
 
@@ -163,7 +163,8 @@ fn without_directive(input: AgentInput) -> AgentInput {
 /// and the code that waits for its chunk to be taken, and nothing else.
 pub(super) struct Wire {
     emitter: Emitter<AgentStreamChunk>,
-    queue: VecDeque<(Option<AgentStreamChunk>, Taken)>,
+    /// Boxed, because a queue has room for four from its first one on.
+    queue: VecDeque<(Option<Box<AgentStreamChunk>>, Taken)>,
     sending: Option<(Sending, Taken)>,
     state: State,
 }
@@ -205,7 +206,7 @@ impl Wire {
     pub(super) fn queue(&mut self, chunk: Option<AgentStreamChunk>, taken: Taken) {
         // If nobody listens, a chunk counts as taken at once: its receipt is dropped here.
         if self.state != State::Silent && self.emitter.is_streaming() {
-            self.queue.push_back((chunk, taken));
+            self.queue.push_back((chunk.map(Box::new), taken));
         }
     }
 
@@ -236,7 +237,7 @@ impl Wire {
             }
             match self.queue.pop_front() {
                 Some((Some(chunk), taken)) => {
-                    self.sending = Some((self.emitter.send(chunk), taken));
+                    self.sending = Some((self.emitter.send(*chunk), taken));
                 }
                 Some((None, taken)) => drop(taken),
                 None if self.state == State::Draining => {

@@ -40,11 +40,14 @@ use crate::{
 /// How long the answer to a client waits for its lock in the store to be released.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(2);
 
-pub(super) type AgentEvent = Event<AgentInput, Error>;
+/// An input on its way through the machine. It is boxed because it is large, and events and commands are moved often.
+pub(super) type QueuedInput = Box<AgentInput>;
+
+pub(super) type AgentEvent = Event<QueuedInput, Error>;
 
 /// One invocation under way. It is boxed because it is large.
 pub(crate) struct Driver {
-    pub(super) machine: Machine<AgentInput, Error>,
+    pub(super) machine: Machine<QueuedInput, Error>,
     /// Answers that commands have at once. They are handled before anything from outside.
     pub(super) raised: VecDeque<AgentEvent>,
     pub(super) definition: Arc<Definition>,
@@ -327,7 +330,7 @@ impl Driver {
         }
     }
 
-    pub(super) fn execute(&mut self, command: Command<AgentInput, Error>) {
+    pub(super) fn execute(&mut self, command: Command<QueuedInput, Error>) {
         match command {
             Command::TakeLock => self.take_lock(),
             Command::LeaveQueue => {
@@ -443,7 +446,7 @@ impl Driver {
     }
 
     /// Hands the turn to the turn loop that waits for it, if one still does.
-    fn start_turn(&mut self, input: AgentInput, snapshot: TurnSnapshot) {
+    fn start_turn(&mut self, input: QueuedInput, snapshot: TurnSnapshot) {
         let Some(waiting) = self.turns.waiting() else {
             self.raised.push_front(Event::TurnRefused(input));
             return;

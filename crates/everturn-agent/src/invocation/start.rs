@@ -24,7 +24,7 @@ use super::opening::{Opening, open};
 use super::outbox::Outbox;
 use super::snapshots::{Journals, Snapshots};
 use super::spending::Spending;
-use super::{Definition, Driver};
+use super::{Definition, Driver, QueuedInput};
 use crate::cursor::InvocationCursor;
 use crate::snapshot::BackgroundRun;
 use crate::state_limit::StateLimit;
@@ -133,7 +133,7 @@ impl Driver {
         opening: Opening,
         context: Context,
     ) -> Result<Box<Self>> {
-        let (machine, commands) = Machine::take_over(run.inputs);
+        let (machine, commands) = Machine::take_over(run.inputs.into_iter().map(Box::new).collect());
         let client = Client::departed(context);
         let mut driver = Self::assemble(definition, opening, client, Emitter::silent(), machine)?;
         driver.turns = Turns::after(run.turns);
@@ -153,7 +153,7 @@ impl Driver {
         opening: Opening,
         client: Client,
         emitter: Emitter<AgentStreamChunk>,
-        machine: Machine<AgentInput, Error>,
+        machine: Machine<QueuedInput, Error>,
     ) -> Result<Box<Self>> {
         let Opening {
             session_id,

@@ -232,7 +232,7 @@ impl<R: Into<AgentFinishReason>> From<Option<R>> for TurnResult {
 /// A turn on its way to the function's turn loop. If it is dropped instead of run, it is reported as failed, so that the
 /// invocation never waits for a turn that nobody runs.
 pub(crate) struct TurnStart {
-    pub(crate) input: AgentInput,
+    pub(crate) input: Box<AgentInput>,
     pub(crate) place: TurnContext,
     /// The turn's journal, if the agent keeps one.
     pub(crate) journal: Option<Arc<TurnJournal>>,

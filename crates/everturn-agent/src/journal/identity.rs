@@ -1,5 +1,7 @@
 //! Identities of turns, model calls and tool calls that are equal on every attempt.
 
+use std::sync::{Arc, LazyLock};
+
 use everturn_ai::{EffectId, ModelEffect, ToolRequest};
 use serde::Serialize;
 use serde_json::json;
@@ -8,6 +10,9 @@ use sha2::{Digest, Sha256};
 use crate::content_id::hex;
 use crate::store::JournalKey;
 use crate::{AgentInput, SessionId, SnapshotId};
+
+/// A turn's key, which is made when the turn has its first effect: the digest of a long input costs, and many turns have none.
+pub(crate) type TurnKey = Arc<LazyLock<JournalKey, Box<dyn FnOnce() -> JournalKey + Send>>>;
 
 /// Names the journal of a turn that continues the snapshot `base`, in a conversation of that length. `own` tells it
 /// from identical turns that run beside it.

@@ -6,13 +6,12 @@ use std::collections::{HashMap, HashSet};
 use everturn_ai::{EffectId, Message, ModelResponse, Replay, ToolOutcome, ToolRecord};
 
 use super::entry::Entry;
-use super::identity::{call_fingerprint, call_of, effect_id};
+use super::identity::{TurnKey, call_fingerprint, call_of, effect_id};
 use crate::session::Change;
-use crate::store::JournalKey;
 
 /// The effects of one turn, as far as they are known.
 pub(super) struct KnownEffects {
-    key: JournalKey,
+    key: TurnKey,
     replies: HashMap<EffectId, ModelResponse>,
     calls: HashMap<EffectId, Known>,
     /// Every call that was asked for, in order, by the digest of its tool and input.
@@ -45,7 +44,7 @@ pub(super) struct Met {
 }
 
 impl KnownEffects {
-    pub(super) fn new(key: JournalKey) -> Self {
+    pub(super) fn new(key: TurnKey) -> Self {
         Self {
             key,
             replies: HashMap::new(),
@@ -222,17 +221,24 @@ fn note(asked: &mut HashMap<String, Vec<EffectId>>, call: String, id: EffectId) 
 
 #[cfg(test)]
 mod tests {
+    use std::sync::LazyLock;
+
     use everturn_ai::{MultipartToolResponse, ToolRequest};
     use serde_json::json;
 
     use super::*;
+    use crate::store::JournalKey;
 
     fn effects(entries: impl IntoIterator<Item = Entry>) -> KnownEffects {
-        let mut effects = KnownEffects::new(key());
+        let mut effects = new_effects();
         for entry in entries {
             effects.learn(entry);
         }
         effects
+    }
+
+    fn new_effects() -> KnownEffects {
+        KnownEffects::new(TurnKey::new(LazyLock::new(Box::new(key))))
     }
 
     fn key() -> JournalKey {
@@ -337,7 +343,7 @@ mod tests {
     fn a_call_in_the_snapshot_is_not_the_one_that_is_asked_for_after_it() {
         let (past, entry) = reply("a");
         let id = effect_id(&key(), &fingerprint(&past), 0);
-        let mut effects = KnownEffects::new(key());
+        let mut effects = new_effects();
         for entry in [entry, started(&id), ended(&id, &past, "paid")] {
             effects.learn_past(entry);
         }
@@ -353,7 +359,7 @@ mod tests {
     #[test]
     fn an_own_effect_in_the_snapshot_is_known_and_changes_nothing_again() {
         let id = effect_id(&key(), "own", 0);
-        let mut effects = KnownEffects::new(key());
+        let mut effects = new_effects();
         effects.learn_past(Entry::Ended {
             effect: id.clone(),
             call: "own".to_owned(),

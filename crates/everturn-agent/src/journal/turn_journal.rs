@@ -84,7 +84,7 @@ impl TurnJournal {
     pub(crate) fn written(&self) -> Option<JournalKey> {
         self.writer
             .has_written()
-            .then(|| self.writer.location().key.clone())
+            .then(|| JournalKey::clone(&self.writer.location().key))
     }
 
     /// Returns the turn as it began.

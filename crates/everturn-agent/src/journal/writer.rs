@@ -9,9 +9,10 @@ use tokio::sync::Mutex as AsyncMutex;
 use uuid::Uuid;
 
 use super::entry::{Batch, Entry};
+use super::identity::TurnKey;
 use crate::lock::lock;
 use crate::store::{
-    Journal, JournalGuard, JournalKey, JournalRecord, Precondition, RECORD_TAKEN, TIP_MOVED, TURN_TAKEN_OVER,
+    Journal, JournalGuard, JournalRecord, Precondition, RECORD_TAKEN, TIP_MOVED, TURN_TAKEN_OVER,
 };
 use crate::stored_session::TenantStore;
 
@@ -21,7 +22,7 @@ const PATIENCE: usize = 16;
 /// The location of a turn's journal.
 pub(crate) struct JournalLocation {
     pub(crate) tenant: TenantStore,
-    pub(crate) key: JournalKey,
+    pub(crate) key: TurnKey,
     /// The number of its records whose effects are part of the snapshot that the turn continues from.
     pub(crate) past: u64,
     /// The condition under which this attempt may write, as the turn begins.
