@@ -65,6 +65,7 @@ mod request;
 mod retention;
 mod tenants;
 mod tree;
+mod usage;
 
 use std::fmt;
 use std::sync::Arc;
@@ -86,6 +87,7 @@ pub use self::request::{
 pub use self::retention::{Retention, RetentionReport, TrimmedSession};
 pub use self::tenants::Tenants;
 pub use self::tree::{SnapshotNode, SnapshotTree};
+pub use self::usage::{UsageReport, UsageRequest};
 use crate::reading::{Showing, not_found};
 pub use crate::snapshot::MAX_LABELS;
 use crate::store::{Detail, IntoStore, Scope};

@@ -75,6 +75,10 @@ pub(crate) struct UsedBefore {
     pub(crate) session: UsageTotal,
     /// What earlier workers of the invocation had used, which is part of the above.
     pub(crate) invocation: UsageTotal,
+    /// What of it the turn had used that the invocation runs again.
+    pub(crate) turn: UsageTotal,
+    /// Whether the invocation continues a run.
+    pub(crate) is_takeover: bool,
 }
 
 /// A turn lock in the store, and the work that renews its lease.
@@ -259,10 +263,13 @@ impl InvocationCursor {
         self.lease = run.lease()?.unwrap_or_else(Lease::first);
         self.last = parent.map(Predecessor::of).transpose()?;
         let session = run.usage().unwrap_or_default();
-        let before_run = run.background_run()?.and_then(|run| run.used_before);
+        let note = run.background_run()?;
+        let before_run = note.and_then(|run| run.used_before);
         self.taken_over = Some(UsedBefore {
             session,
             invocation: session - before_run.unwrap_or_default(),
+            turn: note.and_then(|run| run.used_in_turn).unwrap_or_default(),
+            is_takeover: true,
         });
         self.tip = Some(Predecessor::of(run)?);
         self.seen.snapshot = Some(run.snapshot_id.clone());
@@ -530,24 +537,27 @@ impl InvocationCursor {
         reserved: &SnapshotId,
     ) -> Option<JournalLocation> {
         self.session.tenant().store().journal()?;
-        let begun = self.open_turn(input);
-        // Identical turns may run side by side only if the agent forks; then the reserved id tells their journals
-        // apart.
+        Some(JournalLocation {
+            tenant: self.session.tenant().clone(),
+            key: self.turn_name(length, input, reserved),
+            past: self.open_turn(input).map_or(0, |turn| turn.records),
+            guard: JournalGuard::new(reserved.clone(), self.lease, self.precondition()),
+        })
+    }
+
+    /// Returns the name of a turn that begins in a conversation of that length, equal for every attempt at the turn.
+    pub(crate) fn turn_name(&self, length: usize, input: &AgentInput, reserved: &SnapshotId) -> TurnKey {
+        // Identical turns may run side by side only if the agent forks; then the reserved id tells them apart.
         let own = Some(reserved).filter(|_| self.policy == Concurrency::Fork);
         let session = self.session_id().clone();
-        let key: Box<dyn FnOnce() -> JournalKey + Send> = if let Some(turn) = begun {
+        let key: Box<dyn FnOnce() -> JournalKey + Send> = if let Some(turn) = self.open_turn(input) {
             let journal = turn.journal.clone();
             Box::new(move || JournalKey::new(session, journal))
         } else {
             let (last, input, own) = (self.last().cloned(), input.clone(), own.cloned());
             Box::new(move || turn_key(&session, last.as_ref(), length, &input, own.as_ref()))
         };
-        Some(JournalLocation {
-            tenant: self.session.tenant().clone(),
-            key: TurnKey::new(LazyLock::new(key)),
-            past: begun.map_or(0, |turn| turn.records),
-            guard: JournalGuard::new(reserved.clone(), self.lease, self.precondition()),
-        })
+        TurnKey::new(LazyLock::new(key))
     }
 
     /// Returns the open turn that this input continues: the turn of another worker, or the one whose middle was resumed

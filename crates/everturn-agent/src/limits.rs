@@ -20,9 +20,13 @@ const REPEATED_CALLS: u32 = 50;
 /// |---|---|
 /// | [`per_turn`](Limits::per_turn) | the turn, with all attempts at it |
 /// | [`per_invocation`](Limits::per_invocation) | all turns of the invocation, a background run's included |
-/// | [`per_session`](Limits::per_session) | the snapshots from the session's beginning up to the turn: a branch starts with what its past has cost |
+/// | [`per_session`](Limits::per_session) | everything from the session's beginning up to the turn: a branch starts with what its past has cost |
+/// | [`per_tenant`](Limits::per_tenant) | everything that the tenant's sessions have used in the agent's store |
 ///
-/// What an agent makes other agents do counts as its own.
+/// What an agent makes other agents do counts as its own; for the tenant, it counts once.
+///
+/// All of this is counted in the store while a turn runs, so neither a crash nor a failed turn, a takeover or another host
+/// resets it. A call is entered before it is made; its tokens and its cost when it is over.
 ///
 /// ```
 /// use std::time::Duration;
@@ -47,6 +51,7 @@ pub struct Limits {
     pub(crate) turn: Budget,
     pub(crate) invocation: Budget,
     pub(crate) session: Budget,
+    pub(crate) tenant: Option<Budget>,
     repeated_calls: Option<u32>,
 }
 
@@ -77,6 +82,17 @@ impl Limits {
         }
     }
 
+    /// Limits each tenant: what all its sessions with agents of this store, which count tenants too, have used since the tenant
+    /// was last deleted. A budget without limits only counts.
+    ///
+    /// The agent needs a store that keeps a ledger, as all stores of Everturn do.
+    pub fn per_tenant(self, budget: Budget) -> Self {
+        Self {
+            tenant: Some(budget),
+            ..self
+        }
+    }
+
     /// Sets how often a model may make the same tool call, with the same arguments, in a turn; 50 times by default.
     ///
     /// The next such call is not made. Its answer says so to the model. If the model makes the call once more, the turn fails
@@ -95,8 +111,18 @@ impl Limits {
             turn: self.turn.or(other.turn),
             invocation: self.invocation.or(other.invocation),
             session: self.session.or(other.session),
+            tenant: match (self.tenant, other.tenant) {
+                (Some(own), Some(other)) => Some(own.or(other)),
+                (own, other) => own.or(other),
+            },
             repeated_calls: self.repeated_calls.or(other.repeated_calls),
         }
+    }
+
+    /// Returns whether anything is to be counted.
+    pub(crate) fn any(&self) -> bool {
+        let budgets = [self.turn, self.invocation, self.session];
+        self.tenant.is_some() || budgets.iter().any(|budget| !budget.is_unlimited())
     }
 
     pub(crate) fn most_repeated_calls(&self) -> u32 {

@@ -24,6 +24,7 @@
 //! - **Pending snapshots are found.** A store that can list them ([`SessionStore::pending`]) leaves out none that was
 //!   acknowledged, whatever happened to the process that wrote it.
 //! - **Journals**, where a store keeps them ([`SessionStore::journal`]), are as [`Journal`] says.
+//! - **Ledgers**, where a store keeps one ([`SessionStore::ledger`]), are as [`Ledger`] says.
 //! - **Turn locks**, where a store keeps them ([`SessionStore::turn_locks`]), are as [`TurnLocks`] says.
 //! - **Level-triggered watching.** A watcher hears the current status first and the last one in the end, whichever process
 //!   wrote it; those in between may be left out.
@@ -48,6 +49,7 @@
 //! | method | answer of a store that cannot | what agents then lack |
 //! |---|---|---|
 //! | [`SessionStore::journal`] | `None` | a turn that runs again starts over |
+//! | [`SessionStore::ledger`] | `None` | limits count snapshots alone: a turn that failed or died is not counted, and tenants have no limits |
 //! | [`SessionStore::turn_locks`] | `None` | of two turns at once in two processes, one fails when it commits |
 //! | [`SessionStore::watch`], [`SessionStore::can_watch`] | `None`, `false` | background runs |
 //! | [`SessionStore::pending`] | `Ok(None)` | takeover of lost background runs |
@@ -57,6 +59,7 @@
 
 mod into_store;
 mod journal;
+mod ledger;
 mod memory;
 mod names;
 mod pending;
@@ -74,6 +77,9 @@ pub use self::into_store::IntoStore;
 pub use self::journal::{
     Journal, JournalGuard, JournalKey, JournalRecord, RECORD_TAKEN, TURN_TAKEN_OVER, record_taken,
 };
+pub use self::ledger::{
+    Admission, Expense, Ledger, TurnAccount, TurnExpenses, close_accounts, read_account, write_account,
+};
 pub use self::memory::MemoryStore;
 pub use self::names::{MAX_ID_BYTES, check_id};
 pub use self::pending::{PendingCursor, PendingPage, PendingQuery, PendingRun};
@@ -87,6 +93,7 @@ pub use self::turn_locks::{
 };
 pub use crate::snapshot::{Bookkeeping, Lease, Mutation};
 use crate::{Clock, SessionId, Snapshot, SnapshotId, SnapshotStatus};
+pub use everturn_ai::UsageTotal;
 pub use everturn_core::Scope;
 
 /// The statuses a snapshot goes through, the current one first; see [`SessionStore::watch`].
@@ -198,6 +205,11 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     ///
     /// A store that keeps none answers `None`; a turn that runs again then starts over.
     fn journal(&self) -> Option<&dyn Journal>;
+
+    /// Returns the store's ledger: what tenants and unfinished turns have used.
+    ///
+    /// A store that keeps none answers `None`; [limits](crate::Limits) then count what snapshots hold, and tenants have none.
+    fn ledger(&self) -> Option<&dyn Ledger>;
 
     /// Returns the clock that gives snapshots and heartbeats their times, unless the agent is given another. A store whose
     /// processes are on several machines returns a clock that they share, so that it decides which leases have lapsed;

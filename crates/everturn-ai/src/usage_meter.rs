@@ -28,6 +28,26 @@ pub enum NextCall<'a> {
     },
 }
 
+impl<'a> NextCall<'a> {
+    /// Creates the call of a model.
+    pub fn model(name: &'a str, is_priced: bool) -> Self {
+        Self::Model { name, is_priced }
+    }
+
+    /// Creates the call of a tool.
+    pub fn tool(name: &'a str) -> Self {
+        Self::Tool { name }
+    }
+
+    /// Returns the kind of call, without a name.
+    pub fn unnamed(&self) -> NextCall<'static> {
+        match self {
+            Self::Model { is_priced, .. } => NextCall::model("", *is_priced),
+            Self::Tool { .. } => NextCall::tool(""),
+        }
+    }
+}
+
 /// What a [`UsageMeter`] has counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]

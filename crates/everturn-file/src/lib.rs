@@ -45,6 +45,7 @@ mod disk;
 mod files;
 mod journal;
 mod layout;
+mod ledger;
 mod list;
 mod locked;
 mod options;

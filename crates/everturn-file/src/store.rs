@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use async_trait::async_trait;
 use everturn_agent::store::{
-    Deletion, Detail, Journal, JournalKey, Mutation, Page, PendingPage, PendingQuery, Precondition, Scope,
-    SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream, TurnLocks, id_to_save,
+    Deletion, Detail, Journal, JournalKey, Ledger, Mutation, Page, PendingPage, PendingQuery, Precondition,
+    Scope, SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream, TurnLocks, id_to_save,
     page_of_tenants,
 };
 use everturn_agent::{Clock, SessionId, Snapshot, SnapshotId};
@@ -17,6 +17,7 @@ use crate::cache::Cache;
 use crate::files::{Files, Lock, Queues};
 use crate::journal::Journals;
 use crate::layout::Folder;
+use crate::ledger::LedgerFile;
 use crate::list::tenants;
 use crate::locked::LastHolder;
 use crate::options::FileStoreOptions;
@@ -216,6 +217,9 @@ impl SessionStore for FileStore {
                 tracing::warn!(%error, "the journal of a turn that is over was not dropped");
             }
         }
+        if let Err(error) = self.close_accounts(scope, journals, asked).await {
+            tracing::warn!(%error, "the account of a turn that is over was not dropped");
+        }
         Ok(Some(self.tidy(scope, asked, saved).await?))
     }
 
@@ -238,6 +242,7 @@ impl SessionStore for FileStore {
         let asked = Instant::now();
         let (files, deletion, watchers) = (self.files(scope)?, deletion.clone(), self.watchers.clone());
         let journals = Journals::of(&self.options, scope);
+        let ledger = LedgerFile::of(&self.options, scope);
         let is_all = deletion == Deletion::Tenant;
         let session = match &deletion {
             Deletion::Session(session) => Some(session.clone()),
@@ -249,10 +254,14 @@ impl SessionStore for FileStore {
         };
         let ids = self.threads.write(find).await?;
         if is_all {
-            self.under_lock(scope, asked, move |_, lock| journals.delete_all(lock))
-                .await?;
+            self.under_lock(scope, asked, move |_, lock| {
+                ledger.delete()?;
+                journals.delete_all(lock)
+            })
+            .await?;
         } else if let Some(session) = session {
             self.under_lock(scope, asked, move |_, lock| {
+                ledger.close_session(&session, &lock)?;
                 journals.delete_session(&session, lock)
             })
             .await?;
@@ -299,6 +308,10 @@ impl SessionStore for FileStore {
     }
 
     fn journal(&self) -> Option<&dyn Journal> {
+        Some(self)
+    }
+
+    fn ledger(&self) -> Option<&dyn Ledger> {
         Some(self)
     }
 

@@ -374,4 +374,8 @@ fn drop_journals(statement: &mut Statement<'_>, names: &Names, wish: &Wish<'_>, 
         "over AS (DELETE FROM @journal j USING cas, unnest({sessions}, {turns}) AS turns (session, turn) \
          WHERE j.tenant = {tenant} AND j.session = turns.session AND j.turn = turns.turn)"
     ));
+    parts.push(format!(
+        "settled AS (DELETE FROM @ledger l USING cas, unnest({sessions}, {turns}) AS turns (session, turn) \
+         WHERE l.tenant = {tenant} AND l.session = turns.session AND l.turn = turns.turn)"
+    ));
 }

@@ -16,6 +16,7 @@ use uuid::Uuid;
 use crate::connection::{Patience, Statement, column};
 use crate::fault::Outcome;
 use crate::inner::Inner;
+use crate::ledger::close_tenant;
 use crate::position::{LineageKey, SessionKey, column as number_column, length, tenant};
 use crate::read::{Reading, bytes};
 use crate::row::{COLUMNS, Stored, StoredState};
@@ -63,6 +64,7 @@ impl Inner {
             let names: Vec<Vec<u8>> = rows.iter().map(|row| column(row, 0)).collect::<Outcome<_>>()?;
             // A session that cannot be deleted away, because a turn of it holds it, is no reason to go on for ever.
             if names.is_empty() || names == before {
+                self.db.read(&close_tenant(scope)).await?;
                 return Ok(deleted);
             }
             for name in &names {
@@ -146,6 +148,8 @@ impl Deleting<'_> {
                 let key = SessionKey::of(scope, session.as_str());
                 self.lock(&BTreeSet::from([key])).await?;
                 let statement = of_session("DELETE FROM @journal WHERE tenant = $1 AND session = $2", key);
+                self.0.rows(&statement).await?;
+                let statement = of_session("DELETE FROM @ledger WHERE tenant = $1 AND session = $2", key);
                 self.0.rows(&statement).await?;
                 let rows = self.of_session(key).await?;
                 if rows.is_empty() {

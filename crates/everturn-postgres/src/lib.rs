@@ -69,6 +69,7 @@ mod fault;
 mod inner;
 mod journal;
 mod known;
+mod ledger;
 mod lineage;
 mod list;
 mod listen;

@@ -24,6 +24,7 @@ const TABLES: &[&str] = &[
     "message_blob",
     "document_blob",
     "journal",
+    "ledger",
     "turn_lock",
     "turn_queue",
 ];

@@ -10,7 +10,11 @@ use crate::connection::{Database, Patience, Statement, column, quoted};
 use crate::fault::{Fault, Outcome};
 
 /// The scripts from each version to the next.
-pub(crate) const MIGRATIONS: &[&str] = &[include_str!("schema/1.sql"), include_str!("schema/2.sql")];
+pub(crate) const MIGRATIONS: &[&str] = &[
+    include_str!("schema/1.sql"),
+    include_str!("schema/2.sql"),
+    include_str!("schema/3.sql"),
+];
 
 /// The name of the lock that one migration at a time holds.
 const LOCK: i64 = 0x4576_546e_0001;

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use everturn_agent::store::{
-    Deletion, Detail, Journal, JournalKey, Mutation, Page, PendingPage, PendingQuery, Precondition, Scope,
-    SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream, TurnLocks, page_of_tenants,
+    Deletion, Detail, Journal, JournalKey, Ledger, Mutation, Page, PendingPage, PendingQuery, Precondition,
+    Scope, SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream, TurnLocks,
+    page_of_tenants,
 };
 use everturn_agent::{Clock, SessionId, Snapshot, SnapshotId};
 use everturn_core::{Error, Result};
@@ -198,6 +199,10 @@ impl SessionStore for PostgresStore {
     }
 
     fn journal(&self) -> Option<&dyn Journal> {
+        Some(self)
+    }
+
+    fn ledger(&self) -> Option<&dyn Ledger> {
         Some(self)
     }
 

@@ -7,7 +7,7 @@ use everturn_core::{ActionType, Registry};
 use crate::Route;
 
 /// The companion actions of an agent and their path segments. All clients assume the first two.
-const COMPANIONS: [(&str, &str); 17] = [
+const COMPANIONS: [(&str, &str); 18] = [
     ("agent-snapshot", "getSnapshot"),
     ("agent-abort", "abort"),
     ("agent-snapshots", "listSnapshots"),
@@ -16,6 +16,7 @@ const COMPANIONS: [(&str, &str); 17] = [
     ("agent-sessions", "listSessions"),
     ("agent-tree", "tree"),
     ("agent-diff", "diff"),
+    ("agent-usage", "usage"),
     ("agent-label", "label"),
     ("agent-fork", "fork"),
     ("agent-copy", "copy"),

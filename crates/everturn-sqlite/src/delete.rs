@@ -52,6 +52,7 @@ impl Writing<'_> {
                 self.forget_session_tip(scope, session)?;
                 // Also a session that has only journals: its first turn may have died before its first row.
                 self.clear_session(scope, session)?;
+                self.close_accounts(scope, session)?;
                 self.reading
                     .rows(&OF_SESSION, (scope.as_str(), session.as_str()))?
             }
@@ -94,6 +95,8 @@ impl Writing<'_> {
         for session in sessions {
             deleted += self.delete(scope, &Deletion::Session(session.into()))?;
         }
+        // Also the accounts of sessions that have nothing else, and the tenant's own.
+        self.close_tenant(scope)?;
         Ok(deleted)
     }
 

@@ -61,6 +61,7 @@ mod document;
 mod fault;
 mod file_identity;
 mod journal;
+mod ledger;
 mod lineage;
 mod list;
 mod maintain;

@@ -20,6 +20,7 @@ pub(crate) const SESSIONS: Schema<'_> = Schema {
         include_str!("schema/3.sql"),
         include_str!("schema/4.sql"),
         include_str!("schema/5.sql"),
+        include_str!("schema/6.sql"),
     ],
     name: "session",
     if_foreign: "this database belongs to another program: choose another path for the session store",

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use everturn_agent::store::{
-    Deletion, Detail, Journal, JournalKey, Mutation, Page, PendingPage, PendingQuery, Precondition, Scope,
-    SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream, TurnLocks, id_to_save,
+    Deletion, Detail, Journal, JournalKey, Ledger, Mutation, Page, PendingPage, PendingQuery, Precondition,
+    Scope, SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream, TurnLocks, id_to_save,
     page_of_tenants,
 };
 use everturn_agent::{Clock, SessionId, Snapshot, SnapshotId};
@@ -202,7 +202,10 @@ impl SessionStore for SqliteStore {
                 move |writing, save| {
                     let scope = save.scope.clone();
                     let saved = writing.save(save, &precondition)?;
-                    journals.iter().try_for_each(|key| writing.clear(&scope, key))?;
+                    for key in &journals {
+                        writing.clear(&scope, key)?;
+                        writing.close_account(&scope, key)?;
+                    }
                     Ok(Some(saved))
                 },
             )
@@ -263,6 +266,10 @@ impl SessionStore for SqliteStore {
     }
 
     fn journal(&self) -> Option<&dyn Journal> {
+        Some(self)
+    }
+
+    fn ledger(&self) -> Option<&dyn Ledger> {
         Some(self)
     }
 

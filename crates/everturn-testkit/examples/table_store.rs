@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use everturn_agent::store::{
-    Cursor, Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, Mutation, Order, Page,
-    PendingPage, PendingQuery, PendingRun, Precondition, Scope, SessionQuery, SessionStore, SessionSummary,
-    SnapshotQuery, StatusStream, TurnLocks, admit, id_to_save, page_of_tenants, record_taken,
+    Cursor, Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, Ledger, Mutation, Order,
+    Page, PendingPage, PendingQuery, PendingRun, Precondition, Scope, SessionQuery, SessionStore,
+    SessionSummary, SnapshotQuery, StatusStream, TurnLocks, admit, id_to_save, page_of_tenants, record_taken,
 };
 use everturn_agent::{Clock, SessionId, Snapshot, SnapshotId, SnapshotStatus};
 use everturn_ai::{History, LineageId, Message};
@@ -491,6 +491,11 @@ impl SessionStore for TableStore {
 
     fn journal(&self) -> Option<&dyn Journal> {
         Some(self)
+    }
+
+    fn ledger(&self) -> Option<&dyn Ledger> {
+        // Limits then count what snapshots hold.
+        None
     }
 
     fn clock(&self) -> Clock {

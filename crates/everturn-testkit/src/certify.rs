@@ -33,6 +33,7 @@ mod growth;
 mod identity;
 mod journal;
 mod latest;
+mod ledger;
 mod listing;
 mod pending;
 mod processes;
@@ -81,6 +82,7 @@ fn promises() -> Vec<(&'static str, Check)> {
         removal::promises(),
         tenancy::promises(),
         journal::promises(),
+        ledger::promises(),
         turn_locks::promises(),
         watching::promises(),
     ]

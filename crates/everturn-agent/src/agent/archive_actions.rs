@@ -15,7 +15,7 @@ use crate::Snapshot;
 use crate::archive::{
     Archive, CopyRequest, DeleteRequest, Deleted, DiffRequest, Difference, Exported, ForkRequest,
     GetSessionRequest, Import, ImportInit, Imported, LabelRequest, ListSessionsRequest, SessionList,
-    TreePage, TreeRequest,
+    TreePage, TreeRequest, UsageReport, UsageRequest,
 };
 use crate::invocation::Definition;
 use crate::store::{DEFAULT_PAGE, Detail, SessionSummary};
@@ -49,6 +49,13 @@ pub(super) fn archive_actions(definition: &Arc<Definition>) -> Vec<Arc<dyn DynAc
             action(definition, ActionType::AGENT_DIFF, diff)
                 .with_description(format!("Compares two snapshots of agent '{name}'."))
                 .with_output_schema(Schema::lenient::<Difference>()),
+        ),
+        Arc::new(
+            action(definition, ActionType::AGENT_USAGE, usage)
+                .with_description(format!(
+                    "Tells what the tenant, and a session, of agent '{name}' have used."
+                ))
+                .with_output_schema(Schema::lenient::<UsageReport>()),
         ),
         Arc::new(
             action(definition, ActionType::AGENT_LABEL, label)
@@ -110,6 +117,10 @@ where
         let this = Arc::clone(&this);
         async move { Ok(this.invocations.spawn(answer(subject?, request)).await??) }
     })
+}
+
+async fn usage(archive: Archive, request: Option<UsageRequest>) -> Result<UsageReport> {
+    archive.usage(&request.unwrap_or_default()).await
 }
 
 async fn list_sessions(archive: Archive, request: Option<ListSessionsRequest>) -> Result<SessionList> {

@@ -201,6 +201,7 @@ impl<S: CustomState> AgentSession<S> {
             context,
             |context, recorder| async move {
                 recorder.input(&input);
+                facts.usage.take_up_turn().await?;
                 if let Some(custom) = &input.custom {
                     session.set_custom(replaced_custom(custom, facts)?);
                 }

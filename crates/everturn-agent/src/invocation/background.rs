@@ -168,6 +168,8 @@ impl Driver {
             principal: Principal::of(self.client.context()),
             of_client: self.client.context().is_for_client(),
             used_before: Some(self.usage.before_invocation()).filter(|used| !used.is_zero()),
+            used_in_turn: Some(self.usage.of_turn())
+                .filter(|used| self.turns.is_under_way() && !used.is_zero()),
             extra: JsonObject::new(),
         };
         snapshot.set_background_run(run);
@@ -243,7 +245,7 @@ impl Driver {
             usage: self.used_until_now(),
         });
         let advance = |lease, now| Transition::Advance { lease, progress, now };
-        match self.change_own(advance, self.journals.written()) {
+        match self.change_own(advance, self.turns_held()) {
             Some(recorded) => self.writes.push(recorded.map(Written::Progress).boxed()),
             None => self.raised.push_back(Event::ProgressRecorded),
         }
@@ -301,7 +303,7 @@ impl Driver {
         }
         // A failed or aborted run may be tried again from its beginning, so it keeps its journals.
         let journals = match &ending {
-            Ending::Completed => self.journals.written(),
+            Ending::Completed => self.turns_held(),
             _ => Vec::new(),
         };
         let finish = Transition::Finish {

@@ -18,7 +18,7 @@ use crate::cursor::Saved;
 use crate::journal::TurnJournal;
 use crate::lock::lock;
 use crate::snapshot::OpenTurn;
-use crate::store::{JournalKey, Precondition};
+use crate::store::{JournalKey, Precondition, TurnAccount};
 use crate::{
     AgentFinishReason, AgentInput, AgentStreamChunk, ServerNote, SessionState, Snapshot, SnapshotCreated,
     SnapshotEvent, SnapshotId, SnapshotIds, SnapshotMoment, SnapshotStatus,
@@ -292,7 +292,7 @@ impl Driver {
             snapshot.set_open_turn(turn);
         }
         let journals = match event {
-            SnapshotEvent::TurnEnd => self.journals.written(),
+            SnapshotEvent::TurnEnd => self.turns_held(),
             // The turn is still under way, or its own snapshot has dropped them.
             _ => Vec::new(),
         };
@@ -487,6 +487,25 @@ impl Journals {
 }
 
 impl Driver {
+    /// Returns the names of the turns that the next snapshot holds, as far as the store has a journal or an account of them.
+    pub(super) fn turns_held(&self) -> Vec<JournalKey> {
+        let mut turns = self.journals.written();
+        turns.extend(self.usage.account().filter(|turn| !turns.contains(turn)));
+        turns
+    }
+
+    /// Returns the account of the turn that begins; `None` without a store, and where nothing is counted there.
+    pub(super) fn account_for(
+        &self,
+        input: &AgentInput,
+        reserved: Option<&SnapshotId>,
+    ) -> Option<TurnAccount> {
+        let cursor = self.cursor.as_ref().filter(|_| self.usage.is_entered())?;
+        let length = self.session.state().messages.len();
+        let key = cursor.turn_name(length, input, reserved?);
+        Some(TurnAccount::new(JournalKey::clone(&key), cursor.last().cloned()))
+    }
+
     /// Opens the journal of the turn that begins, if the agent and its store keep journals.
     pub(super) fn journal_for(
         &mut self,

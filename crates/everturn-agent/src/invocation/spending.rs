@@ -1,21 +1,34 @@
 //! What the turns of an invocation use, and what they may use.
+//!
+//! Everything that a turn uses is entered into the store's ledger while the turn runs, if the agent has limits: a call before it
+//! is made, its tokens and its cost when it is over. So a turn that dies, fails or is refused still counts.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
-use everturn_ai::{Budget, MeterReading, NextCall, SpendingGate, UsageMeter, UsageTotal, async_trait};
+use everturn_ai::{
+    Budget, MeterReading, NextCall, SpendingGate, UsageMeter, UsageTotal, async_trait, reason,
+};
 use everturn_core::{Context, Error, Result};
+use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 
-use crate::Limits;
 use crate::cursor::UsedBefore;
 use crate::lock::lock;
+use crate::store::{Admission, Expense, JournalKey, Ledger, TurnAccount};
+use crate::stored_session::TenantStore;
+use crate::{Limits, SnapshotId};
 
 /// The meter of an invocation, its limits, and where the meter stood at moments that count.
 pub(super) struct Spending {
     meter: Arc<UsageMeter>,
     limits: Limits,
+    /// The tenant's part of the agent's store, if the agent has one.
+    tenant: Option<TenantStore>,
     marks: Mutex<Marks>,
+    /// The readings that the ledger has. Held while an expense is written: expenses are differences of readings.
+    entered: AsyncMutex<Entered>,
 }
 
 #[derive(Default)]
@@ -24,13 +37,29 @@ struct Marks {
     at_turn_end: UsageTotal,
     /// The reading at the beginning of the turn under way.
     at_turn_begin: UsageTotal,
+    /// What earlier attempts at the turn under way used.
+    turn_before: UsageTotal,
     /// What the conversation had used at the snapshot that the invocation continued from, and the reading then.
     session_before: (UsageTotal, UsageTotal),
+    /// What turns of others used that continued the same snapshot and came to none.
+    carried: UsageTotal,
     invocation_before: UsageTotal,
+    /// Whether the invocation continues a run, whose usage has the carried part.
+    is_takeover: bool,
+    account: Option<TurnAccount>,
     /// When the turn under way began.
     turn_began: Option<Instant>,
     /// The time that turns took which are over.
     turn_time: Duration,
+}
+
+#[derive(Default)]
+struct Entered {
+    own: UsageTotal,
+    total: UsageTotal,
+    /// What this invocation has entered into the accounts of turns that continue the same snapshot.
+    turns: HashMap<JournalKey, UsageTotal>,
+    base: Option<SnapshotId>,
 }
 
 impl Marks {
@@ -48,24 +77,41 @@ impl Marks {
 
     fn of_session(&self, reading: UsageTotal) -> UsageTotal {
         let (before, since) = self.session_before;
-        before + (reading - since)
+        before + self.carried + (reading - since)
     }
 }
 
 impl Spending {
     /// Begins an invocation that is made in this context.
-    pub(super) fn begin(caller: &Context, limits: Limits, before: UsedBefore) -> Arc<Self> {
+    pub(super) fn begin(
+        caller: &Context,
+        limits: Limits,
+        before: &UsedBefore,
+        tenant: Option<TenantStore>,
+    ) -> Arc<Self> {
         let meter = UsageMeter::within(caller);
+        let has_ledger = tenant
+            .as_ref()
+            .is_some_and(|tenant| tenant.store().ledger().is_some());
+        // The account of a turn that runs again has what it used; otherwise only the run's snapshot has.
+        let in_account = if has_ledger && limits.any() {
+            before.turn
+        } else {
+            UsageTotal::default()
+        };
         let spending = Arc::new(Self {
             meter: Arc::clone(&meter),
             limits,
+            tenant,
             marks: Mutex::new(Marks {
-                session_before: (before.session, UsageTotal::default()),
-                invocation_before: before.invocation,
+                session_before: (before.session - in_account, UsageTotal::default()),
+                invocation_before: before.invocation - in_account,
+                is_takeover: before.is_takeover,
                 ..Marks::default()
             }),
+            entered: AsyncMutex::default(),
         });
-        // Weak by way of a gate of its own: the meter must not keep itself.
+        // Weak, because the gate is part of the meter, which is part of this.
         meter.set_gate(Arc::new(Gate(Arc::downgrade(&spending))));
         spending
     }
@@ -93,13 +139,78 @@ impl Spending {
         let mut marks = self.marks();
         let since = self.reading(&marks);
         marks.session_before = (before.unwrap_or_default(), since);
+        marks.carried = UsageTotal::default();
+        marks.is_takeover = false;
     }
 
-    /// Notes that a turn begins.
-    pub(super) fn begin_turn(&self) {
+    /// Notes that a turn begins, which has this account.
+    pub(super) fn begin_turn(&self, account: Option<TurnAccount>) {
         let mut marks = self.marks();
         marks.at_turn_begin = self.reading(&marks);
+        marks.turn_before = UsageTotal::default();
+        marks.account = account;
         marks.turn_began = Some(Instant::now());
+    }
+
+    /// Reads what earlier attempts at the turn used, and other turns that continued the same snapshot in vain.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(super) async fn take_up_turn(&self) -> Result<()> {
+        let Some((tenant, ledger)) = self.ledger().filter(|_| self.limits.any()) else {
+            return Ok(());
+        };
+        let Some(account) = self.marks().account.clone() else {
+            return Ok(());
+        };
+        let mut entered = self.entered.lock().await;
+        let key = account.key();
+        let accounts = ledger.of_session(tenant.scope(), key.session()).await?;
+        let moved_on = entered.base.as_ref() != account.base();
+        if moved_on {
+            entered.base = account.base().cloned();
+            entered.turns.clear();
+        }
+        let mut marks = self.marks();
+        if moved_on {
+            // The snapshot that the turn continues holds what was carried before it.
+            let carried = marks.carried;
+            marks.session_before.0 += carried;
+        }
+        marks.carried = UsageTotal::default();
+        for found in accounts {
+            let is_own = found.account.key() == key;
+            let by_this = entered
+                .turns
+                .get(found.account.key())
+                .copied()
+                .unwrap_or_default();
+            let by_others = found.used - by_this;
+            if is_own {
+                marks.turn_before = found.used;
+            }
+            if is_own && marks.is_takeover {
+                // The earlier worker's part of the turn is part of the invocation, too.
+                marks.invocation_before += by_others;
+            }
+            let counts = found.account.base() == account.base() && (is_own || !marks.is_takeover);
+            if counts {
+                marks.carried += by_others;
+            }
+        }
+        marks.is_takeover = false;
+        Ok(())
+    }
+
+    /// Returns the account of the turn under way, if anything is entered there, for the snapshot that holds the turn.
+    pub(super) fn account(&self) -> Option<JournalKey> {
+        let marks = self.marks();
+        let has_used = self.meter.reading().total() != UsageTotal::default();
+        marks
+            .account
+            .as_ref()
+            .filter(|_| has_used || !marks.turn_before.is_zero())
+            .map(|account| account.key().clone())
     }
 
     /// Stops the clock of the turn under way.
@@ -128,6 +239,12 @@ impl Spending {
         marks.of_session(reading) - (reading + marks.invocation_before)
     }
 
+    /// Returns what the turn under way has used in this process.
+    pub(super) fn of_turn(&self) -> UsageTotal {
+        let marks = self.marks();
+        self.reading(&marks) - marks.at_turn_begin
+    }
+
     /// Returns what was used since the turn before ended; `None` if nothing was.
     pub(super) fn end_turn(&self) -> Option<UsageTotal> {
         let mut marks = self.marks();
@@ -136,55 +253,129 @@ impl Spending {
         Some(turn).filter(|turn| !turn.is_zero())
     }
 
-    /// Returns the budgets, each with its name and what counts towards it at this reading.
+    /// Returns whether what turns use is entered into a ledger.
+    pub(super) fn is_entered(&self) -> bool {
+        self.limits.any() && self.ledger().is_some()
+    }
+
+    fn ledger(&self) -> Option<(&TenantStore, &dyn Ledger)> {
+        let tenant = self.tenant.as_ref()?;
+        Some((tenant, tenant.store().ledger()?))
+    }
+
+    /// Returns the budgets that are counted here, each with its name and what counts towards it at this reading.
     fn levels(&self, counted: UsageTotal) -> [(&'static str, Budget, UsageTotal); 3] {
         let marks = self.marks();
         let reading = marks.reading(counted);
-        let turn = reading - marks.at_turn_begin;
+        let invocation = marks.invocation_before + reading;
         [
-            ("turn", self.limits.turn, turn),
             (
-                "invocation",
-                self.limits.invocation,
-                marks.invocation_before + reading,
+                "turn",
+                self.limits.turn,
+                marks.turn_before + (reading - marks.at_turn_begin),
             ),
+            ("invocation", self.limits.invocation, invocation),
             ("session", self.limits.session, marks.of_session(reading)),
         ]
     }
 
     fn check(&self, call: &NextCall<'_>, used: MeterReading) -> Result<()> {
-        for (per, budget, used) in self.levels(used.total()) {
-            if let NextCall::Model {
-                name,
-                is_priced: false,
-                ..
-            } = call
-                && budget.limits_money()
-            {
-                return Err(no_price(name));
-            }
+        let levels = self.levels(used.total());
+        let mut budgets = levels
+            .iter()
+            .map(|(_, budget, _)| budget)
+            .chain(&self.limits.tenant);
+        if let NextCall::Model {
+            name,
+            is_priced: false,
+            ..
+        } = call
+            && budgets.any(Budget::limits_money)
+        {
+            return Err(no_price(name));
+        }
+        for (per, budget, used) in levels {
             if let Some(exceeded) = budget.exceeded(call, &used) {
                 return Err(exceeded.error(per));
             }
         }
         Ok(())
     }
+
+    /// Enters everything that was used since the last expense; for a call, only if the tenant's budget allows it.
+    async fn spend(&self, call: Option<&NextCall<'_>>, used: MeterReading) -> Result<()> {
+        if !self.limits.any() {
+            return Ok(());
+        }
+        let Some((tenant, ledger)) = self.ledger() else {
+            return match self.limits.tenant {
+                Some(_) => Err(no_ledger()),
+                None => Ok(()),
+            };
+        };
+        let mut entered = self.entered.lock().await;
+        let (own, total, account) = {
+            let marks = self.marks();
+            (
+                marks.reading(used.own),
+                marks.reading(used.total()),
+                marks.account.clone(),
+            )
+        };
+        let (of_tenant, of_turn) = (own - entered.own, total - entered.total);
+        let mut expense = Expense::new();
+        if let Some(budget) = self.limits.tenant {
+            expense = expense.of_tenant(of_tenant);
+            if let Some(call) = call {
+                expense = expense.if_admitted(Admission::new(budget, call));
+            }
+        }
+        if let Some(account) = account.clone() {
+            expense = expense.of_turn(account, of_turn);
+        }
+        if expense.is_empty() {
+            return Ok(());
+        }
+        ledger.spend(tenant.scope(), &expense).await?;
+        // Differences, never the readings: of calls at the same time, one may enter the other's count before it.
+        entered.own += of_tenant;
+        entered.total += of_turn;
+        if let Some(account) = account {
+            *entered.turns.entry(account.key().clone()).or_default() += of_turn;
+        }
+        Ok(())
+    }
 }
 
 /// Refuses the calls that the limits of an invocation forbid.
-struct Gate(std::sync::Weak<Spending>);
+struct Gate(Weak<Spending>);
 
 #[async_trait]
 impl SpendingGate for Gate {
     async fn admit(&self, call: &NextCall<'_>, used: MeterReading) -> Result<()> {
-        match self.0.upgrade() {
-            Some(spending) => spending.check(call, used),
-            // The invocation is over, and work that it left behind counts for nobody.
-            None => Ok(()),
-        }
+        // Work that an invocation left behind when it ended counts for nobody.
+        let Some(spending) = self.0.upgrade() else {
+            return Ok(());
+        };
+        spending.check(call, used)?;
+        let entered = spending.spend(Some(call), used).await;
+        entered.map_err(|error| {
+            if error.is(reason::LIMIT_REACHED) {
+                error
+            } else {
+                error.context("what the call uses could not be recorded, so it was not made")
+            }
+        })
     }
 
-    async fn settle(&self, _used: MeterReading) {}
+    async fn settle(&self, used: MeterReading) {
+        if let Some(spending) = self.0.upgrade()
+            && let Err(error) = spending.spend(None, used).await
+        {
+            // It is entered with the next expense of the invocation.
+            tracing::warn!(%error, "what a call used could not be recorded yet");
+        }
+    }
 }
 
 fn no_price(model: &str) -> Error {
@@ -192,4 +383,11 @@ fn no_price(model: &str) -> Error {
         "model '{model}' has no price, and money is limited: add its price to the application's prices \
          (`Price::free()` if it costs nothing)"
     ))
+}
+
+fn no_ledger() -> Error {
+    Error::failed_precondition(
+        "what a tenant uses is counted in the store, and the agent has no store that can: give it one, or leave out \
+         `Limits::per_tenant`",
+    )
 }

@@ -28,6 +28,7 @@ use super::{Definition, Driver, QueuedInput};
 use crate::cursor::InvocationCursor;
 use crate::snapshot::BackgroundRun;
 use crate::state_limit::StateLimit;
+use crate::stored_session::TenantStore;
 use crate::turn_lock::EarlyLock;
 use crate::{AgentInit, AgentInput, AgentOutput, AgentStreamChunk, SnapshotEvent, SnapshotId, TurnDetails};
 
@@ -200,8 +201,12 @@ impl Driver {
         let used_before = cursor.as_deref().map(InvocationCursor::used_before);
         let limits = definition.limits.for_call(&caller, &registry);
         // Agents that this one calls have meters of their own, inside this one.
+        let tenant = definition
+            .store
+            .as_ref()
+            .map(|store| TenantStore::new(Arc::clone(store), definition.scope(&caller)));
         let repeated_calls = limits.most_repeated_calls();
-        let usage = Spending::begin(&caller, limits, used_before.unwrap_or_default());
+        let usage = Spending::begin(&caller, limits, &used_before.unwrap_or_default(), tenant);
         let context = usage.enter(context);
         Anchor::release(&caller);
         // Weak, because models and tools, which the registry holds, may keep their context.

@@ -95,6 +95,10 @@ pub(crate) struct BackgroundRun {
     /// What the conversation had used when the invocation began that became the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) used_before: Option<UsageTotal>,
+    /// What the turn that was under way when the run was accepted had used by then. The run's usage contains it, and so does the
+    /// turn's account in the ledger.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) used_in_turn: Option<UsageTotal>,
     /// Fields of other versions.
     #[serde(flatten)]
     pub(crate) extra: JsonObject,

@@ -219,6 +219,7 @@ fn advance(run: &Snapshot, progress: &Progress, now: Timestamp) -> Result<Option
     noted.inputs.clone_from(&progress.inputs);
     // The first input that is left has not begun, so no journal belongs to it.
     noted.turn = None;
+    noted.used_in_turn = None;
     let mut run = Snapshot {
         heartbeat_at: Some(now),
         state: Some(progress.state.clone()),

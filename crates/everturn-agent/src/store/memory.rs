@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use everturn_ai::UsageTotal;
 use everturn_core::{Error, Result};
 use futures::StreamExt;
 use jiff::Timestamp;
@@ -19,10 +20,10 @@ use tokio::sync::{Notify, watch};
 use self::locks::Locks;
 use self::positions::{Position, Positions};
 use super::{
-    Cursor, Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, LockGrant, LockPlace,
-    LockRequest, Mutation, Order, Page, PendingPage, PendingQuery, PendingRun, Precondition, Recalled,
-    ResumeAt, Scope, SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream, TurnLocks,
-    admit, id_to_save, lock_lost, page_of_tenants, record_taken,
+    Cursor, Deletion, Detail, Expense, Journal, JournalGuard, JournalKey, JournalRecord, Ledger, LockGrant,
+    LockPlace, LockRequest, Mutation, Order, Page, PendingPage, PendingQuery, PendingRun, Precondition,
+    Recalled, ResumeAt, Scope, SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream,
+    TurnAccount, TurnExpenses, TurnLocks, admit, id_to_save, lock_lost, page_of_tenants, record_taken,
 };
 use crate::lock::lock;
 use crate::{Clock, SessionId, Snapshot, SnapshotId, SnapshotStatus};
@@ -59,6 +60,10 @@ struct Tenant {
     /// The number of watched rows at which those without watchers are forgotten.
     sweep_at: usize,
     journals: BTreeMap<JournalKey, MemoryJournal>,
+    /// What the tenant has used.
+    spent: UsageTotal,
+    /// What turns have used that no snapshot holds yet, each with the snapshot that it continues.
+    accounts: BTreeMap<JournalKey, (Option<SnapshotId>, UsageTotal)>,
     locks: Locks,
 }
 
@@ -124,6 +129,7 @@ impl MemoryStore {
         }
         for key in journals {
             tenant.journals.remove(key);
+            tenant.accounts.remove(key);
         }
         Ok(Some(row))
     }
@@ -416,10 +422,13 @@ impl SessionStore for MemoryStore {
             Deletion::Snapshots(ids) => ids.clone(),
             Deletion::Tenant => {
                 tenant.journals.clear();
+                tenant.accounts.clear();
+                tenant.spent = UsageTotal::default();
                 tenant.rows.keys().cloned().collect()
             }
             Deletion::Session(session) => {
                 tenant.journals.retain(|key, _| key.session() != session);
+                tenant.accounts.retain(|key, _| key.session() != session);
                 let rows = tenant.sessions.get(session).into_iter();
                 rows.flat_map(|rows| rows.all.iter())
                     .map(|(_, id)| id.clone())
@@ -472,12 +481,66 @@ impl SessionStore for MemoryStore {
         Some(self)
     }
 
+    fn ledger(&self) -> Option<&dyn Ledger> {
+        Some(self)
+    }
+
     fn clock(&self) -> Clock {
         Clock::system()
     }
 
     fn turn_locks(&self) -> Option<&dyn TurnLocks> {
         Some(self)
+    }
+}
+
+#[async_trait]
+impl Ledger for MemoryStore {
+    async fn spend(&self, scope: &Scope, expense: &Expense) -> Result<UsageTotal> {
+        let mut scopes = self.tenants();
+        let tenant = scopes.entry(scope.clone()).or_default();
+        if let Some(after) = expense.tenant_after(tenant.spent)? {
+            tenant.spent = after;
+        }
+        if let Some((account, used)) = &expense.turn {
+            let base = account.base().cloned();
+            let (_, total) = tenant
+                .accounts
+                .entry(account.key().clone())
+                .or_insert((base, UsageTotal::default()));
+            *total += *used;
+        }
+        Ok(tenant.spent)
+    }
+
+    async fn of_session(&self, scope: &Scope, session: &SessionId) -> Result<Vec<TurnExpenses>> {
+        let scopes = self.tenants();
+        let accounts = scopes.get(scope).map(|tenant| &tenant.accounts);
+        // Keys are ordered by their session first.
+        let own = accounts.into_iter().flat_map(|accounts| {
+            accounts
+                .range(JournalKey::new(session.clone(), "")..)
+                .take_while(|(key, _)| key.session() == session)
+        });
+        let entry = |(key, (base, used)): (&JournalKey, &(Option<SnapshotId>, UsageTotal))| {
+            TurnExpenses::new(TurnAccount::new(key.clone(), base.clone()), *used)
+        };
+        Ok(own.map(entry).collect())
+    }
+
+    async fn close(&self, scope: &Scope, key: &JournalKey) -> Result<()> {
+        if let Some(tenant) = self.tenants().get_mut(scope) {
+            tenant.accounts.remove(key);
+        }
+        Ok(())
+    }
+
+    async fn of_tenant(&self, scope: &Scope) -> Result<UsageTotal> {
+        Ok(self
+            .tenants()
+            .get(scope)
+            .map(|tenant| tenant.spent)
+            .unwrap_or_default())
     }
 }
 

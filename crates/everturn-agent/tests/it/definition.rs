@@ -112,6 +112,8 @@ async fn an_agent_is_registered_with_its_companions_under_its_name() {
             "/agent-tenants/stored",
             "/agent-tree/blind",
             "/agent-tree/stored",
+            "/agent-usage/blind",
+            "/agent-usage/stored",
             "/agent-watch/stored",
             "/agent/blind",
             "/agent/kept",

@@ -4,15 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use everturn_agent::store::MemoryStore;
-use everturn_agent::{Agent, AgentInit, AgentReply, Budget, Limits, agent, set_limits};
+use everturn_agent::store::{Ledger, MemoryStore, Scope};
+use everturn_agent::{
+    Agent, AgentInit, AgentReply, Budget, Clock, Limits, SnapshotStatus, Timestamp, agent, set_limits,
+};
 use everturn_ai::catalogue::Retry;
 use everturn_ai::{
     Message, ModelInfo, ModelRequest, ModelResponse, Part, Price, Prices, Replay, Role, Tool, ToolRequest,
     Usage, define_model, reason,
 };
-use everturn_core::{Error, Reason, Registry, Status};
+use everturn_core::{Error, JsonCall, Principal, Reason, Registry, Status};
 use everturn_testkit::{Reply, ScriptedModel};
+use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 /// A model that asks for the tool `stock` with a new number in each round, `rounds` times in each turn, and then answers. Each
@@ -177,7 +180,11 @@ async fn a_session_is_counted_in_its_snapshots_and_a_branch_starts_with_the_cost
     let other = other.snapshot_id().unwrap().as_str().to_owned();
     let other = branch(other).run("Three.").await.unwrap();
     let other = other.snapshot_id().unwrap().as_str().to_owned();
+    let archive = second.cook.archive().unwrap();
+    archive.fork(other.as_str(), "forked").await.unwrap();
     assert_limit(branch(other).run("Four.").await, "session", "modelCalls");
+    let forked = second.cook.chat().resume("forked").run("Four.").await;
+    assert_limit(forked, "session", "modelCalls");
 
     let raised = kitchen(
         asking(0),
@@ -407,4 +414,199 @@ async fn agents_that_an_agent_calls_count_for_it() {
     assert_limit(lead.run_text("Soup?").await, "turn", "modelCalls");
 
     model.assert_calls(2);
+}
+
+/// A model that asks for a tool, and then waits for ever.
+fn dying() -> ScriptedModel {
+    ScriptedModel::new().replies([Reply::tool("stock", json!({ "number": 0 })), Reply::never()])
+}
+
+/// Runs a turn up to the call that never returns, and drops it as the death of its process would.
+async fn die(kitchen: &Kitchen, text: &str) {
+    let turn = kitchen.ask(text);
+    tokio::pin!(turn);
+    loop {
+        tokio::select! {
+            _ = &mut turn => panic!("the turn ended"),
+            () = tokio::task::yield_now() => {}
+        }
+        if kitchen.model.calls().len() == 2 {
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_turn_that_died_or_failed_counts_for_the_next_one_of_the_session() {
+    let store = MemoryStore::new();
+    let limits = Limits::new().per_session(Budget::new().model_calls(4));
+    let first = kitchen(dying(), &store, limits.clone());
+    die(&first, "Soup?").await;
+    let down = ScriptedModel::new().reply(Reply::error(Error::unavailable("the model server is down")));
+    let second = kitchen(down, &store, limits.clone());
+    second.ask("Soup, at last?").await.unwrap_err();
+
+    let third = kitchen(asking(5), &store, limits);
+    assert_limit(third.ask("Something else?").await, "session", "modelCalls");
+
+    // Two calls of the first process, one of the second.
+    third.model.assert_calls(1);
+    let archive = third.cook.archive().unwrap();
+    assert_eq!(archive.session_usage("s").await.unwrap().model_calls, 4);
+}
+
+#[tokio::test]
+async fn a_turn_that_is_tried_again_goes_on_with_its_own_budget() {
+    let store = MemoryStore::new();
+    let limits = Limits::new().per_turn(Budget::new().model_calls(3));
+    let first = kitchen(dying(), &store, limits.clone());
+    die(&first, "Soup?").await;
+
+    // The first reply is journaled. The second was paid for, perhaps, and is asked for again.
+    let second = kitchen(asking(5), &store, limits.clone());
+    assert_limit(second.ask("Soup?").await, "turn", "modelCalls");
+    second.model.assert_calls(1);
+
+    // Another turn has a budget of its own.
+    let third = kitchen(asking(2), &store, limits);
+    assert_eq!(third.ask("Stew?").await.unwrap().text(), "Soup.");
+}
+
+#[tokio::test]
+async fn a_snapshot_holds_what_the_attempts_at_its_turn_have_used() {
+    let store = MemoryStore::new();
+    let limits = Limits::new().per_session(Budget::new().model_calls(100));
+    let first = kitchen(dying(), &store, limits.clone());
+    die(&first, "Soup?").await;
+
+    let second = kitchen(asking(1), &store, limits);
+    second.ask("Soup?").await.unwrap();
+
+    // Two calls of the process that died and one of this one, for which the first reply was known.
+    let latest = second.cook.latest_snapshot("s").await.unwrap();
+    assert_eq!(latest.usage().unwrap().model_calls, 3);
+    let open = store.of_session(&Scope::default(), &"s".into()).await.unwrap();
+    assert!(open.is_empty(), "{open:?}");
+    second.ask("More?").await.unwrap();
+    let latest = second.cook.latest_snapshot("s").await.unwrap();
+    assert_eq!(latest.usage().unwrap().model_calls, 5);
+}
+
+#[tokio::test]
+async fn a_tenant_has_one_budget_in_all_its_sessions_and_agents() {
+    let store = MemoryStore::new();
+    let limits = Limits::new().per_tenant(Budget::new().tokens(30));
+    let (first, second) = (
+        kitchen(asking(0), &store, limits.clone()),
+        kitchen(asking(0), &store, limits),
+    );
+    let of = |tenant: &str| Principal::new(tenant.to_owned()).context();
+
+    for kitchen in [&first, &second, &first] {
+        kitchen.cook.chat().context(of("ann")).run("Soup?").await.unwrap();
+    }
+    let refused = second.cook.chat().context(of("ann")).run("Soup?").await;
+    assert_limit(refused, "tenant", "tokens");
+    second.cook.chat().context(of("ben")).run("Soup?").await.unwrap();
+
+    let tenants = first.cook.tenants().unwrap();
+    let spent = async |tenant: &str| {
+        let archive = tenants.archive(Principal::new(tenant.to_owned()).scope());
+        archive.tenant_usage().await.unwrap().unwrap()
+    };
+    assert_eq!(spent("ann").await.tokens(), 30);
+    assert_eq!(spent("ann").await.cost, 3.0.into());
+    assert_eq!(spent("ben").await.model_calls, 1);
+    let raised = kitchen(
+        asking(0),
+        &store,
+        Limits::new().per_tenant(Budget::new().tokens(40)),
+    );
+    raised.cook.chat().context(of("ann")).run("Soup?").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_tenant_cannot_be_counted_without_a_store() {
+    let registry = Registry::new();
+    let model = asking(0);
+    model.register(&registry, "scripted").unwrap();
+    let cook = agent(&registry, "cook")
+        .model("scripted")
+        .limits(Limits::new().per_tenant(Budget::new()));
+
+    let error = cook.define().unwrap().run_text("Soup?").await.unwrap_err();
+
+    assert_eq!(error.status(), Status::FailedPrecondition);
+    model.assert_calls(0);
+}
+
+#[tokio::test]
+async fn what_was_used_is_an_action_for_clients() {
+    let kitchen = kitchen(
+        asking(0),
+        &MemoryStore::new(),
+        Limits::new().per_tenant(Budget::new()),
+    );
+    kitchen.ask("Soup?").await.unwrap();
+    let action = kitchen.registry.resolve("/agent-usage/cook").await.unwrap();
+
+    let told = action
+        .run_json(JsonCall::new(json!({ "sessionId": "s" })))
+        .await
+        .unwrap();
+
+    for of in ["tenant", "session"] {
+        assert_eq!(told[of]["modelCalls"], 1, "{told}");
+        assert_eq!(told[of]["cost"], 1.0, "{told}");
+    }
+    let missing = action.run_json(JsonCall::new(json!({ "sessionId": "t" }))).await;
+    assert_eq!(missing.unwrap_err().status(), Status::NotFound);
+}
+
+#[tokio::test]
+async fn a_run_that_is_taken_over_goes_on_with_its_invocations_budget() {
+    let store = MemoryStore::new();
+    let limits = Limits::new().per_invocation(Budget::new().model_calls(3));
+    let first = kitchen(
+        ScriptedModel::new().replies([Reply::text("One."), Reply::never()]),
+        &store,
+        limits.clone(),
+    );
+    let mut connection = first.cook.connect(AgentInit::session("s"));
+    connection.send("Soup?").await.unwrap();
+    connection.send("Stew?").await.unwrap();
+    connection.detach().await.unwrap();
+    connection.output().await.unwrap();
+    while first.model.calls().len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    // The heartbeat of the first worker is made to look old.
+    let later = Clock::new(|| Timestamp::now() + SignedDuration::from_hours(1));
+
+    let registry = Registry::new();
+    let model = asking(9);
+    model.register(&registry, "scripted").unwrap();
+    let stock = Tool::new("stock", "Stocks.", |_: Value, _| async { Ok("done") });
+    let second = agent(&registry, "cook")
+        .model("scripted")
+        .tool(stock)
+        .store(store.clone())
+        .clock(later)
+        .limits(limits)
+        .define()
+        .unwrap();
+    let recovery = second.recover().await;
+    assert_eq!(recovery.taken_over.len(), 1, "{recovery:?}");
+    let latest = loop {
+        let latest = second.latest_snapshot("s").await.unwrap();
+        if latest.status != SnapshotStatus::Pending {
+            break latest;
+        }
+        tokio::task::yield_now().await;
+    };
+
+    // Two calls of the first worker, the second of which never returned, and one of this one.
+    model.assert_calls(1);
+    let error = latest.error.unwrap();
+    assert_eq!(error.details.unwrap()["limit"]["per"], "invocation");
 }

@@ -188,6 +188,7 @@ async fn an_agents_routes_follow_what_it_can_do() {
             "/agents/patient/listSessions",
             "/agents/patient/tree",
             "/agents/patient/diff",
+            "/agents/patient/usage",
             "/agents/patient/label",
             "/agents/patient/fork",
             "/agents/patient/copy",

@@ -101,6 +101,7 @@ async fn a_foreign_a_forged_and_a_missing_id_cannot_be_told_apart() {
         ("/agents/parrot/watch", snapshot, 404),
         ("/agents/parrot/getSession", in_session, 404),
         ("/agents/parrot/tree", in_session, 404),
+        ("/agents/parrot/usage", in_session, 404),
         (
             "/agents/parrot/diff",
             |id| json!({ "data": { "left": id, "right": id } }),

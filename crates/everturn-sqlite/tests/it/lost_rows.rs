@@ -217,7 +217,7 @@ async fn a_database_that_was_removed_or_replaced_acknowledges_nothing() {
 /// What a database of the version before checksums lacks.
 const WITHOUT_CHECKSUMS: &str = "ALTER TABLE message DROP COLUMN checksum; ALTER TABLE document DROP COLUMN checksum; \
     ALTER TABLE lineage DROP COLUMN checksum; ALTER TABLE snapshot DROP COLUMN checksum; \
-    ALTER TABLE journal DROP COLUMN checksum; DROP TABLE unchecked; DROP TABLE turn_lock; DROP TABLE turn_queue; PRAGMA user_version = 3";
+    ALTER TABLE journal DROP COLUMN checksum; DROP TABLE unchecked; DROP TABLE turn_lock; DROP TABLE turn_queue; DROP TABLE ledger; PRAGMA user_version = 3";
 
 #[tokio::test]
 async fn rows_of_an_earlier_version_get_their_checksums_with_further_saves() {

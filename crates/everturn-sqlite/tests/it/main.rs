@@ -15,6 +15,7 @@ mod fuzz_entry;
 mod held_lock;
 mod journals;
 mod latest_of_a_session;
+mod limits;
 mod listing;
 mod lost_rows;
 mod maintenance;

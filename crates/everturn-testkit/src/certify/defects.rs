@@ -1,12 +1,13 @@
 //! Stores that each break one promise, to show that the kit catches them.
 
+mod ledger;
 mod locks;
 
 use async_trait::async_trait;
 use everturn_agent::store::{
-    Bookkeeping, Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, MemoryStore, Mutation,
-    Order, Page, PendingPage, PendingQuery, Precondition, Scope, SessionQuery, SessionStore, SessionSummary,
-    SnapshotQuery, StatusStream, TurnLocks, drop_journals,
+    Bookkeeping, Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, Ledger, MemoryStore,
+    Mutation, Order, Page, PendingPage, PendingQuery, Precondition, Scope, SessionQuery, SessionStore,
+    SessionSummary, SnapshotQuery, StatusStream, TurnLocks, close_accounts, drop_journals,
 };
 use everturn_agent::{Clock, SessionId, Snapshot, SnapshotId, SnapshotStatus};
 use everturn_core::Result;
@@ -65,6 +66,12 @@ pub enum Defect {
     IgnoredLease,
     /// Keeps the journals of a deleted session.
     LeftoverJournals,
+    /// Loses an expense that is entered while another is.
+    LostExpense,
+    /// Compares a budget before it takes its lock instead of under it.
+    BudgetCheckedEarly,
+    /// Keeps the account of a turn that a snapshot holds.
+    LeftoverAccount,
     /// Grants a turn lock that another turn holds.
     SharedLock,
     /// Grants a turn lock although the snapshot has a successor.
@@ -83,7 +90,7 @@ pub enum Defect {
 
 impl Defect {
     /// Every defect.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 34] = [
         Self::LostUpdate,
         Self::LockThatDoesNotExclude,
         Self::UncheckedRewrite,
@@ -108,6 +115,9 @@ impl Defect {
         Self::UnguardedRecord,
         Self::IgnoredLease,
         Self::LeftoverJournals,
+        Self::LostExpense,
+        Self::BudgetCheckedEarly,
+        Self::LeftoverAccount,
         Self::SharedLock,
         Self::LateGrant,
         Self::StaleRecall,
@@ -144,6 +154,9 @@ impl Defect {
             Self::UnguardedRecord => "a record is written only if its guard allows it",
             Self::IgnoredLease => "a record of a background run is written only under its lease",
             Self::LeftoverJournals => "a deleted session leaves no journal",
+            Self::LostExpense => "no expense is lost under concurrent writers",
+            Self::BudgetCheckedEarly => "a budget is not exceeded by concurrent writers",
+            Self::LeftoverAccount => "a commit drops the account of its turn and no other",
             Self::SharedLock => "of many turns that ask for one place one holds the lock",
             Self::LateGrant => "a turn that is too late is not granted its lock",
             Self::StaleRecall => {
@@ -367,6 +380,7 @@ impl SessionStore for DefectiveStore {
         let saved = self.write(scope, id, precondition, mutation).await?;
         if saved.is_some() {
             drop_journals(self, scope, journals).await;
+            close_accounts(self, scope, journals).await;
         }
         Ok(saved)
     }
@@ -438,6 +452,10 @@ impl SessionStore for DefectiveStore {
     }
 
     fn journal(&self) -> Option<&dyn Journal> {
+        Some(self)
+    }
+
+    fn ledger(&self) -> Option<&dyn Ledger> {
         Some(self)
     }
 

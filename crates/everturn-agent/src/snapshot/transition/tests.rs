@@ -57,6 +57,7 @@ fn background_run(lease: Lease) -> BackgroundRun {
         principal: None,
         of_client: false,
         used_before: None,
+        used_in_turn: None,
         extra: serde_json::Map::new(),
     }
 }

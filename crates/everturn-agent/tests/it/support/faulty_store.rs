@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use everturn_agent::store::{
-    Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, MemoryStore, Mutation, Page,
+    Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, Ledger, MemoryStore, Mutation, Page,
     PendingPage, PendingQuery, Precondition, Scope, SessionQuery, SessionStore, SessionSummary,
     SnapshotQuery, StatusStream, TurnLocks,
 };
@@ -210,6 +210,10 @@ impl SessionStore for FaultyStore {
 
     fn journal(&self) -> Option<&dyn Journal> {
         Some(self)
+    }
+
+    fn ledger(&self) -> Option<&dyn Ledger> {
+        self.inner.ledger()
     }
 
     fn clock(&self) -> Clock {

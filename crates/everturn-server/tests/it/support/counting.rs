@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use everturn_agent::store::{
-    Deletion, Detail, Journal, JournalKey, Mutation, Page, PendingPage, PendingQuery, Precondition, Scope,
-    SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream, TurnLocks,
+    Deletion, Detail, Journal, JournalKey, Ledger, Mutation, Page, PendingPage, PendingQuery, Precondition,
+    Scope, SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream, TurnLocks,
 };
 use everturn_agent::{Clock, SessionId, Snapshot, SnapshotId};
 use everturn_core::Result;
@@ -110,6 +110,10 @@ impl SessionStore for CountingStore {
 
     fn journal(&self) -> Option<&dyn Journal> {
         self.inner.journal()
+    }
+
+    fn ledger(&self) -> Option<&dyn Ledger> {
+        self.inner.ledger()
     }
 
     fn clock(&self) -> Clock {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use everturn_agent::store::{
-    Deletion, Detail, Journal, JournalKey, MemoryStore, Mutation, Page, PendingPage, PendingQuery,
+    Deletion, Detail, Journal, JournalKey, Ledger, MemoryStore, Mutation, Page, PendingPage, PendingQuery,
     Precondition, Scope, SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream, TurnLocks,
 };
 use everturn_agent::{Clock, SessionId, Snapshot, SnapshotId};
@@ -245,6 +245,10 @@ impl SessionStore for DefectiveKeeper {
 
     fn journal(&self) -> Option<&dyn Journal> {
         self.0.rows.journal()
+    }
+
+    fn ledger(&self) -> Option<&dyn Ledger> {
+        self.0.rows.ledger()
     }
 
     fn clock(&self) -> Clock {

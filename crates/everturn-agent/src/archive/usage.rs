@@ -1,0 +1,86 @@
+//! What a tenant and its sessions have used.
+
+use everturn_ai::UsageTotal;
+use everturn_core::Result;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Archive, named_session};
+use crate::reading::nothing_in;
+use crate::store::Detail;
+use crate::{SessionId, Snapshot};
+
+/// A request for what was used.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct UsageRequest {
+    /// The session to tell of, beside the tenant.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<SessionId>,
+}
+
+/// What was used.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
+pub struct UsageReport {
+    /// What the tenant has used in agents that count tenants; `None` if the store keeps no ledger.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<UsageTotal>,
+    /// What the session has used, if one was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<UsageTotal>,
+}
+
+impl Archive {
+    /// Returns what the tenant has used, and a session if one is named.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` if there is no such session; the store's own errors.
+    pub async fn usage(&self, request: &UsageRequest) -> Result<UsageReport> {
+        let session = match &request.session_id {
+            Some(session) => Some(self.session_usage(session.clone()).await?),
+            None => None,
+        };
+        Ok(UsageReport {
+            tenant: self.tenant_usage().await?,
+            session,
+        })
+    }
+
+    /// Returns what the tenant has used in all sessions with agents that [count tenants](crate::Limits::per_tenant), those
+    /// deleted since included; `None` if the store keeps no ledger.
+    ///
+    /// # Errors
+    /// The store's own errors.
+    pub async fn tenant_usage(&self) -> Result<Option<UsageTotal>> {
+        match self.tenant.store().ledger() {
+            Some(ledger) => ledger.of_tenant(self.scope()).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns what a session has used up to its tip, with the turns after it that failed or are under way if the agent has
+    /// [limits](crate::Limits).
+    ///
+    /// # Errors
+    /// `NOT_FOUND` if there is no such session; the store's own errors.
+    pub async fn session_usage(&self, session: impl Into<SessionId>) -> Result<UsageTotal> {
+        let session = named_session(session)?;
+        let store = self.tenant.store();
+        let tip = store.latest(self.scope(), &session, Detail::Metadata).await?;
+        let open = match store.ledger() {
+            Some(ledger) => ledger.of_session(self.scope(), &session).await?,
+            None => Vec::new(),
+        };
+        if tip.is_none() && open.is_empty() {
+            return Err(nothing_in(&session));
+        }
+        let mut used = tip.as_ref().and_then(Snapshot::usage).unwrap_or_default();
+        let at_tip = tip.as_ref().map(|tip| &tip.snapshot_id);
+        for turn in open.iter().filter(|turn| turn.account.base() == at_tip) {
+            used += turn.used;
+        }
+        Ok(used)
+    }
+}

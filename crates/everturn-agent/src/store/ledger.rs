@@ -1,0 +1,195 @@
+//! Ledgers: what tenants, and turns that have no snapshot yet, have used.
+
+use async_trait::async_trait;
+use everturn_ai::{Budget, NextCall, UsageTotal};
+use everturn_core::{Error, Result};
+
+use super::{JournalKey, Scope};
+use crate::{SessionId, SnapshotId};
+
+/// The account of a turn: what its attempts used, until a snapshot holds the turn. Cloning is cheap.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TurnAccount {
+    key: JournalKey,
+    base: Option<SnapshotId>,
+}
+
+impl TurnAccount {
+    /// Names the account of a turn that continues the snapshot `base`. It has the name of the turn's journal, and a commit
+    /// that drops the journal drops the account.
+    pub fn new(key: JournalKey, base: Option<SnapshotId>) -> Self {
+        Self { key, base }
+    }
+
+    /// Returns the name of the turn's journal.
+    pub fn key(&self) -> &JournalKey {
+        &self.key
+    }
+
+    /// Returns the snapshot that the turn continues.
+    pub fn base(&self) -> Option<&SnapshotId> {
+        self.base.as_ref()
+    }
+}
+
+/// What a turn has used.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct TurnExpenses {
+    /// The turn's account.
+    pub account: TurnAccount,
+    /// What was entered there, added up.
+    pub used: UsageTotal,
+}
+
+impl TurnExpenses {
+    /// Creates the content of an account.
+    pub fn new(account: TurnAccount, used: UsageTotal) -> Self {
+        Self { account, used }
+    }
+}
+
+/// Something used, to be entered into a ledger.
+#[derive(Debug, Clone, PartialEq, Default)]
+#[non_exhaustive]
+pub struct Expense {
+    /// The account of the turn, and what is added to it.
+    pub turn: Option<(TurnAccount, UsageTotal)>,
+    /// What is added to the tenant's account; `None` if the tenant is not counted.
+    pub tenant: Option<UsageTotal>,
+    /// The condition under which the expense is entered.
+    pub admission: Option<Admission>,
+}
+
+/// The condition of an expense: the tenant's budget must allow the call that the expense is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Admission {
+    budget: Budget,
+    call: NextCall<'static>,
+}
+
+impl Admission {
+    /// Creates the condition for a call.
+    pub fn new(budget: Budget, call: &NextCall<'_>) -> Self {
+        Self {
+            budget,
+            call: call.unnamed(),
+        }
+    }
+}
+
+impl Expense {
+    /// Creates an expense of nobody.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds this much to the tenant's account.
+    #[must_use]
+    pub fn of_tenant(self, used: UsageTotal) -> Self {
+        Self {
+            tenant: Some(used),
+            ..self
+        }
+    }
+
+    /// Adds this much to the account of a turn.
+    #[must_use]
+    pub fn of_turn(self, account: TurnAccount, used: UsageTotal) -> Self {
+        Self {
+            turn: Some((account, used)),
+            ..self
+        }
+    }
+
+    /// Returns whether the expense changes no account.
+    pub fn is_empty(&self) -> bool {
+        self.turn.is_none() && self.tenant.is_none()
+    }
+
+    /// Enters the expense only if the tenant's budget allows the call.
+    #[must_use]
+    pub fn if_admitted(self, admission: Admission) -> Self {
+        Self {
+            admission: Some(admission),
+            ..self
+        }
+    }
+
+    /// Returns the tenant's account after the expense, where it was `before`; `None` if the expense does not change it.
+    ///
+    /// # Errors
+    /// `RESOURCE_EXHAUSTED` with [`LIMIT_REACHED`](everturn_ai::reason::LIMIT_REACHED) if the condition does not hold. The
+    /// expense is then not entered at all.
+    pub fn tenant_after(&self, before: UsageTotal) -> Result<Option<UsageTotal>> {
+        let Some(used) = self.tenant else {
+            return Ok(None);
+        };
+        let after = before + used;
+        let refusal = self
+            .admission
+            .and_then(|admission| admission.budget.exceeded(&admission.call, &after));
+        match refusal {
+            Some(exceeded) => Err(exceeded.error("tenant")),
+            None => Ok(Some(after)),
+        }
+    }
+}
+
+/// Reads an account as a store keeps it.
+///
+/// # Errors
+/// `DATA_LOSS` if it is no account.
+pub fn read_account(json: &str) -> Result<UsageTotal> {
+    serde_json::from_str(json)
+        .map_err(|error| Error::data_loss(format!("an account of what was used cannot be read: {error}")))
+}
+
+/// Writes an account as a store keeps it.
+///
+/// # Errors
+/// `INTERNAL` if it cannot be written.
+pub fn write_account(used: &UsageTotal) -> Result<String> {
+    Ok(serde_json::to_string(used)?)
+}
+
+/// Keeps what tenants have used, and what turns have used that no snapshot holds yet.
+///
+/// # What it guarantees
+///
+/// - **Nothing is lost.** An expense is added to what is there, in one step with the check of its condition. Of any number of
+///   expenses at once, in any process, all count.
+/// - **All or nothing.** The accounts of the tenant and of the turn change together.
+/// - **Durable when `spend` returns**, at the store's level of durability; every later read in any process sees it.
+/// - **A turn's account is dropped with its journal** by [`SessionStore::commit`](super::SessionStore::commit), because the
+///   snapshot has its sum: in the same step if the store can, else right after, for instance with [`close_accounts`]. Dropping
+///   or sweeping a journal alone keeps the account: what was used stays used.
+/// - **Tenants are apart.** A session's accounts are deleted with the session, and the tenant's own with the tenant.
+#[async_trait]
+pub trait Ledger: Send + Sync {
+    /// Enters an expense and returns the tenant's account after it; zero if the expense is of a turn alone.
+    ///
+    /// # Errors
+    /// As [`Expense::tenant_after`]; the store's own errors.
+    async fn spend(&self, scope: &Scope, expense: &Expense) -> Result<UsageTotal>;
+
+    /// Returns the accounts of a session's turns, in any order.
+    async fn of_session(&self, scope: &Scope, session: &SessionId) -> Result<Vec<TurnExpenses>>;
+
+    /// Drops the account of a turn that a snapshot holds. A missing account is no error.
+    async fn close(&self, scope: &Scope, key: &JournalKey) -> Result<()>;
+
+    /// Returns the tenant's account.
+    async fn of_tenant(&self, scope: &Scope) -> Result<UsageTotal>;
+}
+
+/// Drops the accounts of turns that a snapshot holds, for a store that cannot do so in the step that writes the snapshot.
+///
+/// An account that cannot be dropped is no failure of the commit: a branch at the snapshot that the turn continued counts it.
+pub async fn close_accounts(ledger: &dyn Ledger, scope: &Scope, keys: &[JournalKey]) {
+    for key in keys {
+        if let Err(error) = ledger.close(scope, key).await {
+            tracing::warn!(%error, "the account of a turn that is over was not dropped");
+        }
+    }
+}
