@@ -75,7 +75,7 @@ use futures::stream::BoxStream;
 
 pub use self::into_store::IntoStore;
 pub use self::journal::{
-    Journal, JournalGuard, JournalKey, JournalRecord, RECORD_TAKEN, TURN_TAKEN_OVER, record_taken,
+    Journal, JournalGuard, JournalKey, JournalRecord, KEPT, RECORD_TAKEN, TURN_TAKEN_OVER, record_taken,
 };
 pub use self::ledger::{
     Admission, Expense, Ledger, TurnAccount, TurnExpenses, close_accounts, read_account, write_account,

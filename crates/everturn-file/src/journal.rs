@@ -12,7 +12,7 @@ use std::time::Instant;
 use async_trait::async_trait;
 use everturn_agent::SessionId;
 use everturn_agent::store::{
-    Detail, Journal, JournalGuard, JournalKey, JournalRecord, Precondition, Scope, record_taken,
+    Detail, Journal, JournalGuard, JournalKey, JournalRecord, KEPT, Precondition, Scope, record_taken,
 };
 use everturn_core::{Error, Result};
 use jiff::Timestamp;
@@ -60,8 +60,10 @@ impl Journals {
     }
 
     fn of_turn(&self, key: &JournalKey) -> PathBuf {
+        // The name of the folder says whether the journal is kept, because its own name is hashed.
+        let kept = if key.is_kept() { KEPT } else { "" };
         self.folder
-            .join(self.prefix(key.session()) + &hashed_name([key.turn()]))
+            .join(self.prefix(key.session()) + kept + &hashed_name([key.turn()]))
     }
 
     /// Writes a record to the device under a temporary name, and creates the journal's folder.
@@ -275,6 +277,9 @@ impl Journals {
                 self.remove(&folder)?;
                 continue;
             }
+            if is_kept(&folder) {
+                continue;
+            }
             let last = self.files(&folder)?.pop();
             let record = last.map(|(_, path)| self.record(&path)).transpose()?.flatten();
             if is_old(record) {
@@ -294,6 +299,13 @@ fn name_begins(path: &Path, prefix: &str) -> bool {
 /// Returns the name of a record's file.
 fn name_of(record: &JournalRecord) -> String {
     format!("{:012}.json", record.sequence)
+}
+
+/// Returns whether a folder is a journal that is kept as long as its session.
+fn is_kept(folder: &Path) -> bool {
+    let name = folder.file_name().and_then(|name| name.to_str());
+    // The rest of the name is hexadecimal.
+    name.is_some_and(|name| name.contains(KEPT))
 }
 
 /// Returns whether a folder is a dropped journal whose removal a crash interrupted.

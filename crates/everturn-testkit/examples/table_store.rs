@@ -574,9 +574,9 @@ impl Journal for TableStore {
 
     async fn sweep(&self, before: Timestamp) -> Result<u64> {
         let mut tables = self.tables();
-        let old = tables
-            .journals
-            .extract_if(.., |_, journal| journal.added_at < before);
+        let old = tables.journals.extract_if(.., |(_, key), journal| {
+            !key.is_kept() && journal.added_at < before
+        });
         Ok(old.count() as u64)
     }
 }

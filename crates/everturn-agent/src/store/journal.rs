@@ -17,6 +17,9 @@ pub const RECORD_TAKEN: Reason = Reason::new("journal-record-taken");
 /// The reason for which a worker stopped before its next action: another worker has taken the turn up.
 pub const TURN_TAKEN_OVER: Reason = Reason::new("turn-taken-over");
 
+/// The first letters of the names of journals that are [kept](JournalKey::kept).
+pub const KEPT: &str = "kept-";
+
 /// The name of a turn's journal. Cloning is cheap.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct JournalKey {
@@ -31,6 +34,17 @@ impl JournalKey {
             session,
             turn: turn.into(),
         }
+    }
+
+    /// Names a journal that is kept as long as its session: [`Journal::sweep`] leaves it alone. `name` is fit for a file name:
+    /// letters, digits and dashes.
+    pub fn kept(session: SessionId, name: &str) -> Self {
+        Self::new(session, format!("{KEPT}{name}"))
+    }
+
+    /// Returns whether the journal is kept as long as its session.
+    pub fn is_kept(&self) -> bool {
+        self.turn.starts_with(KEPT)
     }
 
     /// Returns the session of the turn. It may have no snapshot yet.
@@ -151,9 +165,10 @@ pub trait Journal: Send + Sync {
     /// Drops a journal. A missing journal is no error.
     async fn clear(&self, scope: &Scope, key: &JournalKey) -> Result<()>;
 
-    /// Drops the journals, of all tenants, to which nothing was added since `before`, and returns their number.
+    /// Drops the journals, of all tenants, to which nothing was added since `before`, and returns their number. Journals that
+    /// are [kept](JournalKey::is_kept) stay: their names begin with [`KEPT`].
     ///
-    /// They belong to turns that failed and were never retried. Agents with a journal call this now and then.
+    /// The others belong to turns that failed and were never retried. Agents with a journal call this now and then.
     async fn sweep(&self, before: Timestamp) -> Result<u64>;
 }
 

@@ -645,7 +645,9 @@ impl Journal for MemoryStore {
         let mut swept = 0;
         for tenant in self.tenants().values_mut() {
             let all = tenant.journals.len();
-            tenant.journals.retain(|_, journal| journal.added_at >= before);
+            tenant
+                .journals
+                .retain(|key, journal| key.is_kept() || journal.added_at >= before);
             swept += all - tenant.journals.len();
         }
         Ok(swept as u64)
@@ -656,10 +658,12 @@ impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let tenants = self.tenants();
         let rows: usize = tenants.values().map(|tenant| tenant.rows.len()).sum();
-        let journals: usize = tenants.values().map(|tenant| tenant.journals.len()).sum();
+        let journals = || tenants.values().flat_map(|tenant| tenant.journals.keys());
+        let (kept, unfinished): (Vec<_>, Vec<_>) = journals().partition(|key| key.is_kept());
         f.debug_struct("MemoryStore")
             .field("rows", &rows)
-            .field("journals", &journals)
+            .field("journals", &unfinished.len())
+            .field("kept", &kept.len())
             .finish()
     }
 }

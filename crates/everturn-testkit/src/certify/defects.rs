@@ -5,7 +5,7 @@ mod locks;
 
 use async_trait::async_trait;
 use everturn_agent::store::{
-    Bookkeeping, Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, Ledger, MemoryStore,
+    Bookkeeping, Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, KEPT, Ledger, MemoryStore,
     Mutation, Order, Page, PendingPage, PendingQuery, Precondition, Scope, SessionQuery, SessionStore,
     SessionSummary, SnapshotQuery, StatusStream, TurnLocks, close_accounts, drop_journals,
 };
@@ -72,6 +72,8 @@ pub enum Defect {
     BudgetCheckedEarly,
     /// Keeps the account of a turn that a snapshot holds.
     LeftoverAccount,
+    /// Sweeps journals that are to be kept as long as their session.
+    SweptRecords,
     /// Grants a turn lock that another turn holds.
     SharedLock,
     /// Grants a turn lock although the snapshot has a successor.
@@ -90,7 +92,7 @@ pub enum Defect {
 
 impl Defect {
     /// Every defect.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 35] = [
         Self::LostUpdate,
         Self::LockThatDoesNotExclude,
         Self::UncheckedRewrite,
@@ -118,6 +120,7 @@ impl Defect {
         Self::LostExpense,
         Self::BudgetCheckedEarly,
         Self::LeftoverAccount,
+        Self::SweptRecords,
         Self::SharedLock,
         Self::LateGrant,
         Self::StaleRecall,
@@ -157,6 +160,7 @@ impl Defect {
             Self::LostExpense => "no expense is lost under concurrent writers",
             Self::BudgetCheckedEarly => "a budget is not exceeded by concurrent writers",
             Self::LeftoverAccount => "a commit drops the account of its turn and no other",
+            Self::SweptRecords => "a journal that is kept goes with its session, and not before",
             Self::SharedLock => "of many turns that ask for one place one holds the lock",
             Self::LateGrant => "a turn that is too late is not granted its lock",
             Self::StaleRecall => {
@@ -468,6 +472,16 @@ impl SessionStore for DefectiveStore {
     }
 }
 
+impl DefectiveStore {
+    /// Returns the name under which the store keeps a journal.
+    fn journal_name(&self, key: &JournalKey) -> JournalKey {
+        if self.defect == Defect::SweptRecords {
+            return JournalKey::new(key.session().clone(), key.turn().replace(KEPT, ""));
+        }
+        key.clone()
+    }
+}
+
 #[async_trait]
 impl Journal for DefectiveStore {
     async fn append(
@@ -478,6 +492,7 @@ impl Journal for DefectiveStore {
         guard: Option<&JournalGuard>,
     ) -> Result<()> {
         let scope = self.scope(scope);
+        let key = &self.journal_name(key);
         if self.defect != Defect::OverwrittenRecord {
             let is_unguarded = match (self.defect, guard) {
                 (Defect::UnguardedRecord, _) => true,
@@ -506,11 +521,13 @@ impl Journal for DefectiveStore {
     }
 
     async fn read(&self, scope: &Scope, key: &JournalKey) -> Result<Vec<JournalRecord>> {
-        self.store.read(&self.scope(scope), key).await
+        self.store.read(&self.scope(scope), &self.journal_name(key)).await
     }
 
     async fn clear(&self, scope: &Scope, key: &JournalKey) -> Result<()> {
-        self.store.clear(&self.scope(scope), key).await
+        self.store
+            .clear(&self.scope(scope), &self.journal_name(key))
+            .await
     }
 
     async fn sweep(&self, before: Timestamp) -> Result<u64> {

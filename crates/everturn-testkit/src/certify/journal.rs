@@ -24,6 +24,7 @@ list_promises! {
     "a commit drops the journals of its turns, and only a commit" => a_commit_drops_journals,
     "a deleted session leaves no journal" => a_deleted_session_leaves_no_journal,
     "old journals are swept and young ones stay" => old_journals_are_swept,
+    "a journal that is kept goes with its session, and not before" => kept_journals_stay_with_their_session,
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "it is what `map_err` gives")]
@@ -353,5 +354,30 @@ async fn old_journals_are_swept(store: Arc<dyn SessionStore>) -> Verdict {
         (late, left) == (1, 0),
         "an old journal was not swept ({late} gone, {left} records left)"
     );
+    Ok(())
+}
+
+async fn kept_journals_stay_with_their_session(store: Arc<dyn SessionStore>) -> Verdict {
+    let Some(journal) = store.journal() else {
+        return Ok(());
+    };
+    save(&*store, row("s", "a", 1)).await?;
+    let key = JournalKey::kept("s".into(), "question");
+    write(journal, &key, 0, json!(1)).await.map_err(told)?;
+    let later = Timestamp::now() + SignedDuration::from_hours(1);
+
+    let swept = journal.sweep(later).await.map_err(told)?;
+    let kept = bodies(journal, &scope(), &key).await?.len();
+    let again = write(journal, &key, 0, json!(2)).await;
+    let deletion = Deletion::Session("s".into());
+    store.delete(&scope(), &deletion).await.map_err(told)?;
+    let left = bodies(journal, &scope(), &key).await?.len();
+
+    ensure!(
+        (swept, kept) == (0, 1),
+        "a journal that is kept as long as its session was swept ({swept} gone, {kept} records left)"
+    );
+    ensure!(again.is_err(), "a number of a kept journal was written twice");
+    ensure!(left == 0, "a kept journal is still there after its session");
     Ok(())
 }
