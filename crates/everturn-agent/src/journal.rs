@@ -40,6 +40,12 @@
 //! over, is refused likewise: every record is written under a guard that is checked against the session in the same
 //! step.
 //!
+//! # Approved calls
+//!
+//! A snapshot with an open question can be resumed more than once. The record of an approved `Once` call is kept apart
+//! from the turn's, under the id of its question and for as long as the session: another resumption finds its outcome
+//! there, and does not make the call again.
+//!
 //! # Requirements of a replay
 //!
 //! The turn's own code runs again, so it must come to the same effects in the same circumstances. A model call is
@@ -51,6 +57,7 @@
 //! replayed. A tool that rewrites the conversation, or changes the session from a task it spawned without its context,
 //! is not followed.
 
+mod approved;
 mod entry;
 mod identity;
 mod known_effects;

@@ -33,5 +33,5 @@ pub use self::{
         EffectId, EffectJournal, ModelEffect, ToolEffect, ToolOutcome, ToolRecord, with_journal,
         without_journal,
     },
-    replay::{Reconciliation, Replay},
+    replay::{Reconciliation, Repeat, Replay},
 };

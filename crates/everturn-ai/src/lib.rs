@@ -65,6 +65,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod answers;
+mod approval;
 mod budget;
 pub mod catalogue;
 mod chunk;
@@ -114,13 +115,14 @@ pub use self::held::{held_by_json, held_by_parts};
 pub use self::model::HttpMediaFetcher;
 pub use self::{
     answers::{Answers, Declined},
+    approval::{Approval, ApprovalAnswer, ApprovalForm, Questions, with_questions},
     budget::{Budget, Exceeded},
     chunk::ModelResponseChunk,
     content::Content,
     document::Document,
     effect::{
-        EffectId, EffectJournal, ModelEffect, Reconciliation, Replay, ToolEffect, ToolOutcome, ToolRecord,
-        with_journal,
+        EffectId, EffectJournal, ModelEffect, Reconciliation, Repeat, Replay, ToolEffect, ToolOutcome,
+        ToolRecord, with_journal,
     },
     embedder::{
         EmbedRequest, EmbedResponse, EmbedderAction, EmbedderInfo, EmbedderSupports, Embedding,
@@ -188,6 +190,7 @@ pub mod __private {
     pub use {schemars, serde};
 
     pub use crate::{
-        AnswerForm, AnsweredBy, FromToolContext, IntoTool, NoInput, Replay, Tool, ToolContext, ToolReference,
+        AnswerForm, AnsweredBy, FromToolContext, IntoTool, NoInput, Repeat, Replay, Tool, ToolContext,
+        ToolReference,
     };
 }

@@ -58,3 +58,7 @@ pub const MENDED: &str = "mended";
 /// On a user's message: `true` if it was sent while an interrupt was open and waits for the interrupt's answer, which the model
 /// reads first.
 pub const WAITING: &str = "waiting";
+/// On a tool request that was interrupted: the [question and its answers](crate::Approval).
+pub const APPROVAL: &str = "approval";
+/// In the data of an [`INTERRUPT`]: the time, in RFC 3339, until which it may be answered.
+pub const ANSWER_UNTIL: &str = "answerUntil";

@@ -29,6 +29,8 @@ pub const MAX_ROUNDS_EXCEEDED: Reason = Reason::new("max-turns-exceeded");
 pub const UNSUPPORTED_BY_MODEL: Reason = Reason::new("unsupported-by-model");
 /// The answers left an interrupted tool request unanswered: `INVALID_ARGUMENT`.
 pub const UNRESOLVED_TOOL_REQUEST: Reason = Reason::new("unresolved-tool-request");
+/// An answer came after the time until which its question could be answered: `FAILED_PRECONDITION`.
+pub const QUESTION_EXPIRED: Reason = Reason::new("question-expired");
 /// The provider refused to answer: `FAILED_PRECONDITION`; the error carries the response.
 pub const GENERATION_BLOCKED: Reason = Reason::new("generation-blocked");
 /// The model returned neither a message nor an operation: `FAILED_PRECONDITION`; the error carries the response.

@@ -9,6 +9,7 @@
 
 mod action;
 mod answering;
+mod approving;
 mod argument;
 mod body;
 mod context;
@@ -29,6 +30,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use self::answering::Answering;
+use self::approving::Approving;
 use self::body::Body;
 use self::replay::Reconcile;
 pub use self::{
@@ -75,6 +77,8 @@ struct Inner {
     reconcile: Option<Arc<Reconcile>>,
     /// How interrupted calls may be answered, and by whom.
     answering: Answering,
+    /// What makes an answer an approval.
+    approving: Approving,
     /// The values that the tool's arguments need from the context.
     requirements: Vec<Requirement>,
     /// The key of the action behind the tool, if that is not a tool of this crate.
@@ -238,6 +242,7 @@ impl Tool {
             replay: None,
             reconcile: None,
             answering: Answering::default(),
+            approving: Approving::default(),
             requirements: Vec::new(),
             key: None,
             body,

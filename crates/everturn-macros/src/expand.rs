@@ -174,7 +174,29 @@ fn answering(options: &Options, private: &TokenStream) -> TokenStream {
         .as_ref()
         .map(by)
         .map(|by| quote!(.outcome_settled_by(#by)));
-    quote!(#form #decision #answered #settled)
+    let approving = approving(options, private);
+    quote!(#form #decision #answered #settled #approving)
+}
+
+/// The calls that say what makes an answer an approval.
+fn approving(options: &Options, private: &TokenStream) -> TokenStream {
+    let within = options
+        .expires
+        .map(|seconds| quote!(.answered_within(::core::time::Duration::from_secs(#seconds))));
+    let people = options
+        .approvals
+        .as_ref()
+        .map(|people| quote!(.with_approvals(#people)));
+    let another = options.second_person.then(|| quote!(.with_second_person()));
+    let editable = options
+        .editable
+        .as_ref()
+        .map(|editable| quote!(.with_editable_input(#editable)));
+    let repeat = options
+        .repeat
+        .as_ref()
+        .map(|repeat| quote!(.with_repeat(#private::Repeat::#repeat)));
+    quote!(#within #people #another #editable #repeat)
 }
 
 /// The struct that several arguments are decoded into. It lives inside the method, out of everybody's way.

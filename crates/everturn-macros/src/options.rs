@@ -2,7 +2,7 @@
 
 use syn::meta::ParseNestedMeta;
 use syn::parse::{Parse, ParseStream};
-use syn::{Expr, Ident, LitStr, Path, Result, Type, parse_quote};
+use syn::{Expr, Ident, LitBool, LitInt, LitStr, Path, Result, Token, Type, parse_quote};
 
 /// The options of one `#[tool]`.
 pub(crate) struct Options {
@@ -20,6 +20,16 @@ pub(crate) struct Options {
     pub(crate) by: Option<Answerer>,
     /// Who may settle calls whose outcome is unknown.
     pub(crate) outcome_by: Option<Answerer>,
+    /// How many seconds a question may be answered.
+    pub(crate) expires: Option<u64>,
+    /// How many different people must give the same answer.
+    pub(crate) approvals: Option<LitInt>,
+    /// Whether another person answers than the one in whose turn the tool asks.
+    pub(crate) second_person: bool,
+    /// Whether people who approve a call may edit its arguments.
+    pub(crate) editable: Option<LitBool>,
+    /// The variant of `Repeat` for approved calls that were made before.
+    pub(crate) repeat: Option<Ident>,
     /// The crate that re-exports what the generated code refers to.
     pub(crate) root: Path,
 }
@@ -59,6 +69,11 @@ impl Default for Options {
             decision: None,
             by: None,
             outcome_by: None,
+            expires: None,
+            approvals: None,
+            second_person: false,
+            editable: None,
+            repeat: None,
             root: parse_quote!(::everturn),
         }
     }
@@ -81,6 +96,17 @@ impl Options {
             set(&mut self.by, meta)
         } else if meta.path.is_ident("outcome_by") {
             set(&mut self.outcome_by, meta)
+        } else if meta.path.is_ident("expires") {
+            set_expires(&mut self.expires, meta)
+        } else if meta.path.is_ident("approvals") {
+            set_approvals(&mut self.approvals, meta)
+        } else if meta.path.is_ident("second_person") {
+            self.second_person = true;
+            Ok(())
+        } else if meta.path.is_ident("editable") {
+            set_editable(&mut self.editable, meta)
+        } else if meta.path.is_ident("repeat") {
+            set_repeat(&mut self.repeat, meta)
         } else if meta.path.is_ident("crate") {
             self.root = meta
                 .value()?
@@ -91,7 +117,8 @@ impl Options {
             self.fields = true;
             Ok(())
         } else {
-            let known = "`name`, `description`, `replay`, `answer`, `decision`, `by`, `outcome_by`, `fields` and `crate`";
+            let known = "`name`, `description`, `replay`, `answer`, `decision`, `by`, `outcome_by`, `expires`, `approvals`, \
+                         `second_person`, `editable`, `repeat`, `fields` and `crate`";
             Err(meta.error(format!("unknown option: `#[tool]` takes {known}")))
         }
     }
@@ -141,6 +168,76 @@ fn set_replay(option: &mut Option<Ident>, meta: &ParseNestedMeta<'_>) -> Result<
         "once" => "Once",
         _ => {
             let advice = "a tool is `pure`, `idempotent`, `keyed` or `once`";
+            return Err(syn::Error::new(word.span(), advice));
+        }
+    };
+    if option.replace(Ident::new(variant, word.span())).is_some() {
+        return Err(meta.error("this option is given twice"));
+    }
+    Ok(())
+}
+
+fn set_expires(option: &mut Option<u64>, meta: &ParseNestedMeta<'_>) -> Result<()> {
+    let text: LitStr = meta.value()?.parse()?;
+    let Some(seconds) = seconds(&text.value()) else {
+        let advice = "a question expires after a time such as `90s`, `30m`, `24h` or `7d`";
+        return Err(syn::Error::new(text.span(), advice));
+    };
+    if option.replace(seconds).is_some() {
+        return Err(meta.error("this option is given twice"));
+    }
+    Ok(())
+}
+
+/// Reads a whole number with a unit.
+fn seconds(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let unit = match text.chars().last()? {
+        's' => 1,
+        'm' => 60,
+        'h' => 60 * 60,
+        'd' => 24 * 60 * 60,
+        _ => return None,
+    };
+    let number: u64 = text[..text.len() - 1].trim().parse().ok()?;
+    number.checked_mul(unit).filter(|seconds| *seconds > 0)
+}
+
+fn set_approvals(option: &mut Option<LitInt>, meta: &ParseNestedMeta<'_>) -> Result<()> {
+    let people: LitInt = meta.value()?.parse()?;
+    if people.base10_parse::<u32>()? == 0 {
+        return Err(syn::Error::new(
+            people.span(),
+            "at least one person approves a call",
+        ));
+    }
+    if option.replace(people).is_some() {
+        return Err(meta.error("this option is given twice"));
+    }
+    Ok(())
+}
+
+/// Reads `editable` or `editable = false`.
+fn set_editable(option: &mut Option<LitBool>, meta: &ParseNestedMeta<'_>) -> Result<()> {
+    let value = if meta.input.peek(Token![=]) {
+        meta.value()?.parse()?
+    } else {
+        parse_quote!(true)
+    };
+    if option.replace(value).is_some() {
+        return Err(meta.error("this option is given twice"));
+    }
+    Ok(())
+}
+
+fn set_repeat(option: &mut Option<Ident>, meta: &ParseNestedMeta<'_>) -> Result<()> {
+    let word: LitStr = meta.value()?.parse()?;
+    let variant = match word.value().as_str() {
+        "recorded" => "Recorded",
+        "ask" => "Ask",
+        _ => {
+            let advice =
+                "an approved call that was made before gives what was `recorded`, or does `ask` again";
             return Err(syn::Error::new(word.span(), advice));
         }
     };

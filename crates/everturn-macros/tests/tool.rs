@@ -10,7 +10,7 @@ mod elsewhere {
 }
 
 use everturn_ai::{
-    FromToolContext, IntoTool, MultipartToolResponse, Part, Replay, Requirement, Tool, ToolContext,
+    FromToolContext, IntoTool, MultipartToolResponse, Part, Repeat, Replay, Requirement, Tool, ToolContext,
     ToolReference,
 };
 use everturn_core::{Context, Error, HandlerResult, Result, Status};
@@ -18,6 +18,28 @@ use everturn_macros::tool;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+
+/// Moves money, with the approval of two people.
+#[tool(expires = "24h", approvals = 2, second_person, editable, repeat = "ask")]
+async fn wire(sum: u32, call: &ToolContext) -> Result<u32> {
+    call.answer_value()
+        .map(|_| sum)
+        .ok_or_else(|| call.interrupt("Move it?"))
+}
+
+/// Moves money as the model says.
+#[tool(editable = false)]
+async fn wire_as_is(sum: u32) -> Result<u32> {
+    Ok(sum)
+}
+
+#[test]
+fn a_tool_says_what_makes_an_answer_an_approval() {
+    assert_eq!(wire.tool().repeat(), Repeat::Ask);
+    assert_eq!(wire.tool().editable_input(), Some(true));
+    assert_eq!(wire_as_is.tool().editable_input(), Some(false));
+    assert_eq!(wire_as_is.tool().repeat(), Repeat::Recorded);
+}
 
 #[derive(Debug, Deserialize, JsonSchema)]
 struct SeasonQuery {

@@ -596,6 +596,8 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
     /// Lets people who answer an interrupt change the arguments of the call: a restart whose
     /// metadata `replacedInput` repeats the recorded input ([`Part::restart`](everturn_ai::Part::restart)) runs the tool with
     /// the input that it has, if that fits the tool's schema. By default only the recorded input may run.
+    /// A tool that [says for itself](everturn_ai::Tool::with_editable_input) whether its arguments may be edited is not
+    /// concerned, except that an agent that runs its turns itself must allow edits, too.
     ///
     /// Every client of the agent then decides what an interrupted tool does, so the tools must check their arguments. The model is not asked again: it reads the tool's answer beside its own arguments.
     pub fn allow_edited_inputs(self) -> Self {

@@ -1,6 +1,6 @@
 //! A tool request that waits for an answer.
 
-use everturn_ai::{Part, ToolRequest, metadata};
+use everturn_ai::{Approval, Part, ToolRequest, metadata};
 use everturn_core::{Error, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -58,6 +58,12 @@ impl Interrupt {
         data.and_then(|data| data.get(metadata::OUTCOME_UNKNOWN)) == Some(&Value::Bool(true))
     }
 
+    /// Returns the question: until when it may be answered, who is still needed, and who has answered. `None` for a tool of
+    /// the client, and in sessions from before questions were kept.
+    pub fn approval(&self) -> Option<Approval> {
+        self.0.approval()
+    }
+
     /// Returns the tool request as a part.
     pub fn part(&self) -> &Part {
         &self.0
@@ -82,7 +88,8 @@ impl Interrupt {
         self.0.restart(answer, None).ok_or_else(not_a_request)
     }
 
-    /// Like [`Interrupt::restart`], with other arguments than the model's. The agent must let its clients choose them
+    /// Like [`Interrupt::restart`], with other arguments than the model's. The tool must let its approvers edit them
+    /// ([`Tool::with_editable_input`](everturn_ai::Tool::with_editable_input)), or the agent
     /// ([`AgentBuilder::allow_edited_inputs`](crate::AgentBuilder::allow_edited_inputs)).
     ///
     /// # Errors

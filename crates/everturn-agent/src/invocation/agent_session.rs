@@ -190,7 +190,8 @@ impl<S: CustomState> AgentSession<S> {
         };
         let (session, outbox) = (&self.session, &self.outbox);
         let facts = &*self.facts;
-        let (flow, limit, reception) = (&facts.session_flow, &facts.limit, facts.reception);
+        let (flow, limit, reception) = (&facts.session_flow, &facts.limit, &facts.reception);
+        let context = reception.enter(context, session.core().session_id());
         let settle = &mut report;
         let (began, used_before) = (Instant::now(), self.facts.usage.own());
         let mut finish_reason = None;

@@ -214,6 +214,8 @@ impl Definition {
         Reception {
             while_interrupted: self.while_interrupted,
             restart_inputs: self.restart_inputs,
+            asks_tools: self.prompt.is_some(),
+            clock: self.clock.clone(),
         }
     }
 

@@ -458,7 +458,7 @@ impl Driver {
         let reserved = reserved.cloned();
         let reception = self.definition.reception();
         self.snapshots
-            .turn_begins(self.session.state(), &input, reception);
+            .turn_begins(self.session.state(), &input, &reception);
         // A content-addressed snapshot has no id yet, unless it is that of a background run.
         let is_named =
             self.definition.snapshot_ids == SnapshotIds::Uuid || self.background.snapshot().is_some();

@@ -126,6 +126,8 @@ impl TurnEffect {
         let known = match record {
             ToolRecord::Nothing => None,
             ToolRecord::Ended(outcome) => Some(outcome),
+            // Only approved calls are known from other resumptions.
+            ToolRecord::StartedElsewhere | ToolRecord::AlreadyMade => return Err(unknown(&self.name, &id)),
             ToolRecord::Started => match reconciled(self.reconcile, &id).await? {
                 Reconciliation::NeverHappened => None,
                 Reconciliation::Unknown => return Err(unknown(&self.name, &id)),

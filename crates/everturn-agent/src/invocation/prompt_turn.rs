@@ -170,7 +170,12 @@ fn at_the_interrupted_turn(history: &History) -> (History, Messages) {
 pub(super) fn remember<S: CustomState>(turn: &Turn<S>, history: &History, reply: &ModelResponse) {
     let request = reply.request.as_ref().map(|request| &request.messages);
     let mut conversation = conversation_so_far(turn, history, request.unwrap_or(&history.into()));
+    // Messages that wait for an answer still do so if the question is open again.
+    let waiting = awaiting(history)
+        .filter(|asking| *asking == conversation.len())
+        .map(|asking| history.since(asking + 1).cloned());
     conversation.extend(reply.message.clone());
+    conversation.extend(waiting.into_iter().flatten());
     turn.set_messages(conversation);
 }
 

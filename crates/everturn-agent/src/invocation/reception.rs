@@ -4,18 +4,24 @@
 //! themselves.
 
 use everturn_ai::history::{awaiting, closing};
-use everturn_ai::{Answers, History, Message, ModelResponseChunk, Part, PartKind, Role, metadata};
-use everturn_core::{Error, Result};
+use everturn_ai::{
+    Answers, History, Message, ModelResponseChunk, Part, PartKind, Questions, Role, metadata, with_questions,
+};
+use everturn_core::{Context, Error, Result};
 use serde_json::json;
 
 use crate::answers::RestartInputs;
-use crate::{AgentInput, AgentStreamChunk, WhileInterrupted};
+use crate::{AgentInput, AgentStreamChunk, Clock, SessionId, WhileInterrupted};
 
 /// How an agent receives inputs.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Reception {
     pub(super) while_interrupted: WhileInterrupted,
+    /// The inputs with which the agent lets interrupted calls run again, unless a tool says otherwise.
     pub(super) restart_inputs: RestartInputs,
+    /// Whether a generation checks every answer against its tool, which may allow other inputs.
+    pub(super) asks_tools: bool,
+    pub(super) clock: Clock,
 }
 
 /// An input that was received.
@@ -37,17 +43,24 @@ impl Reception {
     /// # Errors
     /// `INVALID_ARGUMENT` for answers that do not fit the open requests; `FAILED_PRECONDITION` for a message that the agent
     /// does not take while requests are open.
-    pub(super) fn receive(self, history: &History, input: &AgentInput) -> Result<Received> {
+    pub(super) fn receive(&self, history: &History, input: &AgentInput) -> Result<Received> {
         let messages: Vec<Message> = input.messages().cloned().collect();
         if let Some(answers) = given_answers(input) {
             // Before anything runs: a forged answer must not reach a tool.
-            self.restart_inputs.validate(history, answers)?;
+            let inputs = if self.asks_tools {
+                RestartInputs::Edited
+            } else {
+                self.restart_inputs
+            };
+            inputs.validate(history, answers)?;
             return Ok(Received::of(messages));
         }
         if messages.is_empty() {
             return Ok(Received::default());
         }
         let asking = awaiting(history).and_then(|place| history.get(place));
+        // Nobody can answer it any more, so nothing is gained by holding the conversation up.
+        let asking = asking.filter(|asking| !self.is_expired(asking));
         match (self.while_interrupted, asking) {
             (WhileInterrupted::Reject, Some(asking)) => Err(refused(asking)),
             (WhileInterrupted::Ask, Some(asking)) => {
@@ -70,6 +83,23 @@ impl Reception {
                 })
             }
         }
+    }
+}
+
+impl Reception {
+    fn is_expired(&self, asking: &Message) -> bool {
+        let now = self.clock.now();
+        let is_expired = |part: &Part| part.approval().is_some_and(|question| question.is_expired(now));
+        asking.interrupts().all(is_expired)
+    }
+
+    /// Returns the context with the circumstances in which the turn's tools ask and their questions are answered.
+    pub(super) fn enter(&self, context: Context, session: &SessionId) -> Context {
+        let clock = self.clock.clone();
+        let questions = Questions::new(move || clock.now())
+            .in_session(session.as_str())
+            .allowing_edits(self.restart_inputs == RestartInputs::Edited);
+        with_questions(context, questions)
     }
 }
 

@@ -88,7 +88,7 @@ impl Snapshots {
     }
 
     /// Notes the state at which a turn begins, and its input.
-    pub(super) fn turn_begins(&mut self, state: SessionState, input: &AgentInput, reception: Reception) {
+    pub(super) fn turn_begins(&mut self, state: SessionState, input: &AgentInput, reception: &Reception) {
         let messages = match reception.receive(&state.messages, input) {
             Ok(received) => Some(received.messages),
             Err(_) if given_answers(input).is_some() => Some(input.messages().cloned().collect()),

@@ -44,6 +44,13 @@ pub(super) fn effect_id(key: &JournalKey, fingerprint: &str, occurrence: u64) ->
     EffectId::from(id)
 }
 
+/// Returns the identity of an approved call: the same in every turn that resumes the conversation at its question.
+pub(super) fn approved_effect_id(question: &str, call: &str) -> EffectId {
+    let mut id = digest(&("question", question, call));
+    id.truncate(32);
+    EffectId::from(id)
+}
+
 /// Returns the fingerprint of a model call: the model, the length of the conversation and its last message.
 ///
 /// Earlier messages are left out: a prompt may contain the time, and that must not make a paid reply unusable.

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use everturn_ai::{EffectId, Message, ModelResponse, Replay, ToolOutcome, ToolRecord};
 
 use super::entry::Entry;
-use super::identity::{TurnKey, call_fingerprint, call_of, effect_id};
+use super::identity::{TurnKey, approved_effect_id, call_fingerprint, call_of, effect_id};
 use crate::session::Change;
 
 /// The effects of one turn, as far as they are known.
@@ -161,6 +161,15 @@ impl KnownEffects {
     /// Returns the identity of a call and its record.
     pub(super) fn meet_call(&mut self, fingerprint: &str, call: &str, replay: Replay) -> Met {
         let own = self.next(fingerprint);
+        self.meet_call_as(own, call, replay)
+    }
+
+    /// Returns the identity of an approved call, which does not depend on the turn, and its record.
+    pub(super) fn meet_approved(&mut self, question: &str, call: &str, replay: Replay) -> Met {
+        self.meet_call_as(approved_effect_id(question, call), call, replay)
+    }
+
+    fn meet_call_as(&mut self, own: EffectId, call: &str, replay: Replay) -> Met {
         let id = match replay {
             Replay::Pure => {
                 return Met {

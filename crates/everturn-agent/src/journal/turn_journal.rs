@@ -3,13 +3,16 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use everturn_ai::metadata::OUTCOME_UNKNOWN;
 use everturn_ai::{
-    EffectId, EffectJournal, Message, ModelEffect, ModelResponse, Replay, ToolEffect, ToolOutcome,
-    ToolRecord, async_trait, reason, with_journal,
+    Approval, EffectId, EffectJournal, Message, ModelEffect, ModelResponse, Repeat, Replay, ToolEffect,
+    ToolOutcome, ToolRecord, async_trait, reason, with_journal,
 };
 use everturn_core::{Context, Error, Result, Status};
+use serde_json::Value;
 use tokio::sync::OnceCell;
 
+use super::approved::{ApprovedCall, Made};
 use super::entry::Entry;
 use super::identity::{call_fingerprint, call_of, effect_fingerprint, model_fingerprint};
 use super::known_effects::{KnownEffects, Met};
@@ -48,7 +51,11 @@ struct Call {
     asked_by: Option<EffectId>,
     replay: Replay,
     has_begun: bool,
+    /// Whether an earlier attempt at this turn made the call.
+    began_before: bool,
     changes: Arc<Changes>,
+    /// The record that every resumption finds, if the call was approved.
+    approved: Option<Arc<ApprovedCall>>,
 }
 
 impl TurnJournal {
@@ -144,25 +151,30 @@ impl TurnJournal {
     /// Returns the identity of an effect of the turn's own code, and its record.
     pub(crate) async fn calling_own(&self, name: &str, replay: Replay) -> Result<(EffectId, ToolRecord)> {
         self.take_up().await?;
-        self.meet(&effect_fingerprint(name), effect_fingerprint(name), None, replay)
+        let what = effect_fingerprint(name);
+        self.meet(what.clone(), None, replay, |known| {
+            known.meet_call(&what, &what, replay)
+        })
     }
 
     fn meet(
         &self,
-        fingerprint: &str,
         call: String,
         asked_by: Option<EffectId>,
         replay: Replay,
+        look_up: impl FnOnce(&mut KnownEffects) -> Met,
     ) -> Result<(EffectId, ToolRecord)> {
         let Met { id, record, changes } = {
             let mut live = self.live();
-            let met = live.known.meet_call(fingerprint, &call, replay);
+            let met = look_up(&mut live.known);
             let started = Call {
                 what: call,
                 asked_by,
                 replay,
                 has_begun: false,
+                began_before: false,
                 changes: Changes::of(self.session.session_id().clone()),
+                approved: None,
             };
             live.calls.insert(met.id.clone(), started);
             met
@@ -170,6 +182,45 @@ impl TurnJournal {
         // Outside the lock: the session has locks of its own.
         self.change_again(&changes)?;
         Ok((id, record))
+    }
+
+    /// Returns the record of an approved call that every resumption of the conversation finds. `own` is the record of this
+    /// turn.
+    async fn approved(
+        &self,
+        id: &EffectId,
+        effect: &ToolEffect<'_>,
+        approval: &Approval,
+        own: &ToolRecord,
+    ) -> Result<ToolRecord> {
+        let location = self.writer.location();
+        let (call, made) = ApprovedCall::open(location, approval, self.writer.attempt()).await?;
+        // An equal turn may have been committed before, and its journal dropped.
+        let is_own = |turn: &str| *own == ToolRecord::Started && turn == location.key.turn();
+        let (record, began_before) = match made {
+            Made::Never => (ToolRecord::Nothing, false),
+            Made::Began { turn } if is_own(&turn) => (ToolRecord::Started, true),
+            Made::Began { .. } => (ToolRecord::StartedElsewhere, false),
+            Made::Ended {
+                answer,
+                turn,
+                outcome,
+                changes,
+            } => {
+                let is_same = effect.repeat == Repeat::Recorded && answer == call.answer();
+                if is_same || is_own(&turn) {
+                    self.change_again(&changes)?;
+                    (ToolRecord::Ended(*outcome), false)
+                } else {
+                    (ToolRecord::AlreadyMade, false)
+                }
+            }
+        };
+        if let Some(under_way) = self.live().calls.get_mut(id) {
+            under_way.began_before = began_before;
+            under_way.approved = Some(Arc::new(call));
+        }
+        Ok(record)
     }
 
     /// Ends the journal of a turn that failed by itself.
@@ -224,6 +275,27 @@ impl TurnJournal {
     }
 }
 
+/// Returns the end of an approved call that began; `None` if it is unknown.
+fn end_of_approved(
+    id: &EffectId,
+    answer: &str,
+    outcome: &ToolOutcome,
+    changes: Vec<Change>,
+) -> Option<Entry> {
+    match outcome {
+        ToolOutcome::Finished(_) => Some(Entry::Ended {
+            effect: id.clone(),
+            call: answer.to_owned(),
+            reply: None,
+            outcome: Box::new(outcome.clone()),
+            changes,
+        }),
+        ToolOutcome::Interrupted(data) if data.get(OUTCOME_UNKNOWN) == Some(&Value::Bool(true)) => None,
+        // A call that asks again has done nothing else: another answer may lead further.
+        ToolOutcome::Interrupted(_) => Some(Entry::Failed { effect: id.clone() }),
+    }
+}
+
 #[async_trait]
 impl EffectJournal for TurnJournal {
     async fn asking(&self, effect: ModelEffect<'_>) -> Result<(EffectId, Option<ModelResponse>)> {
@@ -255,8 +327,23 @@ impl EffectJournal for TurnJournal {
     async fn calling(&self, effect: ToolEffect<'_>) -> Result<(EffectId, ToolRecord)> {
         self.take_up().await?;
         let call = call_of(effect.request);
-        let fingerprint = call_fingerprint(effect.asked_by, effect.position, &call);
-        self.meet(&fingerprint, call, effect.asked_by.cloned(), effect.replay)
+        let asked_by = effect.asked_by.cloned();
+        let Some(approval) = effect.approval else {
+            let fingerprint = call_fingerprint(effect.asked_by, effect.position, &call);
+            return self.meet(call.clone(), asked_by, effect.replay, |known| {
+                known.meet_call(&fingerprint, &call, effect.replay)
+            });
+        };
+        let (id, record) = self.meet(call.clone(), asked_by, effect.replay, |known| {
+            known.meet_approved(&approval.id, &call, effect.replay)
+        })?;
+        // A call that was refused has no effect that another resumption must not repeat.
+        let is_refused = approval.answers.last().is_some_and(|answer| answer.refuses);
+        if effect.replay != Replay::Once || is_refused || matches!(record, ToolRecord::Ended(_)) {
+            return Ok((id, record));
+        }
+        let record = self.approved(&id, &effect, approval, &record).await?;
+        Ok((id, record))
     }
 
     async fn started(&self, id: &EffectId) -> Result<()> {
@@ -269,19 +356,23 @@ impl EffectJournal for TurnJournal {
             if std::mem::replace(&mut call.has_begun, true) {
                 return Ok(());
             }
-            let call = call.what.clone();
+            let call = (call.what.clone(), call.approved.clone());
             live.has_begun = true;
             call
         };
-        self.append(Entry::Started {
-            effect: id.clone(),
-            call,
-        })
-        .await
+        let (call, approved) = call;
+        let effect = id.clone();
+        self.append(Entry::Started { effect, call }).await?;
+        let Some(approved) = approved else {
+            return Ok(());
+        };
+        let (effect, call) = (id.clone(), approved.answer().to_owned());
+        let begun = Entry::Started { effect, call };
+        approved.add(self.writer.location(), begun).await
     }
 
     async fn ended(&self, id: &EffectId, outcome: &ToolOutcome) -> Result<()> {
-        let entry = {
+        let (approved, entry) = {
             let mut live = self.live();
             let Some(call) = live.calls.remove(id) else {
                 return Ok(());
@@ -291,30 +382,44 @@ impl EffectJournal for TurnJournal {
             if call.replay == Replay::Pure || only_asks {
                 return Ok(());
             }
-            Entry::Ended {
+            let changes = call.changes.made();
+            let ended = Entry::Ended {
                 effect: id.clone(),
                 call: call.what,
                 reply: call.asked_by,
                 outcome: Box::new(outcome.clone()),
-                changes: call.changes.made(),
-            }
+                changes: changes.clone(),
+            };
+            let approved = call.approved.filter(|_| call.has_begun || call.began_before);
+            (approved.map(|approved| (approved, changes)), ended)
         };
+        // First, because the turn's own record may be dropped with the turn.
+        if let Some((approved, changes)) = approved
+            && let Some(end) = end_of_approved(id, approved.answer(), outcome, changes)
+        {
+            approved.add(self.writer.location(), end).await?;
+        }
         self.append(entry).await
     }
 
     async fn failed(&self, id: &EffectId, error: &Error, by_itself: bool) {
-        let has_begun = {
+        let call = {
             let mut live = self.live();
             live.failure = Some(error.status());
-            let call = live.calls.remove(id);
-            call.is_some_and(|call| call.has_begun)
+            live.calls.remove(id)
         };
         // Nothing was recorded of a call that has not begun, and a call that was cut short may have taken effect.
-        if !(has_begun && by_itself) {
+        let Some(call) = call.filter(|call| call.has_begun && by_itself) else {
             return;
-        }
+        };
         let failed = Entry::Failed { effect: id.clone() };
-        if let Err(error) = self.append(failed).await {
+        let recorded = async {
+            if let Some(approved) = &call.approved {
+                approved.add(self.writer.location(), failed.clone()).await?;
+            }
+            self.append(failed.clone()).await
+        };
+        if let Err(error) = recorded.await {
             tracing::warn!(%error, "the failure of a call could not be recorded; its outcome counts as unknown");
         }
     }

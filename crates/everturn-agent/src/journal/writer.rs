@@ -87,6 +87,11 @@ impl Writer {
         }
     }
 
+    /// Returns the identity of this attempt.
+    pub(super) fn attempt(&self) -> &str {
+        &self.by
+    }
+
     pub(super) fn location(&self) -> &JournalLocation {
         &self.location
     }

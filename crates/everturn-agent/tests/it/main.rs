@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 
+mod approvals;
+mod approved_once;
 mod archive_annotations;
 mod archive_companions;
 mod archive_damaged_files;

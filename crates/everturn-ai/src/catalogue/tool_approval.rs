@@ -1,14 +1,16 @@
 //! Asking before a tool is run.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use everturn_core::HandlerResult;
+use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{Middleware, MultipartToolResponse, NextTool, Part, ToolCall, interrupt};
+use crate::{Middleware, MultipartToolResponse, NextTool, Part, Questions, ToolCall, interrupt, metadata};
 
 /// Interrupts before every tool that is not on a list, so that a person can approve the call.
 ///
@@ -34,6 +36,8 @@ pub struct ToolApproval {
     approved: BTreeSet<String>,
     /// Another spelling of `approved`; both lists count.
     allowed_tools: BTreeSet<String>,
+    /// How many seconds a question may be answered; without an end if it is missing.
+    expires_after_seconds: Option<u64>,
 }
 
 const TOOL_APPROVED: &str = "toolApproved";
@@ -44,6 +48,16 @@ impl ToolApproval {
         Self {
             approved: approved.into_iter().map(Into::into).collect(),
             ..Self::default()
+        }
+    }
+
+    /// Sets how long a question may be answered. Its data then has the time as `answerUntil`, and a later answer is refused
+    /// with [`reason::QUESTION_EXPIRED`](crate::reason::QUESTION_EXPIRED).
+    #[must_use]
+    pub fn answered_within(self, time: Duration) -> Self {
+        Self {
+            expires_after_seconds: Some(time.as_secs()),
+            ..self
         }
     }
 
@@ -71,6 +85,13 @@ impl Middleware for ToolApproval {
             "The tool '{}' may only be run with approval.",
             call.tool.short_name()
         );
-        Err(interrupt(json!({ "message": message })).into())
+        let mut question = json!({ "message": message });
+        if let Some(seconds) = self.expires_after_seconds {
+            let until = Questions::of(&call.context)
+                .now()
+                .checked_add(Duration::from_secs(seconds));
+            question[metadata::ANSWER_UNTIL] = json!(until.unwrap_or(Timestamp::MAX));
+        }
+        Err(interrupt(question).into())
     }
 }

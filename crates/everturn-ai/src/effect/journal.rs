@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use uuid::Uuid;
 
-use super::Replay;
-use crate::{ModelRequest, ModelResponse, MultipartToolResponse, ToolRequest};
+use super::{Repeat, Replay};
+use crate::{Approval, ModelRequest, ModelResponse, MultipartToolResponse, ToolRequest};
 
 /// A model call that is about to be made.
 #[derive(Debug, Clone, Copy)]
@@ -34,6 +34,11 @@ pub struct ToolEffect<'a> {
     pub request: &'a ToolRequest,
     /// How the tool may be called again.
     pub replay: Replay,
+    /// The approval of a call that a client restarts after an interrupt; it is the same for every resumption of the
+    /// conversation.
+    pub approval: Option<&'a Approval>,
+    /// The treatment of an approved call that another resumption has already made.
+    pub repeat: Repeat,
 }
 
 /// The end of a tool call that did not fail.
@@ -55,6 +60,10 @@ pub enum ToolRecord {
     Started,
     /// The call ended with this outcome.
     Ended(ToolOutcome),
+    /// Another resumption of the conversation began this approved call, and its end is unknown. It may still be under way.
+    StartedElsewhere,
+    /// Another resumption of the conversation has made this approved call, and a person decides whether it is repeated.
+    AlreadyMade,
 }
 
 /// Records the effects of generations, so that an interrupted turn can be replayed.
@@ -129,6 +138,17 @@ impl<'a> ToolEffect<'a> {
             position,
             request,
             replay,
+            approval: None,
+            repeat: Repeat::default(),
+        }
+    }
+
+    /// Sets the approval with which the call was restarted.
+    pub(crate) fn approved(self, approval: Option<&'a Approval>, repeat: Repeat) -> Self {
+        Self {
+            approval,
+            repeat,
+            ..self
         }
     }
 }

@@ -31,6 +31,20 @@ pub enum Replay {
     Once,
 }
 
+/// The treatment of an approved call of a [`Replay::Once`] tool that another resumption of the
+/// conversation has already made: the same snapshot was resumed twice, or a branch begins at it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Repeat {
+    /// The recorded outcome is the answer, if the approval is the same; an approval with another decision, or of other
+    /// arguments, is asked for again.
+    #[default]
+    Recorded,
+    /// The person is asked again, and told that the call was made before.
+    Ask,
+}
+
 /// The outcome of a call whose process died, as found out afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reconciliation<O> {

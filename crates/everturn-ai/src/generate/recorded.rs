@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use everturn_core::{Context, Error, Reason, Result};
 use futures::future::BoxFuture;
+use serde_json::{Value, json};
 
 use super::call::Call;
 use super::chunk_index::ChunkIndex;
@@ -12,9 +13,12 @@ use crate::effect::{journal_of, without_journal};
 use crate::middleware::{GenerateRound, ToolCall};
 use crate::usage_meter::MeteredRound;
 use crate::{
-    EffectId, EffectJournal, ModelEffect, ModelResponse, ModelResponseChunk, Reconciliation, Role,
-    ToolContext, ToolEffect, ToolOutcome, ToolRecord, interrupt_data, outcome_unknown, reason,
+    EffectId, EffectJournal, ModelEffect, ModelResponse, ModelResponseChunk, Part, Reconciliation, Role,
+    ToolContext, ToolEffect, ToolOutcome, ToolRecord, interrupt_data, metadata, outcome_unknown, reason,
 };
+
+/// The only member of the data with which a call that was already made interrupts. It never leaves the loop.
+const ALREADY_MADE: &str = "_everturn_already_made";
 
 /// A model's reply, ready for use.
 pub(super) struct Reply {
@@ -97,7 +101,10 @@ impl Recording {
         let (Some(journal), Some(request)) = (journal_of(&call.context), call.request()) else {
             return Ok(None);
         };
-        let effect = ToolEffect::new(reply, position, request, call.tool.replay());
+        // Only a restarted call was approved; the model may have copied the metadata of another one.
+        let approval = call.answer().and_then(|_| call.part.approval());
+        let effect = ToolEffect::new(reply, position, request, call.tool.replay())
+            .approved(approval.as_ref(), call.tool.repeat());
         let (id, known) = journal.calling(effect).await?;
         Ok(Some(Self {
             journal,
@@ -120,6 +127,9 @@ impl Recording {
                 tracing::debug!(effect = %self.id, tool = call.tool.name(), "a tool's result is known");
                 Ok(outcome.clone())
             }
+            // Not reconciled: a call that is still under way would be found not to have happened.
+            ToolRecord::StartedElsewhere => unknown(&self.id),
+            ToolRecord::AlreadyMade => Ok(ToolOutcome::Interrupted(already_made(&call.part))),
             ToolRecord::Started => match self.reconciled(&call).await? {
                 Reconciliation::NeverHappened => self.live(call, choice, run).await,
                 Reconciliation::Happened(outcome) => {
@@ -192,6 +202,18 @@ impl Recording {
             },
         }
     }
+}
+
+/// Wraps the data of a question that is asked again because the call was already made. [`asked_again`] takes it out.
+fn already_made(call: &Part) -> Value {
+    let question = call.metadata_entry(metadata::RESOLVED_INTERRUPT);
+    json!({ ALREADY_MADE: question })
+}
+
+/// Returns the data of a question that is asked again because the call was already made.
+pub(super) fn asked_again(data: &Value) -> Option<&Value> {
+    let members = data.as_object().filter(|members| members.len() == 1)?;
+    members.get(ALREADY_MADE)
 }
 
 fn unknown(id: &EffectId) -> Result<ToolOutcome> {

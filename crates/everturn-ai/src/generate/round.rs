@@ -14,6 +14,7 @@ use super::call::Call;
 use super::chunk_index::ChunkIndex;
 use super::observer::round_end;
 use super::recorded::Reply;
+use super::settlement::Settled;
 use super::tool_table::ToolTable;
 use crate::middleware::{GenerateRound, NextRound};
 use crate::resource::expand_resources;
@@ -57,8 +58,10 @@ impl Call {
     async fn step(self: Arc<Self>, mut round: GenerateRound) -> Result<ModelResponse> {
         if let Some(answers) = round.answers.take() {
             // Large futures are boxed here and below: rounds nest, and each would hold the next one's by value.
-            let following = Box::pin(self.settle(round, answers)).await?;
-            return self.round(following).await;
+            return match Box::pin(self.settle(round, answers)).await? {
+                Settled::Next(following) => self.round(*following).await,
+                Settled::Open(response, round) => Ok(complete(*response, *round)),
+            };
         }
         // In every round, because a tool's answer or a hook may have added a link.
         expand_resources(

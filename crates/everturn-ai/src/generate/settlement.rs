@@ -3,23 +3,54 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use everturn_core::{Context, Error, Result};
+use everturn_core::{Context, Error, Result, SpanRecorder};
 use serde_json::{Value, json};
 
 use super::call::Call;
 use super::chunk_index::ChunkIndex;
 use super::observer::round_end;
+use super::recorded::asked_again;
 use super::round::send_answers;
-use super::tool_calls::answer;
+use super::tool_calls::{self, answer};
 use crate::middleware::GenerateRound;
-use crate::{Answers, GivenAnswer, Message, Part, Role, ToolOutcome, ToolRequest, metadata, reason};
+use crate::{
+    Answers, Approval, GivenAnswer, Message, ModelResponse, MultipartToolResponse, Part, Questions, Role,
+    ToolOutcome, ToolRequest, metadata, reason,
+};
 
-/// The way in which one tool request of the interrupted message is settled.
-enum Settlement {
+/// The result of settling an interrupted message.
+pub(super) enum Settled {
+    /// Every request has its answer: the round that follows.
+    Next(Box<GenerateRound>),
+    /// A request waits for more answers: the response with the message, and the round that it ends.
+    Open(Box<ModelResponse>, Box<GenerateRound>),
+}
+
+/// One tool request of the interrupted message, and the way in which it is settled.
+struct Settlement {
+    way: Way,
+    /// The question about the request with the answers to it, if one is to be recorded.
+    approval: Option<Approval>,
+}
+
+enum Way {
     /// This part answers the request.
     Answered(Part),
     /// This tool request is run in place of the interrupted one.
     Restarted(Part),
+    /// More people must give the same answer.
+    Waiting,
+}
+
+/// The answer to a request of the interrupted message.
+enum Outcome {
+    Answered(Part),
+    /// The request waits for more people.
+    Waiting,
+    /// The request asks another question, with this data.
+    Asks(Value),
+    /// The request asks its question again, because the call was already made.
+    AsksAgain(Value),
 }
 
 /// A tool call by its name and reference.
@@ -51,19 +82,35 @@ impl<'a> GivenAnswers<'a> {
 }
 
 impl Call {
-    /// Settles the interrupted message and returns the round that follows.
+    /// Settles the interrupted message.
     pub(super) async fn settle(
         self: &Arc<Self>,
         mut round: GenerateRound,
         given: Answers,
-    ) -> Result<GenerateRound> {
+    ) -> Result<Settled> {
         let (place, interrupted) = interrupted_message(&round)?;
         // Before anything runs: an answer that is not allowed must not reach a tool.
         let settlements = self.settlements(&interrupted, &given, &round.context)?;
         let index = ChunkIndex::starting_at(round.message_index);
-        let answers = self.answers(&round, &interrupted, settlements, &index).await?;
+        let mut approvals: Vec<_> = settlements.iter().map(|one| one.approval.clone()).collect();
+        record(&interrupted, &approvals, &round.context);
+        let outcomes = self.outcomes(&round, &interrupted, settlements, &index).await?;
+        if !outcomes
+            .iter()
+            .all(|outcome| matches!(outcome, Outcome::Answered(_)))
+        {
+            let asking = self.still_asking(&interrupted, outcomes, &mut approvals, &round.context);
+            let messages = &mut round.request.messages;
+            messages.splice(place..messages.len(), []);
+            let response = tool_calls::interrupted(ModelResponse::new(asking));
+            return Ok(Settled::Open(Box::new(response), Box::new(round)));
+        }
+        let answers = outcomes.into_iter().filter_map(|outcome| match outcome {
+            Outcome::Answered(part) => Some(part),
+            _ => None,
+        });
         let note = given.metadata.map_or(Value::Bool(true), Value::Object);
-        let answers = Message::tool(answers).with_metadata_entry(metadata::RESUMED, note);
+        let answers = Message::tool(answers.collect::<Vec<_>>()).with_metadata_entry(metadata::RESUMED, note);
 
         let messages = &mut round.request.messages;
         let waited = messages.slice(place + 1..messages.len());
@@ -71,12 +118,46 @@ impl Call {
             .iter()
             .map(|message| message.clone().without_metadata_entry(metadata::WAITING));
         // A copy in the request: the caller's history keeps the message with its interrupt.
-        let settled = [settled(&interrupted), answers.clone()];
+        let settled = [settled(&interrupted, &approvals), answers.clone()];
         messages.splice(place..messages.len(), settled.into_iter().chain(waited));
         round_end(&round.context, &round.request.messages).await?;
         send_answers(&round.emitter, &answers, &index).await?;
         round.message_index = index.following();
-        Ok(round)
+        Ok(Settled::Next(Box::new(round)))
+    }
+
+    /// Returns the interrupted message with the answers that it has now. Calls that are settled keep their output until the
+    /// others are, too.
+    fn still_asking(
+        &self,
+        interrupted: &Message,
+        outcomes: Vec<Outcome>,
+        approvals: &mut [Option<Approval>],
+        context: &Context,
+    ) -> Message {
+        let mut settled = outcomes.into_iter().zip(approvals);
+        let annotated = |part: &Part| {
+            let Some((outcome, approval)) = part.as_tool_request().and_then(|_| settled.next()) else {
+                return part.clone();
+            };
+            let (data, already_made) = match outcome {
+                Outcome::Answered(answer) => return kept(part, &answer).with_approval(approval.as_ref()),
+                Outcome::Waiting => return part.clone().with_approval(approval.as_ref()),
+                Outcome::Asks(data) => (data, false),
+                Outcome::AsksAgain(data) => (data, true),
+            };
+            let outcome = ToolOutcome::Interrupted(data);
+            let question = self.question(part, &outcome, context);
+            let question = question.map(|question| Approval {
+                already_made,
+                ..question
+            });
+            let part = part.clone().without_metadata_entry(metadata::APPROVAL);
+            tool_calls::waiting(part, outcome).with_approval(question.as_ref())
+        };
+        interrupted
+            .clone()
+            .with_content(interrupted.content().iter().map(annotated).collect::<Vec<_>>())
     }
 
     fn settlements(
@@ -117,7 +198,10 @@ impl Call {
         let request = part.as_tool_request().ok_or_else(unresolved)?;
         // A call that had finished is not run again, even if the client asks for it.
         if let Some(answer) = part.pending_answer() {
-            return Ok(Settlement::Answered(answer));
+            return Ok(Settlement {
+                way: Way::Answered(answer),
+                approval: None,
+            });
         }
         let call = (request.name.as_str(), request.reference.as_deref());
         if let Some(&response) = given.responses.get(&call) {
@@ -125,40 +209,57 @@ impl Call {
                 .as_tool_response()
                 .and_then(|response| response.output.as_ref());
             let output = output.unwrap_or(&Value::Null);
-            match self.tools.get(&request.name) {
-                Ok(tool) => tool.check_answer(part, GivenAnswer::Response(output), context)?,
+            let approval = match self.tools.get(&request.name) {
+                Ok(tool) => recorded(
+                    tool.answered(part, GivenAnswer::Response(output), context)?,
+                    part,
+                    context,
+                ),
                 // A client need not bring its tool again to answer the call.
-                Err(_) if part.is_call_of_client() => {}
+                Err(_) if part.is_call_of_client() => None,
                 Err(error) => return Err(error),
-            }
-            return Ok(Settlement::Answered(response.clone()));
+            };
+            return Ok(Settlement::of(approval, Way::Answered(response.clone())));
         }
         let again = *given.restarts.get(&call).ok_or_else(|| unanswered(request))?;
+        let question = part.approval();
+        if let (Some(asked), Some(answered)) = (&question, again.approval())
+            && asked.id != answered.id
+        {
+            return Err(another_question(request));
+        }
+        let mut approval = None;
         // A tool that is gone is no tool to ask; running it fails.
         if let (Ok(tool), Some(call)) = (self.tools.get(&request.name), again.as_tool_request()) {
             let decision = again.metadata_entry(metadata::RESUMED).unwrap_or(&Value::Null);
-            tool.check_answer(part, GivenAnswer::Restart { call, decision }, context)?;
+            let answered = tool.answered(part, GivenAnswer::Restart { call, decision }, context)?;
+            approval = recorded(answered, part, context);
         }
-        // The client must not be able to invent an answered interrupt.
-        let again = again.clone().without_metadata_entry(metadata::RESOLVED_INTERRUPT);
+        // The client must not be able to invent an answered interrupt, or an approval.
+        let again = again
+            .clone()
+            .without_metadata_entry(metadata::RESOLVED_INTERRUPT)
+            .without_metadata_entry(metadata::APPROVAL)
+            .with_approval(approval.as_ref());
         // The interrupt's data is taken from the conversation and not from the client, so that the tool may trust it.
-        Ok(Settlement::Restarted(match part.interrupt() {
+        let again = match part.interrupt() {
             Some(asked) => again.with_metadata_entry(metadata::RESOLVED_INTERRUPT, asked.clone()),
             None => again,
-        }))
+        };
+        Ok(Settlement::of(approval, Way::Restarted(again)))
     }
 
-    /// Returns the answers in the order of the requests; restarted tools run at the same time.
-    async fn answers(
+    /// Returns the outcomes in the order of the requests; restarted tools run at the same time.
+    async fn outcomes(
         self: &Arc<Self>,
         round: &GenerateRound,
         interrupted: &Message,
         settlements: Vec<Settlement>,
         index: &ChunkIndex,
-    ) -> Result<Vec<Part>> {
-        let restarts = settlements.iter().filter_map(|settlement| match settlement {
-            Settlement::Restarted(part) => Some(part.clone()),
-            Settlement::Answered(_) => None,
+    ) -> Result<Vec<Outcome>> {
+        let restarts = settlements.iter().filter_map(|settlement| match &settlement.way {
+            Way::Restarted(part) => Some(part.clone()),
+            Way::Answered(_) | Way::Waiting => None,
         });
         let mut outcomes = self
             // No reply asked for these calls: the journal identifies them by the restart alone.
@@ -167,16 +268,80 @@ impl Call {
             .into_iter();
         settlements
             .into_iter()
-            .map(|settlement| match settlement {
-                Settlement::Answered(part) => Ok(part),
-                Settlement::Restarted(part) => match outcomes.next() {
-                    Some(ToolOutcome::Finished(response)) => {
-                        answer(&part, response).ok_or_else(|| interrupted_again(interrupted))
+            .map(|settlement| match settlement.way {
+                Way::Answered(part) => Ok(Outcome::Answered(part)),
+                Way::Waiting => Ok(Outcome::Waiting),
+                Way::Restarted(part) => match outcomes.next() {
+                    Some(ToolOutcome::Finished(response)) => answer(&part, response)
+                        .map(Outcome::Answered)
+                        .ok_or_else(|| interrupted_again(interrupted)),
+                    Some(ToolOutcome::Interrupted(data)) => {
+                        own_question(data).ok_or_else(|| interrupted_again(interrupted))
                     }
-                    _ => Err(interrupted_again(interrupted)),
+                    None => Err(interrupted_again(interrupted)),
                 },
             })
             .collect()
+    }
+}
+
+impl Settlement {
+    fn of(approval: Option<Approval>, way: Way) -> Self {
+        let is_answered = approval.as_ref().is_none_or(Approval::is_answered);
+        Self {
+            way: if is_answered { way } else { Way::Waiting },
+            approval,
+        }
+    }
+}
+
+/// Returns the approval if it is to be recorded. A generation on its own keeps to Genkit's metadata where no rule needs
+/// more, and the program of a client that answers for its own tool approves nothing.
+fn recorded(approval: Approval, asked: &Part, context: &Context) -> Option<Approval> {
+    let was_asked = asked.metadata_entry(metadata::APPROVAL).is_some();
+    let is_kept = was_asked || Questions::in_context(context).is_some() || !approval.is_answered();
+    (is_kept && !asked.is_call_of_client()).then_some(approval)
+}
+
+/// Returns the loop's own question about a call that was restarted; `None` if it is the tool that asks once more.
+fn own_question(data: Value) -> Option<Outcome> {
+    if let Some(question) = asked_again(&data) {
+        return Some(Outcome::AsksAgain(question.clone()));
+    }
+    let is_unknown = data.get(metadata::OUTCOME_UNKNOWN) == Some(&Value::Bool(true));
+    is_unknown.then_some(Outcome::Asks(data))
+}
+
+/// Returns a settled tool request as it waits for the others of its message.
+fn kept(request: &Part, answer: &Part) -> Part {
+    let response = answer.as_tool_response().cloned().unwrap_or_default();
+    let outcome = ToolOutcome::Finished(MultipartToolResponse {
+        output: response.output,
+        content: response.content,
+        metadata: None,
+    });
+    tool_calls::waiting(resolved(request), outcome)
+}
+
+/// Writes to the span who answered which call, and when.
+fn record(interrupted: &Message, approvals: &[Option<Approval>], context: &Context) {
+    let requests = interrupted.tool_requests().zip(approvals);
+    let given: Vec<Value> = requests
+        .filter_map(|(request, approval)| {
+            let answer = approval.as_ref()?.answers.last()?;
+            Some(json!({
+                "tool": request.name,
+                "ref": request.reference,
+                "call": approval.as_ref()?.call,
+                "by": answer.by,
+                "at": answer.at,
+                "form": answer.form,
+                "edited": answer.is_edited(),
+            }))
+        })
+        .collect();
+    if !given.is_empty() {
+        SpanRecorder::of(context).attribute("everturn.approvals", Value::Array(given).to_string());
     }
 }
 
@@ -196,27 +361,33 @@ fn interrupted_message(round: &GenerateRound) -> Result<(usize, Message)> {
     })
 }
 
-/// Returns the interrupted message as the history keeps it: no request waits any more, and the interrupts' data is
-/// recorded.
-fn settled(interrupted: &Message) -> Message {
+/// Returns the interrupted message as the history keeps it: no request waits any more, and the interrupts' data and
+/// answers are recorded.
+fn settled(interrupted: &Message, approvals: &[Option<Approval>]) -> Message {
+    let mut approvals = approvals.iter();
     let settled = |part: &Part| {
         if part.as_tool_request().is_none() {
             return part.clone();
         }
-        let was = part.metadata_entry(metadata::INTERRUPT).cloned();
-        let part = part
-            .clone()
-            .without_metadata_entry(metadata::PENDING_OUTPUT)
-            .without_metadata_entry(metadata::PENDING_CONTENT)
-            .without_metadata_entry(metadata::INTERRUPT);
-        match was {
-            Some(interrupt) => part.with_metadata_entry(metadata::RESOLVED_INTERRUPT, interrupt),
-            None => part,
-        }
+        resolved(part).with_approval(approvals.next().and_then(Option::as_ref))
     };
     interrupted
         .clone()
         .with_content(interrupted.content().iter().map(settled).collect::<Vec<_>>())
+}
+
+/// Returns a tool request that no longer waits.
+fn resolved(part: &Part) -> Part {
+    let was = part.metadata_entry(metadata::INTERRUPT).cloned();
+    let part = part
+        .clone()
+        .without_metadata_entry(metadata::PENDING_OUTPUT)
+        .without_metadata_entry(metadata::PENDING_CONTENT)
+        .without_metadata_entry(metadata::INTERRUPT);
+    match was {
+        Some(interrupt) => part.with_metadata_entry(metadata::RESOLVED_INTERRUPT, interrupt),
+        None => part,
+    }
 }
 
 fn wrong_directive(list: &str, wanted: &str) -> Error {
@@ -228,6 +399,13 @@ fn unanswered(request: &ToolRequest) -> Error {
         "tool request '{request}' was not settled by 'resume': every interrupted request needs a response or a restart"
     ))
     .with_reason(reason::UNRESOLVED_TOOL_REQUEST)
+    .with_public()
+}
+
+fn another_question(request: &ToolRequest) -> Error {
+    Error::failed_precondition(format!(
+        "the answer to '{request}' is for another question about it: read the conversation again and answer the open one"
+    ))
     .with_public()
 }
 

@@ -17,7 +17,7 @@ use super::repetition::{Verdict, judge, without_repetitions};
 use crate::middleware::{GenerateRound, NextTool, ToolCall};
 use crate::window::without_window;
 use crate::{
-    EffectId, FinishReason, Message, ModelResponse, MultipartToolResponse, Part, Tool, ToolContext,
+    Approval, EffectId, FinishReason, Message, ModelResponse, MultipartToolResponse, Part, Tool, ToolContext,
     ToolOutcome, ToolResponse, interrupt_data, metadata,
 };
 
@@ -27,6 +27,8 @@ const INTERRUPTED: &str = "One or more tool calls resulted in interrupts.";
 pub(super) struct ToolOutcomes {
     message: Message,
     outcomes: Vec<ToolOutcome>,
+    /// The question about each call that was interrupted.
+    questions: Vec<Option<Approval>>,
 }
 
 impl ToolOutcomes {
@@ -54,22 +56,33 @@ impl ToolOutcomes {
     /// Returns the model's response as it waits for answers: finished calls keep their output, interrupted ones carry
     /// their data.
     pub(super) fn interrupted(self, response: ModelResponse) -> ModelResponse {
-        let mut outcomes = self.outcomes.into_iter();
+        let mut outcomes = self.outcomes.into_iter().zip(self.questions);
         let mut annotated = |part: &Part| {
             let outcome = part.as_tool_request().and_then(|_| outcomes.next());
-            outcome.map_or_else(|| part.clone(), |outcome| waiting(part.clone(), outcome))
+            outcome.map_or_else(
+                || part.clone(),
+                |(outcome, question)| waiting(part.clone(), outcome).with_approval(question.as_ref()),
+            )
         };
         let content: Vec<Part> = self.message.content().iter().map(&mut annotated).collect();
         ModelResponse {
             message: Some(self.message.with_content(content)),
-            finish_reason: Some(FinishReason::Interrupted),
-            finish_message: Some(INTERRUPTED.to_owned()),
-            ..response
+            ..interrupted(response)
         }
     }
 }
 
-fn waiting(part: Part, outcome: ToolOutcome) -> Part {
+/// Returns the response as one that was interrupted.
+pub(super) fn interrupted(response: ModelResponse) -> ModelResponse {
+    ModelResponse {
+        finish_reason: Some(FinishReason::Interrupted),
+        finish_message: Some(INTERRUPTED.to_owned()),
+        ..response
+    }
+}
+
+/// Returns a tool request as it waits with others for answers.
+pub(super) fn waiting(part: Part, outcome: ToolOutcome) -> Part {
     match outcome {
         ToolOutcome::Interrupted(data) => part.with_metadata_entry(metadata::INTERRUPT, data),
         ToolOutcome::Finished(response) => {
@@ -109,10 +122,28 @@ impl Call {
     ) -> Result<ToolOutcomes> {
         let calls = message.tool_request_parts().cloned().collect();
         let outcomes = self.run_requests(round, calls, reply, index).await?;
+        let requests = message.tool_request_parts();
+        let questions = requests
+            .zip(&outcomes)
+            .map(|(part, outcome)| self.question(part, outcome, &round.context))
+            .collect();
         Ok(ToolOutcomes {
             message: message.clone(),
             outcomes,
+            questions,
         })
+    }
+
+    /// Returns the question about a call, if it was interrupted.
+    pub(super) fn question(&self, part: &Part, outcome: &ToolOutcome, context: &Context) -> Option<Approval> {
+        let ToolOutcome::Interrupted(data) = outcome else {
+            return None;
+        };
+        let request = part.as_tool_request()?;
+        self.tools
+            .get(&request.name)
+            .ok()?
+            .question(request, data, context)
     }
 
     /// Runs tool requests at the same time and returns their outcomes in order. `reply` identifies the model's reply

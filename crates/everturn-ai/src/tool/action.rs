@@ -125,6 +125,9 @@ impl Tool {
         if let Some(role) = self.0.answering.by.needed_role() {
             traits["answeredBy"] = role.into();
         }
+        if let Some(is_editable) = self.editable_input() {
+            traits["editable"] = is_editable.into();
+        }
         if let Some(replay) = self.0.replay {
             traits["replay"] = json!(replay);
         }

@@ -200,7 +200,9 @@ impl Tool {
     /// first, too.
     ///
     /// # Errors
-    /// `PERMISSION_DENIED` if the caller may not answer, `INVALID_ARGUMENT` if the tool does not take this answer.
+    /// `PERMISSION_DENIED` if the caller may not answer, `INVALID_ARGUMENT` if the tool does not take this answer,
+    /// `FAILED_PRECONDITION` if the call is not the one that was asked about, and, with
+    /// [`reason::QUESTION_EXPIRED`](crate::reason::QUESTION_EXPIRED), if the question has expired.
     pub fn check_answer(&self, asked: &Part, given: GivenAnswer<'_>, caller: &Context) -> Result<()> {
         let call = asked
             .as_tool_request()
@@ -211,6 +213,7 @@ impl Tool {
             // A rule may depend on the input, which the caller may have edited.
             self.check_caller(again, is_outcome, caller)?;
         }
+        self.check_bound(asked, given, caller)?;
         match given {
             GivenAnswer::Response(output) if Declined::of(output).is_some() => Ok(()),
             GivenAnswer::Response(output) => {

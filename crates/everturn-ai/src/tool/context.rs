@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::{EffectId, ModelResponseChunk, Part, Role, ToolRequest, ToolResponse, metadata};
+use crate::{Approval, EffectId, ModelResponseChunk, Part, Role, ToolRequest, ToolResponse, metadata};
 
 /// The context of one tool call. Cloning is cheap.
 #[derive(Clone)]
@@ -148,6 +148,13 @@ impl ToolContext {
     /// `INVALID_ARGUMENT` if it was not a `T`.
     pub fn original_input<T: DeserializeOwned>(&self) -> Result<Option<T>> {
         read(self.entry(metadata::REPLACED_INPUT), "the original input")
+    }
+
+    /// Returns the question that a restarted call answers, with the people who approved it; `None` if the call was not
+    /// restarted, or nothing was kept of the question.
+    pub fn approval(&self) -> Option<Approval> {
+        self.answer_value()?;
+        self.call.part.as_ref()?.approval()
     }
 
     fn entry(&self, key: &str) -> Option<&Value> {

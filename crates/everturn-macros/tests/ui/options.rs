@@ -20,4 +20,16 @@ async fn twice_over() {}
 #[tool(replay = "pure", replay = "once")]
 async fn undecided() {}
 
+/// No such time.
+#[tool(expires = "soon")]
+async fn someday() {}
+
+/// Nobody.
+#[tool(approvals = 0)]
+async fn nobody() {}
+
+/// No such treatment.
+#[tool(repeat = "always")]
+async fn forever() {}
+
 fn main() {}

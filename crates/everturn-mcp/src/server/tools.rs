@@ -151,7 +151,13 @@ async fn call_tool(
             call: &call,
             decision: &answer,
         };
-        tool.check_answer(&part, again, &request.context)?;
+        // Nothing is kept between calls, so the answers of several people cannot be collected here.
+        let approval = tool.answered(&part, again, &request.context)?;
+        if let Some(needed) = approval.still_needed {
+            return Ok(failed(&format!(
+                "the call was not made: {needed}, and only an agent can wait for that"
+            )));
+        }
         part = part.with_metadata_entry(metadata::RESUMED, answer);
     }
     let emitter = progress(request, |chunk: &ModelResponseChunk| {

@@ -1,0 +1,79 @@
+//! The circumstances in which tools ask and people answer.
+
+use std::fmt;
+use std::sync::Arc;
+
+use everturn_core::Context;
+use jiff::Timestamp;
+
+/// The circumstances in which tools ask and people answer: the clock, the session, and whether arguments may be edited.
+/// An agent sets them for its turns. Cloning is cheap.
+#[derive(Clone)]
+pub struct Questions {
+    now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
+    session: Option<Arc<str>>,
+    allows_edits: bool,
+}
+
+impl Questions {
+    /// Creates the circumstances of a generation on its own: no session, and edits are allowed.
+    pub fn new(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
+        Self {
+            now: Arc::new(now),
+            session: None,
+            allows_edits: true,
+        }
+    }
+
+    /// Names the session in which tools ask.
+    #[must_use]
+    pub fn in_session(self, session: impl Into<Arc<str>>) -> Self {
+        Self {
+            session: Some(session.into()),
+            ..self
+        }
+    }
+
+    /// Sets whether people may edit the arguments of calls of tools that
+    /// [do not say](crate::Tool::with_editable_input).
+    #[must_use]
+    pub fn allowing_edits(self, allows_edits: bool) -> Self {
+        Self { allows_edits, ..self }
+    }
+
+    /// Returns the circumstances that a context has, if it has some.
+    pub(crate) fn in_context(context: &Context) -> Option<Arc<Self>> {
+        context.extension::<Self>()
+    }
+
+    /// Returns the circumstances of a context: those that it has, or the system's clock.
+    pub(crate) fn of(context: &Context) -> Arc<Self> {
+        Self::in_context(context).unwrap_or_else(|| Arc::new(Self::new(Timestamp::now)))
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        (self.now)()
+    }
+
+    pub(crate) fn session(&self) -> Option<&str> {
+        self.session.as_deref()
+    }
+
+    pub(crate) fn allows_edits(&self) -> bool {
+        self.allows_edits
+    }
+}
+
+impl fmt::Debug for Questions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Questions")
+            .field("session", &self.session)
+            .field("allows_edits", &self.allows_edits)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Returns the context with these circumstances for the questions that are asked and answered in it.
+pub fn with_questions(context: Context, questions: Questions) -> Context {
+    context.with_extension(Arc::new(questions))
+}
