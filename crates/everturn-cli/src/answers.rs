@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use crate::failure::{Failure, Outcome};
 use crate::lines::{is_no, is_yes};
 use crate::output::{BOLD, DIM, clean, excerpt};
+use crate::transcript::approval;
 
 /// Returns the question as a line for a person.
 pub(crate) fn question(interrupt: &Interrupt) -> String {
@@ -15,7 +16,10 @@ pub(crate) fn question(interrupt: &Interrupt) -> String {
         .into_iter()
         .find_map(Value::as_str);
     let input: Value = interrupt.input().unwrap_or_default();
-    let call = format!("{} {}", clean(interrupt.name()), excerpt(&input.to_string(), 200));
+    let mut call = format!("{} {}", clean(interrupt.name()), excerpt(&input.to_string(), 200));
+    for told in interrupt.approval().iter().flat_map(approval) {
+        call = format!("{call}; {told}");
+    }
     match said {
         Some(said) => format!("{BOLD}{}{BOLD:#} {DIM}[{call}]{DIM:#}", clean(said)),
         None if interrupt.is_outcome_unknown() => {

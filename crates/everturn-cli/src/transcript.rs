@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use everturn_agent::{AgentChunk, AgentReply, Snapshot, SnapshotStatus, Timestamp};
-use everturn_ai::{Message, Part, Role};
+use everturn_ai::{Approval, ApprovalAnswer, ApprovalForm, Message, Part, Role};
 
 use crate::failure::Outcome;
 use crate::output::{BOLD, DIM, GREEN, Output, RED, YELLOW, clean, excerpt};
@@ -120,9 +120,39 @@ pub(crate) fn message(message: &Message) -> String {
             None => "data".to_owned(),
         };
         let _ = write!(text, " {DIM}[{told}]{DIM:#}");
+        for told in part.approval().iter().flat_map(approval) {
+            let _ = write!(text, " {DIM}[{told}]{DIM:#}");
+        }
     }
     text.push('\n');
     text
+}
+
+/// Describes the answers to a question, and what it still waits for.
+pub(crate) fn approval(approval: &Approval) -> Vec<String> {
+    let answered = |answer: &ApprovalAnswer| {
+        let what = match answer.form {
+            ApprovalForm::Restart => "decided",
+            ApprovalForm::Respond => "answered",
+            ApprovalForm::Decline => "declined",
+            _ => "settled",
+        };
+        let by = answer
+            .by
+            .as_deref()
+            .map_or("an unidentified caller".into(), clean);
+        let edited = answer.edited_input.as_ref();
+        let edited = edited.map_or_else(String::new, |input| {
+            format!(", edited to {}", excerpt(&input.to_string(), SHOWN))
+        });
+        format!("{what} by {by}, {} UTC{edited}", time(answer.at))
+    };
+    let mut told: Vec<String> = approval.answers.iter().map(answered).collect();
+    told.extend(approval.still_needed.as_deref().map(clean));
+    if let (false, Some(until)) = (approval.is_answered(), approval.until) {
+        told.push(format!("until {} UTC", time(until)));
+    }
+    told
 }
 
 pub(crate) fn time(moment: Timestamp) -> String {

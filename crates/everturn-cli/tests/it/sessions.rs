@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use everturn::agent::custom_agent;
 use everturn::ai::history;
-use everturn::core::Registry;
+use everturn::core::{Registry, Scope};
 use everturn::prelude::*;
+use everturn::testkit::{Reply, ScriptedModel};
 use tempfile::TempDir;
 
 use crate::support::{Kitchen, Program};
@@ -68,6 +69,63 @@ async fn a_session_is_shown_at_its_tip_or_at_a_snapshot() {
         assert_eq!(earlier["state"]["custom"]["dishes"], 1);
         assert_eq!(earlier["state"]["messages"].as_array().unwrap().len(), 2);
     }
+}
+
+/// Moves money.
+#[tool(editable)]
+async fn pay(sum: u32, call: &ToolContext) -> Result<String> {
+    match call.answer::<Value>()? {
+        None => Err(call.interrupt("Pay?")),
+        Some(_) => Ok(format!("paid {sum}")),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_shows_who_approved_what() {
+    let kitchen = Kitchen::in_sqlite().await;
+    let store = Arc::clone(kitchen.chef.store().unwrap());
+    let model = ScriptedModel::new()
+        .reply(Reply::tool("pay", json!({"sum": 5})))
+        .reply("Paid.");
+    let app = Everturn::builder()
+        .model("scripted", model)
+        .default_model("scripted");
+    let app = app.build().await.unwrap();
+    let bank = app
+        .agent("bank")
+        .tool(pay)
+        .scope(|_| Scope::default())
+        .store(store)
+        .define()
+        .unwrap();
+    let chat = || bank.chat().resume("rent").context(&Principal::new("carl"));
+    let asked = chat().run("pay the rent").await.unwrap();
+    let edited = asked.interrupts()[0]
+        .restart_with(json!({}), json!({"sum": 3}))
+        .unwrap();
+    chat()
+        .open()
+        .await
+        .unwrap()
+        .answer(edited)
+        .await
+        .unwrap()
+        .output()
+        .await
+        .unwrap();
+
+    let shown = kitchen.sessions(&["show", "rent"]).run().exits(0);
+    let json = kitchen
+        .sessions(&["show", "rent", "--json"])
+        .run()
+        .exits(0)
+        .json();
+
+    assert!(shown.out.contains("decided by carl, "), "{}", shown.out);
+    assert!(shown.out.contains("edited to {\"sum\":3}"), "{}", shown.out);
+    let answers = &json["state"]["messages"][1]["content"][0]["metadata"]["approval"]["answers"];
+    assert_eq!(answers[0]["by"], "carl");
+    assert_eq!(answers[0]["editedInput"], json!({"sum": 3}));
 }
 
 #[tokio::test(flavor = "multi_thread")]
