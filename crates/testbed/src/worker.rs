@@ -3,6 +3,7 @@
 //! Its agent runs errands: turns of six model calls and five tool calls. Every effect on the outside world is recorded
 //! in a file that belongs to no store, so that a test can count repetitions.
 
+mod approving;
 mod branching;
 mod effects;
 mod errand;
@@ -22,6 +23,7 @@ use everturn_postgres::PostgresStore;
 use everturn_sqlite::{Durability, SqliteStore};
 use serde::{Deserialize, Serialize};
 
+pub use self::approving::{APPROVED, approve, approving, ask};
 pub use self::branching::{branch, branching};
 pub use self::effects::{Effect, Effects};
 pub use self::errand::{AGENT, STEPS};
@@ -31,6 +33,7 @@ use self::unforced::UnforcedDisk;
 /// The orders of a worker, as JSON in its first argument.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[allow(clippy::struct_excessive_bools, reason = "each is an order of its own")]
 pub struct Orders {
     /// The store of the sessions.
     pub store: StorePlace,
@@ -53,6 +56,9 @@ pub struct Orders {
     /// Whether to do nothing but run the turns that are named on the worker's input.
     #[serde(default)]
     pub talks: bool,
+    /// Whether the errands are sessions in which tools ask and are approved, one after the other.
+    #[serde(default)]
+    pub approves: bool,
 }
 
 /// The kind and place of a store.

@@ -11,10 +11,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use everturn_agent::store::{Detail, PendingQuery, Scope, SessionStore};
-use everturn_agent::{Snapshot, SnapshotId};
+use everturn_agent::{Agent, Interrupt, Snapshot, SnapshotId};
+use everturn_core::Status;
 use jiff::Timestamp;
 use processes::{End, Process, Site, Trace};
-use testbed::worker::{Effects, Orders};
+use testbed::worker::{APPROVED, Effects, Orders, approve, approving};
 
 /// How often a worker is killed in the middle of a turn.
 const KILLS: usize = 200;
@@ -167,4 +168,102 @@ async fn every_accepted_turn_survives_two_hundred_kills_and_repeats_nothing_on_p
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn every_accepted_turn_survives_two_hundred_kills_and_repeats_nothing_on_files() {
     every_run_survives(Site::files()).await;
+}
+
+/// A session in which tools asked, and what came of it on two branches.
+async fn on_two_branches(agent: &Agent, asked: &Snapshot, at_once: bool) -> bool {
+    let outputs = if at_once {
+        let (one, other) = tokio::join!(approve(agent, asked), approve(agent, asked));
+        [one, other]
+    } else {
+        [approve(agent, asked).await, approve(agent, asked).await]
+    };
+    let mut is_known = true;
+    for output in outputs {
+        let output = output.unwrap();
+        if let Some(error) = &output.error {
+            // The other branch was just making the call.
+            assert!(at_once && error.status == Some(Status::Aborted), "{error:?}");
+            continue;
+        }
+        let open: Vec<Interrupt> = output
+            .message
+            .iter()
+            .flat_map(|message| message.interrupts().filter_map(Interrupt::of))
+            .collect();
+        assert!(open.iter().all(Interrupt::is_outcome_unknown), "{open:?}");
+        is_known &= open.is_empty();
+    }
+    is_known
+}
+
+/// Kills workers while approved calls run in them, then resumes every session on two branches.
+async fn approved_calls_are_made_at_most_once(site: Site) {
+    let mut orders = site.orders(LEASE);
+    orders.approves = true;
+    let begun = Arc::new(AtomicUsize::new(0));
+    let lanes = (0..LANES).map(|lane| {
+        let (orders, begun) = (orders.clone(), Arc::clone(&begun));
+        tokio::task::spawn_blocking(move || {
+            let mut random = fastrand::Rng::with_seed(lane as u64);
+            let mut asked = Vec::new();
+            loop {
+                let number = begun.fetch_add(1, Ordering::SeqCst);
+                if number >= KILLS {
+                    return asked;
+                }
+                let mut orders = orders.clone();
+                orders.errands = (0..2)
+                    .map(|errand| (format!("a{number}-{errand}"), String::new()))
+                    .collect();
+                let delay = Duration::from_micros(random.u64(0..u64::try_from(LATEST.as_micros()).unwrap()));
+                let process = Process::start(&orders);
+                asked.push(process.accepted());
+                std::thread::sleep(delay);
+                asked.extend(process.kill());
+            }
+        })
+    });
+    let mut asked = Vec::new();
+    for lane in lanes.collect::<Vec<_>>() {
+        asked.extend(lane.await.unwrap());
+    }
+    let effects = Effects::at(&orders.effects);
+    let before = effects.all().unwrap().len();
+
+    let store = site.store.open().await.unwrap();
+    let agent = approving(Arc::clone(&store), &effects, Duration::ZERO).unwrap();
+    let mut unknown = 0;
+    for (number, id) in asked.iter().enumerate() {
+        let known = on_two_branches(&agent, &read(&*store, id).await, number % 2 == 1).await;
+        unknown += usize::from(!known);
+    }
+
+    let mut made = HashMap::<(String, String), usize>::new();
+    for effect in effects.all().unwrap() {
+        *made.entry((effect.session, effect.what)).or_default() += 1;
+    }
+    let all = made.len();
+    made.retain(|_, times| *times > 1);
+    assert!(made.is_empty(), "made more than once: {made:?}");
+    let calls = asked.len() * APPROVED.len();
+    println!(
+        "{KILLS} kills, {calls} approved calls: {before} were made before the kill, {} by a branch; in {unknown} of {} sessions \
+         an outcome is unknown",
+        all - before,
+        asked.len()
+    );
+    assert!(before > 0 && all > before && unknown > 0 && unknown < asked.len());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn approved_calls_are_made_at_most_once_through_two_hundred_kills_and_two_branches_on_sqlite() {
+    approved_calls_are_made_at_most_once(Site::sqlite()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn approved_calls_are_made_at_most_once_through_two_hundred_kills_and_two_branches_on_postgres() {
+    if let Some(site) = Site::postgres() {
+        approved_calls_are_made_at_most_once(site).await;
+    }
 }

@@ -75,7 +75,7 @@ impl Bank {
             .agent
             .chat()
             .resume("s")
-            .context(&ann())
+            .context(ann())
             .run("pay")
             .await
             .unwrap();
@@ -257,10 +257,7 @@ async fn edited_arguments_need_the_tools_word_and_are_recorded() {
     assert_eq!(refused.status(), Status::InvalidArgument);
     assert!(refused.message().contains("pay#1"), "{refused}");
 
-    let forbidden = Bank::with(
-        |pay| pay.with_editable_input(false),
-        |bank| bank.allow_edited_inputs(),
-    );
+    let forbidden = Bank::with(|pay| pay.with_editable_input(false), Builder::allow_edited_inputs);
     let asked = forbidden.ask().await;
     forbidden
         .answer(&staff("carl"), edited(&asked))
@@ -301,7 +298,7 @@ async fn an_answer_to_another_question_about_the_same_call_is_refused() {
 
 #[tokio::test]
 async fn a_question_expires_and_can_still_be_declined() {
-    let bank = Bank::new(|pay| pay.answered_within(Duration::from_secs(60)));
+    let bank = Bank::new(|pay| pay.answered_within(Duration::from_mins(1)));
     let asked = bank.ask().await;
     let until = asked.interrupts()[0].approval().unwrap().until;
     assert_eq!(until, Some(Timestamp::from_second(1_060).unwrap()));
@@ -321,7 +318,7 @@ async fn a_question_expires_and_can_still_be_declined() {
 
 #[tokio::test]
 async fn an_answer_in_the_last_second_counts() {
-    let bank = Bank::new(|pay| pay.answered_within(Duration::from_secs(60)));
+    let bank = Bank::new(|pay| pay.answered_within(Duration::from_mins(1)));
     let asked = bank.ask().await;
     bank.pass(60);
 
@@ -333,11 +330,11 @@ async fn an_answer_in_the_last_second_counts() {
 #[tokio::test]
 async fn an_expired_question_does_not_hold_the_conversation_up() {
     let bank = Bank::with(
-        |pay| pay.answered_within(Duration::from_secs(60)),
+        |pay| pay.answered_within(Duration::from_mins(1)),
         |bank| bank.while_interrupted(WhileInterrupted::Reject),
     );
     bank.ask().await;
-    let talk = || bank.agent.chat().resume("s").context(&ann()).run("hello?");
+    let talk = || bank.agent.chat().resume("s").context(ann()).run("hello?");
     assert_eq!(talk().await.unwrap_err().status(), Status::FailedPrecondition);
 
     bank.pass(61);
@@ -353,7 +350,7 @@ async fn an_expired_question_does_not_hold_the_conversation_up() {
 
 #[tokio::test]
 async fn the_questions_of_tool_approval_expire() {
-    let careful = ToolApproval::new([""; 0]).answered_within(Duration::from_secs(60));
+    let careful = ToolApproval::new([""; 0]).answered_within(Duration::from_mins(1));
     let plain = |_: Tool| Tool::dynamic("pay", "Moves money.", None, |_, _| async { Ok(json!("paid")) });
     let bank = Bank::with(plain, |bank| bank.use_middleware(careful));
     let asked = bank.ask().await;
@@ -454,7 +451,7 @@ async fn a_message_that_waits_still_waits_after_the_first_of_two_approvals() {
     bank.agent
         .chat()
         .resume("s")
-        .context(&ann())
+        .context(ann())
         .run("and tea")
         .await
         .unwrap();
@@ -567,7 +564,7 @@ async fn a_copy_of_the_session_finds_the_outcome_too() {
         .agent
         .chat()
         .resume("copy")
-        .context(&ann())
+        .context(ann())
         .run(input)
         .await
         .unwrap();

@@ -98,7 +98,7 @@ async fn a_session_shows_who_approved_what() {
         .store(store)
         .define()
         .unwrap();
-    let chat = || bank.chat().resume("rent").context(&Principal::new("carl"));
+    let chat = || bank.chat().resume("rent").context(Principal::new("carl"));
     let asked = chat().run("pay the rent").await.unwrap();
     let edited = asked.interrupts()[0]
         .restart_with(json!({}), json!({"sum": 3}))

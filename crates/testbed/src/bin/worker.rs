@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 
 use everturn_agent::{AgentInit, AgentInput, recover_every};
 use everturn_core::{Error, Result};
-use testbed::worker::{Orders, branch, branching};
+use testbed::worker::{Effects, Orders, approve, approving, ask, branch, branching};
 
 #[tokio::main]
 async fn main() -> Result<()> {
@@ -20,6 +20,9 @@ async fn main() -> Result<()> {
     }
     if orders.branches {
         return begin_branches(&orders).await;
+    }
+    if orders.approves {
+        return approve_all(&orders).await;
     }
     let (registry, agent) = orders.agent().await?;
     let _recovering = orders
@@ -39,6 +42,19 @@ async fn main() -> Result<()> {
     say("idle")?;
     tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new())).await??;
     Ok(())
+}
+
+async fn approve_all(orders: &Orders) -> Result<()> {
+    let effects = Effects::at(&orders.effects);
+    let agent = approving(orders.store.open().await?, &effects, orders.pace)?;
+    for (session, _) in &orders.errands {
+        let id = ask(&agent, session).await?;
+        let asked = agent.get_snapshot(id.clone()).await?;
+        say(&format!("accepted {id}"))?;
+        approve(&agent, &asked).await?;
+    }
+    // Until it is killed.
+    std::future::pending().await
 }
 
 async fn begin_branches(orders: &Orders) -> Result<()> {

@@ -153,6 +153,7 @@ impl Site {
             holds: false,
             branches: false,
             talks: false,
+            approves: false,
         }
     }
 }
