@@ -87,15 +87,34 @@ impl Program {
     /// # Errors
     /// `INTERNAL` if it does not start.
     pub(crate) fn start(self, peers: &Peers) -> Result<Option<Contender>> {
-        let Some(mut command) = self.command(peers)? else {
+        let Some(command) = self.command(peers)? else {
             return Ok(None);
         };
+        Contender::of(self, command).map(Some)
+    }
+}
+
+/// A program under way; killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Contender {
+    program: Program,
+    child: Child,
+    input: Option<ChildStdin>,
+    answers: Receiver<String>,
+}
+
+impl Contender {
+    /// Starts a program by its command.
+    ///
+    /// # Errors
+    /// `INTERNAL` if it does not start.
+    pub(crate) fn of(program: Program, mut command: Command) -> Result<Self> {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
-            .map_err(|error| Error::internal(format!("{} did not start: {error}", self.name())))?;
+            .map_err(|error| Error::internal(format!("{} did not start: {error}", program.name())))?;
         let input = child.stdin.take();
         let (said, answers) = channel();
         let output = child.stdout.take();
@@ -110,25 +129,14 @@ impl Program {
                 }
             }
         });
-        Ok(Some(Contender {
-            program: self,
+        Ok(Self {
+            program,
             child,
             input,
             answers,
-        }))
+        })
     }
-}
 
-/// A program under way; killed when dropped.
-#[derive(Debug)]
-pub(crate) struct Contender {
-    program: Program,
-    child: Child,
-    input: Option<ChildStdin>,
-    answers: Receiver<String>,
-}
-
-impl Contender {
     /// Has a piece of work done; `None` if the program cannot do it.
     ///
     /// # Errors
@@ -150,6 +158,22 @@ impl Contender {
             return Err(Error::internal(format!("{name} failed at {work}: {error}")));
         }
         Ok(answer.get("unsupported").is_none().then_some(answer))
+    }
+
+    /// Ends the program's input and waits until the program has ended.
+    ///
+    /// # Errors
+    /// `INTERNAL` if it fails.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        self.input = None;
+        let status = self.child.wait()?;
+        if status.success() {
+            return Ok(());
+        }
+        Err(Error::internal(format!(
+            "{} ended with {status}",
+            self.program.name()
+        )))
     }
 
     pub(crate) fn version(&mut self) -> Result<String> {

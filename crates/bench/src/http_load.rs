@@ -21,18 +21,10 @@ pub(crate) async fn load(
     clients: usize,
     seconds: f64,
 ) -> Result<f64> {
-    let body = format!(
-        r#"{{"data":{{"message":{{"role":"user","content":[{{"text":"{}"}}]}}}},"init":{{}}}}"#,
-        question()
-    );
-    let request = format!(
-        "POST {path} HTTP/1.1\r\nhost: {address}\r\naccept: {accept}\r\ncontent-type: application/json\r\n\
-         content-length: {}\r\n\r\n{body}",
-        body.len()
-    );
+    let request = request(address, path, accept);
     let end = Instant::now() + Duration::from_secs_f64(seconds);
     let connections: Vec<_> = (0..clients)
-        .map(|_| tokio::spawn(ask_until(address, request.clone(), end)))
+        .map(|_| tokio::spawn(ask_while(address, request.clone(), move |_| Instant::now() < end)))
         .collect();
     let mut answered = 0;
     for connection in connections {
@@ -41,8 +33,30 @@ pub(crate) async fn load(
     Ok(f64::from(answered))
 }
 
-/// Asks one request after another on one connection.
-async fn ask_until(address: SocketAddr, request: String, end: Instant) -> Result<u32> {
+/// Asks for so many turns on one connection.
+///
+/// # Errors
+/// `INTERNAL` if a turn is not answered with an output.
+pub(crate) async fn ask_times(address: SocketAddr, path: &str, accept: &str, turns: u32) -> Result<()> {
+    let request = request(address, path, accept);
+    ask_while(address, request, |answered| answered < turns).await?;
+    Ok(())
+}
+
+fn request(address: SocketAddr, path: &str, accept: &str) -> String {
+    let body = format!(
+        r#"{{"data":{{"message":{{"role":"user","content":[{{"text":"{}"}}]}}}},"init":{{}}}}"#,
+        question()
+    );
+    format!(
+        "POST {path} HTTP/1.1\r\nhost: {address}\r\naccept: {accept}\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+/// Asks one request after another on one connection, as long as `goes_on` says so of the number of answers.
+async fn ask_while(address: SocketAddr, request: String, goes_on: impl Fn(u32) -> bool) -> Result<u32> {
     let mut stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     let mut answered = 0;
@@ -64,7 +78,7 @@ async fn ask_until(address: SocketAddr, request: String, end: Instant) -> Result
             )));
         }
         answered += 1;
-        if Instant::now() >= end {
+        if !goes_on(answered) {
             return Ok(answered);
         }
     }

@@ -7,6 +7,7 @@
 mod chart;
 mod contender;
 mod http_load;
+mod instructions;
 mod page;
 mod table;
 mod worker;
@@ -16,6 +17,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 use everturn::Result;
+use tokio::runtime::Builder;
 
 /// Compares this project with its peers.
 #[derive(Debug, Parser)]
@@ -52,14 +54,35 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Does the work that standard input asks for.
-    Worker,
+    Worker {
+        /// Work on one thread, so that the number of instructions does not depend on how the work was spread.
+        #[arg(long)]
+        one_thread: bool,
+    },
+    /// Counts the instructions of hot paths with valgrind, and compares them with a file.
+    Instructions {
+        /// The file with the counts to compare with.
+        #[arg(value_name = "FILE")]
+        baseline: PathBuf,
+        /// Write the counts into the file.
+        #[arg(long)]
+        write: bool,
+    },
 }
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    if arguments.command.is_some() {
-        return runtime.block_on(worker::work());
+    let mut runtime = match arguments.command {
+        Some(Command::Worker { one_thread: true }) => Builder::new_current_thread(),
+        _ => Builder::new_multi_thread(),
+    };
+    let runtime = runtime.enable_all().build()?;
+    match arguments.command {
+        Some(Command::Worker { .. }) => return runtime.block_on(worker::work()),
+        Some(Command::Instructions { baseline, write }) => {
+            return instructions::count(&baseline, write, &runtime);
+        }
+        None => {}
     }
     let peers = contender::Peers {
         npm: arguments.npm,
