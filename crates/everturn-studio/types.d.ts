@@ -1,6 +1,8 @@
 /** The shapes of the HTTP API that the page uses, and the page's own types. Only the checker reads this file. */
 
 type ToolRequest = { name: string; ref?: string; input?: any };
+/** Who answered a question, and how. */
+type Approval = { answers?: { form: 'restart' | 'respond' | 'decline'; by?: string }[] };
 type ToolResponse = { name: string; ref?: string; output?: any };
 type Part = {
   text?: string;

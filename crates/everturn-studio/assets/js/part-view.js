@@ -15,7 +15,7 @@ export function partView(part, { answer, time, plain = false, waits = false } = 
 	if (part.reasoning !== undefined) return reasoning(part.reasoning);
 	if (part.summary) return folded(`Summary of the first ${part.summary.upTo} messages, which the model sees in their place`, part.summary.text);
 	if (part.media) return media(part.media);
-	if (part.toolRequest) return toolCard(part.toolRequest, answer, { time, waits });
+	if (part.toolRequest) return toolCard(part.toolRequest, answer, { time, waits, approval: part.metadata?.approval });
 	if (part.toolResponse) return toolCard({ name: part.toolResponse.name, ref: part.toolResponse.ref }, part.toolResponse);
 	return h('div.raw', jsonTree(part.data ?? part));
 }

@@ -5,12 +5,14 @@ import { clip, lasted } from './time.js';
 import { jsonTree } from './json-tree.js';
 import { copyButton } from './copy.js';
 
+const FORMS = { restart: 'Answered', respond: 'Output given', decline: 'Declined' };
+
 /**
  * @param {ToolRequest} request
  * @param {ToolResponse | undefined} response
- * @param {{time?: number, waits?: boolean}} [more] `waits` if a person has to answer first
+ * @param {{time?: number, waits?: boolean, approval?: Approval}} [more] `waits` if a person has to answer first
  */
-export function toolCard(request, response, { time, waits = false } = {}) {
+export function toolCard(request, response, { time, waits = false, approval } = {}) {
 	const state = response ? 'done' : waits ? 'waits' : 'running';
 	const output = response?.output;
 	const outcome = response ? clip(typeof output === 'string' ? output : JSON.stringify(output) ?? '', 80) : waits ? 'waits for you' : 'running';
@@ -22,6 +24,7 @@ export function toolCard(request, response, { time, waits = false } = {}) {
 			time !== undefined && time >= 0 ? h('span.meta', lasted(time)) : null),
 		h('div.tool-body', {},
 			section('Input', request.input),
+			approval?.answers?.map(({ form, by }) => h('p.meta', `${FORMS[form]} by ${by ?? 'somebody unknown'}`)),
 			response ? section('Output', output) : null));
 }
 

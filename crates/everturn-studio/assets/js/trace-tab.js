@@ -53,9 +53,11 @@ export function traceTab(studio) {
 			`${trace.displayName} · ${trace.endTime ? lasted(trace.endTime - trace.startTime) : 'under way'} · ${ago(trace.startTime)}`)));
 		choice.hidden = false;
 		const trace = await api.development(`traces/${encodeURIComponent(id)}`).catch(() => null);
+		const { agent } = conversation;
+		const spent = agent.actions.includes('usage') ? await api.ask(agent, 'usage', { sessionId: conversation.id }).catch(() => ({})) : {};
 		if (mine !== loads || !trace) return;
 		empty.hidden = true;
-		show(trace);
+		show(trace, spent);
 		// A turn under way is read again while one looks at it.
 		if (waterfall(trace.spans).some((bar) => bar.running) && studio.place.tab === 'Trace') setTimeout(() => mine === loads && void load(), 700);
 	};
@@ -67,14 +69,15 @@ export function traceTab(studio) {
 		empty.hidden = false;
 	};
 
-	const show = (trace) => {
+	const show = (trace, { session, tenant }) => {
 		const bars = waterfall(trace.spans);
 		const tokens = bars.reduce((sum, bar) => sum + (bar.tokens ?? 0), 0);
 		const cost = bars.reduce((sum, bar) => sum + bar.cost, 0);
 		const total = Math.max(...bars.map((bar) => bar.time), 0);
 		fill(list,
 			h('p.meta.totals', `${bars.length} spans · ${lasted(total)}${tokens > 0 ? ` · ${tokens} tokens` : ''}${costs(cost)}`),
-			h('p.meta', used(studio.conversation?.snapshot?.usage)),
+			h('p.meta', used('So far', session ?? studio.conversation?.snapshot?.usage)),
+			h('p.meta', used('All sessions of the tenant', tenant)),
 			h('div.legend.meta', { 'aria-hidden': 'true' }, Object.entries(KINDS).map(([kind, name]) => h('span', { class: `kind k-${kind}` }, name))),
 			bars.map((bar) => {
 				const { span } = bar;
@@ -104,9 +107,9 @@ export function traceTab(studio) {
 	return { element: h('div.trace', h('div.panel-bar', choice), empty, list), update, on: ['tree', 'turn', 'reset'] };
 }
 
-/** What the conversation has used so far, in words. @param {Usage} [usage] */
-function used({ inputTokens = 0, outputTokens = 0, modelCalls = 0, toolCalls = 0, modelMs = 0, toolMs = 0, cost } = {}) {
-	return modelCalls + toolCalls > 0 ? `So far ${inputTokens} tokens in, ${outputTokens} out · ${modelCalls} model calls ${lasted(modelMs)} · ${toolCalls} tool calls ${lasted(toolMs)}${costs(cost)}` : '';
+/** What was used, in words. @param {string} by @param {Usage} [usage] */
+function used(by, { inputTokens = 0, outputTokens = 0, modelCalls = 0, toolCalls = 0, modelMs = 0, toolMs = 0, cost } = {}) {
+	return modelCalls + toolCalls > 0 ? `${by}: ${inputTokens} tokens in, ${outputTokens} out · ${modelCalls} model calls ${lasted(modelMs)} · ${toolCalls} tool calls ${lasted(toolMs)}${costs(cost)}` : '';
 }
 
 function details({ span }) {
