@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use everturn::core::Plugin;
 use everturn::models::{Anthropic, Gemini, Ollama, OpenAi};
+use everturn::prelude::{Price, Prices};
 use everturn::{Error, EverturnBuilder, Result};
 
 use crate::demo_model::DemoModel;
@@ -151,8 +152,24 @@ impl Choice {
             .providers
             .into_iter()
             .fold(app, |app, provider| provider.add_to(app));
-        app.model(OFFLINE, DemoModel::new(pace)).default_model(name)
+        app.model(OFFLINE, DemoModel::new(pace))
+            .default_model(name)
+            .prices(prices())
     }
+}
+
+/// Returns prices of the default models in dollars, so that the page shows what calls cost. They are examples: prices change.
+fn prices() -> Prices {
+    Prices::new()
+        .model("openai/gpt-5-mini", Price::per_million(0.25, 2.00).cached(0.025))
+        .model(
+            "anthropic/claude-sonnet-*",
+            Price::per_million(3.00, 15.00).cached(0.30),
+        )
+        .model(
+            "gemini/gemini-2.5-flash",
+            Price::per_million(0.30, 2.50).cached(0.03),
+        )
 }
 
 fn unknown(name: &str) -> Error {
