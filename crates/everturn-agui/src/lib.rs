@@ -42,6 +42,7 @@ mod client_kept;
 mod connect;
 mod door;
 mod event_stream;
+mod given_ids;
 mod ids;
 mod input;
 mod kept;

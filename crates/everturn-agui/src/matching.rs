@@ -3,13 +3,11 @@
 //! What is equal to the record is recognised. What the client says that a known message of the agent contains is never
 //! believed, but a difference is noticed, so that the client can be told what was said.
 
-use std::collections::HashMap;
-
 use everturn_ai::{History, Message, Part, Role};
 
+use crate::given_ids::{given_id, holds_run, place_of};
 use crate::ids::{Place, parse};
 use crate::input::{Shown, ShownCall, What};
-use crate::record::{given_id, run_of};
 use crate::teller::result_text;
 
 /// The messages of the client that the record holds.
@@ -38,18 +36,14 @@ impl Matching {
     /// Matches the client's messages with a record. Of the agent's messages only those up to `named_until` can be known: the
     /// index of the last one whose id names a snapshot of this record.
     pub(crate) fn new(shown: &[Shown], record: &History, named_until: Option<usize>, run: &str) -> Self {
-        let mut matching = Self::default();
-        let mut given: HashMap<&str, usize> = HashMap::new();
-        for (place, message) in record.iter().enumerate() {
-            if matches!(message.role(), Role::User | Role::Tool) {
-                given.extend(given_id(message).map(|id| (id, place)));
-                matching.is_repeated |= run_of(message) == Some(run);
-            }
-        }
+        let mut matching = Self {
+            is_repeated: holds_run(record, run),
+            ..Self::default()
+        };
         let is_named = |index: usize| named_until.is_some_and(|until| index <= until);
         for (index, message) in shown.iter().enumerate() {
             let found = match &message.what {
-                What::User(parts) => user(record, &given, &message.id, parts).map(|place| (place, true)),
+                What::User(parts) => user(record, &message.id, parts).map(|place| (place, true)),
                 What::Assistant { text, calls } if is_named(index) => {
                     assistant(record, &message.id, text, calls)
                 }
@@ -102,9 +96,8 @@ impl Matching {
     }
 }
 
-fn user(record: &History, given: &HashMap<&str, usize>, id: &str, parts: &[Part]) -> Option<usize> {
-    let by_id = given.get(id).copied();
-    let place = by_id.or_else(|| {
+fn user(record: &History, id: &str, parts: &[Part]) -> Option<usize> {
+    let place = place_of(record, id).or_else(|| {
         let (_, place) = parse(id)?;
         let is_unnamed = |message: &Message| message.role() == Role::User && given_id(message).is_none();
         record.get(place.message).filter(|message| is_unnamed(message))?;

@@ -10,11 +10,12 @@ use everturn_server::ServedAgent;
 use serde_json::{Value, json};
 
 use crate::answers::{Given, Pending, given, pending, uncovered};
+use crate::given_ids::{NOTES, given_id};
 use crate::ids::parse;
 use crate::input::{RunInput, Shown, What, invalid};
 use crate::kept::{Kept, LostTurns};
 use crate::matching::{Anchor, Matching, is_end};
-use crate::record::{NOTES, Record, given_id, user_message};
+use crate::record::{Record, user_message};
 use crate::teller::Call;
 
 /// The greatest number of snapshots that are looked up to find the branch that a client shows.
@@ -63,10 +64,15 @@ pub(crate) async fn plan(
         context,
         session: &session,
     };
-    let (line, named_until) = lookup.line(shown, tip.as_ref()).await?;
+    let line = lookup.line(shown, tip.as_ref()).await?;
     let empty = History::default();
-    let record = line.as_ref().map_or(&empty, |line| messages_of(line));
-    let matching = Matching::new(shown, record, named_until, &input.run_id);
+    let record = line.as_ref().map_or(&empty, Line::messages);
+    let matching = Matching::new(
+        shown,
+        record,
+        line.as_ref().and_then(Line::named_until),
+        &input.run_id,
+    );
     if matching.is_repeated {
         return Err(repeated(&input.run_id));
     }
@@ -83,7 +89,7 @@ pub(crate) async fn plan(
             let until = anchor.place + usize::from(!anchor.is_users);
             lookup.ending_at(line, until).await?
         }
-        (_, line) => line.clone(),
+        (_, line) => line.as_ref().map(|line| line.end.clone()),
     };
     let length = base.as_ref().map_or(0, |base| messages_of(base).len());
     let open = base
@@ -313,14 +319,10 @@ impl LookUp<'_> {
         Ok(found.filter(|found| found.session_id.as_ref() == Some(self.session)))
     }
 
-    /// Finds the branch that the client shows, by the last message whose id names a snapshot, and the index of that message.
-    async fn line(
-        &self,
-        shown: &[Shown],
-        tip: Option<&Snapshot>,
-    ) -> Result<(Option<Snapshot>, Option<usize>)> {
+    /// Finds the branch that the client shows, by the last message whose id names a snapshot; `None` if there is no record.
+    async fn line(&self, shown: &[Shown], tip: Option<&Snapshot>) -> Result<Option<Line>> {
         let Some(tip) = tip else {
-            return Ok((None, None));
+            return Ok(None);
         };
         let mut missing: HashSet<SnapshotId> = HashSet::new();
         for (index, message) in shown.iter().enumerate().rev() {
@@ -333,7 +335,7 @@ impl LookUp<'_> {
                 continue;
             };
             if name == tip.snapshot_id {
-                return Ok((Some(tip.clone()), Some(index)));
+                return Ok(Some(Line::new(tip.clone(), Some((index, tip.clone())))));
             }
             if missing.len() == MOST_LOOKED_UP {
                 break;
@@ -344,19 +346,18 @@ impl LookUp<'_> {
             };
             let (shorter, longer) = (messages_of(&found), messages_of(tip));
             let is_of_tip = longer.common_prefix(shorter) == shorter.len();
-            let line = if is_of_tip { tip.clone() } else { found };
-            return Ok((Some(line), Some(index)));
+            let end = if is_of_tip { tip } else { &found };
+            return Ok(Some(Line::new(end.clone(), Some((index, found)))));
         }
-        Ok((Some(tip.clone()), None))
+        Ok(Some(Line::new(tip.clone(), None)))
     }
 
-    /// Returns the newest snapshot, from `line` on backwards, whose conversation has at most this many messages; `None` if
-    /// that is the beginning.
-    async fn ending_at(&self, line: &Snapshot, length: usize) -> Result<Option<Snapshot>> {
-        let mut candidate = Some(line.clone());
+    /// Returns the newest snapshot of a line whose conversation has at most this many messages; `None` if that is the
+    /// beginning.
+    async fn ending_at(&self, line: &Line, length: usize) -> Result<Option<Snapshot>> {
+        let mut candidate = Some(line.nearest(length).clone());
         while let Some(snapshot) = candidate {
-            let is_whole = snapshot.event != Some(SnapshotEvent::RoundEnd);
-            if messages_of(&snapshot).len() <= length && is_whole {
+            if messages_of(&snapshot).len() <= length && is_whole(&snapshot) {
                 return Ok(Some(snapshot));
             }
             candidate = match &snapshot.parent_id {
@@ -366,4 +367,48 @@ impl LookUp<'_> {
         }
         Ok(None)
     }
+}
+
+/// The branch that a client shows.
+struct Line {
+    /// Its newest snapshot.
+    end: Snapshot,
+    /// The index of the last message whose id names a snapshot of the branch, and that snapshot.
+    named: Option<(usize, Snapshot)>,
+}
+
+impl Line {
+    fn new(end: Snapshot, named: Option<(usize, Snapshot)>) -> Self {
+        Self { end, named }
+    }
+
+    fn messages(&self) -> &History {
+        messages_of(&self.end)
+    }
+
+    fn named_until(&self) -> Option<usize> {
+        self.named.as_ref().map(|(index, _)| *index)
+    }
+
+    /// Returns the snapshot from which one with at most this many messages is looked for backwards. The one that the client
+    /// names is mostly that snapshot, so an edit far back in a long conversation reads no more than one at its end.
+    fn nearest(&self, length: usize) -> &Snapshot {
+        let Some((_, named)) = &self.named else {
+            return &self.end;
+        };
+        let ends_at = messages_of(named).len();
+        // No turn ends among words of the user.
+        let rest = self.messages().truncate_to(length);
+        let is_newest = rest.since(ends_at).all(|message| message.role() == Role::User);
+        if is_newest && is_whole(named) {
+            named
+        } else {
+            &self.end
+        }
+    }
+}
+
+/// Returns whether a snapshot is not from the middle of a turn.
+fn is_whole(snapshot: &Snapshot) -> bool {
+    snapshot.event != Some(SnapshotEvent::RoundEnd)
 }

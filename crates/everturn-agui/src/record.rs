@@ -10,11 +10,9 @@ use everturn_core::{Context, Result};
 use everturn_server::ServedAgent;
 use serde_json::{Map, Value, json};
 
+use crate::given_ids::given_id;
 use crate::ids::Place;
 use crate::teller::{Setting, Teller};
-
-/// The entry of a message's metadata that holds the client's id of the message, and the run that said it.
-pub(crate) const NOTES: &str = "agui";
 
 /// A conversation, and the snapshot that added each of its messages.
 #[derive(Debug, Default)]
@@ -102,16 +100,6 @@ fn added(place: usize, message: &Message) -> AgentStreamChunk {
         }),
         ..TurnEnd::default()
     })
-}
-
-/// Returns the id that the client gave to a user's message.
-pub(crate) fn given_id(message: &Message) -> Option<&str> {
-    message.metadata_entry(NOTES)?.get("id")?.as_str()
-}
-
-/// Returns the run that brought a message.
-pub(crate) fn run_of(message: &Message) -> Option<&str> {
-    message.metadata_entry(NOTES)?.get("runId")?.as_str()
 }
 
 fn user_id(message: &Message, snapshot: &str, place: usize) -> String {

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::record::NOTES;
+use crate::given_ids::NOTES;
 
 fn record(turns: usize) -> History {
     let mut messages = Vec::new();

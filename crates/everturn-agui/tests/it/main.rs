@@ -10,6 +10,7 @@ mod hostile_requests;
 mod interrupts;
 mod kept_by_the_client;
 mod leaving;
+mod long_threads;
 mod other_doors;
 mod runs;
 mod shared_state;

@@ -1,5 +1,7 @@
 //! A server of a few agents, and a client of it that follows the protocol's rules.
 
+#[path = "../../../../everturn-server/tests/it/support/counting.rs"]
+pub(crate) mod counting;
 pub(crate) mod verifier;
 
 use std::time::Duration;
