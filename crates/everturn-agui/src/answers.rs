@@ -2,14 +2,13 @@
 
 use std::collections::HashSet;
 
-use everturn_agent::SnapshotId;
 use everturn_ai::history::awaiting;
 use everturn_ai::{Answers, Declined, History, Message, Part};
 use everturn_core::{Error, Result};
 use everturn_server::ServedAgent;
 use serde_json::{Value, json};
 
-use crate::ids::{Place, parse};
+use crate::ids::Place;
 use crate::input::{Resume, ResumeStatus, Shown, What, invalid};
 use crate::teller::Call;
 
@@ -20,8 +19,6 @@ pub(crate) struct Pending {
     pub(crate) id: String,
     pub(crate) part: Part,
     kind: Kind,
-    /// Whether the client may know the call by another name: its snapshot was named only after the call was told.
-    is_named_late: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -34,31 +31,18 @@ enum Kind {
     Approval,
 }
 
-/// Returns the calls that wait at the end of a conversation, whose last message the snapshot `name` added.
-pub(crate) fn pending(messages: &History, name: &SnapshotId, agent: &ServedAgent) -> Vec<Pending> {
+/// Returns the calls that wait at the end of a conversation, whose last message the turn `name` added.
+pub(crate) fn pending(messages: &History, name: &str, agent: &ServedAgent) -> Vec<Pending> {
     let asking = awaiting(messages).and_then(|place| Some((place, messages.get(place)?)));
     let Some((place, last)) = asking else {
         return Vec::new();
     };
-    let open = pending_of(last, agent, |number| {
-        Place::new(place, number).call_id(name.as_str())
-    });
-    let late = |open: Pending| Pending {
-        is_named_late: name.is_content_addressed(),
-        ..open
-    };
-    open.into_iter().map(late).collect()
+    pending_of(last, agent, |number| Place::new(place, number).call_id(name))
 }
 
-/// Finds the call that a client means, and keeps the name that the client uses.
-fn meant(pending: &mut [Pending], id: &str) -> Option<usize> {
-    let place = |id: &str| parse(id).map(|(_, place)| place);
-    let is_meant = |open: &Pending| {
-        open.id == id || open.is_named_late && place(id).is_some() && place(id) == place(&open.id)
-    };
-    let index = pending.iter().position(is_meant)?;
-    id.clone_into(&mut pending[index].id);
-    Some(index)
+/// Finds the call that a client means.
+fn meant(pending: &[Pending], id: &str) -> Option<usize> {
+    pending.iter().position(|open| open.id == id)
 }
 
 /// Returns the calls of a message that wait, under ids by their number.
@@ -81,7 +65,6 @@ pub(crate) fn pending_of(
                 id: id(number),
                 part: part.clone(),
                 kind,
-                is_named_late: false,
             }
         })
         .collect()
@@ -166,7 +149,7 @@ pub(crate) struct Given {
 ///
 /// # Errors
 /// `FAILED_PRECONDITION` that names the calls without an answer, if any call has one.
-pub(crate) fn given(pending: &mut [Pending], resume: &[Resume], new: &[Shown]) -> Result<Given> {
+pub(crate) fn given(pending: &[Pending], resume: &[Resume], new: &[Shown]) -> Result<Given> {
     let mut parts: Vec<Option<Part>> = vec![None; pending.len()];
     let mut given = Given::default();
     for message in new {

@@ -49,7 +49,7 @@ pub(crate) fn plan(agent: &ServedAgent, input: &RunInput, shown: &[Shown]) -> Re
         answers,
         shown: answered,
         has_stray,
-    } = given(&mut open, input.resume(), results)?;
+    } = given(&open, input.resume(), results)?;
     let users = users.iter().filter_map(|shown| match &shown.what {
         What::User(parts) => Some(noted(
             Message::user(parts.clone()),

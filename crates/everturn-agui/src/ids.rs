@@ -1,6 +1,4 @@
-//! Ids of messages and calls. They contain the snapshot they are in, so no index is needed to find it.
-
-use everturn_agent::SnapshotId;
+//! Ids of messages and calls. They contain the name of their turn, so no index is needed to find its snapshot.
 
 /// A place in a session: the message, and the number of the text, call or result in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -14,38 +12,38 @@ impl Place {
         Self { message, number }
     }
 
-    /// Returns the id of a message at this place, under the name of its snapshot.
-    pub(crate) fn message_id(self, snapshot: &str) -> String {
-        self.id("msg", snapshot)
+    /// Returns the id of a message at this place, under the name of its turn.
+    pub(crate) fn message_id(self, turn: &str) -> String {
+        self.id("msg", turn)
     }
 
     /// Returns the id of reasoning at this place.
-    pub(crate) fn reasoning_id(self, snapshot: &str) -> String {
-        self.id("rsn", snapshot)
+    pub(crate) fn reasoning_id(self, turn: &str) -> String {
+        self.id("rsn", turn)
     }
 
     /// Returns the id of a call at this place.
-    pub(crate) fn call_id(self, snapshot: &str) -> String {
-        self.id("call", snapshot)
+    pub(crate) fn call_id(self, turn: &str) -> String {
+        self.id("call", turn)
     }
 
-    fn id(self, kind: &str, snapshot: &str) -> String {
+    fn id(self, kind: &str, turn: &str) -> String {
         let Self { message, number } = self;
         match number {
-            0 => format!("{kind}_{snapshot}_{message}"),
-            number => format!("{kind}_{snapshot}_{message}.{number}"),
+            0 => format!("{kind}_{turn}_{message}"),
+            number => format!("{kind}_{turn}_{message}.{number}"),
         }
     }
 }
 
-/// Returns the snapshot and the place that an id names; `None` for an id that is not made here.
-pub(crate) fn parse(id: &str) -> Option<(SnapshotId, Place)> {
+/// Returns the turn and the place that an id names; `None` for an id that is not made here.
+pub(crate) fn parse(id: &str) -> Option<(String, Place)> {
     let (kind, rest) = id.split_once('_')?;
-    let (snapshot, place) = rest.rsplit_once('_')?;
+    let (turn, place) = rest.rsplit_once('_')?;
     let (message, number) = place.split_once('.').unwrap_or((place, "0"));
     let place = Place::new(message.parse().ok()?, number.parse().ok()?);
-    let is_own = matches!(kind, "msg" | "rsn" | "call") && !snapshot.is_empty();
-    is_own.then(|| (SnapshotId::from(snapshot), place))
+    let is_own = matches!(kind, "msg" | "rsn" | "call") && !turn.is_empty();
+    is_own.then(|| (turn.to_owned(), place))
 }
 
 #[cfg(test)]
@@ -60,7 +58,7 @@ mod tests {
                 place.call_id("01_99"),
                 place.reasoning_id("01_99"),
             ] {
-                assert_eq!(parse(&id), Some((SnapshotId::from("01_99"), place)), "{id}");
+                assert_eq!(parse(&id), Some(("01_99".to_owned(), place)), "{id}");
             }
         }
         for other in [

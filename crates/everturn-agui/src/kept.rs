@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_agent::SnapshotId;
 use everturn_agent::store::Scope;
 use everturn_core::Context;
 use everturn_core::stream_log::{
@@ -77,12 +76,8 @@ impl Kept {
     }
 
     /// Returns whether the turn of this name is one of this thread that was not committed.
-    async fn is_lost(&self, name: &SnapshotId) -> bool {
-        let Ok(mut entries) = self
-            .log
-            .read(&self.key("turns", name.as_str()), Position::START)
-            .await
-        else {
+    async fn is_lost(&self, name: &str) -> bool {
+        let Ok(mut entries) = self.log.read(&self.key("turns", name), Position::START).await else {
             return false;
         };
         let is_of_thread = match entries.next().await {
@@ -106,7 +101,7 @@ impl Kept {
 #[derive(Debug)]
 pub(crate) struct LostTurns<'a> {
     kept: &'a Kept,
-    known: HashMap<SnapshotId, bool>,
+    known: HashMap<String, bool>,
 }
 
 impl<'a> LostTurns<'a> {

@@ -30,7 +30,7 @@
 //! mouth are dropped. A client that shows anything else is told what is on record. An agent without a store is served too; its
 //! client keeps the conversation.
 //!
-//! Ids of messages and calls contain the snapshot of their turn, so a client that sends one back names a place in the session
+//! Ids of messages and calls contain the name of their turn, so a client that sends one back names a place in the session
 //! and nothing is indexed.
 //!
 //! Callers are identified and limited as on all other routes of the server, and a client that leaves cancels its turn.

@@ -3,10 +3,10 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use everturn_agent::{AgentInit, AgentInput, SessionId, Snapshot, SnapshotEvent, SnapshotId, SnapshotStatus};
+use everturn_agent::{AgentInit, AgentInput, SessionId, Snapshot, SnapshotEvent, SnapshotStatus};
 use everturn_ai::{History, Message, Role};
 use everturn_core::{Context, Error, Result};
-use everturn_server::ServedAgent;
+use everturn_server::{ServedAgent, turn_name};
 use serde_json::{Value, json};
 
 use crate::answers::{Given, Pending, given, pending, uncovered};
@@ -87,7 +87,7 @@ pub(crate) async fn plan(
     let base = match (anchor, &line) {
         (Some(anchor), Some(line)) if says_again || !is_at_end => {
             let until = anchor.place + usize::from(!anchor.is_users);
-            lookup.ending_at(line, until).await?
+            agent.ending_at(line.nearest(until), until, context).await?
         }
         (_, line) => line.as_ref().map(|line| line.end.clone()),
     };
@@ -95,12 +95,12 @@ pub(crate) async fn plan(
     let open = base
         .as_ref()
         .map(|base| pending(messages_of(base), &name_of(base), agent));
-    let mut open = open.unwrap_or_default();
+    let open = open.unwrap_or_default();
     let Given {
         answers,
         shown: answered,
         has_stray,
-    } = given(&mut open, input.resume(), new)?;
+    } = given(&open, input.resume(), new)?;
     // The user's words on record, between the snapshot and the last known message, are said again.
     let again = anchor.map_or(0..0, |anchor| length..(anchor.place + 1).max(length));
     let again = again
@@ -169,10 +169,15 @@ pub(crate) fn messages_of(snapshot: &Snapshot) -> &History {
 }
 
 /// Returns the name in the ids of the last messages of a snapshot: a snapshot at the end of an invocation adds none.
-pub(crate) fn name_of(snapshot: &Snapshot) -> SnapshotId {
+pub(crate) fn name_of(snapshot: &Snapshot) -> String {
     let adds_none = snapshot.event == Some(SnapshotEvent::InvocationEnd);
     let parent = snapshot.parent_id.as_ref().filter(|_| adds_none);
-    parent.unwrap_or(&snapshot.snapshot_id).clone()
+    let name = turn_name(snapshot);
+    match parent {
+        // A turn that has a name of its own has given it to this snapshot, too.
+        Some(parent) if name == snapshot.snapshot_id.as_str() => parent.to_string(),
+        _ => name,
+    }
 }
 
 /// Returns a message with the client's id of it and the run that says it.
@@ -313,9 +318,9 @@ struct LookUp<'a> {
 }
 
 impl LookUp<'_> {
-    /// Reads a snapshot of this session.
-    async fn snapshot(&self, id: &SnapshotId) -> Result<Option<Snapshot>> {
-        let found = self.agent.snapshot(id, self.context).await?;
+    /// Reads the snapshot of a turn of this session.
+    async fn turn(&self, name: &str) -> Result<Option<Snapshot>> {
+        let found = self.agent.turn(name, self.context).await?;
         Ok(found.filter(|found| found.session_id.as_ref() == Some(self.session)))
     }
 
@@ -324,7 +329,8 @@ impl LookUp<'_> {
         let Some(tip) = tip else {
             return Ok(None);
         };
-        let mut missing: HashSet<SnapshotId> = HashSet::new();
+        let tip_name = turn_name(tip);
+        let mut missing: HashSet<String> = HashSet::new();
         for (index, message) in shown.iter().enumerate().rev() {
             let id = match &message.what {
                 What::Assistant { .. } => &message.id,
@@ -334,13 +340,13 @@ impl LookUp<'_> {
             let Some((name, _)) = parse(id).filter(|(name, _)| !missing.contains(name)) else {
                 continue;
             };
-            if name == tip.snapshot_id {
+            if name == tip_name {
                 return Ok(Some(Line::new(tip.clone(), Some((index, tip.clone())))));
             }
             if missing.len() == MOST_LOOKED_UP {
                 break;
             }
-            let Some(found) = self.snapshot(&name).await? else {
+            let Some(found) = self.turn(&name).await? else {
                 missing.insert(name);
                 continue;
             };
@@ -350,22 +356,6 @@ impl LookUp<'_> {
             return Ok(Some(Line::new(end.clone(), Some((index, found)))));
         }
         Ok(Some(Line::new(tip.clone(), None)))
-    }
-
-    /// Returns the newest snapshot of a line whose conversation has at most this many messages; `None` if that is the
-    /// beginning.
-    async fn ending_at(&self, line: &Line, length: usize) -> Result<Option<Snapshot>> {
-        let mut candidate = Some(line.nearest(length).clone());
-        while let Some(snapshot) = candidate {
-            if messages_of(&snapshot).len() <= length && is_whole(&snapshot) {
-                return Ok(Some(snapshot));
-            }
-            candidate = match &snapshot.parent_id {
-                Some(parent) => self.snapshot(parent).await?,
-                None => None,
-            };
-        }
-        Ok(None)
     }
 }
 

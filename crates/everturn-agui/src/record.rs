@@ -7,7 +7,7 @@ use everturn_agent::{
 };
 use everturn_ai::{History, Message, Part, Role};
 use everturn_core::{Context, Result};
-use everturn_server::ServedAgent;
+use everturn_server::{ServedAgent, turn_name};
 use serde_json::{Map, Value, json};
 
 use crate::given_ids::given_id;
@@ -38,13 +38,13 @@ impl Record {
             .map(|snapshot| (&snapshot.snapshot_id, snapshot))
             .collect();
         let find = |id: Option<&SnapshotId>| all.get(id?).copied();
-        let mut turns = vec![(at.snapshot_id.to_string(), state.messages.len())];
+        let mut turns = vec![(turn_name(at), state.messages.len())];
         let mut parent = find(at.parent_id.as_ref());
         while let Some(snapshot) = parent {
             let length = snapshot.state.as_ref().map_or(0, |state| state.messages.len());
             // A snapshot in the middle of a turn does not name messages, and one at the end of an invocation adds none.
             if snapshot.event != Some(SnapshotEvent::RoundEnd) {
-                turns.push((snapshot.snapshot_id.to_string(), length));
+                turns.push((turn_name(snapshot), length));
             }
             parent = find(snapshot.parent_id.as_ref()).filter(|next| next.position() < snapshot.position());
         }
@@ -53,7 +53,7 @@ impl Record {
     }
 
     fn of_one(state: SessionState, at: &Snapshot) -> Self {
-        let turns = vec![(at.snapshot_id.to_string(), state.messages.len())];
+        let turns = vec![(turn_name(at), state.messages.len())];
         Self { state, turns }
     }
 

@@ -56,12 +56,11 @@ pub(crate) async fn run(
     let context = with_client(&context.child(), &input);
     let under_way = runs.enter(Thread::of(agent.name(), &input.thread_id, &context));
     let turn = start(agent, &mut plan, &context).await?;
-    let snapshot = turn
-        .started()
-        .snapshot_id
-        .as_ref()
-        .filter(|_| !plan.is_kept_by_client);
-    let name = snapshot.map_or_else(|| uuid::Uuid::new_v4().simple().to_string(), ToString::to_string);
+    let name = if plan.is_kept_by_client {
+        uuid::Uuid::new_v4().simple().to_string()
+    } else {
+        turn.name().to_owned()
+    };
     let keeping = kept.keep(&name).await;
     let teller = Teller::new(setting(agent, &plan, name.clone()));
     // Boxed, because the stream moves it for every event.

@@ -45,7 +45,7 @@ pub(crate) async fn complete(
         plan_chat(agent, said, session, tools, &context).await?
     } else {
         let (said, instructions) = without_instructions(said);
-        hearsay(said, instructions, tools, agent)?
+        hearsay(said, instructions, tools, agent).map_err(Fault::in_messages)?
     };
     plan.input.output_schema = format.map(|format| Arc::new(format.schema));
     let turn = start(agent, &plan, streams, &context).await?;
@@ -110,10 +110,7 @@ struct End {
 
 impl Completion {
     fn new(agent: &Agent, plan: &Plan, turn: &DoorTurn, tells_usage: bool) -> Self {
-        let name = match &turn.started().snapshot_id {
-            Some(snapshot) => snapshot.to_string(),
-            None => uuid::Uuid::new_v4().simple().to_string(),
-        };
+        let name = turn.name().to_owned();
         Self {
             id: format!("chatcmpl-{name}"),
             agent: agent.name().to_owned(),

@@ -148,7 +148,7 @@ async fn items(agent: &Agent, tip: Snapshot, context: &Context) -> Result<Vec<Va
     let mut next = Some(tip.snapshot_id);
     while let Some(id) = next {
         // An older snapshot may have been deleted: the rest cannot be named.
-        let Ok(turn) = StoredResponse::find(agent, &id, context).await else {
+        let Ok(turn) = StoredResponse::find(agent, id.as_str(), context).await else {
             break;
         };
         next = turn.base();

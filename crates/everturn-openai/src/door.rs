@@ -168,12 +168,12 @@ impl OpenAiDoor {
                 format!("Response with id '{id}' not found."),
             )
         };
-        let (snapshot, name) = parse_response_id(id).ok_or_else(missing)?;
+        let (turn, name) = parse_response_id(id).ok_or_else(missing)?;
         // A response of an agent that the caller may not use is a response that is not there.
         let agent = Agent::find(&self.registry, &name, &context)
             .await
             .ok_or_else(missing)?;
-        StoredResponse::answer(&agent, &snapshot, asked, context).await
+        StoredResponse::answer(&agent, turn, asked, context).await
     }
 
     async fn agent_of(&self, body: &Map<String, Value>, context: &Context) -> Result<Agent, Fault> {

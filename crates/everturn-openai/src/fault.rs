@@ -124,6 +124,14 @@ impl Fault {
         }
     }
 
+    /// The same fault of a request to Chat Completions, where the conversation is under `messages`.
+    pub(crate) fn in_messages(self) -> Self {
+        match self.param.as_deref() {
+            Some("input") => self.at("messages"),
+            _ => self,
+        }
+    }
+
     /// Returns the object under `error`.
     pub(crate) fn object(&self) -> Value {
         json!({

@@ -1,12 +1,10 @@
-//! Ids of responses, items and calls. They contain the snapshot they are in, so no index is needed to find it.
+//! Ids of responses, items and calls. They contain the name of their turn, so no index is needed to find its snapshot.
 
 use std::fmt::Write;
 
-use everturn_agent::SnapshotId;
-
-/// The id of a response: `resp_`, the snapshot that holds the turn, and the agent.
-pub(crate) fn response_id(snapshot: &SnapshotId, agent: &str) -> String {
-    format!("resp_{snapshot}_{}", hex(agent.as_bytes()))
+/// The id of a response: `resp_`, the name of the turn, and the agent.
+pub(crate) fn response_id(turn: &str, agent: &str) -> String {
+    format!("resp_{turn}_{}", hex(agent.as_bytes()))
 }
 
 /// Returns bytes in hexadecimal digits.
@@ -18,16 +16,16 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Returns the snapshot and the agent of a response; `None` for an id that no response has.
-pub(crate) fn parse_response_id(id: &str) -> Option<(SnapshotId, String)> {
-    let (snapshot, agent) = id.strip_prefix("resp_")?.rsplit_once('_')?;
+/// Returns the turn and the agent of a response; `None` for an id that no response has.
+pub(crate) fn parse_response_id(id: &str) -> Option<(&str, String)> {
+    let (turn, agent) = id.strip_prefix("resp_")?.rsplit_once('_')?;
     let bytes: Option<Vec<u8>> = agent
         .as_bytes()
         .chunks(2)
         .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
         .collect();
     let agent = String::from_utf8(bytes?).ok()?;
-    (!snapshot.is_empty() && !agent.is_empty()).then(|| (SnapshotId::from(snapshot), agent))
+    (!turn.is_empty() && !agent.is_empty()).then_some((turn, agent))
 }
 
 /// The place of an item: the message's place in its session, and the item's number in the message.
@@ -38,12 +36,12 @@ pub(crate) struct ItemKey {
 }
 
 impl ItemKey {
-    /// Returns the item's id, under the name of its snapshot.
-    pub(crate) fn id(self, kind: &str, snapshot: &str) -> String {
+    /// Returns the item's id, under the name of its turn.
+    pub(crate) fn id(self, kind: &str, turn: &str) -> String {
         let Self { message, number } = self;
         match number {
-            0 => format!("{kind}_{snapshot}_{message}"),
-            number => format!("{kind}_{snapshot}_{message}.{number}"),
+            0 => format!("{kind}_{turn}_{message}"),
+            number => format!("{kind}_{turn}_{message}.{number}"),
         }
     }
 }
@@ -58,12 +56,11 @@ pub(crate) fn place_of_item(id: &str) -> Option<ItemKey> {
     })
 }
 
-/// Returns the snapshot that the id of an item names; `None` for an id that no item of ours has.
-pub(crate) fn snapshot_of_item(id: &str) -> Option<SnapshotId> {
+/// Returns the turn and the place that the id of an item names; `None` for an id that no item of ours has.
+pub(crate) fn parse_item_id(id: &str) -> Option<(&str, ItemKey)> {
     let (_, rest) = id.split_once('_')?;
-    let (snapshot, place) = rest.rsplit_once('_')?;
-    let is_place = place.split('.').all(|number| number.parse::<usize>().is_ok());
-    (is_place && !snapshot.is_empty()).then(|| SnapshotId::from(snapshot))
+    let (turn, _) = rest.rsplit_once('_').filter(|(turn, _)| !turn.is_empty())?;
+    Some((turn, place_of_item(id)?))
 }
 
 #[cfg(test)]
@@ -71,28 +68,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_leads_back_to_its_snapshot_and_agent() {
-        let snapshot = SnapshotId::from("0199-ab_c");
+    fn an_id_leads_back_to_its_turn_and_agent() {
+        let id = response_id("0199-ab_c", "küche/chef");
 
-        let id = response_id(&snapshot, "küche/chef");
-
-        assert_eq!(parse_response_id(&id), Some((snapshot, "küche/chef".to_owned())));
+        assert_eq!(
+            parse_response_id(&id),
+            Some(("0199-ab_c", "küche/chef".to_owned()))
+        );
         for other in ["resp_", "resp_x", "resp__61", "msg_a_61", "resp_a_6z", "resp_a_ü"] {
             assert_eq!(parse_response_id(other), None, "{other}");
         }
     }
 
     #[test]
-    fn items_name_their_snapshot() {
-        let key = ItemKey {
-            message: 3,
-            number: 1,
-        };
+    fn items_name_their_turn_and_place() {
+        let key = |message, number| ItemKey { message, number };
 
-        assert_eq!(key.id("msg", "0199"), "msg_0199_3.1");
-        assert_eq!(snapshot_of_item("msg_0199_3.1"), Some("0199".into()));
-        assert_eq!(snapshot_of_item("call_01_99_3"), Some("01_99".into()));
-        assert_eq!(snapshot_of_item("call_abc"), None);
-        assert_eq!(snapshot_of_item("item"), None);
+        assert_eq!(key(3, 1).id("msg", "0199"), "msg_0199_3.1");
+        assert_eq!(parse_item_id("msg_0199_3.1"), Some(("0199", key(3, 1))));
+        assert_eq!(parse_item_id("call_01_99_3"), Some(("01_99", key(3, 0))));
+        for other in ["call_abc", "item", "msg__1", "msg_a_1.x"] {
+            assert_eq!(parse_item_id(other), None, "{other}");
+        }
     }
 }

@@ -21,7 +21,7 @@
 //! | `POST /v1/chat/completions` | one turn, told by the client |
 //! | `POST /v1/conversations`, `GET`, `DELETE /v1/conversations/{id}`, `GET …/items` | a session |
 //!
-//! A response is a turn and its id names the turn's snapshot: `previous_response_id` resumes that snapshot, so continuing
+//! A response is a turn and its id leads to the turn's snapshot: `previous_response_id` resumes that snapshot, so continuing
 //! from an older response branches. A `conversation` is a session. A function of the caller is a tool of the client: its call
 //! is an interrupt that the caller answers with `function_call_output`. A tool of the agent that asks before it acts is an
 //! `mcp_approval_request`.

@@ -15,7 +15,7 @@ pub(crate) use self::hearsay::hearsay;
 pub(crate) use self::pending::{Pending, input_of, pending};
 use crate::agents::Agent;
 use crate::fault::Fault;
-use crate::ids::{parse_response_id, snapshot_of_item};
+use crate::ids::{ItemKey, parse_item_id, parse_response_id};
 use crate::items::Setting;
 use crate::said::Said;
 
@@ -29,6 +29,8 @@ pub(crate) struct Plan {
     pub(crate) input: AgentInput,
     /// Whether the turn becomes part of a session that is kept.
     pub(crate) is_kept: bool,
+    /// Whether the conversation begins anew in a session that exists.
+    pub(crate) begins_anew: bool,
     /// The snapshot that the turn continues.
     pub(crate) base: Option<Snapshot>,
 }
@@ -82,7 +84,7 @@ pub(crate) async fn plan_response(
     let base = match (&wanted.previous, &wanted.conversation) {
         (Some(id), _) => {
             let found = match parse_response_id(id).filter(|(_, name)| name == agent.name()) {
-                Some((snapshot, _)) => agent.snapshot(&snapshot, context).await.map_err(failed)?,
+                Some((turn, _)) => agent.turn(turn, context).await.map_err(failed)?,
                 None => None,
             };
             Some(found.ok_or_else(|| previous_not_found(id))?)
@@ -125,6 +127,7 @@ pub(crate) async fn plan_response(
             ..input
         },
         is_kept: wanted.store != Some(false),
+        begins_anew: false,
         base,
     })
 }
@@ -193,11 +196,18 @@ async fn last_known(
         .iter()
         .enumerate()
         .rev()
-        .filter_map(|(index, said)| Some((index, snapshot_of_item(said.id()?)?)));
-    for (index, id) in named.take(MOST_LOOKED_UP) {
-        if let Some(snapshot) = agent.snapshot(&id, context).await? {
+        .filter_map(|(index, said)| Some((index, parse_item_id(said.id()?)?)));
+    for (index, (turn, key)) in named.take(MOST_LOOKED_UP) {
+        let found = agent.turn(turn, context).await?;
+        if let Some(snapshot) = found.filter(|found| is_held(found, key)) {
             return Ok(Some((index, snapshot)));
         }
     }
     Ok(None)
+}
+
+/// Returns whether a conversation reaches as far as the place of an item.
+fn is_held(snapshot: &Snapshot, key: ItemKey) -> bool {
+    let state = snapshot.state.as_ref();
+    state.is_some_and(|state| key.message < state.messages.len())
 }

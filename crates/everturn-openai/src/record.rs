@@ -2,7 +2,7 @@
 //!
 //! The protocol has no ids, so messages are compared by role, text and call.
 
-use everturn_agent::{AgentInit, AgentInput, ClientTool, SessionId, Snapshot};
+use everturn_agent::{AgentInit, AgentInput, ClientTool, SessionId};
 use everturn_ai::{History, Message, Part, Role, metadata};
 use everturn_core::Context;
 use everturn_server::exposure_of;
@@ -31,10 +31,13 @@ enum What {
 }
 
 /// Returns the record as this protocol shows it: without the calls of the agent's own tools, and with the texts of a turn
-/// joined by an empty line.
-pub(crate) fn shown(messages: &History) -> Vec<Shown> {
+/// joined by an empty line. No more of a long record is read than shows that it has more than `most` entries.
+pub(crate) fn shown(messages: &History, most: usize) -> Vec<Shown> {
     let mut entries: Vec<Shown> = Vec::new();
     for (place, message) in messages.iter().enumerate() {
+        if entries.len() > most {
+            break;
+        }
         let end = place + 1;
         match message.role() {
             Role::User => entries.push(Shown {
@@ -148,7 +151,7 @@ pub(crate) async fn plan_chat(
         .as_ref()
         .and_then(|tip| tip.state.as_ref())
         .map_or(&empty, |state| &state.messages);
-    let entries = shown(record);
+    let entries = shown(record, said.len());
     let known = entries
         .iter()
         .zip(&said)
@@ -156,75 +159,66 @@ pub(crate) async fn plan_chat(
         .count();
     if known == 0 && !entries.is_empty() {
         // Front ends ask the same agent, in the same chat, for titles and tags, which must not become turns.
-        return hearsay(said, instructions, tools, agent);
+        return hearsay(said, instructions, tools, agent).map_err(Fault::in_messages);
     }
-    let with_additions = |plan: Plan| Plan {
-        input: AgentInput {
-            tools: tools.clone(),
-            instructions: instructions.clone(),
-            ..plan.input
-        },
-        ..plan
+    let is_whole = known == entries.len();
+    let base = match &tip {
+        // Something that is on record was edited or left out: the turn branches before it.
+        Some(tip) if !is_whole => {
+            let anchor = entries[known - 1].end;
+            agent.ending_at(tip, anchor, context).await.map_err(failed)?
+        }
+        tip => tip.clone(),
     };
-    if known == entries.len() {
-        let new = new_input(&said[known..]);
-        let input = input_of(new, tip.as_ref(), agent).map_err(|fault| fault.at("messages"))?;
-        return Ok(with_additions(Plan {
-            init: AgentInit::session(session),
-            input,
-            is_kept: true,
-            base: tip,
-        }));
-    }
-    // Something that is on record was edited or left out: the turn branches before it.
-    let anchor = entries[known - 1].end;
-    let Some(base) = ending_at(agent, tip, anchor, context).await.map_err(failed)? else {
-        return hearsay(said, instructions, tools, agent);
-    };
-    let length = base.state.as_ref().map_or(0, |state| state.messages.len());
+    let length = base
+        .as_ref()
+        .and_then(|base| base.state.as_ref())
+        .map_or(0, |state| state.messages.len());
     let again = entries[..known]
         .iter()
         .zip(&said)
         .filter(|(entry, _)| entry.is_user() && entry.end > length)
         .map(|(_, said)| said.clone());
-    let new: Vec<Said> = again.chain(new_input(&said[known..])).collect();
-    let input = input_of(new, Some(&base), agent).map_err(|fault| fault.at("messages"))?;
-    Ok(with_additions(Plan {
-        init: AgentInit::snapshot(base.snapshot_id.clone()),
-        input,
-        is_kept: true,
-        base: Some(base),
-    }))
-}
-
-/// Returns what is new of the messages after the last known one: the user's words after whatever the client puts into the
-/// agent's mouth, and outputs of calls.
-fn new_input(said: &[Said]) -> Vec<Said> {
-    said.iter()
-        .filter(|said| matches!(said, Said::User { .. } | Said::Output { .. }))
-        .cloned()
-        .collect()
-}
-
-/// Returns the newest snapshot, from `tip` on backwards, whose conversation has at most this many messages.
-async fn ending_at(
-    agent: &Agent,
-    tip: Option<Snapshot>,
-    length: usize,
-    context: &Context,
-) -> everturn_core::Result<Option<Snapshot>> {
-    let mut candidate = tip;
-    while let Some(snapshot) = candidate {
-        let messages = snapshot.state.as_ref().map_or(0, |state| state.messages.len());
-        if messages <= length {
-            return Ok(Some(snapshot));
-        }
-        candidate = match &snapshot.parent_id {
-            Some(parent) => agent.snapshot(parent, context).await?,
-            None => None,
-        };
+    let new: Vec<Said> = again.chain(new_input(&said, known)).collect();
+    if new.is_empty() {
+        return Err(Fault::invalid(
+            "invalid_value",
+            "messages",
+            "The request brings nothing new: its last message is not the user's.",
+        ));
     }
-    Ok(None)
+    let input = input_of(new, base.as_ref(), agent).map_err(Fault::in_messages)?;
+    Ok(Plan {
+        begins_anew: base.is_none() && tip.is_some(),
+        init: match &base {
+            Some(base) if !is_whole => AgentInit::snapshot(base.snapshot_id.clone()),
+            _ => AgentInit::session(session),
+        },
+        input: AgentInput {
+            tools,
+            instructions,
+            ..input
+        },
+        is_kept: true,
+        base,
+    })
+}
+
+/// Returns what is new of the client's messages, of which this many are known: the user's words and outputs of calls. What the
+/// client puts into the agent's mouth is left out; in a conversation of which nothing is on record, so is everything before
+/// it, because old commands are not carried out again.
+fn new_input(said: &[Said], known: usize) -> impl Iterator<Item = Said> {
+    let is_users = |said: &Said| matches!(said, Said::User { .. });
+    let since = match known {
+        0 => said
+            .iter()
+            .rposition(|said| !is_users(said))
+            .map_or(0, |last| last + 1),
+        known => known,
+    };
+    let new = said[since..].iter();
+    new.filter(move |said| is_users(said) || matches!(said, Said::Output { .. }))
+        .cloned()
 }
 
 #[cfg(test)]
@@ -259,7 +253,7 @@ mod tests {
             Message::user("thanks"),
         ]);
 
-        let entries = shown(&record);
+        let entries = shown(&record, usize::MAX);
 
         let told = [user("hi"), assistant("Let me look.\n\nFound."), user("thanks")];
         assert_eq!(entries.len(), told.len());
@@ -282,7 +276,7 @@ mod tests {
             Message::model("Painted."),
         ]);
 
-        let entries = shown(&record);
+        let entries = shown(&record, usize::MAX);
 
         let call = Said::Call {
             id: "call_0199_1".into(),

@@ -12,7 +12,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Response as HttpResponse, StatusCode};
 use everturn_agent::{ServerNote, SessionId};
 use everturn_core::Context;
-use everturn_server::{DoorTurn, exposure_of, json_response};
+use everturn_server::{DoorTurn, exposure_of, json_response, turn_name};
 use serde_json::{Map, Value, json};
 
 use self::kept::Kept;
@@ -107,7 +107,7 @@ pub(crate) async fn create(
     let narrator = narrator(agent, &plan, &turn, echoed);
     kept.note(&narrator.response).await;
     let writer = kept.writer(&narrator.response).await;
-    let telling = Telling::new(turn, narrator, writer, context);
+    let telling = Telling::new(agent, turn, narrator, writer, context);
     if streams {
         return Ok(telling.streamed());
     }
@@ -179,9 +179,8 @@ fn with_note(context: Context, echoed: &Map<String, Value>, background: bool) ->
 }
 
 fn narrator(agent: &Agent, plan: &Plan, turn: &DoorTurn, echoed: Map<String, Value>) -> Narrator {
-    let snapshot = turn.started().snapshot_id.clone().filter(|_| plan.is_kept);
-    let (id, name) = if let Some(snapshot) = &snapshot {
-        (response_id(snapshot, agent.name()), snapshot.to_string())
+    let (id, name) = if plan.is_kept {
+        (response_id(turn.name(), agent.name()), turn.name().to_owned())
     } else {
         let name = uuid::Uuid::new_v4().simple().to_string();
         (format!("resp_{name}"), name)
@@ -194,12 +193,12 @@ fn narrator(agent: &Agent, plan: &Plan, turn: &DoorTurn, echoed: Map<String, Val
         completed_at: None,
         status: State::InProgress,
         background: false,
-        is_stored: snapshot.is_some(),
-        session: Some(turn.started().session_id.clone()).filter(|_| snapshot.is_some()),
+        is_stored: plan.is_kept,
+        session: Some(turn.started().session_id.clone()).filter(|_| plan.is_kept),
         previous: plan
             .base
             .as_ref()
-            .map(|base| response_id(&base.snapshot_id, agent.name())),
+            .map(|base| response_id(&turn_name(base), agent.name())),
         echoed,
         usage: None,
     };
@@ -228,7 +227,7 @@ async fn in_background(
             "the run has no snapshot".into(),
         )
     })?;
-    let stored = StoredResponse::find(agent, &snapshot, &context).await?;
+    let stored = StoredResponse::find(agent, snapshot.as_str(), &context).await?;
     let mut response = stored.response();
     response.echoed.extend(echoed);
     response.background = true;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_agent::{AgentOutput, Unstored};
+use everturn_agent::{AgentOutput, BeginAnew, Unstored};
 use everturn_core::{Context, Result, RuntimeError, Status};
 use everturn_server::{DoorTurn, exposure_of};
 
@@ -29,6 +29,11 @@ pub(crate) async fn start(
         context.clone()
     } else {
         context.clone().with_extension(Arc::new(Unstored))
+    };
+    let context = if plan.begins_anew {
+        context.with_extension(Arc::new(BeginAnew))
+    } else {
+        context
     };
     let turn = DoorTurn::start(agent, plan.init.clone(), plan.input.clone(), &context).await;
     let mut turn = turn.map_err(|outcome| refusal(&outcome, &context))?;

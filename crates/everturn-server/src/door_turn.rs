@@ -14,6 +14,7 @@ use tokio_util::sync::DropGuard;
 use self::joined::joined;
 use crate::ServedAgent;
 use crate::driven::Driven;
+use crate::turn_name::Minted;
 
 /// The greatest number of chunks that are told one by one although they wait together. A reader that is further behind gets
 /// their texts joined.
@@ -27,6 +28,7 @@ pub struct DoorTurn {
     read: VecDeque<AgentStreamChunk>,
     outcome: Option<Result<AgentOutput>>,
     started: TurnStarted,
+    name: String,
     // Dropping the work ends the agent; cancelling reaches work that it handed to others.
     _cancel: DropGuard,
 }
@@ -52,6 +54,11 @@ impl DoorTurn {
         context: &Context,
     ) -> Result<Self, Box<Result<AgentOutput>>> {
         let context = context.child().with_extension(Arc::new(TurnDetails));
+        let minted = agent.names_turns_itself().then(Minted::new);
+        let context = match &minted {
+            Some(minted) => minted.noted(context),
+            None => context,
+        };
         let cancel = context.cancellation().clone().drop_guard();
         let action = agent.action().clone();
         let mut driven = Driven::begin(|emitter| async move {
@@ -67,11 +74,16 @@ impl DoorTurn {
                 }) => {
                     // A turn that hardly waits is told in one write.
                     driven.get_going().await;
+                    let name = match &started.snapshot_id {
+                        Some(id) => id.to_string(),
+                        None => minted.unwrap_or_else(Minted::new).in_session(&started.session_id),
+                    };
                     return Ok(Self {
                         driven,
                         read,
                         outcome: None,
                         started,
+                        name,
                         _cancel: cancel,
                     });
                 }
@@ -84,6 +96,11 @@ impl DoorTurn {
     /// Returns what the agent told about the turn when it started.
     pub fn started(&self) -> &TurnStarted {
         &self.started
+    }
+
+    /// Returns the [name](crate::turn_name) of the turn.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// Waits for the first chunk after the start, at most this long; returns `false` if the turn ended without one.

@@ -38,6 +38,7 @@ mod shutdown;
 mod streaming;
 mod timed_io;
 mod trace;
+mod turn_name;
 mod websocket;
 
 pub use self::archive_access::ArchiveAccess;
@@ -57,6 +58,7 @@ pub use self::serve::Bound;
 pub use self::served_agent::ServedAgent;
 pub use self::server::Server;
 pub use self::shutdown::{AfterGrace, Grace, ServerHandle};
+pub use self::turn_name::turn_name;
 pub use self::websocket::WebSockets;
 
 pub use everturn_core::Principal;

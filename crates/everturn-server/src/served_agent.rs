@@ -6,7 +6,7 @@ use std::time::Duration;
 use everturn_agent::archive::{DeleteRequest, Deleted, ListSnapshotsRequest};
 use everturn_agent::{
     AbortAction, AbortRequest, AgentAction, GetSnapshotRequest, HandOff, SessionId, Snapshot, SnapshotAction,
-    SnapshotId, SnapshotsAction, WatchAction,
+    SnapshotEvent, SnapshotId, SnapshotsAction, WatchAction,
 };
 use everturn_core::{
     Action, ActionType, Context, DynAction, Emitter, Error, Registry, Result, Status, downcast,
@@ -98,6 +98,11 @@ impl ServedAgent {
         self.companion::<AbortAction>(&ActionType::AGENT_ABORT).is_some()
     }
 
+    /// Returns whether turns get names of their own, because no snapshot has an id before it is written.
+    pub(crate) fn names_turns_itself(&self) -> bool {
+        self.own("contentAddressed") == Some(&Value::Bool(true))
+    }
+
     /// Returns the time without a heartbeat after which a background run is lost.
     pub fn lost_after(&self) -> Option<Duration> {
         self.own("lostAfterMillis")?.as_u64().map(Duration::from_millis)
@@ -170,24 +175,66 @@ impl ServedAgent {
     /// # Errors
     /// The store's own errors.
     pub async fn snapshots(&self, session: &SessionId, context: &Context) -> Result<Vec<Snapshot>> {
+        let request = ListSnapshotsRequest {
+            whole: true,
+            ..ListSnapshotsRequest::of(session.clone())
+        };
+        self.list(request, context).await
+    }
+
+    /// Reads all snapshots of a session without their states, the newest first.
+    pub(crate) async fn summaries(&self, session: &SessionId, context: &Context) -> Result<Vec<Snapshot>> {
+        self.list(ListSnapshotsRequest::of(session.clone()), context)
+            .await
+    }
+
+    async fn list(&self, mut request: ListSnapshotsRequest, context: &Context) -> Result<Vec<Snapshot>> {
         let Some(action) = self.companion::<SnapshotsAction>(&ActionType::AGENT_SNAPSHOTS) else {
             return Ok(Vec::new());
         };
+        request.orphaned = true;
         let mut snapshots = Vec::new();
-        let mut after = None;
         loop {
-            let request = ListSnapshotsRequest {
-                orphaned: true,
-                whole: true,
-                after,
-                ..ListSnapshotsRequest::of(session.clone())
-            };
-            let page = action.call(request, context.clone(), Emitter::silent()).await?;
+            let page = action
+                .call(request.clone(), context.clone(), Emitter::silent())
+                .await?;
             snapshots.extend(page.snapshots);
             match page.next {
-                Some(next) => after = Some(next),
+                Some(next) => request.after = Some(next),
                 None => return Ok(snapshots),
             }
+        }
+    }
+
+    /// Returns the newest snapshot, from this one on backwards, that ends a turn and whose conversation has at most this many
+    /// messages; `None` if the conversation begins after them.
+    ///
+    /// # Errors
+    /// `FAILED_PRECONDITION` if a snapshot on the way was deleted; the store's own errors.
+    pub async fn ending_at(
+        &self,
+        from: &Snapshot,
+        length: usize,
+        context: &Context,
+    ) -> Result<Option<Snapshot>> {
+        let mut candidate = from.clone();
+        loop {
+            let messages = candidate.state.as_ref().map_or(0, |state| state.messages.len());
+            if messages <= length && candidate.event != Some(SnapshotEvent::RoundEnd) {
+                return Ok(Some(candidate));
+            }
+            let Some(parent) = &candidate.parent_id else {
+                return Ok(None);
+            };
+            let found = self.snapshot(parent, context).await?;
+            let found = found.filter(|found| found.session_id == candidate.session_id);
+            candidate = found.ok_or_else(|| {
+                // Beginning anew in its place would say old messages again.
+                Error::failed_precondition(format!(
+                    "the conversation cannot continue there: its snapshot '{parent}' was deleted"
+                ))
+                .with_public()
+            })?;
         }
     }
 

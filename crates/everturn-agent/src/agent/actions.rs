@@ -12,7 +12,7 @@ use crate::invocation::{Definition, invoke};
 use crate::reading::not_found;
 use crate::{
     AbortRequest, AbortResponse, AgentInit, AgentInput, AgentMetadata, AgentOutput, AgentStreamChunk,
-    GetSnapshotRequest, Heartbeat, Snapshot, StateManagement,
+    GetSnapshotRequest, Heartbeat, Snapshot, SnapshotIds, StateManagement,
 };
 
 /// The action behind an agent: opened once, fed with inputs, streaming chunks, ended by one output.
@@ -56,6 +56,7 @@ pub(super) fn run_action(definition: &Arc<Definition>) -> AgentAction {
             "clientTools": definition.client_additions.tools,
             "clientState": definition.client_additions.custom,
             "clientOutputSchema": definition.client_additions.output_schema,
+            "contentAddressed": definition.snapshot_ids == SnapshotIds::ContentAddressed,
             // Interrupts of these tools are answered by a response; all others can also be restarted.
             "respondOnly": definition.respond_only.keys().collect::<Vec<_>>(),
             "answerSchemas": definition.respond_only,

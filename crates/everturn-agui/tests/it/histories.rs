@@ -295,3 +295,49 @@ async fn a_thread_that_was_deleted_does_not_carry_out_its_old_commands() {
 
     assert_eq!(server.asked()[1..], ["user: 2".to_owned()]);
 }
+
+#[tokio::test]
+async fn messages_of_an_agent_that_names_snapshots_after_their_content_are_known() {
+    let server = Served::answering([
+        call("ask", json!({})),
+        "one".into(),
+        "two".into(),
+        "other two".into(),
+    ])
+    .await;
+    let run = async |id: &str, messages: Value, more: Value| {
+        let run = server.run_of("hasher", id, messages, more).await;
+        assert!(
+            !types(&run.events()).contains(&"MESSAGES_SNAPSHOT"),
+            "{}",
+            run.body
+        );
+        run
+    };
+    let held = async || first(&server.connect("hasher").await, "MESSAGES_SNAPSHOT")["messages"].clone();
+
+    let asking = run("r1", json!([user("u1", "1")]), json!({})).await;
+    let question = &asking.end()["outcome"]["interrupts"][0]["id"];
+    assert_eq!(held().await[1]["toolCalls"][0]["id"], *question);
+    let answer =
+        json!({"resume": [{"interruptId": question, "status": "resolved", "payload": {"counter": 1}}]});
+    let one = run("r2", held().await, answer).await;
+    let told = first(&one.events(), "TEXT_MESSAGE_START")["messageId"].clone();
+    let shared = held().await;
+    assert_eq!(shared[3]["id"], told);
+    let with = |said: Value| {
+        let mut messages = shared.as_array().unwrap().clone();
+        messages.push(said);
+        json!(messages)
+    };
+    run("r3", with(user("u2", "2")), json!({})).await;
+
+    // The message before the edit is found by its id, although it is no longer in the newest turn.
+    let edited = run("r4", with(user("u2b", "2b")), json!({})).await;
+
+    assert_eq!(edited.text(), "other two");
+    assert_eq!(
+        server.asked().last_chunk(),
+        Some(&["model: one", "user: 2b"].map(str::to_owned))
+    );
+}

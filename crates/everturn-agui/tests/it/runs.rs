@@ -246,7 +246,15 @@ async fn capabilities_and_info_tell_of_the_agents() {
     let agents: Vec<&String> = info["agents"].as_object().unwrap().keys().collect();
     assert_eq!(
         agents,
-        ["boss", "counter", "forgetful", "keeper", "sharer", "tally"]
+        [
+            "boss",
+            "counter",
+            "forgetful",
+            "hasher",
+            "keeper",
+            "sharer",
+            "tally"
+        ]
     );
     assert_eq!(info["agents"]["keeper"]["name"], "keeper");
     assert_eq!(

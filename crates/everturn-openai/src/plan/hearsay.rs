@@ -79,7 +79,7 @@ pub(crate) fn hearsay(
         let message = users.pop().ok_or_else(|| {
             Fault::invalid(
                 "invalid_value",
-                "messages",
+                "input",
                 "The last message must be the user's, or the output of a tool.",
             )
         })?;
@@ -92,7 +92,7 @@ pub(crate) fn hearsay(
         if unanswered {
             return Err(Fault::invalid(
                 "failed_precondition",
-                "messages",
+                "input",
                 "Every call of the last message needs its output.",
             ));
         }
@@ -112,6 +112,7 @@ pub(crate) fn hearsay(
             ..input
         },
         is_kept: false,
+        begins_anew: false,
         base: None,
     })
 }

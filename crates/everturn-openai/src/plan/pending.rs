@@ -3,6 +3,7 @@
 use everturn_agent::{AgentInput, Snapshot};
 use everturn_ai::history::awaiting;
 use everturn_ai::{Answers, Declined, History, Message, Part};
+use everturn_server::turn_name;
 use serde_json::{Value, json};
 
 use crate::agents::Agent;
@@ -19,7 +20,7 @@ pub(crate) struct Pending {
     pub(crate) is_approval: bool,
 }
 
-/// Returns the calls that wait at the end of a conversation, which the snapshot of this name holds.
+/// Returns the calls that wait at the end of a conversation, whose last turn has this name.
 pub(crate) fn pending(messages: &History, name: &str, agent: &Agent) -> Vec<Pending> {
     let asking = awaiting(messages).and_then(|place| Some((place, messages.get(place)?)));
     let Some((place, last)) = asking else {
@@ -50,7 +51,7 @@ pub(crate) fn pending(messages: &History, name: &str, agent: &Agent) -> Vec<Pend
 
 /// Makes the input of a turn that continues `base`.
 pub(crate) fn input_of(new: Vec<Said>, base: Option<&Snapshot>, agent: &Agent) -> Result<AgentInput, Fault> {
-    let name = base.map(|base| base.snapshot_id.to_string()).unwrap_or_default();
+    let name = base.map(turn_name).unwrap_or_default();
     let history = base
         .and_then(|base| base.state.as_ref())
         .map(|state| &state.messages);

@@ -78,10 +78,10 @@ impl Kept {
             let last = last_event(entries).await;
             return Ok(last.map(|last| json_response(StatusCode::OK, &last["response"])));
         }
-        let Some((snapshot, _)) = parse_response_id(&id) else {
+        let Some((turn, _)) = parse_response_id(&id) else {
             return Ok(None);
         };
-        match StoredResponse::find(agent, &snapshot, context).await {
+        match StoredResponse::find(agent, turn, context).await {
             Ok(stored) => Ok(Some(json_response(StatusCode::OK, &stored.object()))),
             Err(_) => Ok(None),
         }

@@ -6,7 +6,7 @@ use everturn_agent::archive::DeleteRequest;
 use everturn_agent::{Snapshot, SnapshotEvent, SnapshotId, SnapshotStatus, UsageTotal};
 use everturn_ai::{Message, Role};
 use everturn_core::{Context, RuntimeError, Status};
-use everturn_server::{exposure_of, json_response};
+use everturn_server::{exposure_of, json_response, turn_name};
 use jiff::SignedDuration;
 use serde_json::{Map, Value};
 
@@ -25,6 +25,8 @@ use crate::response::{Response, State};
 /// A snapshot as a response.
 pub(crate) struct StoredResponse {
     agent: String,
+    /// The name of the turn.
+    name: String,
     snapshot: Snapshot,
     /// The place of the turn's first message.
     from: usize,
@@ -33,6 +35,8 @@ pub(crate) struct StoredResponse {
     used_before: UsageTotal,
     /// The snapshot that the turn continued.
     base: Option<SnapshotId>,
+    /// The name of the turn before it.
+    previous: Option<String>,
     /// The calls that waited for an answer before the turn.
     asked: Vec<Pending>,
     /// The time without a heartbeat after which a background run is lost.
@@ -49,14 +53,14 @@ pub(crate) enum Afterwards {
 }
 
 impl StoredResponse {
-    /// Finds the response of a snapshot.
+    /// Finds the response of a turn.
     ///
     /// # Errors
-    /// `404` alike for a snapshot that is missing and for one of another caller.
-    pub(crate) async fn find(agent: &Agent, id: &SnapshotId, context: &Context) -> Result<Self, Fault> {
+    /// `404` alike for a turn that is missing and for one of another caller.
+    pub(crate) async fn find(agent: &Agent, turn: &str, context: &Context) -> Result<Self, Fault> {
         let failed = |error: everturn_core::Error| Fault::of_error(&error, exposure_of(context));
-        let snapshot = agent.snapshot(id, context).await.map_err(failed)?;
-        let snapshot = snapshot.ok_or_else(|| not_found(&response_id(id, agent.name())))?;
+        let snapshot = agent.turn(turn, context).await.map_err(failed)?;
+        let snapshot = snapshot.ok_or_else(|| not_found(&response_id(turn, agent.name())))?;
         // A snapshot in the middle of a turn belongs to the turn.
         let mut parent = snapshot.parent_id.clone();
         let mut base = None;
@@ -72,6 +76,8 @@ impl StoredResponse {
         // A snapshot that is gone still has its name.
         let base_id = base.as_ref().map(|base| base.snapshot_id.clone());
         let base_id = base_id.or_else(|| snapshot.parent_id.clone());
+        let previous = base.as_ref().map(turn_name);
+        let previous = previous.or_else(|| base_id.as_ref().map(ToString::to_string));
         let used_before = base.as_ref().and_then(Snapshot::usage).unwrap_or_default();
         let before = base.and_then(|base| base.state).map(|state| state.messages);
         let messages = snapshot.state.as_ref().map(|state| &state.messages);
@@ -91,14 +97,15 @@ impl StoredResponse {
             }
             (None, None) => 0,
         };
-        let asked = match (&before, &base_id) {
-            (Some(before), Some(id)) => pending(before, id.as_str(), agent),
+        let asked = match (&before, &previous) {
+            (Some(before), Some(name)) => pending(before, name, agent),
             _ => Vec::new(),
         };
         let prior = before.and_then(|before| Some(before.last()?.tool_request_parts().cloned().collect()));
         let is_json = notes(&snapshot).contains_key("text");
         Ok(Self {
             agent: agent.name().to_owned(),
+            name: turn_name(&snapshot),
             snapshot,
             from,
             setting: Setting {
@@ -109,6 +116,7 @@ impl StoredResponse {
             },
             used_before,
             base: base_id,
+            previous,
             asked,
             lost_after: agent.lost_after().and_then(|time| time.try_into().ok()),
         })
@@ -167,8 +175,8 @@ impl StoredResponse {
         let is_over = !matches!(status, State::Queued | State::InProgress);
         let ended = snapshot.updated_at.unwrap_or(snapshot.created_at);
         Response {
-            id: response_id(&snapshot.snapshot_id, &self.agent),
-            name: snapshot.snapshot_id.to_string(),
+            id: response_id(&self.name, &self.agent),
+            name: self.name.clone(),
             agent: self.agent.clone(),
             created_at: snapshot.created_at.as_second(),
             completed_at: is_over.then(|| ended.as_second()),
@@ -176,7 +184,7 @@ impl StoredResponse {
             background: self.is_background(),
             is_stored: true,
             session: snapshot.session_id.clone(),
-            previous: self.base.as_ref().map(|base| response_id(base, &self.agent)),
+            previous: self.previous.as_ref().map(|turn| response_id(turn, &self.agent)),
             echoed,
             usage: snapshot.usage().map(|total| total - self.used_before),
         }
@@ -190,7 +198,7 @@ impl StoredResponse {
 
     /// Returns the inputs of the turn, in order.
     fn inputs(&self) -> Vec<Value> {
-        let name = self.snapshot.snapshot_id.as_str();
+        let name = self.name.as_str();
         let left = self.snapshot.inputs_left();
         if left.is_empty() {
             return inputs_of(self.from, &self.messages(), name, &self.asked);
@@ -216,13 +224,14 @@ impl StoredResponse {
     /// Answers what is asked of the response.
     pub(crate) async fn answer(
         agent: &Agent,
-        id: &SnapshotId,
+        turn: &str,
         asked: Afterwards,
         context: Context,
     ) -> Result<HttpResponse<Body>, Fault> {
         let failed = |error: everturn_core::Error| Fault::of_error(&error, exposure_of(&context));
-        let stored = Self::find(agent, id, &context).await?;
-        let name = response_id(id, agent.name());
+        let stored = Self::find(agent, turn, &context).await?;
+        let id = &stored.snapshot.snapshot_id;
+        let name = response_id(turn, agent.name());
         let is_over = !matches!(stored.state(), State::InProgress);
         let object = match asked {
             Afterwards::Object => stored.object(),
@@ -244,7 +253,7 @@ impl StoredResponse {
                     stored.object()
                 } else {
                     agent.abort(id, &context).await.map_err(failed)?;
-                    Self::find(agent, id, &context).await?.object()
+                    Self::find(agent, turn, &context).await?.object()
                 }
             }
             Afterwards::Delete => {

@@ -2,13 +2,14 @@
 
 use axum::body::Body;
 use axum::http::{Response as HttpResponse, StatusCode};
-use everturn_agent::AgentOutput;
+use everturn_agent::{AgentOutput, SnapshotId};
 use everturn_core::stream_log::{JsonText, StreamWriter};
 use everturn_core::{Context, Result};
 use everturn_server::{DoorTurn, exposure_of, json_response};
 use futures::stream;
 use serde_json::Value;
 
+use crate::agents::Agent;
 use crate::event::{Event, lines};
 use crate::event_stream::event_stream;
 use crate::narrator::Narrator;
@@ -16,6 +17,7 @@ use crate::response::State;
 
 /// A turn that is being told.
 pub(super) struct Telling {
+    agent: Agent,
     turn: DoorTurn,
     narrator: Narrator,
     /// Keeps the events for clients that read them again; `None` if nobody can.
@@ -32,12 +34,14 @@ enum Phase {
 
 impl Telling {
     pub(super) fn new(
+        agent: &Agent,
         turn: DoorTurn,
         narrator: Narrator,
         writer: Option<Box<dyn StreamWriter>>,
         context: Context,
     ) -> Self {
         Self {
+            agent: agent.clone(),
             turn,
             narrator,
             writer,
@@ -64,7 +68,7 @@ impl Telling {
         }
         let output = self.turn.output().await;
         self.narrator.items().give_up();
-        self.settle(output);
+        self.settle(output).await;
         json_response(StatusCode::OK, &self.narrator.object())
     }
 
@@ -91,7 +95,7 @@ impl Telling {
                 if chunks.is_empty() {
                     let output = self.turn.output().await;
                     self.phase = Phase::Over;
-                    break self.ended(output);
+                    break self.ended(output).await;
                 }
                 let told = |chunk| self.narrator.chunk(chunk);
                 let events: Vec<Event> = chunks.iter().flat_map(told).collect();
@@ -104,22 +108,22 @@ impl Telling {
         Some(events)
     }
 
-    fn ended(&mut self, output: Result<AgentOutput>) -> Vec<Event> {
+    async fn ended(&mut self, output: Result<AgentOutput>) -> Vec<Event> {
         let steps = self.narrator.items().give_up();
         let mut events = self.narrator.steps(&steps);
-        self.settle(output);
+        self.settle(output).await;
         events.push(self.narrator.end());
         events
     }
 
     /// Gives the response its final state.
-    fn settle(&mut self, output: Result<AgentOutput>) {
+    async fn settle(&mut self, output: Result<AgentOutput>) {
+        let is_found = self.is_found(&output).await;
         let response = &mut self.narrator.response;
         response.status = match output {
             Ok(output) => {
                 response.usage = output.usage;
-                // A turn that failed left no snapshot, so its response cannot be found again.
-                response.is_stored &= output.error.is_none();
+                response.is_stored &= is_found;
                 State::ended(output.finish_reason, output.error)
             }
             Err(error) => {
@@ -128,6 +132,24 @@ impl Telling {
             }
         };
         response.completed_at = Some(jiff::Timestamp::now().as_second());
+    }
+
+    /// Returns whether the response can be found again. A turn that failed left no snapshot, and one that reached the snapshot
+    /// of an equal turn wrote none.
+    async fn is_found(&mut self, output: &Result<AgentOutput>) -> bool {
+        let Ok(AgentOutput {
+            error: None,
+            snapshot_id,
+            ..
+        }) = output
+        else {
+            return false;
+        };
+        if !snapshot_id.as_ref().is_some_and(SnapshotId::is_content_addressed) {
+            return true;
+        }
+        let found = self.agent.turn(&self.narrator.response.name, &self.context);
+        found.await.is_ok_and(|found| found.is_some())
     }
 
     /// Keeps events in the log. A log that is full ends the keeping, not the turn.

@@ -44,9 +44,11 @@ pub(crate) fn watch(
     after: Option<u64>,
     context: Context,
 ) -> HttpResponse<Body> {
-    let (Some(action), Some((snapshot, _))) = (agent.watch(), parse_response_id(&response.id)) else {
+    let (Some(action), Some((run, _))) = (agent.watch(), parse_response_id(&response.id)) else {
         return not_found(&response.id).respond();
     };
+    // Background runs are named after their snapshot, whatever the agent's other snapshots are named after.
+    let snapshot = SnapshotId::from(run);
     let request = WatchRequest {
         snapshot_id: snapshot.clone(),
     };
@@ -103,7 +105,7 @@ impl Watching {
     async fn ended(&mut self) -> Vec<Event> {
         let outcome = self.chunks.output().await;
         let stored = match outcome {
-            Ok(_) => StoredResponse::find(&self.agent, &self.snapshot, &self.context).await,
+            Ok(_) => StoredResponse::find(&self.agent, self.snapshot.as_str(), &self.context).await,
             Err(error) => Err(Fault::of_error(&error, exposure_of(&self.context))),
         };
         let mut events = Vec::new();

@@ -4,6 +4,7 @@
 
 mod background;
 mod chat_completions;
+mod content_addressed;
 mod conversations;
 mod errors;
 mod items_sent_back;

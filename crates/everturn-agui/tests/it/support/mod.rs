@@ -7,7 +7,9 @@ pub(crate) mod verifier;
 use std::time::Duration;
 
 use everturn_agent::store::MemoryStore;
-use everturn_agent::{AgentSession, Artifact, Delegation, IntoStore, Session, agent, custom_agent};
+use everturn_agent::{
+    AgentSession, Artifact, Delegation, IntoStore, Session, SnapshotIds, agent, custom_agent,
+};
 use everturn_agui::ServeAgui;
 use everturn_ai::{FromToolContext, Message, Tool, ToolContext, ToolRequest, set_default_model};
 use everturn_core::Registry;
@@ -121,7 +123,7 @@ impl Served {
 
     /// Serves `keeper`, around a prompt with a store and tools; `tally`, with a state that its tool changes; `sharer`,
     /// which takes the client's state; `forgetful`, without a store; `counter`, with a state, a status
-    /// and an artifact; `boss`, who delegates to `forgetful`.
+    /// and an artifact; `boss`, who delegates to `forgetful`; `hasher`, whose snapshots are named after their content.
     pub(crate) async fn on(
         store: impl IntoStore,
         model: ScriptedModel,
@@ -151,6 +153,12 @@ impl Served {
         agent(&registry, "keeper")
             .system("You keep.")
             .tools([look.clone(), ask.clone(), pay.clone(), hold])
+            .store(store.clone())
+            .define()
+            .unwrap();
+        agent(&registry, "hasher")
+            .tool(ask.clone())
+            .snapshot_ids(SnapshotIds::ContentAddressed)
             .store(store.clone())
             .define()
             .unwrap();
