@@ -84,7 +84,7 @@ impl Context {
         if Arc::get_mut(&mut self.extensions).is_none() {
             // A copy with room: contexts get several extensions, one after the other.
             let mut copy = Vec::with_capacity(self.extensions.len() + 4);
-            copy.extend(self.extensions.iter().filter(|(id, _)| *id != added).cloned());
+            copy.extend_from_slice(&self.extensions);
             self.extensions = Arc::new(copy);
         }
         let extensions = Arc::make_mut(&mut self.extensions);

@@ -38,17 +38,18 @@ pub(crate) fn turn_key(
 
 /// Returns the identity of the `occurrence`-th effect of a turn that has this fingerprint.
 pub(super) fn effect_id(key: &JournalKey, fingerprint: &str, occurrence: u64) -> EffectId {
-    let mut id = digest(&(key.session(), key.turn(), fingerprint, occurrence));
-    // Half of the hash is still unique, and fits where services limit the length of a key.
-    id.truncate(32);
-    EffectId::from(id)
+    half(digest(&(key.session(), key.turn(), fingerprint, occurrence)))
 }
 
 /// Returns the identity of an approved call: the same in every turn that resumes the conversation at its question.
 pub(super) fn approved_effect_id(question: &str, call: &str) -> EffectId {
-    let mut id = digest(&("question", question, call));
-    id.truncate(32);
-    EffectId::from(id)
+    half(digest(&("question", question, call)))
+}
+
+/// Shortens a digest to a key: half of the hash is still unique, and fits where services limit the length of a key.
+fn half(mut digest: String) -> EffectId {
+    digest.truncate(32);
+    EffectId::from(digest)
 }
 
 /// Returns the fingerprint of a model call: the model, the length of the conversation and its last message.

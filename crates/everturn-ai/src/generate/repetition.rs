@@ -3,10 +3,12 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use everturn_core::{Context, Error, Result};
-use serde_json::{Value, json};
+use everturn_core::{Context, Error, Result, Status};
+use serde_json::json;
 
-use crate::{JsonObject, MultipartToolResponse, Part, ToolRequest, metadata, reason};
+use super::tool_errors::failed_call_answer;
+use crate::approval::call_digest;
+use crate::{MultipartToolResponse, Part, ToolRequest, reason};
 
 /// How often each call was made in a turn; an extension of the context.
 ///
@@ -63,7 +65,7 @@ impl Repetitions {
             let Some(request) = part.as_tool_request() else {
                 return Ok(Verdict::Run);
             };
-            let call = call_of(request);
+            let call = call_digest(request);
             let count = counts.entry(call.clone()).or_default();
             if counted.insert(call) {
                 *count += 1;
@@ -78,39 +80,13 @@ impl Repetitions {
     }
 }
 
-/// Returns the call of a request: the tool and its arguments. The members of JSON objects may come in any order.
-fn call_of(request: &ToolRequest) -> String {
-    let input = request.input.clone().unwrap_or_default();
-    json!([request.name, sorted(input)]).to_string()
-}
-
-fn sorted(value: Value) -> Value {
-    match value {
-        Value::Object(members) => {
-            let mut members: Vec<_> = members
-                .into_iter()
-                .map(|(name, value)| (name, sorted(value)))
-                .collect();
-            members.sort_by(|(a, _), (b, _)| a.cmp(b));
-            Value::Object(members.into_iter().collect())
-        }
-        Value::Array(items) => Value::Array(items.into_iter().map(sorted).collect()),
-        value => value,
-    }
-}
-
 fn told(request: &ToolRequest, at_most: u32) -> MultipartToolResponse {
     let message = format!(
         "not called: '{}' was called with these arguments {at_most} times in this turn already; use the answers that it gave, \
          call it with other arguments, or answer without it",
         request.name
     );
-    let mark = JsonObject::from_iter([(metadata::IS_ERROR.to_owned(), Value::Bool(true))]);
-    MultipartToolResponse {
-        output: Some(json!({ "error": { "status": "RESOURCE_EXHAUSTED", "message": message } })),
-        metadata: Some(mark),
-        ..MultipartToolResponse::default()
-    }
+    failed_call_answer(Some(Status::ResourceExhausted), &message)
 }
 
 fn repeated(request: &ToolRequest, at_most: u32) -> Error {
@@ -129,6 +105,8 @@ fn repeated(request: &ToolRequest, at_most: u32) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     fn call(input: Value) -> Part {

@@ -183,9 +183,14 @@ fn answer(error: &Error) -> MultipartToolResponse {
         Exposure::Public
     };
     let told = error.to_wire(exposure);
+    failed_call_answer(told.status, &told.message)
+}
+
+/// Returns the answer of a call that failed or was not made, as models read it.
+pub(super) fn failed_call_answer(status: Option<Status>, message: &str) -> MultipartToolResponse {
     let mark = JsonObject::from_iter([(metadata::IS_ERROR.to_owned(), Value::Bool(true))]);
     MultipartToolResponse {
-        output: Some(json!({ "error": { "status": told.status, "message": told.message } })),
+        output: Some(json!({ "error": { "status": status, "message": message } })),
         metadata: Some(mark),
         ..MultipartToolResponse::default()
     }
