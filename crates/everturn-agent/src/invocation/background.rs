@@ -188,6 +188,8 @@ impl Driver {
 
     /// Notes that this worker has the run from now on.
     pub(super) fn go_to_background(&mut self, snapshot: SnapshotId, lease: Lease) {
+        // The heartbeat must not stop while the function computes.
+        self.function.move_to_task();
         let scope = self
             .cursor
             .as_ref()

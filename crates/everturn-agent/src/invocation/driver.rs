@@ -1,8 +1,12 @@
 //! The driver: executes the commands of the machine.
 //!
-//! Each invocation has one driver, in a task of its own. It turns everything that happens around it into events, hands
-//! them to the [machine](super::machine) one at a time, and executes the commands that come back. It decides nothing.
-//! Work that waits (for a store, a slow client, the turn lock) runs beside it and reports back as an event.
+//! Each invocation has one driver. It turns everything that happens around it into events, hands them to the
+//! [machine](super::machine) one at a time, and executes the commands that come back. It decides nothing. Work that waits
+//! (for a store, a slow client, the turn lock) runs beside it and reports back as an event.
+//!
+//! The client's task polls the driver, and the driver polls the agent's function, so a turn in which nothing waits runs in
+//! one go. Both have tasks of their own once the client is gone: see [`invoke`](super::start::invoke) and
+//! [`RunningFunction`].
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -19,7 +23,7 @@ use super::background::{Rewritten, RunWorker};
 use super::beginning::session_exists;
 use super::broadcast::Broadcast;
 use super::client::{Client, Wire, WireEvent, error_of};
-use super::function::{FunctionTask, Report, Turns};
+use super::function::{Report, RunningFunction, Turns};
 use super::machine::{
     Cancellation, Command, Commit, EndOfInput, Event, Machine, Resolution, TurnOutcome, TurnSnapshot,
 };
@@ -57,7 +61,7 @@ pub(crate) struct Driver {
     pub(super) outbox: Outbox,
     pub(super) client: Client,
     pub(super) wire: Wire,
-    pub(super) function: FunctionTask,
+    pub(super) function: RunningFunction,
     pub(super) turns: Turns,
     /// The wait for the turn lock.
     pub(super) lock_queue: Option<BoxFuture<'static, Result<AwaitedLock>>>,

@@ -1,9 +1,12 @@
-//! The agent's function: its task, and its turn loop as far as the driver must remember it.
+//! The agent's function: at work, and its turn loop as far as the driver must remember it.
 
+use std::future::poll_fn;
+use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::Duration;
 
 use everturn_core::{Context, Error, Result, catch_panic};
-use futures::future::BoxFuture;
+use futures::FutureExt;
+use futures::future::{self, BoxFuture};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
@@ -13,15 +16,24 @@ use super::outbox::{Answer, ChunkSignal, Signal};
 use super::turn::TurnStart;
 use crate::{AgentFinishReason, AgentResult, SnapshotId};
 
-/// The task in which the agent's function runs, and the queue of its signals.
-pub(super) struct FunctionTask {
+/// The agent's function at work, and the queue of its signals.
+pub(super) struct RunningFunction {
     signals: mpsc::UnboundedReceiver<Signal>,
-    /// A signal that [`FunctionTask::next_chunk`] found instead of a chunk.
+    /// A signal that [`RunningFunction::next_chunk`] found instead of a chunk.
     found: Option<Signal>,
-    /// `None` once the function has returned.
-    task: Option<AbortOnDropHandle<Result<AgentResult>>>,
+    work: Work,
     /// When a cancelled function is dropped.
     dropped_at: Option<Instant>,
+}
+
+/// The work of the function, and who polls it.
+enum Work {
+    /// The driver does: a turn in which nothing waits stays on one thread.
+    InPlace(BoxFuture<'static, Result<AgentResult>>),
+    /// A task of its own, so that the driver keeps its leases even while code of the function blocks its thread.
+    Task(AbortOnDropHandle<Result<AgentResult>>),
+    /// The function has returned.
+    Over,
 }
 
 /// What the function reports.
@@ -30,8 +42,9 @@ pub(super) enum Report {
     Returned(Result<AgentResult>),
 }
 
-impl FunctionTask {
-    pub(super) fn spawn(
+impl RunningFunction {
+    /// Takes the function to work, which begins when its reports are first waited for.
+    pub(super) fn new(
         agent: &str,
         running: BoxFuture<'static, Result<AgentResult>>,
         context: Context,
@@ -39,13 +52,20 @@ impl FunctionTask {
     ) -> Self {
         let what = format!("agent '{agent}'");
         let work = context.scope(async move { catch_panic(&what, running).await });
-        let task = AbortOnDropHandle::new(tokio::spawn(work.in_current_span()));
         Self {
             signals,
             found: None,
-            task: Some(task),
+            work: Work::InPlace(work.in_current_span().boxed()),
             dropped_at: None,
         }
+    }
+
+    /// Moves the function into a task of its own, unless it has one or has returned.
+    pub(super) fn move_to_task(&mut self) {
+        self.work = match std::mem::replace(&mut self.work, Work::Over) {
+            Work::InPlace(work) => Work::Task(AbortOnDropHandle::new(tokio::spawn(work))),
+            work => work,
+        };
     }
 
     /// Drops the function after this time, unless it returns before.
@@ -69,33 +89,71 @@ impl FunctionTask {
         if let Some(signal) = self.found.take() {
             return Report::Signal(signal);
         }
-        let Some(task) = &mut self.task else {
-            return std::future::pending().await;
-        };
-        let joined = loop {
+        loop {
+            let dropped_at = self.dropped_at;
             let patience = async {
-                match self.dropped_at {
+                match dropped_at {
                     Some(moment) => tokio::time::sleep_until(moment).await,
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
                 biased;
-                Some(signal) = self.signals.recv() => return Report::Signal(signal),
-                joined = &mut *task => break joined,
+                report = poll_fn(|cx| self.poll_report(cx)) => return report,
                 () = patience => {
-                    // The task is gone when it next yields; what it signals until then still counts.
-                    task.abort();
+                    // What the function signals until it is gone still counts.
+                    self.work.end();
                     self.dropped_at = None;
                 }
             }
-        };
-        self.task = None;
-        Report::Returned(
-            joined
-                .unwrap_or_else(|_| Err(Error::cancelled("the work was cancelled and did not end in time"))),
-        )
+        }
     }
+
+    fn poll_report(&mut self, cx: &mut TaskContext<'_>) -> Poll<Report> {
+        // The queue is looked at again below, so a signal that comes meanwhile need not wake the task that gives it.
+        let mut unwoken = TaskContext::from_waker(Waker::noop());
+        if let Poll::Ready(Some(signal)) = self.signals.poll_recv(&mut unwoken) {
+            return Poll::Ready(Report::Signal(signal));
+        }
+        let returned = self.work.poll(cx);
+        if let Poll::Ready(Some(signal)) = self.signals.poll_recv(cx) {
+            if let Poll::Ready(result) = returned {
+                self.work = Work::InPlace(future::ready(result).boxed());
+            }
+            return Poll::Ready(Report::Signal(signal));
+        }
+        returned.map(Report::Returned)
+    }
+}
+
+impl Work {
+    /// Waits for the function to return, once; for ever after that.
+    fn poll(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<AgentResult>> {
+        let returned = match self {
+            Self::InPlace(work) => work.poll_unpin(cx),
+            Self::Task(task) => task
+                .poll_unpin(cx)
+                .map(|joined| joined.unwrap_or_else(|_| Err(dropped()))),
+            Self::Over => Poll::Pending,
+        };
+        if returned.is_ready() {
+            *self = Self::Over;
+        }
+        returned
+    }
+
+    /// Drops the function where it next waits.
+    fn end(&mut self) {
+        match self {
+            Self::InPlace(work) => *work = future::ready(Err(dropped())).boxed(),
+            Self::Task(task) => task.abort(),
+            Self::Over => {}
+        }
+    }
+}
+
+fn dropped() -> Error {
+    Error::cancelled("the work was cancelled and did not end in time")
 }
 
 /// The turns of the invocation, as far as the driver must remember them.

@@ -1,14 +1,18 @@
 //! Starting an invocation: by a call, or by a takeover.
 
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Context as TaskContext;
 
 use everturn_ai::prompt::PromptOverrides;
 use everturn_ai::{with_tool_errors, with_window};
 use everturn_core::stream_log::{StreamSubject, SubjectNote};
 use everturn_core::{Context, Emitter, Error, Inputs, Result, SpanRecorder};
+use futures::future::BoxFuture;
 use futures::stream::{self, FuturesUnordered};
 use futures::{FutureExt, StreamExt};
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -18,7 +22,7 @@ use super::agent_session::InvocationFacts;
 use super::background::RunWorker;
 use super::broadcast::Broadcast;
 use super::client::{Client, Wire};
-use super::function::{FunctionTask, Turns};
+use super::function::{RunningFunction, Turns};
 use super::machine::{Machine, StoreSupport};
 use super::opening::{Opening, open};
 use super::outbox::Outbox;
@@ -30,12 +34,15 @@ use crate::snapshot::BackgroundRun;
 use crate::state_limit::StateLimit;
 use crate::stored_session::TenantStore;
 use crate::turn_lock::EarlyLock;
-use crate::{AgentInit, AgentInput, AgentOutput, AgentStreamChunk, SnapshotEvent, SnapshotId, TurnDetails};
+use crate::{
+    AgentInit, AgentInput, AgentOutput, AgentStreamChunk, SessionHandle, SnapshotEvent, SnapshotId,
+    TurnDetails,
+};
 
 /// Opens an invocation and waits for its output.
 ///
-/// The work belongs to a driver in a task of its own. This future only waits: dropping it tells the driver that the
-/// client is gone, which ends the work unless it was detached.
+/// The work belongs to a driver, which this future polls. Dropping the future tells the driver that the client is gone, which
+/// ends the work unless it was detached; from then on the driver has a task of its own.
 pub(crate) async fn invoke(
     definition: Arc<Definition>,
     init: AgentInit,
@@ -55,9 +62,10 @@ pub(crate) async fn invoke(
             opening.session_id.as_str(),
         ));
     }
-    let (answer, outcome) = oneshot::channel();
+    let is_nested = SessionHandle::of(&context).is_some();
+    let (answer, mut outcome) = oneshot::channel();
     let driver = Driver::start(Arc::clone(&definition), opening, inputs, emitter, context, answer);
-    let driver = match (driver, early_lock) {
+    let mut driver = match (driver, early_lock) {
         (Ok(driver), lock) => {
             lock.into_iter().for_each(EarlyLock::hand_over);
             driver
@@ -69,13 +77,50 @@ pub(crate) async fn invoke(
             return Err(error);
         }
     };
-    // In a task of its own: dropping the caller's future must not drop work that was detached.
-    definition
-        .invocations
-        .spawn(driver.run().instrument(tracing::Span::current()));
+    // The lease in the store must not lapse while the function computes.
+    if is_nested || definition.turn_lease.is_some() {
+        driver.function.move_to_task();
+    }
+    let running = driver.run().instrument(tracing::Span::current());
+    let mut driving = Driving(Some(Box::pin(definition.invocations.track_future(running))));
+    // An agent that is called by another one works beside it, and not on top of its stack.
+    if is_nested {
+        driving.move_to_task();
+    }
+    let outcome = poll_fn(|cx| {
+        // First, because it may answer.
+        driving.poll(cx);
+        outcome.poll_unpin(cx)
+    });
     outcome
         .await
         .unwrap_or_else(|_| Err(Error::internal("the invocation ended without an answer")))
+}
+
+/// The work of a driver. It is polled by whoever holds this and, once this is dropped, by a task of its own.
+struct Driving(Option<BoxFuture<'static, ()>>);
+
+impl Driving {
+    fn poll(&mut self, cx: &mut TaskContext<'_>) {
+        if let Some(work) = &mut self.0
+            && work.poll_unpin(cx).is_ready()
+        {
+            self.0 = None;
+        }
+    }
+
+    fn move_to_task(&mut self) {
+        // Without a runtime nothing can go on: it is shutting down.
+        if let (Some(work), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
+            runtime.spawn(work);
+        }
+    }
+}
+
+impl Drop for Driving {
+    fn drop(&mut self) {
+        self.move_to_task();
+    }
 }
 
 /// Returns whether the first input has arrived, which stays the first of the inputs.
@@ -236,7 +281,7 @@ impl Driver {
             custom_schema: definition.custom_schema.clone(),
         };
         let running = begin(context.clone(), outbox.clone(), facts);
-        let function = FunctionTask::spawn(&definition.name, running, context, signals);
+        let function = RunningFunction::new(&definition.name, running, context, signals);
 
         Ok(Box::new(Self {
             machine,

@@ -423,17 +423,16 @@ fn dying() -> ScriptedModel {
 
 /// Runs a turn up to the call that never returns, and drops it as the death of its process would.
 async fn die(kitchen: &Kitchen, text: &str) {
-    let turn = kitchen.ask(text);
-    tokio::pin!(turn);
-    loop {
+    let mut turn = Box::pin(kitchen.ask(text));
+    while kitchen.model.calls().len() < 2 {
         tokio::select! {
             _ = &mut turn => panic!("the turn ended"),
             () = tokio::task::yield_now() => {}
         }
-        if kitchen.model.calls().len() == 2 {
-            return;
-        }
     }
+    drop(turn);
+    // Unlike a dead process, this one still notes what the turn has used.
+    kitchen.cook.idle().await;
 }
 
 #[tokio::test]
