@@ -11,10 +11,11 @@ mod watch;
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use everturn_ai::{Answers, History};
-use everturn_core::{Connection, Context, Error, Result};
+use everturn_core::{Connection, Context, Emitter, Error, Result};
 use serde_json::Value;
 
 pub use self::builder::ChatBuilder;
@@ -178,7 +179,25 @@ impl<S: CustomState, T, O> Chat<S, T, O> {
     /// # Errors
     /// The error of a turn that was refused, cut short or failed; [`AgentReply::of`] finds the reply of a failed one.
     pub async fn run(&mut self, input: impl Into<AgentInput>) -> Result<AgentReply<S, O>> {
-        self.send(input).await?.output().await
+        let input = input.into();
+        let custom = Arc::new(Mutex::new(self.custom.clone()));
+        let view = Arc::clone(&custom);
+        let emitter = Emitter::placing(
+            move |chunk| {
+                view.lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .take_in(&chunk);
+                ControlFlow::Break(Ok(()))
+            },
+            |_| std::future::ready(Ok(())),
+        );
+        let output = self
+            .agent
+            .run(self.next_init(), input.clone(), emitter, &self.context)
+            .await;
+        self.custom
+            .clone_from(&custom.lock().unwrap_or_else(PoisonError::into_inner));
+        self.conclude(&input, output)
     }
 
     /// Starts a background run on an input.

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use everturn_core::{Connection, Context, Result};
+use everturn_core::{Connection, Context, Emitter, Inputs, Result};
 use futures::future::BoxFuture;
+use futures::stream;
 
 use super::Agent;
 use crate::run_stream::RunChunks;
@@ -20,6 +21,23 @@ impl<S: CustomState, T: 'static, O: 'static> AgentTransport for Agent<S, T, O> {
         context: &Context,
     ) -> Connection<AgentInput, AgentOutput, AgentStreamChunk> {
         self.action().connect_in(init, &self.anchored(context))
+    }
+
+    fn run(
+        &self,
+        init: AgentInit,
+        input: AgentInput,
+        emitter: Emitter<AgentStreamChunk>,
+        context: &Context,
+    ) -> BoxFuture<'static, Result<AgentOutput>> {
+        let action = self.action().clone();
+        let context = self.anchored(context).child();
+        Box::pin(async move {
+            // Dropping the call ends the agent; cancelling reaches work that it handed to others.
+            let _cancel = context.cancellation().clone().drop_guard();
+            let inputs = Inputs::from_stream(stream::iter([input]));
+            action.call(init, inputs, emitter, context).await
+        })
     }
 
     fn snapshot(&self, request: GetSnapshotRequest, context: Context) -> BoxFuture<'_, Result<Snapshot>> {

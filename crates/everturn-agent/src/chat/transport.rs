@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use everturn_core::{Connection, Context, Result};
+use everturn_core::{Connection, Context, Emitter, Result};
 use futures::future::BoxFuture;
 
 use crate::run_stream::RunChunks;
@@ -29,6 +29,30 @@ pub trait AgentTransport: Send + Sync + 'static {
         init: AgentInit,
         context: &Context,
     ) -> Connection<AgentInput, AgentOutput, AgentStreamChunk>;
+
+    /// Runs an invocation of one input and sends its chunks to `emitter`. Dropping the future cancels the work.
+    ///
+    /// A transport in this process does the work in the caller's task; by default it is done over a
+    /// [connection](AgentTransport::connect).
+    fn run(
+        &self,
+        init: AgentInit,
+        input: AgentInput,
+        emitter: Emitter<AgentStreamChunk>,
+        context: &Context,
+    ) -> BoxFuture<'static, Result<AgentOutput>> {
+        let mut connection = self.connect(init, context);
+        Box::pin(async move {
+            // An invocation that was refused takes no input; its output says why.
+            let _ = connection.send(input).await;
+            connection.close();
+            let mut chunks = connection.receive();
+            while let Some(chunk) = chunks.next().await {
+                emitter.send(chunk).await?;
+            }
+            connection.into_output().await
+        })
+    }
 
     /// Reads a snapshot.
     ///

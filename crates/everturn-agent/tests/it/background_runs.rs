@@ -173,6 +173,8 @@ async fn an_abort_reaches_the_work_and_stays_whatever_the_work_says() {
     let (agent, _gate) = gated(store.clone());
     let mut chat = agent.chat().resume("s").open().await.unwrap();
     let task = chat.detach("until").await.unwrap();
+    // The turn has begun.
+    task.attach().unwrap().next().await.unwrap().unwrap();
 
     let first = task.abort().await.unwrap().unwrap();
     let again = task.abort().await.unwrap().unwrap();

@@ -347,8 +347,8 @@ async fn a_function_that_goes_on_after_a_failure_continues_from_it() {
     let mut first = agent.connect(AgentInit::session("s"));
     first.send("leeks?").await.unwrap();
     first.close();
-    let queued = agent.chat().resume("s").run("carrots?");
-    let (failed, done) = tokio::join!(first.output(), queued);
+    let queued = agent.chat().resume("s").stream("carrots?").await.unwrap();
+    let (failed, done) = tokio::join!(first.output(), queued.output());
 
     let kept = failed.unwrap().snapshot_id;
     let done = agent
@@ -365,6 +365,7 @@ async fn ended_run(agent: &Agent, abort: bool) -> Snapshot {
     chat.run("one").await.unwrap();
     let task = chat.detach(if abort { "wait" } else { "boom" }).await.unwrap();
     if abort {
+        task.attach().unwrap().next().await.unwrap().unwrap();
         task.abort().await.unwrap();
     }
     agent.idle().await;
@@ -377,6 +378,7 @@ fn runner(store: MemoryStore) -> AgentBuilder<Value> {
             "boom" => return Err(Error::unavailable("the oven is cold").into()),
             "wait" => {
                 turn.add_message(Message::model("half of it"));
+                turn.send_chunk("waiting").await?;
                 turn.context().cancellation().cancelled().await;
                 return Err(Error::cancelled("stopped").into());
             }
