@@ -72,6 +72,7 @@ mod plan;
 mod position;
 mod prepare;
 mod prepared;
+mod queue;
 mod read;
 mod recency;
 mod row;

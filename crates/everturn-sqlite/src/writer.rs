@@ -11,7 +11,6 @@
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -28,6 +27,7 @@ use crate::file_identity::FileIdentity;
 use crate::options::SqliteStoreOptions;
 use crate::prepare::Preparing;
 use crate::prepared::Rewrites;
+use crate::queue::Queue;
 use crate::read::Reading;
 use crate::upgrade::Upgrade;
 use crate::watch::{Key, Watchers};
@@ -55,7 +55,7 @@ const IDLE: Duration = Duration::from_millis(200);
 
 /// A handle to the thread.
 pub(crate) struct Writer {
-    jobs: Mutex<Option<Sender<Queued>>>,
+    jobs: Arc<Queue<Queued>>,
     room: Arc<Semaphore>,
     busy_timeout: Duration,
     closing: Arc<AtomicBool>,
@@ -98,9 +98,10 @@ impl Writer {
         let connection = open_writer(&options).map_err(|fault| fault.into_error(&options.path))?;
         let file = FileIdentity::of(&options.path);
         let encoder = Encoder::new(options.blob_threshold, options.compress_over)?;
-        let (jobs, queue) = channel();
+        let jobs = Arc::new(Queue::new());
         let (busy_timeout, closing) = (options.busy_timeout, Arc::<AtomicBool>::default());
         let thread = Thread {
+            jobs: Arc::clone(&jobs),
             connection,
             encoder,
             decoder: Decoder::new()?,
@@ -118,9 +119,9 @@ impl Writer {
         };
         let thread = std::thread::Builder::new()
             .name("everturn-write".to_owned())
-            .spawn(move || thread.run(&queue))?;
+            .spawn(move || thread.run())?;
         Ok(Self {
-            jobs: Mutex::new(Some(jobs)),
+            jobs,
             // Bounds the queue: without it a burst of saves would hold all its states in memory.
             room: Arc::new(Semaphore::new(QUEUE)),
             busy_timeout,
@@ -168,11 +169,11 @@ impl Writer {
         let deadline = deadline_after(self.busy_timeout);
         // The permit travels with the job and returns when the job is done.
         let room = Arc::clone(&self.room).acquire_owned().await?;
-        let queued = Queued { job, deadline, room };
-        let jobs = held(&self.jobs);
-        let sent = jobs.as_ref().map(|jobs| jobs.send(queued));
-        sent.and_then(std::result::Result::ok)
-            .ok_or_else(|| self.stopped())
+        if self.jobs.push(Queued { job, deadline, room }) {
+            Ok(())
+        } else {
+            Err(self.stopped())
+        }
     }
 
     /// Ends the thread after the jobs that were sent, and waits until it has closed the database. Blocks.
@@ -180,7 +181,7 @@ impl Writer {
     /// Jobs that would have to wait for another process fail instead.
     pub(crate) fn close(&self) {
         self.closing.store(true, Ordering::Relaxed);
-        held(&self.jobs).take();
+        self.jobs.close();
         let thread = held(&self.thread).take();
         // A job that owns the last handle drops it on the thread itself, which then ends by itself.
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
@@ -210,6 +211,7 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 struct Thread {
+    jobs: Arc<Queue<Queued>>,
     connection: Connection,
     encoder: Encoder,
     decoder: Decoder,
@@ -233,11 +235,11 @@ struct Thread {
 
 impl Thread {
     /// Works until the last handle is dropped and the queue is empty, then closes the database.
-    fn run(mut self, queue: &Receiver<Queued>) {
-        while self.has_work(queue) {
+    fn run(mut self) {
+        while self.has_work() {
             if !self.waiting.is_empty() {
-                self.gather(queue);
-                self.group(queue);
+                self.gather();
+                self.group();
             }
             while let Some((work, deadline)) = self.alone.pop_front() {
                 // The caller learns of it from the dropped reply.
@@ -249,48 +251,49 @@ impl Thread {
     }
 
     /// Waits until there is work; `false` if there will be none.
-    fn has_work(&mut self, queue: &Receiver<Queued>) -> bool {
+    fn has_work(&mut self) -> bool {
         if self.waiting.is_empty() {
-            match self.next(queue) {
-                Some(queued) => self.accept(queued),
-                None => return false,
-            }
+            let jobs = self.next();
+            self.accept(jobs);
         }
-        true
+        !self.waiting.is_empty() || !self.alone.is_empty()
     }
 
-    /// Returns the next job. When none arrives for a moment, moves the log into the database file, so that a process that
-    /// ends without closing the store leaves a complete file.
-    fn next(&mut self, queue: &Receiver<Queued>) -> Option<Queued> {
+    /// Returns the next jobs; none if there will be none. When none arrives for a moment, moves the log into the database
+    /// file, so that a process that ends without closing the store leaves a complete file.
+    fn next(&mut self) -> VecDeque<Queued> {
         if std::mem::take(&mut self.is_log_ahead) {
-            match queue.recv_timeout(IDLE) {
-                Ok(queued) => {
-                    self.is_log_ahead = true;
-                    return Some(queued);
-                }
-                Err(RecvTimeoutError::Disconnected) => return None,
-                // Readers of older moments may be in the way; then SQLite does it later.
-                Err(RecvTimeoutError::Timeout) => {
-                    let _ = self
-                        .connection
-                        .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
-                }
+            let jobs = self.jobs.take(1, Some(IDLE));
+            if !jobs.is_empty() {
+                self.is_log_ahead = true;
+                return jobs;
             }
+            // Readers of older moments may be in the way; then SQLite does it later.
+            let _ = self
+                .connection
+                .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
         }
-        queue.recv().ok()
+        self.jobs.take(1, None)
     }
 
-    fn accept(&mut self, queued: Queued) {
-        match queued.job {
-            Job::Grouped(work) => self.waiting.push_back(Part {
-                work,
-                deadline: queued.deadline,
-                attempts: 0,
-                rewrites: Rewrites::default(),
-                _room: queued.room,
-            }),
-            Job::Alone(work) => self.alone.push_back((work, queued.deadline)),
+    fn accept(&mut self, jobs: VecDeque<Queued>) {
+        for queued in jobs {
+            match queued.job {
+                Job::Grouped(work) => self.waiting.push_back(Part {
+                    work,
+                    deadline: queued.deadline,
+                    attempts: 0,
+                    rewrites: Rewrites::default(),
+                    _room: queued.room,
+                }),
+                Job::Alone(work) => self.alone.push_back((work, queued.deadline)),
+            }
         }
+    }
+
+    fn accept_ready(&mut self) {
+        let jobs = self.jobs.take_ready();
+        self.accept(jobs);
     }
 
     /// Waits for the saves that probably follow, before the lock is taken.
@@ -298,21 +301,22 @@ impl Thread {
     /// The callers of the last transactions were answered a moment ago, so the next saves of their sessions are likely to
     /// arrive. Waiting for them, for a fraction of what making a transaction durable takes, is cheaper than another
     /// transaction.
-    fn gather(&mut self, queue: &Receiver<Queued>) {
+    fn gather(&mut self) {
         let expected = self.last_groups[0].max(self.last_groups[1]).min(MAX_GROUP);
         let patience = (self.last_sync / 2).min(MAX_PATIENCE);
         while self.waiting.len() < expected && self.alone.is_empty() {
-            match queue.recv_timeout(patience) {
-                Ok(queued) => self.accept(queued),
-                Err(_) => break,
+            let jobs = self.jobs.take(expected - self.waiting.len(), Some(patience));
+            if jobs.is_empty() {
+                break;
             }
+            self.accept(jobs);
         }
     }
 
     /// Runs a transaction of the saves that are there, and answers their callers.
-    fn group(&mut self, queue: &Receiver<Queued>) {
-        let (prepared, upgrade) = self.prepare(queue);
-        let Some(mut parts) = self.begin(prepared, queue) else {
+    fn group(&mut self) {
+        let (prepared, upgrade) = self.prepare();
+        let Some(mut parts) = self.begin(prepared) else {
             return;
         };
         let mut outcomes = Vec::new();
@@ -349,7 +353,7 @@ impl Thread {
 
     /// Prepares the saves that are there, and those that arrive meanwhile, up to the size of a transaction. Answers those
     /// that have nothing to write.
-    fn prepare(&mut self, queue: &Receiver<Queued>) -> (Vec<Part>, Option<Upgrade>) {
+    fn prepare(&mut self) -> (Vec<Part>, Option<Upgrade>) {
         let (mut prepared, mut room) = (Vec::new(), MAX_GROUP_BYTES);
         let mut upgrade = None;
         let closing = self.closing.load(Ordering::Relaxed);
@@ -377,9 +381,7 @@ impl Thread {
                 break;
             }
             // In a batch of their own: they must not read an older state than their callers may have seen.
-            while let Ok(queued) = queue.try_recv() {
-                self.accept(queued);
-            }
+            self.accept_ready();
         }
         (prepared, upgrade)
     }
@@ -444,7 +446,7 @@ impl Thread {
     ///
     /// Meanwhile more saves arrive, and each is answered at its own deadline. A save is tried at least once, also if its
     /// deadline passed while this process was stopped.
-    fn begin(&mut self, mut parts: Vec<Part>, queue: &Receiver<Queued>) -> Option<Vec<Part>> {
+    fn begin(&mut self, mut parts: Vec<Part>) -> Option<Vec<Part>> {
         while !parts.is_empty() {
             // `IMMEDIATE` takes the write lock at the start. A transaction that took it later could fail in its middle.
             let begun = self.connection.prepare_cached("BEGIN IMMEDIATE");
@@ -474,9 +476,7 @@ impl Thread {
                     part.work.settle(Err(error.clone()));
                 }
             }
-            while let Ok(queued) = queue.try_recv() {
-                self.accept(queued);
-            }
+            self.accept_ready();
         }
         None
     }
@@ -523,6 +523,14 @@ impl Thread {
         let Writing { reading, changed, .. } = writing;
         reading.cache.publish();
         Ok(changed)
+    }
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        // After a panic, too: whoever waits learns of it from the dropped jobs.
+        self.jobs.close();
+        drop(self.jobs.take_ready());
     }
 }
 
