@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use everturn_agent::Artifact;
 use everturn_agent::patch::JsonPatch;
-use everturn_core::check_depth;
+use everturn_core::{Error, check_depth};
 use rusqlite::OptionalExtension;
 use serde_json::Value;
 
@@ -63,7 +63,7 @@ impl Reading<'_> {
             patches.push(body::parse(&text)?);
             (base, text, _) = self.document_row(key)?;
         }
-        let text = patched(text, &patches)?;
+        let text = patched(text, patches)?;
         check("a document", checksum, || Checksum::of_text(key, &text))?;
         Ok(text)
     }
@@ -100,18 +100,39 @@ impl Reading<'_> {
 }
 
 /// Applies patches, the last one first.
-fn patched(text: String, patches: &[JsonPatch]) -> Outcome<String> {
+fn patched(text: String, patches: Vec<JsonPatch>) -> Outcome<String> {
     if patches.is_empty() {
         return Ok(text);
     }
-    let mut value: Value = body::parse(&text)?;
-    // Collected from the newest to the base, so they apply in reverse.
-    for patch in patches.iter().rev() {
-        value = patch
-            .apply(&value)
-            .map_err(|error| Fault::damaged(format!("a patch does not apply: {error}")))?;
-    }
+    let value: Value = body::parse(&text)?;
+    // Collected from the newest to the base, so they apply in reverse. As one patch, so that the document is copied once.
+    let patch: JsonPatch = patches.into_iter().rev().flat_map(|patch| patch.0).collect();
+    let value = patch
+        .apply(&value)
+        .map_err(|error| Fault::damaged(format!("a patch does not apply: {error}")))?;
     body::write(&value)
+}
+
+/// Returns whether two values have the same text, which `==` does not tell: it ignores the order of members and the sign of
+/// a zero.
+fn is_same_text(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Object(one), Value::Object(other)) => {
+            let same = |((name, one), (of, other)): ((&String, &Value), (&String, &Value))| {
+                name == of && is_same_text(one, other)
+            };
+            one.len() == other.len() && one.iter().zip(other).all(same)
+        }
+        (Value::Array(one), Value::Array(other)) => {
+            let same = |(one, other)| is_same_text(one, other);
+            one.len() == other.len() && one.iter().zip(other).all(same)
+        }
+        (Value::Number(one), Value::Number(other)) => {
+            let sign = |number: &serde_json::Number| number.as_f64().map(f64::is_sign_negative);
+            one == other && sign(one) == sign(other)
+        }
+        _ => one == other,
+    }
 }
 
 impl Preparing<'_> {
@@ -130,19 +151,23 @@ impl Preparing<'_> {
         }
         let text = match &document {
             Document::Json(value) => {
+                // A shallower limit than the one that `body::write` checks.
                 check_depth(value)?;
-                body::write(value)?
+                serde_json::to_string(value).map_err(Error::from)?
             }
             Document::Artifacts(artifacts) => body::write(artifacts)?,
         };
         // A state that came from another process is not in the cache: its text is compared with the two likely ones.
         for key in [own, parent].into_iter().flatten() {
-            if self.reading.document_text(key)? == text {
+            if self.is_stored_as(key, &document, &text)? {
                 self.reading.cache.learn_document(key, &document);
                 return Ok(PreparedDocument::Known { key, document });
             }
         }
-        let patch = parent.map(|base| self.patch(base, &text)).transpose()?.flatten();
+        let patch = parent
+            .map(|base| self.patch(base, &document, &text))
+            .transpose()?
+            .flatten();
         let (base, body) = match &patch {
             Some((base, patch)) => (Some(*base), self.encode(patch)?),
             None => (None, self.encode(&text)?),
@@ -155,22 +180,35 @@ impl Preparing<'_> {
         })
     }
 
-    /// Returns a patch from a stored document to `text`, if it is small enough and yields exactly that text.
-    fn patch(&mut self, key: i64, text: &str) -> Outcome<Option<(Base, String)>> {
+    /// Returns whether a stored document has this text.
+    fn is_stored_as(&mut self, key: i64, document: &Document, text: &str) -> Outcome<bool> {
+        match (self.reading.cache.document(key), document) {
+            (Some(Document::Json(stored)), Document::Json(value)) => Ok(is_same_text(&stored, value)),
+            _ => Ok(self.reading.document_text(key)? == text),
+        }
+    }
+
+    /// Returns a patch from a stored document to another, if it is small enough and yields exactly the other's text.
+    fn patch(&mut self, key: i64, document: &Document, text: &str) -> Outcome<Option<(Base, String)>> {
         let depth = self.reading.document_depth(key)?;
         let Some(depth) = depth.filter(|depth| *depth < MAX_PATCHES && text.len() > PATCH_OVER) else {
             return Ok(None);
         };
-        let old: Value = body::parse(&self.reading.document_text(key)?)?;
-        let patch = JsonPatch::diff(&old, &body::parse(text)?);
+        let old = match self.reading.cache.document(key) {
+            Some(Document::Json(value)) => value,
+            _ => Arc::new(body::parse(&self.reading.document_text(key)?)?),
+        };
+        let new = match document {
+            Document::Json(value) => Arc::clone(value),
+            Document::Artifacts(_) => Arc::new(body::parse(text)?),
+        };
+        let patch = JsonPatch::diff(&old, &new);
         let worth = body::write(&patch)?;
         if worth.len() * PATCH_GAIN > text.len() {
             return Ok(None);
         }
-        // A patch may add members in another order than the text has them.
-        let exact = patch
-            .apply(&old)
-            .is_ok_and(|value| body::write(&value).is_ok_and(|result| result == text));
+        // A patch may add members in another order than the document has them.
+        let exact = patch.apply(&old).is_ok_and(|value| is_same_text(&value, &new));
         Ok(exact.then_some((Base { key, depth }, worth)))
     }
 }
@@ -258,5 +296,35 @@ impl Writing<'_> {
             .query_map([key], |row| row.get(0))?
             .collect::<rusqlite::Result<_>>()?;
         Ok(blobs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn values_have_the_same_text_if_and_only_if_they_are_written_alike() {
+        let values = [
+            json!({"a": 1, "b": [2, {"c": null}]}),
+            json!({"b": [2, {"c": null}], "a": 1}),
+            json!({"a": 1, "b": [2, {"c": null}, 3]}),
+            json!({"a": 1}),
+            json!([0.0]),
+            json!([-0.0]),
+            json!([0]),
+            json!([1.0]),
+            json!([1]),
+            json!("1"),
+        ];
+
+        for one in &values {
+            for other in &values {
+                let (text, others) = (one.to_string(), other.to_string());
+                assert_eq!(is_same_text(one, other), text == others, "{text} and {others}");
+            }
+        }
     }
 }

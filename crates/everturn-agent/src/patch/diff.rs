@@ -30,9 +30,12 @@ struct Diff {
 
 impl Diff {
     fn values(&mut self, old: &Value, new: &Value) {
-        if old == new {
-            return;
+        if old != new {
+            self.differing(old, new);
         }
+    }
+
+    fn differing(&mut self, old: &Value, new: &Value) {
         match (old, new) {
             (Value::Object(old), Value::Object(new)) => self.objects(old, new),
             (Value::Array(old), Value::Array(new)) => self.arrays(old, new),
@@ -59,7 +62,10 @@ impl Diff {
 
     fn arrays(&mut self, old: &[Value], new: &[Value]) {
         for (index, (old, new)) in old.iter().zip(new).enumerate() {
-            self.at(index, |diff| diff.values(old, new));
+            // Compared before the path is written, which costs more for most elements.
+            if old != new {
+                self.at(index, |diff| diff.differing(old, new));
+            }
         }
         for added in new.iter().skip(old.len()) {
             self.at("-", |diff| diff.add(added));
