@@ -7,11 +7,12 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use everturn_agent::Artifact;
+use everturn_agent::{Artifact, SessionState};
 use everturn_ai::{History, LineageId, held_by_json, held_by_parts};
 use serde_json::Value;
 
 use crate::recency::Recency;
+use crate::row::StoredState;
 
 /// The bytes that the tables of the cache take for each entry, about.
 const ENTRY: usize = 256;
@@ -160,6 +161,35 @@ impl<'a> Cache<'a> {
         learned
             .copied()
             .or_else(|| self.shared().addresses.get(&address).copied())
+    }
+
+    /// Returns a state, if all its parts are remembered.
+    pub(crate) fn state(&self, stored: StoredState) -> Option<SessionState> {
+        let json = |key: Option<i64>| match key.map(|key| self.document(key)) {
+            None => Some(None),
+            Some(Some(Document::Json(value))) => Some(Some(value)),
+            Some(_) => None,
+        };
+        let messages = match stored.messages {
+            Some(at) => self
+                .history(at.lineage)
+                .filter(|history| history.len() >= at.len)?
+                .truncate_to(at.len),
+            None => History::new(),
+        };
+        let artifacts = match stored.artifacts.map(|key| self.document(key)) {
+            None => Arc::default(),
+            Some(Some(Document::Artifacts(artifacts))) => artifacts,
+            Some(_) => return None,
+        };
+        Some(SessionState {
+            session_id: stored.session_id,
+            messages,
+            custom: json(stored.custom)?,
+            artifacts,
+            prompt_input: json(stored.prompt_input)?,
+            extra: stored.extra,
+        })
     }
 
     /// Remembers that a history is stored in a lineage.

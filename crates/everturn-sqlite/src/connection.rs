@@ -72,6 +72,20 @@ pub(crate) fn open_reader(path: &Path, patience: Duration) -> Outcome<Connection
     Ok(connection)
 }
 
+/// Opens a connection that only tells whether the database has changed. It never waits for a lock.
+pub(crate) fn open_sentinel(path: &Path) -> Outcome<Connection> {
+    let connection = open_reader(path, Duration::ZERO)?;
+    connection.busy_timeout(Duration::ZERO)?;
+    Ok(connection)
+}
+
+/// Returns a number that changes whenever another connection, of any process, has committed.
+pub(crate) fn data_version(connection: &Connection) -> Outcome<i64> {
+    Ok(connection
+        .prepare_cached("PRAGMA data_version")?
+        .query_row([], |row| row.get(0))?)
+}
+
 /// Opens the database without migrating it.
 pub(crate) fn open(path: &Path, patience: Duration) -> Outcome<Connection> {
     let flags =

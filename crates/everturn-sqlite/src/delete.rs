@@ -57,11 +57,12 @@ impl Writing<'_> {
                     .rows(&OF_SESSION, (scope.as_str(), session.as_str()))?
             }
         };
-        let sessions: BTreeSet<i64> = rows.iter().map(|row| row.session).collect();
+        self.tip_changes.note_all();
+        let sessions: BTreeSet<(i64, i64)> = rows.iter().map(|row| (row.scope, row.session)).collect();
         // Read before the rows are deleted, because the order of sessions is kept by them.
         let mut tips = Vec::new();
-        for session in sessions {
-            tips.push((session, self.reading.tip(session)?));
+        for place in sessions {
+            tips.push((place, self.reading.tip(place.1)?));
         }
         for row in &rows {
             self.reading
@@ -71,9 +72,9 @@ impl Writing<'_> {
             self.changed
                 .push((scope.clone(), row.snapshot.snapshot_id.clone()));
         }
-        for (session, before) in tips {
+        for ((scope, session), before) in tips {
             let after = self.reading.tip(session)?;
-            self.move_tip(session, before.as_ref(), after.as_ref())?;
+            self.move_tip((scope, session), before.as_ref(), after.as_ref())?;
             if after.is_none() && !self.reading.has_rows(session)? {
                 self.delete_session(session)?;
             }
@@ -102,14 +103,16 @@ impl Writing<'_> {
 
     /// Replaces a tip that was lost by the last row before it, because the operator gives it up.
     fn forget_lost_tip(&self, scope: &Scope, id: &SnapshotId) -> Outcome<()> {
-        let sql = "DELETE FROM tip WHERE scope = (SELECT key FROM scope WHERE name = ?1) AND id = ?2 RETURNING session";
+        let sql = "DELETE FROM tip WHERE scope = (SELECT key FROM scope WHERE name = ?1) AND id = ?2 RETURNING scope, session";
         let mut statement = self.reading.db.prepare_cached(sql)?;
-        let sessions: Vec<i64> = statement
-            .query_map((scope.as_str(), id.as_str()), |row| row.get(0))?
+        let sessions: Vec<(i64, i64)> = statement
+            .query_map((scope.as_str(), id.as_str()), |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })?
             .collect::<rusqlite::Result<_>>()?;
-        for session in sessions {
-            let tip = self.reading.tip(session)?;
-            self.move_tip(session, None, tip.as_ref())?;
+        for place in sessions {
+            let tip = self.reading.tip(place.1)?;
+            self.move_tip(place, None, tip.as_ref())?;
         }
         Ok(())
     }
@@ -132,7 +135,7 @@ impl Writing<'_> {
                 (scope, session),
             )?;
             let tip = self.reading.tip(session)?;
-            self.move_tip(session, None, tip.as_ref())?;
+            self.move_tip((scope, session), None, tip.as_ref())?;
             if tip.is_none() && !self.reading.has_rows(session)? {
                 self.delete_session(session)?;
             }

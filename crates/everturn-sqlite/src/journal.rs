@@ -29,6 +29,8 @@ pub(crate) const CLEAR: &str = "DELETE FROM journal WHERE scope = ?1 AND session
 
 pub(crate) const CLEAR_SESSION: &str = "DELETE FROM journal WHERE scope = ?1 AND session = ?2";
 
+const HAS_JOURNAL: &str = "SELECT EXISTS (SELECT 1 FROM journal WHERE scope = ?1 AND session = ?2)";
+
 /// Asks for the journals of which every record is old, except those that are kept.
 pub(crate) const OLD: &str = "SELECT DISTINCT scope, session, turn FROM journal AS old INDEXED BY journal_by_age \
     WHERE added_at < ?1 AND turn NOT GLOB 'kept-*' AND NOT EXISTS (SELECT 1 FROM journal AS new WHERE new.scope = old.scope \
@@ -58,6 +60,9 @@ impl Journal for SqliteStore {
     }
 
     async fn read(&self, scope: &Scope, key: &JournalKey) -> Result<Vec<JournalRecord>> {
+        if self.tips().has_no_journal(scope, key.session()) {
+            return Ok(Vec::new());
+        }
         let (scope, key) = (scope.clone(), key.clone());
         SqliteStore::read(self, move |reading| reading.records(&scope, &key)).await
     }
@@ -138,6 +143,7 @@ impl Writing<'_> {
         if added == 0 {
             return Err(record_taken(key, sequence).into());
         }
+        self.tip_changes.note(scope, key.session(), None);
         Ok(())
     }
 
@@ -160,6 +166,11 @@ impl Writing<'_> {
             Some(_) => Ok(()),
             None => self.check_lock(scope, key.session(), &guard.precondition),
         }
+    }
+
+    pub(crate) fn has_journal(&self, scope: &Scope, session: &SessionId) -> Outcome<bool> {
+        let mut statement = self.reading.db.prepare_cached(HAS_JOURNAL)?;
+        Ok(statement.query_row((scope.as_str(), session.as_str()), |row| row.get(0))?)
     }
 
     pub(crate) fn clear(&self, scope: &Scope, key: &JournalKey) -> Outcome<()> {

@@ -48,7 +48,8 @@
 //! branch costs a few hundred bytes. Custom state and artifacts that did not change are not written again; a large
 //! document that changed a little is kept as a patch. Long strings, such as inline images, are stored once by their hash,
 //! and large values are compressed. Saves of concurrent sessions share a transaction, so they share the cost of making it
-//! durable.
+//! durable. A session that this process continued last is in memory: its next turn only asks whether another process has
+//! written since.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod blob;
@@ -79,6 +80,7 @@ mod row;
 mod schema;
 mod store;
 mod stream_log;
+mod tips;
 mod turn_lock;
 mod upgrade;
 mod verify;

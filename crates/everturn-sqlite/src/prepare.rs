@@ -11,7 +11,7 @@ use crate::fault::Outcome;
 use crate::position::Position;
 use crate::prepared::{PreparedSave, PreparedState, Rewrites};
 use crate::read::Reading;
-use crate::row::{StoredState, check_id, columns};
+use crate::row::{Stored, StoredState, check_id, columns};
 
 /// A reading transaction in which saves are prepared.
 pub(crate) struct Preparing<'a> {
@@ -21,14 +21,24 @@ pub(crate) struct Preparing<'a> {
 
 impl Preparing<'_> {
     /// Reads a row, applies `mutation` and encodes the result. Returns `None` if the mutation writes nothing.
+    ///
+    /// Most saves create a row. So the first attempt does not look for it if the mutation creates one: should it exist, the
+    /// save turns out to be stale when it is written.
     pub(crate) fn save(
         &mut self,
         scope: &Scope,
         id: &SnapshotId,
         mutation: &Mutation,
+        is_first: bool,
     ) -> Outcome<Option<PreparedSave>> {
         check_id("scope", scope.as_str())?;
         check_id("snapshot id", id.as_str())?;
+        if is_first
+            && let Ok(Some(row)) = mutation.apply(None)
+            && let Ok(row) = admit(id, None, row)
+        {
+            return self.encoded(scope, None, row).map(Some);
+        }
         let before = self.reading.find(scope.as_str(), id.as_str())?;
         let existing = match &before {
             // Whole, because a mutation may look at the state.
@@ -39,6 +49,11 @@ impl Preparing<'_> {
             return Ok(None);
         };
         let row = admit(id, existing.as_ref(), row)?;
+        self.encoded(scope, before, row).map(Some)
+    }
+
+    /// Encodes a row that takes the place of `before`.
+    fn encoded(&mut self, scope: &Scope, before: Option<Stored>, row: Snapshot) -> Outcome<PreparedSave> {
         let session_id = row.session_id.as_ref().expect("an admitted row has a session");
         check_id("session id", session_id.as_str())?;
         if let Some(parent) = &row.parent_id {
@@ -49,13 +64,13 @@ impl Preparing<'_> {
             Some(state) => Some(self.state(scope, &row, state, own)?),
             None => None,
         };
-        Ok(Some(PreparedSave {
+        Ok(PreparedSave {
             scope: scope.clone(),
             columns: columns(&row)?,
             row,
             before,
             state,
-        }))
+        })
     }
 
     /// Encodes the new parts of a state, and finds the others.

@@ -18,7 +18,7 @@ struct Entry<V> {
     used: u64,
 }
 
-impl<K: Copy + Eq + Hash, V> Recency<K, V> {
+impl<K: Clone + Eq + Hash, V> Recency<K, V> {
     pub(crate) fn new(limit: usize) -> Self {
         Self {
             entries: HashMap::new(),
@@ -34,7 +34,7 @@ impl<K: Copy + Eq + Hash, V> Recency<K, V> {
         self.order.remove(&entry.used);
         self.clock += 1;
         entry.used = self.clock;
-        self.order.insert(entry.used, *key);
+        self.order.insert(entry.used, key.clone());
         Some(&entry.value)
     }
 
@@ -45,13 +45,19 @@ impl<K: Copy + Eq + Hash, V> Recency<K, V> {
         Some(entry.value)
     }
 
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+        self.order.clear();
+        self.weight = 0;
+    }
+
     /// Inserts an entry and returns the evicted values: the replaced one and the least recently used ones.
     #[must_use = "dropping what left may take long: do it where nobody waits"]
     pub(crate) fn insert(&mut self, key: K, value: V, weight: usize) -> Vec<V> {
         let mut gone: Vec<V> = self.remove(&key).into_iter().collect();
         self.clock += 1;
         self.weight += weight;
-        self.order.insert(self.clock, key);
+        self.order.insert(self.clock, key.clone());
         self.entries.insert(
             key,
             Entry {
@@ -61,7 +67,7 @@ impl<K: Copy + Eq + Hash, V> Recency<K, V> {
             },
         );
         while self.weight > self.limit
-            && let Some(oldest) = self.order.first_key_value().map(|(_, key)| *key)
+            && let Some(oldest) = self.order.first_key_value().map(|(_, key)| key.clone())
         {
             gone.extend(self.remove(&oldest));
         }

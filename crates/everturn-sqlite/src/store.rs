@@ -13,11 +13,13 @@ use everturn_agent::store::{
 use everturn_agent::{Clock, SessionId, Snapshot, SnapshotId};
 use everturn_core::{Error, Result};
 
-use crate::cache::Memory;
+use crate::cache::{Cache, Memory};
 use crate::connection::{Pool, Reader, Thoroughness, deadline_after, with_deadline};
 use crate::fault::Outcome;
 use crate::options::SqliteStoreOptions;
 use crate::read::Reading;
+use crate::row::Stored;
+use crate::tips::Tips;
 use crate::watch::Watchers;
 use crate::work::Prepared;
 use crate::writer::Writer;
@@ -35,12 +37,14 @@ struct Inner {
     readers: Pool<Reader>,
     writer: Writer,
     watchers: Arc<Watchers>,
+    tips: Arc<Tips>,
 }
 
 impl Inner {
     /// Closes every connection, the writer's last: it moves the log into the file. Blocks.
     fn close(&self) {
         self.watchers.close();
+        self.tips.close();
         self.readers.close_idle();
         self.writer.close();
     }
@@ -96,7 +100,13 @@ impl SqliteStore {
         let memory = Arc::new(Mutex::new(Memory::new(options.cache_bytes)));
         let watchers = Arc::new(Watchers::new(options.clone()));
         // First, because it creates or migrates the schema that the readers expect.
-        let writer = Writer::start(options.clone(), Arc::clone(&memory), Arc::clone(&watchers))?;
+        let tips = Arc::new(Tips::new(options.path.clone()));
+        let writer = Writer::start(
+            options.clone(),
+            Arc::clone(&memory),
+            Arc::clone(&watchers),
+            Arc::clone(&tips),
+        )?;
         let (path, patience) = (options.path.clone(), options.busy_timeout);
         let readers = Pool::open(options.readers, move || Reader::open(&path, patience))
             .map_err(|fault| fault.into_error(&options.path))?;
@@ -106,6 +116,7 @@ impl SqliteStore {
             readers,
             writer,
             watchers,
+            tips,
         })))
     }
 
@@ -139,8 +150,27 @@ impl SqliteStore {
         &self.0.writer
     }
 
+    pub(crate) fn tips(&self) -> &Tips {
+        &self.0.tips
+    }
+
     pub(crate) fn close_idle_readers(&self) {
         self.0.readers.close_idle();
+    }
+
+    /// Returns the latest snapshot of a session, if all of it is in memory and nobody has written since it was.
+    fn remembered(&self, scope: &Scope, session: &SessionId, detail: Detail) -> Option<Snapshot> {
+        let Stored {
+            mut snapshot, state, ..
+        } = self.0.tips.now(scope, session)?;
+        if detail == Detail::Whole {
+            let cache = Cache::new(&self.0.memory);
+            snapshot.state = match state {
+                Some(state) => Some(cache.state(state)?),
+                None => None,
+            };
+        }
+        Some(snapshot)
     }
 
     /// Runs `work` on one consistent view of the store, on a thread that may block.
@@ -174,6 +204,9 @@ impl SessionStore for SqliteStore {
                 "a session id is needed to find its latest snapshot",
             ));
         }
+        if let Some(known) = self.remembered(scope, session, detail) {
+            return Ok(Some(known));
+        }
         let (scope, session) = (scope.clone(), session.clone());
         self.read(move |reading| reading.latest(scope.as_str(), session.as_str(), detail))
             .await
@@ -189,24 +222,26 @@ impl SessionStore for SqliteStore {
     ) -> Result<Option<Snapshot>> {
         let id = id_to_save(id);
         let (scope, journals) = (scope.clone(), journals.to_vec());
+        let mut is_first = true;
         self.0
             .writer
             .prepare_and_write(
-                move |preparing| match preparing.save(&scope, &id, &mutation)? {
-                    Some(save) => {
-                        let bytes = save.bytes();
-                        Ok(Prepared::Write(save, bytes))
+                move |preparing| {
+                    let is_first = std::mem::take(&mut is_first);
+                    match preparing.save(&scope, &id, &mutation, is_first)? {
+                        Some(save) => {
+                            let bytes = save.bytes();
+                            Ok(Prepared::Write(save, bytes))
+                        }
+                        None => Ok(Prepared::Done(None)),
                     }
-                    None => Ok(Prepared::Done(None)),
                 },
                 move |writing, save| {
-                    let scope = save.scope.clone();
-                    let saved = writing.save(save, &precondition)?;
                     for key in &journals {
-                        writing.clear(&scope, key)?;
-                        writing.close_account(&scope, key)?;
+                        writing.clear(&save.scope, key)?;
+                        writing.close_account(&save.scope, key)?;
                     }
-                    Ok(Some(saved))
+                    writing.save(save, &precondition).map(Some)
                 },
             )
             .await
@@ -287,5 +322,67 @@ impl fmt::Debug for SqliteStore {
         f.debug_struct("SqliteStore")
             .field("path", &self.path())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use everturn_agent::SessionState;
+    use everturn_agent::store::JournalRecord;
+    use everturn_ai::Message;
+    use jiff::Timestamp;
+    use serde_json::json;
+
+    use super::*;
+
+    async fn say(store: &SqliteStore, id: &str, second: i64) -> Snapshot {
+        let mut row = Snapshot::new(id.into(), "s".into(), Timestamp::from_second(second).unwrap());
+        row.state = Some(SessionState {
+            messages: std::iter::once(Message::user("hello")).collect(),
+            ..SessionState::default()
+        });
+        let set = Mutation::new(move |_| Ok(Some(row.clone())));
+        let (scope, id) = (Scope::default(), id.into());
+        let saved = store.save(&scope, Some(&id), Precondition::None, set);
+        saved.await.unwrap().unwrap()
+    }
+
+    fn remembered(store: &SqliteStore) -> Option<Snapshot> {
+        store.remembered(&Scope::default(), &"s".into(), Detail::Whole)
+    }
+
+    #[tokio::test]
+    async fn a_session_that_was_written_here_is_remembered_until_others_write_or_a_turn_is_journaled() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("sessions.db");
+        let (here, elsewhere) = (SqliteStore::open(&path), SqliteStore::open(&path));
+        let (here, elsewhere) = (here.await.unwrap(), elsewhere.await.unwrap());
+        assert_eq!(remembered(&here), None);
+
+        let written = say(&here, "a", 1).await;
+        assert_eq!(remembered(&here), Some(written));
+
+        say(&elsewhere, "b", 2).await;
+        assert_eq!(remembered(&here), None);
+
+        let written = say(&here, "c", 3).await;
+        assert_eq!(remembered(&here), Some(written));
+
+        let (key, record) = (JournalKey::new("s".into(), "turn"), json!("looked"));
+        let record = JournalRecord {
+            sequence: 0,
+            body: record,
+        };
+        here.append(&Scope::default(), &key, record, None).await.unwrap();
+        assert_eq!(remembered(&here), None);
+        assert_eq!(
+            here.journal()
+                .unwrap()
+                .read(&Scope::default(), &key)
+                .await
+                .unwrap()
+                .len(),
+            1
+        );
     }
 }

@@ -13,10 +13,9 @@ use std::time::Duration;
 use everturn_agent::store::{Scope, StatusStream};
 use everturn_agent::{SnapshotId, SnapshotStatus};
 use futures::StreamExt;
-use rusqlite::Connection;
 use tokio::sync::watch;
 
-use crate::connection::open_reader;
+use crate::connection::{data_version, open_reader};
 use crate::fault::Outcome;
 use crate::options::SqliteStoreOptions;
 use crate::read;
@@ -199,13 +198,6 @@ fn tell(shared: &Shared, key: &Key, seen: Seen) {
     if seen == Seen::Gone {
         state.rows.remove(key);
     }
-}
-
-/// Returns a number that changes whenever another connection, of any process, has committed.
-fn data_version(connection: &Connection) -> Outcome<i64> {
-    Ok(connection
-        .prepare_cached("PRAGMA data_version")?
-        .query_row([], |row| row.get(0))?)
 }
 
 fn statuses(receiver: watch::Receiver<Seen>) -> StatusStream {

@@ -2,7 +2,7 @@
 //!
 //! No caller's code runs here and nothing is serialised: see [`crate::prepared`].
 
-use everturn_agent::store::{Precondition, Scope};
+use everturn_agent::store::{Detail, Precondition, Scope};
 use everturn_agent::{SessionId, Snapshot};
 use rusqlite::types::Value;
 use rusqlite::{OptionalExtension, Params, params_from_iter};
@@ -11,6 +11,7 @@ use crate::fault::{Fault, Outcome};
 use crate::prepared::{PreparedDocument, PreparedSave, PreparedState, Rewrites};
 use crate::read::{Reading, Tip};
 use crate::row::{STATE_COLUMNS, Stored, StoredState, to_nanos};
+use crate::tips::{Changes, Tips};
 use crate::watch::Key;
 
 /// A writing transaction.
@@ -20,6 +21,11 @@ pub(crate) struct Writing<'a> {
     pub(crate) changed: Vec<Key>,
     /// The documents that the current part rewrites.
     pub(crate) rewrites: Rewrites,
+    /// The latest rows that are remembered, and those that the transaction has changed.
+    pub(crate) tips: &'a Tips,
+    pub(crate) tip_changes: Changes,
+    /// The version of the database that the transaction changes.
+    pub(crate) version: Option<i64>,
 }
 
 const INSERT: &str = "INSERT INTO snapshot (id, parent, created_at, updated_at, heartbeat_at, status, finish_reason, event, \
@@ -58,8 +64,11 @@ impl Writing<'_> {
         }
         let status = before.as_ref().map(|before| before.snapshot.status);
         match before {
-            None => self.create(&scope, &row, columns, precondition)?,
-            Some(before) => self.replace(&before, &row, columns, state.as_ref(), precondition)?,
+            None => self.create(&scope, &row, columns, state, precondition)?,
+            Some(before) => {
+                self.replace(&before, &row, columns, state.as_ref(), precondition)?;
+                self.tip_changes.note(&scope, session_of(&row), None);
+            }
         }
         self.move_lock(&scope, &row, precondition)?;
         // Watchers are told of statuses only; heartbeats must not wake them.
@@ -81,7 +90,7 @@ impl Writing<'_> {
         self.check_precondition(before.session, row, precondition)?;
         self.execute(UPDATE, row, columns, before.scope, (before.key, before.session))?;
         let after = self.reading.tip(before.session)?;
-        self.move_tip(before.session, tip.as_ref(), after.as_ref())?;
+        self.move_tip((before.scope, before.session), tip.as_ref(), after.as_ref())?;
         self.release_replaced(before.state.as_ref(), state)
     }
 
@@ -90,16 +99,29 @@ impl Writing<'_> {
         scope_name: &Scope,
         row: &Snapshot,
         columns: Vec<Value>,
+        state: Option<StoredState>,
         precondition: &Precondition,
     ) -> Outcome<()> {
-        let (scope, _) = self.scope(scope_name.as_str())?;
-        let (session, is_new) = self.session(scope, session_of(row).as_str())?;
-        let tip = if is_new {
-            None
-        } else {
-            self.reading.known_tip(scope, session)?
+        let known = self
+            .tips
+            .in_transaction(self.version, &self.tip_changes, scope_name, session_of(row));
+        let has_journal = known.is_none() && self.has_journal(scope_name, session_of(row))?;
+        let (scope, session, tip) = match known {
+            Some(Stored {
+                scope,
+                session,
+                snapshot,
+                ..
+            }) => (scope, session, Some((snapshot.created_at, snapshot.snapshot_id))),
+            None => self.place(scope_name, session_of(row))?,
         };
-        if let Err(fault) = self.check_precondition(session, row, precondition) {
+        // Nothing comes after the latest row of a session, so nothing follows it.
+        let holds_at_tip = match precondition.on_snapshots() {
+            Precondition::Unfollowed { snapshot, .. } | Precondition::Tip(snapshot) => snapshot.as_ref(),
+            _ => None,
+        };
+        let is_at_tip = holds_at_tip.is_some() && holds_at_tip == tip.as_ref().map(|(_, id)| id);
+        if !is_at_tip && let Err(fault) = self.check_precondition(session, row, precondition) {
             // A row that exists by now is not created: its mutation has yet to see it.
             let exists = self.reading.find(scope_name.as_str(), row.snapshot_id.as_str())?;
             return Err(exists.map_or(fault, |_| Fault::Stale));
@@ -109,8 +131,32 @@ impl Writing<'_> {
         }
         let own = (row.created_at, row.snapshot_id.clone());
         let is_ahead = !row.orphaned && tip.as_ref().is_none_or(|tip| *tip < own);
-        let latest = if is_ahead { Some(&own) } else { tip.as_ref() };
-        self.move_tip(session, tip.as_ref(), latest)
+        if !is_ahead {
+            return Ok(());
+        }
+        self.move_tip((scope, session), tip.as_ref(), Some(&own))?;
+        let latest = Stored {
+            key: self.reading.db.last_insert_rowid(),
+            session,
+            scope,
+            snapshot: Detail::Metadata.cut(row.clone()),
+            state,
+        };
+        let latest = Some(latest).filter(|_| !has_journal);
+        self.tip_changes.note(scope_name, session_of(row), latest);
+        Ok(())
+    }
+
+    /// Returns the keys of a tenant and of a session, which are inserted if they do not exist, and the session's tip.
+    fn place(&self, scope_name: &Scope, session: &SessionId) -> Outcome<(i64, i64, Option<Tip>)> {
+        let (scope, _) = self.scope(scope_name.as_str())?;
+        let (session, is_new) = self.session(scope, session.as_str())?;
+        let tip = if is_new {
+            None
+        } else {
+            self.reading.known_tip(scope, session)?
+        };
+        Ok((scope, session, tip))
     }
 
     fn check_precondition(&self, session: i64, row: &Snapshot, precondition: &Precondition) -> Outcome<()> {
@@ -182,14 +228,16 @@ impl Writing<'_> {
     }
 
     /// Updates the table of tips after the tip of a session may have changed.
-    pub(crate) fn move_tip(&self, session: i64, before: Option<&Tip>, after: Option<&Tip>) -> Outcome<()> {
+    pub(crate) fn move_tip(
+        &self,
+        (scope, session): (i64, i64),
+        before: Option<&Tip>,
+        after: Option<&Tip>,
+    ) -> Outcome<()> {
         if before == after {
             return Ok(());
         }
         let db = self.reading.db;
-        let scope: i64 = db
-            .prepare_cached("SELECT scope FROM session WHERE key = ?1")?
-            .query_row([session], |row| row.get(0))?;
         if let Some((created_at, id)) = before {
             let sql = "DELETE FROM tip WHERE scope = ?1 AND created_at = ?2 AND id = ?3";
             db.prepare_cached(sql)?

@@ -21,7 +21,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use crate::body::{Decoder, Encoder};
 use crate::cache::{Cache, Memory};
-use crate::connection::{deadline_after, empty_log, open_writer};
+use crate::connection::{data_version, deadline_after, empty_log, open_writer};
 use crate::fault::{Fault, Outcome, closed};
 use crate::file_identity::FileIdentity;
 use crate::options::SqliteStoreOptions;
@@ -29,6 +29,7 @@ use crate::prepare::Preparing;
 use crate::prepared::Rewrites;
 use crate::queue::Queue;
 use crate::read::Reading;
+use crate::tips::{Changes, Tips};
 use crate::upgrade::Upgrade;
 use crate::watch::{Key, Watchers};
 use crate::work::{Prepared, Work, task};
@@ -94,6 +95,7 @@ impl Writer {
         options: SqliteStoreOptions,
         memory: Arc<Mutex<Memory>>,
         watchers: Arc<Watchers>,
+        tips: Arc<Tips>,
     ) -> Result<Self> {
         let connection = open_writer(&options).map_err(|fault| fault.into_error(&options.path))?;
         let file = FileIdentity::of(&options.path);
@@ -108,6 +110,7 @@ impl Writer {
             options,
             memory,
             watchers,
+            tips,
             closing: Arc::clone(&closing),
             waiting: VecDeque::new(),
             alone: VecDeque::new(),
@@ -218,6 +221,7 @@ struct Thread {
     options: SqliteStoreOptions,
     memory: Arc<Mutex<Memory>>,
     watchers: Arc<Watchers>,
+    tips: Arc<Tips>,
     closing: Arc<AtomicBool>,
     /// Saves that arrived, or are to be prepared again.
     waiting: VecDeque<Part>,
@@ -244,6 +248,7 @@ impl Thread {
             while let Some((work, deadline)) = self.alone.pop_front() {
                 // The caller learns of it from the dropped reply.
                 let _ = std::panic::catch_unwind(AssertUnwindSafe(|| work(&mut self.connection, deadline)));
+                self.tips.forget();
             }
         }
         // Another process that is using the database may be in the way; then its last connection empties the log.
@@ -499,6 +504,9 @@ impl Thread {
             reading,
             changed: Vec::new(),
             rewrites: Rewrites::default(),
+            tips: &self.tips,
+            tip_changes: Changes::default(),
+            version: data_version(db).ok(),
         };
         for part in parts {
             writing.rewrites = std::mem::take(&mut part.rewrites);
@@ -520,8 +528,15 @@ impl Thread {
         self.last_sync = start.elapsed();
         self.is_log_ahead = true;
         self.file.check(&self.options.path)?;
-        let Writing { reading, changed, .. } = writing;
+        let Writing {
+            reading,
+            changed,
+            tip_changes,
+            version,
+            ..
+        } = writing;
         reading.cache.publish();
+        self.tips.committed(db, version, tip_changes);
         Ok(changed)
     }
 }
@@ -540,7 +555,7 @@ fn savepoint<'a, T>(
     work: impl FnOnce(&mut Writing<'a>) -> Outcome<T>,
 ) -> Outcome<T> {
     let db = writing.reading.db;
-    let known = writing.changed.len();
+    let known = (writing.changed.len(), writing.tip_changes.len());
     db.prepare_cached("SAVEPOINT piece")?.execute([])?;
     let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| work(writing)))
         .unwrap_or_else(|payload| Err(panic_error("a change of a session row", payload.as_ref()).into()))
@@ -555,7 +570,8 @@ fn savepoint<'a, T>(
         writing.reading.cache.keep();
     } else {
         writing.reading.cache.forget();
-        writing.changed.truncate(known);
+        writing.changed.truncate(known.0);
+        writing.tip_changes.undo(known.1);
         if db.is_autocommit() {
             return outcome;
         }

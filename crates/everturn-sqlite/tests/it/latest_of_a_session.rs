@@ -1,10 +1,10 @@
 //! The latest row has the greatest creation time, and the greatest id where two are equal.
 
 use everturn_agent::SnapshotStatus::{Completed, Failed, Pending};
-use everturn_agent::store::{Deletion, Detail, SessionStore};
+use everturn_agent::store::{Deletion, Detail, Precondition, SessionStore};
 use everturn_core::Status;
 
-use crate::support::{Fixture, at, latest, put, row, said, scope, session_ids, with_status};
+use crate::support::{Fixture, at, latest, open, put, row, said, scope, session_ids, set, with_status};
 
 #[tokio::test]
 async fn creation_decides_and_not_the_order_of_writing() {
@@ -108,4 +108,60 @@ async fn a_session_needs_a_name() {
         .unwrap_err();
 
     assert_eq!(error.status(), Status::InvalidArgument);
+}
+
+#[tokio::test]
+async fn a_remembered_row_gives_way_to_what_another_process_writes() {
+    let here = Fixture::new().await;
+    // Another connection to the file is to this store what another process is.
+    let elsewhere = open(here.folder.path()).await;
+
+    for second in (1..40).step_by(2) {
+        let (own, others) = (format!("own-{second}"), format!("others-{second}"));
+        put(&here.store, row(&own, "s", second)).await.unwrap();
+        assert_eq!(latest(&here.store, "s").await.unwrap().as_str(), own);
+        assert_eq!(latest(&elsewhere, "s").await.unwrap().as_str(), own);
+
+        put(&elsewhere, row(&others, "s", second + 1)).await.unwrap();
+        assert_eq!(latest(&here.store, "s").await.unwrap().as_str(), others);
+        assert_eq!(latest(&elsewhere, "s").await.unwrap().as_str(), others);
+    }
+}
+
+#[tokio::test]
+async fn a_remembered_row_gives_way_to_its_own_rewrite_and_to_its_deletion_elsewhere() {
+    let here = Fixture::new().await;
+    let elsewhere = open(here.folder.path()).await;
+    put(&here.store, row("a", "s", 1)).await.unwrap();
+    put(&here.store, with_status(row("b", "s", 2), Pending))
+        .await
+        .unwrap();
+
+    put(&here.store, with_status(row("b", "s", 2), Failed))
+        .await
+        .unwrap();
+    let rewritten = here.store.latest(&scope(), &"s".into(), Detail::Whole).await;
+    assert_eq!(rewritten.unwrap().unwrap().status, Failed);
+
+    put(&here.store, row("c", "s", 3)).await.unwrap();
+    let deletion = Deletion::Snapshots(vec!["c".into()]);
+    elsewhere.delete(&scope(), &deletion).await.unwrap();
+    assert_eq!(latest(&here.store, "s").await.unwrap().as_str(), "b");
+}
+
+#[tokio::test]
+async fn a_save_that_fails_leaves_the_remembered_row() {
+    let fixture = Fixture::new().await;
+    put(&fixture.store, row("a", "s", 1)).await.unwrap();
+    put(&fixture.store, row("b", "s", 2)).await.unwrap();
+
+    let late = row("late", "s", 3);
+    let after_a = Precondition::Tip(Some("a".into()));
+    let refused = fixture
+        .store
+        .save(&scope(), Some(&"late".into()), after_a, set(late))
+        .await;
+
+    assert_eq!(refused.unwrap_err().status(), Status::Aborted);
+    assert_eq!(latest(&fixture.store, "s").await.unwrap().as_str(), "b");
 }

@@ -1,0 +1,182 @@
+//! The latest rows of sessions without journals, remembered so that continuing a session reads nothing.
+//!
+//! Unlike the facts of [`crate::cache`], these are true only until somebody writes. Own transactions tell
+//! of the rows that they change. Those of other processes show in SQLite's `data_version`, a number that a connection is
+//! given and that changes when another connection has committed. So two connections are asked after every commit:
+//!
+//! 1. the *sentinel*, which never writes, what its version is;
+//! 2. the writer, whether its version is still that of the transaction: then every change that the sentinel has seen is an
+//!    own one.
+//!
+//! From then on the rows are the latest ones for as long as the sentinel's version stays the same. Asking for it takes a few
+//! microseconds and never waits, so it is done where a row is needed, without another thread.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use everturn_agent::SessionId;
+use everturn_agent::store::Scope;
+use rusqlite::Connection;
+
+use crate::connection::{data_version, open_sentinel};
+use crate::recency::Recency;
+use crate::row::Stored;
+
+/// How many sessions are remembered. Evicting one costs a read, nothing else.
+const MAX_TIPS: usize = 4 * 1024;
+
+type Session = (Scope, SessionId);
+
+/// The remembered rows.
+pub(crate) struct Tips {
+    path: PathBuf,
+    state: Mutex<State>,
+}
+
+struct State {
+    rows: Recency<Session, Stored>,
+    /// The writer's version at its last commit.
+    written_at: Option<i64>,
+    /// The sentinel's version at which the rows are the latest ones.
+    true_at: Option<i64>,
+    sentinel: Sentinel,
+}
+
+enum Sentinel {
+    /// Opened with the first commit: a store that only reads needs none.
+    NotYet,
+    Open(Connection),
+    Closed,
+}
+
+/// What a transaction has changed.
+#[derive(Default)]
+pub(crate) struct Changes {
+    /// The latest row of each session that was written; `None` if it, or a journal, has to be read.
+    rows: Vec<(Session, Option<Stored>)>,
+    is_everything: bool,
+}
+
+impl Changes {
+    /// Notes the latest row of a session that has no journals; `None` if they have to be read.
+    pub(crate) fn note(&mut self, scope: &Scope, session: &SessionId, row: Option<Stored>) {
+        self.rows.push(((scope.clone(), session.clone()), row));
+    }
+
+    /// Notes that any session may have changed.
+    pub(crate) fn note_all(&mut self) {
+        self.is_everything = true;
+    }
+
+    /// Returns how many sessions are noted, for [`Changes::undo`].
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Drops what was noted since there were so many, because it was rolled back.
+    pub(crate) fn undo(&mut self, len: usize) {
+        self.rows.truncate(len);
+    }
+}
+
+impl Tips {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self {
+            path,
+            state: Mutex::new(State {
+                rows: Recency::new(MAX_TIPS),
+                written_at: None,
+                true_at: None,
+                sentinel: Sentinel::NotYet,
+            }),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic can at worst have left `true_at` as it was, which the next commit moves.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the latest row of a session that has no journals, if it is remembered and nobody has written since.
+    pub(crate) fn now(&self, scope: &Scope, session: &SessionId) -> Option<Stored> {
+        let mut state = self.state();
+        let row = state.rows.get(&(scope.clone(), session.clone())).cloned()?;
+        state.is_true_now().then_some(row)
+    }
+
+    /// Returns whether a session is known to have no journals.
+    pub(crate) fn has_no_journal(&self, scope: &Scope, session: &SessionId) -> bool {
+        let mut state = self.state();
+        state.rows.get(&(scope.clone(), session.clone())).is_some() && state.is_true_now()
+    }
+
+    /// Returns the latest row of a session as a transaction finds it that writes at this version.
+    pub(crate) fn in_transaction(
+        &self,
+        version: Option<i64>,
+        changes: &Changes,
+        scope: &Scope,
+        session: &SessionId,
+    ) -> Option<Stored> {
+        let is_own = |((of, named), _): &&(Session, _)| of == scope && named == session;
+        if let Some((_, row)) = changes.rows.iter().rev().find(is_own) {
+            return row.clone();
+        }
+        let mut state = self.state();
+        if changes.is_everything || version.is_none() || state.written_at != version {
+            return None;
+        }
+        state.rows.get(&(scope.clone(), session.clone())).cloned()
+    }
+
+    /// Remembers the rows of a transaction that was begun at this version and has just been committed.
+    pub(crate) fn committed(&self, writer: &Connection, version: Option<i64>, changes: Changes) {
+        let mut state = self.state();
+        if changes.is_everything || version.is_none() || state.written_at != version {
+            state.rows.clear();
+        }
+        for (session, row) in changes.rows {
+            match row {
+                Some(row) => drop(state.rows.insert(session, row, 1)),
+                None => drop(state.rows.remove(&session)),
+            }
+        }
+        if matches!(state.sentinel, Sentinel::NotYet) {
+            // Without a sentinel rows are read, as before.
+            state.sentinel = open_sentinel(&self.path).map_or(Sentinel::Closed, Sentinel::Open);
+        }
+        let seen = state.seen();
+        let now = data_version(writer).ok();
+        let is_alone = now.is_some() && now == version;
+        state.written_at = version.filter(|_| is_alone);
+        state.true_at = seen.filter(|_| is_alone);
+    }
+
+    /// Forgets all rows.
+    pub(crate) fn forget(&self) {
+        let mut state = self.state();
+        (state.written_at, state.true_at) = (None, None);
+        state.rows.clear();
+    }
+
+    /// Closes the sentinel; from now on nothing is remembered.
+    pub(crate) fn close(&self) {
+        let mut state = self.state();
+        state.sentinel = Sentinel::Closed;
+        state.rows.clear();
+    }
+}
+
+impl State {
+    fn is_true_now(&self) -> bool {
+        self.true_at.is_some() && self.seen() == self.true_at
+    }
+
+    /// Returns the sentinel's version.
+    fn seen(&self) -> Option<i64> {
+        match &self.sentinel {
+            Sentinel::Open(connection) => data_version(connection).ok(),
+            Sentinel::NotYet | Sentinel::Closed => None,
+        }
+    }
+}
