@@ -508,12 +508,19 @@ impl Thread {
             tip_changes: Changes::default(),
             version: data_version(db).ok(),
         };
+        let is_single = parts.len() == 1 && upgrade.is_none();
         for part in parts {
             writing.rewrites = std::mem::take(&mut part.rewrites);
-            let outcome = savepoint(&mut writing, |writing| part.work.write(writing));
+            let write = |writing: &mut Writing<'_>| part.work.write(writing);
+            let outcome = if is_single {
+                attempt(&mut writing, write)
+            } else {
+                savepoint(&mut writing, write)
+            };
             part.rewrites = std::mem::take(&mut writing.rewrites);
-            // Some failures, such as a full disk, make SQLite roll back the whole transaction.
-            if db.is_autocommit() {
+            // Some failures, such as a full disk, make SQLite roll back the whole transaction. A part that is alone in it is
+            // undone with it, too, which spares the copies that SQLite makes of pages for a savepoint.
+            if db.is_autocommit() || is_single && outcome.is_err() {
                 let fault = outcome.err();
                 return Err(fault.unwrap_or_else(|| Fault::damaged("the transaction ended by itself")));
             }
@@ -555,8 +562,24 @@ fn savepoint<'a, T>(
     work: impl FnOnce(&mut Writing<'a>) -> Outcome<T>,
 ) -> Outcome<T> {
     let db = writing.reading.db;
-    let known = (writing.changed.len(), writing.tip_changes.len());
     db.prepare_cached("SAVEPOINT piece")?.execute([])?;
+    let outcome = attempt(writing, work);
+    if outcome.is_err() {
+        if db.is_autocommit() {
+            return outcome;
+        }
+        db.prepare_cached("ROLLBACK TO piece")?.execute([])?;
+    }
+    db.prepare_cached("RELEASE piece")?.execute([])?;
+    outcome
+}
+
+/// Runs one part, and forgets what it has noted if it fails. Its rows are the caller's to undo.
+fn attempt<'a, T>(
+    writing: &mut Writing<'a>,
+    work: impl FnOnce(&mut Writing<'a>) -> Outcome<T>,
+) -> Outcome<T> {
+    let known = (writing.changed.len(), writing.tip_changes.len());
     let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| work(writing)))
         .unwrap_or_else(|payload| Err(panic_error("a change of a session row", payload.as_ref()).into()))
         .and_then(|done| {
@@ -572,12 +595,7 @@ fn savepoint<'a, T>(
         writing.reading.cache.forget();
         writing.changed.truncate(known.0);
         writing.tip_changes.undo(known.1);
-        if db.is_autocommit() {
-            return outcome;
-        }
-        db.prepare_cached("ROLLBACK TO piece")?.execute([])?;
     }
-    db.prepare_cached("RELEASE piece")?.execute([])?;
     outcome
 }
 
