@@ -1,6 +1,6 @@
 //! Calls that wait for an answer, and the answers of clients.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 use everturn_ai::history::awaiting;
 use everturn_ai::{Answers, Declined, History, Message, Part};
@@ -139,8 +139,8 @@ impl Pending {
 #[derive(Debug, Default)]
 pub(crate) struct Given {
     pub(crate) answers: Option<Answers>,
-    /// The ids of the calls that messages of the client answered, which it shows already.
-    pub(crate) shown: HashSet<String>,
+    /// The results in messages of the client, which it shows already, by the ids of their calls.
+    pub(crate) shown: HashMap<String, String>,
     /// Whether something was answered that does not wait.
     pub(crate) has_stray: bool,
 }
@@ -161,7 +161,7 @@ pub(crate) fn given(pending: &[Pending], resume: &[Resume], new: &[Shown]) -> Re
             continue;
         };
         parts[index] = pending[index].answered(read(content))?;
-        given.shown.insert(call.clone());
+        given.shown.insert(call.clone(), content.clone());
     }
     for answer in resume {
         let Some(index) = meant(pending, &answer.interrupt_id) else {

@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use axum::http::Response;
-use everturn_agent::{Snapshot, WatchRequest};
+use everturn_agent::{AgentInput, SessionId, Snapshot, WatchRequest};
 use everturn_core::stream_log::JsonText;
 use everturn_core::{Context, Error, Result};
 use everturn_server::{ServedAgent, exposure_of};
@@ -13,8 +13,8 @@ use crate::answers::pending;
 use crate::event_stream::event_stream;
 use crate::input::RunInput;
 use crate::plan::{is_under_way, messages_of, name_of};
-use crate::record::Record;
-use crate::run::{Run, delegates, failed};
+use crate::record::{Record, user_id, user_message};
+use crate::run::{Run, delegates, failed, metadata};
 use crate::teller::{Setting, Teller};
 
 /// Answers with a thread.
@@ -31,9 +31,8 @@ pub(crate) async fn connect(agent: &ServedAgent, body: &[u8], context: Context) 
         return Ok(events(futures::stream::iter([first])));
     };
     let committed = committed(agent, &tip, &context).await?;
-    if let Some(committed) = &committed {
-        first.extend(told(agent, committed, &context).await?);
-    }
+    let said = said_to(&tip, committed.as_ref());
+    first.extend(told(agent, committed.as_ref(), said, &context).await?);
     if !is_under_way(&tip) {
         first.push(finished(agent, &run, &tip));
         return Ok(events(futures::stream::iter([first])));
@@ -67,25 +66,51 @@ async fn committed(agent: &ServedAgent, tip: &Snapshot, context: &Context) -> Re
     Ok(None)
 }
 
-/// Returns the events that tell a snapshot's messages and state.
-async fn told(agent: &ServedAgent, snapshot: &Snapshot, context: &Context) -> Result<Vec<Value>> {
-    let record = Record::read(agent, snapshot, context).await?;
-    let mut events = vec![json!({ "type": "MESSAGES_SNAPSHOT", "messages": record.messages() })];
-    let custom = snapshot.state.as_ref().and_then(|state| state.custom.as_deref());
+/// Returns the messages of the user on which a background run works, which are not on record yet.
+fn said_to(tip: &Snapshot, committed: Option<&Snapshot>) -> Vec<Value> {
+    if !is_under_way(tip) {
+        return Vec::new();
+    }
+    let before = committed.map_or(0, |committed| messages_of(committed).len());
+    let inputs = tip.inputs_left();
+    let said = inputs.iter().flat_map(AgentInput::messages).enumerate();
+    said.map(|(number, message)| user_message(message, &user_id(message, &name_of(tip), before + number)))
+        .collect()
+}
+
+/// Returns the events that tell a snapshot's messages, with those that were said since, and its state.
+async fn told(
+    agent: &ServedAgent,
+    snapshot: Option<&Snapshot>,
+    said: Vec<Value>,
+    context: &Context,
+) -> Result<Vec<Value>> {
+    let mut messages = match snapshot {
+        Some(snapshot) => Record::read(agent, snapshot, context).await?.messages(),
+        None => Vec::new(),
+    };
+    messages.extend(said);
+    let mut events = vec![json!({ "type": "MESSAGES_SNAPSHOT", "messages": messages })];
+    let state = snapshot.and_then(|snapshot| snapshot.state.as_ref());
+    let custom = state.and_then(|state| state.custom.as_deref());
     if let Some(custom) = custom.filter(|custom| !custom.is_null()) {
         events.push(json!({ "type": "STATE_SNAPSHOT", "snapshot": custom }));
     }
     Ok(events)
 }
 
+/// Returns what the end tells of a thread.
+fn details(tip: &Snapshot) -> Map<String, Value> {
+    let session = tip.session_id.as_ref().map(SessionId::as_str);
+    metadata(
+        session.unwrap_or_default(),
+        Some(&tip.snapshot_id),
+        tip.finish_reason,
+    )
+}
+
 fn finished(agent: &ServedAgent, run: &Run, tip: &Snapshot) -> Value {
-    let mut own = json!({ "sessionId": tip.session_id, "snapshotId": tip.snapshot_id });
-    if let Some(reason) = tip.finish_reason {
-        own["finishReason"] = reason.as_str().into();
-    }
-    let mut details = Map::new();
-    details.insert("metadata".into(), json!({ "everturn": own }));
-    run.finished(&pending(messages_of(tip), &name_of(tip), agent), details)
+    run.finished(&pending(messages_of(tip), &name_of(tip), agent), details(tip))
 }
 
 /// Returns the events of a background run, and at its end the thread as it is then.
@@ -147,10 +172,10 @@ async fn end(agent: &ServedAgent, run: &Run, tip: &Snapshot, context: &Context) 
     let mut events = Vec::new();
     if let Some(committed) = committed(agent, &snapshot, context).await? {
         events.push(json!({ "type": "MESSAGES_SNAPSHOT", "messages": [] }));
-        events.extend(told(agent, &committed, context).await?);
+        events.extend(told(agent, Some(&committed), Vec::new(), context).await?);
     }
     events.push(match &snapshot.error {
-        Some(error) => failed(error, Map::new()),
+        Some(error) => failed(error, details(&snapshot)),
         None => finished(agent, run, &snapshot),
     });
     Ok(events)

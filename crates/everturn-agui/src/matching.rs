@@ -3,12 +3,13 @@
 //! What is equal to the record is recognised. What the client says that a known message of the agent contains is never
 //! believed, but a difference is noticed, so that the client can be told what was said.
 
-use everturn_ai::{History, Message, Part, Role};
+use everturn_ai::{History, Message, Part, Role, ToolRequest};
+use serde_json::Value;
 
 use crate::given_ids::{given_id, holds_run, place_of};
 use crate::ids::{Place, parse};
 use crate::input::{Shown, ShownCall, What};
-use crate::teller::result_text;
+use crate::teller::is_result;
 
 /// The messages of the client that the record holds.
 #[derive(Debug, Default)]
@@ -117,7 +118,7 @@ fn assistant(record: &History, id: &str, text: &str, calls: &[ShownCall]) -> Opt
         let request = parse(&call.id).and_then(|(_, place)| request_at(record, place));
         request
             .and_then(Part::as_tool_request)
-            .is_some_and(|request| request.name == call.name)
+            .is_some_and(|request| is_call(call, request))
     });
     let said = message.text();
     // The text of a message with calls in its middle is shown in pieces.
@@ -129,6 +130,19 @@ fn assistant(record: &History, id: &str, text: &str, calls: &[ShownCall]) -> Opt
         Some(end) => Some((end, are_calls_known)),
         None => Some((place.message, false)),
     }
+}
+
+/// Returns whether the client shows a call as it is.
+fn is_call(shown: &ShownCall, request: &ToolRequest) -> bool {
+    let arguments = match shown.arguments.trim() {
+        "" => "{}",
+        arguments => arguments,
+    };
+    let is_equal = match &request.input {
+        Some(input) => serde_json::from_str(arguments).is_ok_and(|shown: Value| shown == *input),
+        None => arguments == "{}",
+    };
+    request.name == shown.name && is_equal
 }
 
 /// Returns the last message of the turn whose texts together, from this place on, are the client's text.
@@ -161,7 +175,7 @@ fn result(record: &History, call: &str, content: &str) -> Option<(usize, bool)> 
         .iter()
         .filter_map(Part::as_tool_response)
         .find(|response| request.is_same_call(&response.name, response.reference.as_deref()))?;
-    Some((place.message + 1, result_text(response) == content))
+    Some((place.message + 1, is_result(content, response)))
 }
 
 /// Returns the part of the call at a place.

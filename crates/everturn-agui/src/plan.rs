@@ -32,8 +32,8 @@ pub(crate) struct Plan {
     pub(crate) is_kept_by_client: bool,
     /// The calls that wait before the turn, with the ids by which the client knows them.
     pub(crate) waiting: Vec<(Call, String)>,
-    /// The calls whose results the client shows already.
-    pub(crate) answered: HashSet<String>,
+    /// The results that the client shows already, by the ids of their calls.
+    pub(crate) answered: HashMap<String, String>,
     /// The events before the first chunk: what the client must be told of the record.
     pub(crate) first: Vec<Value>,
 }

@@ -102,8 +102,9 @@ fn added(place: usize, message: &Message) -> AgentStreamChunk {
     })
 }
 
-fn user_id(message: &Message, snapshot: &str, place: usize) -> String {
-    given_id(message).map_or_else(|| Place::new(place, 0).message_id(snapshot), str::to_owned)
+/// Returns the client's id of a user's message, or else that of its place in the turn of this name.
+pub(crate) fn user_id(message: &Message, turn: &str, place: usize) -> String {
+    given_id(message).map_or_else(|| Place::new(place, 0).message_id(turn), str::to_owned)
 }
 
 /// Returns a user's message as the protocol writes it.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::Response;
-use everturn_agent::{AddedMessages, AgentFinishReason, AgentOutput};
-use everturn_ai::{Role, UsageTotal};
+use everturn_agent::{AddedMessages, AgentFinishReason, AgentOutput, SnapshotId};
+use everturn_ai::{OptionalMedia, Role, UsageTotal};
 use everturn_core::stream_log::{JsonText, StreamEvent, StreamLog};
 use everturn_core::{Context, Result, RuntimeError, Status};
 use everturn_server::{DoorTurn, ServedAgent, ServerHandle, exposure_of};
@@ -53,7 +53,7 @@ pub(crate) async fn run(
         plan.input.instructions = input.instructions();
     }
     // A child, so that stopping the run ends this turn and nothing else.
-    let context = with_client(&context.child(), &input);
+    let context = with_client(&context.child(), &input).with_extension(Arc::new(OptionalMedia));
     let under_way = runs.enter(Thread::of(agent.name(), &input.thread_id, &context));
     let turn = start(agent, &mut plan, &context).await?;
     let name = if plan.is_kept_by_client {
@@ -325,7 +325,8 @@ impl Telling {
         self.turn = None;
         self.phase = Phase::Over;
         let mut events = self.teller.give_up(Some("the run was stopped"));
-        events.push(self.input.cancelled(Map::new()));
+        let details = metadata(&self.input.thread, None, Some(AgentFinishReason::Aborted));
+        events.push(self.input.cancelled(details));
         events
     }
 
@@ -337,7 +338,14 @@ impl Telling {
         };
         let (reason, failure, details) = match output {
             Ok(output) => (output.finish_reason, output.error.clone(), self.details(output)),
-            Err(error) => (None, Some(error.to_wire(exposure_of(&self.context))), Map::new()),
+            Err(error) => {
+                let reason = match error.status() {
+                    Status::Cancelled => AgentFinishReason::Aborted,
+                    _ => AgentFinishReason::Failed,
+                };
+                let details = metadata(&self.input.thread, None, Some(reason));
+                (None, Some(error.to_wire(exposure_of(&self.context))), details)
+            }
         };
         let is_cancelled = failure
             .as_ref()
@@ -364,20 +372,11 @@ impl Telling {
 
     /// Returns the members that the end of a run has beside its outcome.
     fn details(&self, output: &AgentOutput) -> Map<String, Value> {
-        let session = if self.agent.has_store() {
-            output.session_id.as_ref().map(ToString::to_string)
-        } else {
-            None
-        };
-        let mut own = json!({ "sessionId": session.unwrap_or_else(|| self.input.thread.clone()) });
-        if let Some(snapshot) = &output.snapshot_id {
-            own["snapshotId"] = snapshot.as_str().into();
-        }
-        if let Some(reason) = output.finish_reason {
-            own["finishReason"] = reason.as_str().into();
-        }
-        let mut details = Map::new();
-        details.insert("metadata".into(), json!({ "everturn": own }));
+        let mut details = metadata(
+            &self.input.thread,
+            output.snapshot_id.as_ref(),
+            output.finish_reason,
+        );
         details.extend(
             output
                 .usage
@@ -388,6 +387,22 @@ impl Telling {
         details.extend(output.output.clone().map(|result| ("result".into(), result)));
         details
     }
+}
+
+/// Returns what the end of a run tells of its session.
+pub(crate) fn metadata(
+    session: &str,
+    snapshot: Option<&SnapshotId>,
+    reason: Option<AgentFinishReason>,
+) -> Map<String, Value> {
+    let mut own = json!({ "sessionId": session });
+    if let Some(snapshot) = snapshot {
+        own["snapshotId"] = snapshot.as_str().into();
+    }
+    if let Some(reason) = reason {
+        own["finishReason"] = reason.as_str().into();
+    }
+    Map::from_iter([("metadata".to_owned(), json!({ "everturn": own }))])
 }
 
 fn pending_at_the_end(agent: &ServedAgent, added: &AddedMessages, name: &str) -> Vec<Pending> {

@@ -3,7 +3,7 @@
 //! A text, a reasoning or a call is told as it comes. At the turn's end, the messages that the turn added are compared with
 //! what was told, and the rest is told too. So every message of the agent is heard once.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 use everturn_agent::patch::PatchOperation;
 use everturn_agent::{AddedMessages, AgentStreamChunk, Artifact};
@@ -22,8 +22,8 @@ pub(crate) struct Setting {
     pub(crate) name: String,
     /// The calls that waited before the turn, with the ids under which the client knows them.
     pub(crate) waiting: Vec<(Call, String)>,
-    /// The ids of calls whose results the client has sent itself.
-    pub(crate) answered: HashSet<String>,
+    /// The results that the client has sent itself, by the ids of their calls.
+    pub(crate) answered: HashMap<String, String>,
     /// The names of tools that delegate to an agent, with the agent.
     pub(crate) delegates: HashMap<String, String>,
 }
@@ -254,8 +254,8 @@ impl Teller {
         let told = self.told(message);
         let place = Place::new(message, told.results);
         told.results += 1;
-        // The client shows the results that it sent.
-        if self.setting.answered.contains(&id) {
+        // The client shows the result that it sent, but not what became of an approval.
+        if (self.setting.answered.get(&id)).is_some_and(|sent| is_result(sent, response)) {
             return;
         }
         self.close(events);
@@ -437,6 +437,12 @@ pub(crate) fn result_text(response: &ToolResponse) -> String {
         Some(output) => output.to_string(),
         None => String::new(),
     }
+}
+
+/// Returns whether a client shows the result of a call as it is. JSON may be written in another way.
+pub(crate) fn is_result(content: &str, response: &ToolResponse) -> bool {
+    let is_equal = |output: &Value| serde_json::from_str(content).is_ok_and(|sent: Value| sent == *output);
+    result_text(response) == content || response.output.as_ref().is_some_and(is_equal)
 }
 
 #[cfg(test)]

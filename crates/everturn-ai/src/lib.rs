@@ -150,7 +150,7 @@ pub use self::{
     middleware_ref::{MiddlewareDesc, MiddlewareRef},
     model::{
         BackgroundModel, Citation, ContextAugmentation, FetchedMedia, MediaDownload, MediaFetcher, Model,
-        ModelAction, SystemPromptWording, augment_with_context, call_model, cancel_operation,
+        ModelAction, OptionalMedia, SystemPromptWording, augment_with_context, call_model, cancel_operation,
         check_operation, default_model, define_model, model_action, needs_simulation, register_model,
         set_default_model, simulate_constrained, simulate_system_prompt, simulate_system_prompt_with,
         validate_support,

@@ -34,7 +34,7 @@ pub use self::{
     lookup::{call_model, default_model, set_default_model},
     media_download::{FetchedMedia, MediaDownload, MediaFetcher},
     provider::Model,
-    support::validate_support,
+    support::{OptionalMedia, validate_support},
     system_prompt::{SystemPromptWording, simulate_system_prompt, simulate_system_prompt_with},
 };
 use crate::{ModelRequest, ModelResponse, ModelResponseChunk};

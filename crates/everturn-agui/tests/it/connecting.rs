@@ -74,6 +74,9 @@ async fn a_background_run_is_seen_live_and_blocks_other_runs() {
     let events = watched.events();
 
     assert_eq!(refused.error().1, "FAILED_PRECONDITION");
+    // The message that the run works on is shown before it is on record.
+    assert_eq!(types(&events)[..2], ["RUN_STARTED", "MESSAGES_SNAPSHOT"]);
+    assert_eq!(events[1]["messages"][0]["content"], "work");
     assert_eq!(
         events
             .iter()

@@ -121,3 +121,62 @@ async fn agents_without_a_prompt_ignore_the_applications_tools() {
         false
     );
 }
+
+#[tokio::test]
+async fn a_newer_minor_version_is_served_like_1_0() {
+    let server = Served::answering([call("paint", json!({}))]).await;
+    let more = json!({"tools": [paint()], "protocolVersion": "1.7"});
+
+    let run = server
+        .run_of("keeper", "r1", json!([user("u1", "paint")]), more)
+        .await;
+
+    assert_eq!(run.events()[0]["protocolVersion"], "1.0");
+    assert!(run.end()["outcome"]["pendingToolCallIds"].is_array());
+}
+
+#[tokio::test]
+async fn a_result_is_known_however_its_json_is_written() {
+    let server = Served::answering([call("paint", json!({})), "Painted.".into(), "Bye.".into()]).await;
+    let more = json!({"tools": [paint()]});
+    let run = server
+        .run_of("keeper", "r1", json!([user("u1", "paint")]), more.clone())
+        .await;
+    let id = first(&run.events(), "TOOL_CALL_START")["toolCallId"].clone();
+    let mut held = server.thread().await;
+    held.push(json!({"id": "x", "role": "tool", "toolCallId": id, "content": "{ \"done\" : true }"}));
+
+    let painted = server.run_of("keeper", "r2", json!(held), more.clone()).await;
+    let said = first(&painted.events(), "TEXT_MESSAGE_START")["messageId"].clone();
+    held.extend([
+        json!({"id": said, "role": "assistant", "content": "Painted."}),
+        user("u2", "bye"),
+    ]);
+    let bye = server.run_of("keeper", "r3", json!(held), more).await;
+
+    assert!(!types(&painted.events()).contains(&"TOOL_CALL_RESULT"));
+    assert_eq!(bye.text(), "Bye.");
+    assert!(
+        !types(&bye.events()).contains(&"MESSAGES_SNAPSHOT"),
+        "{}",
+        bye.body
+    );
+}
+
+#[tokio::test]
+async fn the_number_and_size_of_tools_are_limited() {
+    let server = Served::answering(["never"]).await;
+    let many: Vec<_> = (0..129)
+        .map(|number| json!({"name": format!("tool{number}"), "description": ""}))
+        .collect();
+    let large = json!([{"name": "large", "description": "x".repeat(70_000)}]);
+
+    for (run, tools) in [("r1", json!(many)), ("r2", large)] {
+        let more = json!({ "tools": tools });
+        let refused = server
+            .run_of("keeper", run, json!([user("u1", "hi")]), more)
+            .await;
+        assert_eq!(refused.error().1, "INVALID_ARGUMENT");
+    }
+    server.model.assert_calls(0);
+}

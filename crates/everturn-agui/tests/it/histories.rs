@@ -341,3 +341,40 @@ async fn messages_of_an_agent_that_names_snapshots_after_their_content_are_known
         Some(&["model: one", "user: 2b"].map(str::to_owned))
     );
 }
+
+#[tokio::test]
+async fn other_arguments_of_a_known_call_are_not_believed() {
+    let server = Served::answering([call("look", json!({"at": 1})), "Seen.".into(), "Next.".into()]).await;
+    server.run("r1", json!([user("u1", "look")])).await.end();
+    let mut held = server.thread().await;
+    held[1]["toolCalls"][0]["function"]["arguments"] = json!("{\"at\": 2}");
+    held.push(user("u2", "2"));
+
+    let events = server.run("r2", json!(held)).await.events();
+
+    let told = &first(&events, "MESSAGES_SNAPSHOT")["messages"];
+    assert_eq!(told[1]["toolCalls"][0]["function"]["arguments"], "{\"at\":1}");
+}
+
+#[tokio::test]
+async fn nothing_is_said_again_where_a_snapshot_was_deleted() {
+    let server = Served::answering(["one", "two", "three", "never"]).await;
+    let mut held = two_turns(&server).await;
+    held.push(user("u3", "3"));
+    server.run("r3", json!(held)).await.end();
+    let turn = |message: &Value| {
+        let id = message["id"].as_str().unwrap().trim_start_matches("msg_");
+        id.rsplit_once('_').unwrap().0.to_owned()
+    };
+    let agent = "6b6565706572";
+    let path = format!("/v1/responses/resp_{}_{agent}", turn(&held[1]));
+    let deleted = server.request("DELETE", &path).send().await.unwrap();
+    assert_eq!(deleted.status(), 200);
+
+    // The first answer is still shown, but no snapshot ends there.
+    held.truncate(3);
+    let again = server.run("r4", json!(held)).await;
+
+    assert_eq!(again.error().1, "FAILED_PRECONDITION", "{}", again.body);
+    server.model.assert_calls(3);
+}

@@ -120,6 +120,35 @@ async fn a_result_of_the_client_answers_too() {
 
     assert_eq!(run.text(), "Paid.");
     assert_eq!(server.asked()[3], "tool: [result \"paid\"]");
+    // The client shows its answer, and learns what became of the call.
+    let result = first(&run.events(), "TOOL_CALL_RESULT").clone();
+    assert_eq!(
+        (&result["toolCallId"], &result["content"]),
+        (&interrupt["id"], &json!("paid"))
+    );
+}
+
+#[tokio::test]
+async fn a_call_that_waits_is_told_once() {
+    let look = everturn_ai::ToolRequest::new("look", json!({})).with_reference("1");
+    let ask = everturn_ai::ToolRequest::new("ask", json!({})).with_reference("2");
+    for reply in [
+        Reply::tools([look.clone(), ask.clone()]),
+        Reply::tools([look, ask]).streamed(),
+    ] {
+        let server = Served::answering([reply]).await;
+
+        let events = server.run("r1", json!([user("u1", "go")])).await.events();
+
+        let told = types(&events)
+            .into_iter()
+            .filter(|kind| *kind == "TOOL_CALL_START");
+        assert_eq!(told.count(), 2, "{events:#?}");
+        let interrupts = events.last().unwrap()["outcome"]["interrupts"]
+            .as_array()
+            .unwrap();
+        assert_eq!(interrupts.len(), 1);
+    }
 }
 
 #[tokio::test]

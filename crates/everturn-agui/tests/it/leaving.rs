@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use everturn_agent::IntoStore;
 use everturn_agent::store::{MemoryStore, SessionStore};
+use everturn_core::stream_log::MemoryStreamLog;
 use everturn_sqlite::SqliteStore;
 use everturn_testkit::{Gate, Reply, ScriptedModel};
 use futures::StreamExt;
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 
-use crate::support::{Answer, Served, call, first, user};
+use crate::support::{Answer, Served, answer, call, first, user};
 
 /// Starts a run of `keeper` and returns its body once it has begun.
 async fn begun(server: &Served, run: &str, messages: Value) -> reqwest::Response {
@@ -127,6 +128,22 @@ async fn nothing_is_stored_on(store: impl AsyncFn() -> Arc<dyn SessionStore>) {
 }
 
 #[tokio::test]
+async fn leaving_cancels_the_turn_although_its_stream_is_kept() {
+    let gate = Gate::new();
+    let model = ScriptedModel::new()
+        .reply(Reply::text("Half an answer.").chunk("Half").wait(&gate))
+        .reply("Whole.");
+    let server = Served::with(model, |server| server.stream_log(MemoryStreamLog::new())).await;
+    let body = json!({"threadId": "t", "runId": "r1", "messages": [user("u1", "1")]});
+
+    leave(server.request("POST", "/agui/keeper").json(&body), &gate).await;
+
+    let next = next_run(&server, json!([user("u2", "2")]), json!({})).await;
+    assert_eq!(next.text(), "Whole.");
+    assert_eq!(server.thread().await.len(), 2);
+}
+
+#[tokio::test]
 async fn nothing_is_stored_of_a_turn_whose_client_leaves_in_any_phase() {
     nothing_is_stored_on(async || MemoryStore::new().into_store()).await;
 }
@@ -217,8 +234,8 @@ async fn a_run_can_be_stopped_from_outside() {
         let running = server.post("/copilotkit/agent/keeper/run", &body);
         let (run, stopped) = tokio::join!(running, async {
             gate.reached().await;
-            server
-                .post("/copilotkit/agent/keeper/stop/t", &json!({}))
+            // Browsers send no body.
+            answer(server.request("POST", "/copilotkit/agent/keeper/stop/t"))
                 .await
                 .json()
         });
@@ -226,6 +243,10 @@ async fn a_run_can_be_stopped_from_outside() {
         assert_eq!(stopped, json!({"stopped": true}));
         let last = run.end();
         assert_eq!(last["type"], end);
+        assert_eq!(
+            last["metadata"]["everturn"],
+            json!({"sessionId": "t", "finishReason": "aborted"})
+        );
         match version {
             Some(_) => assert_eq!(last["outcome"], json!({"type": "cancelled"})),
             None => assert_eq!(last["code"], "CANCELLED"),

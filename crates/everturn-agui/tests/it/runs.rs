@@ -1,8 +1,9 @@
 //! Runs from their start to their end.
 
-use everturn_ai::{FinishReason, Message, ModelResponse, Part};
+use everturn_ai::{FinishReason, Message, ModelInfo, ModelResponse, ModelSupports, Part, Usage};
 use everturn_core::Error;
-use everturn_testkit::Reply;
+use everturn_core::stream_log::MemoryStreamLog;
+use everturn_testkit::{Reply, ScriptedModel};
 use serde_json::{Value, json};
 
 use crate::support::{Served, call, first, types, user};
@@ -260,5 +261,143 @@ async fn capabilities_and_info_tell_of_the_agents() {
     assert_eq!(
         info["agents"]["keeper"]["description"],
         Value::String(String::new())
+    );
+}
+
+/// A reply that ends for this reason and tells what it used.
+fn ending(reason: FinishReason) -> Reply {
+    Reply::response(ModelResponse {
+        message: Some(Message::model("Half")),
+        finish_reason: Some(reason),
+        usage: Some(Usage {
+            input_tokens: Some(7),
+            output_tokens: Some(3),
+            ..Usage::default()
+        }),
+        ..ModelResponse::default()
+    })
+}
+
+#[tokio::test]
+async fn an_answer_that_was_cut_off_is_a_success_with_its_reason() {
+    for (reason, named) in [
+        (FinishReason::Length, "length"),
+        (FinishReason::Blocked, "blocked"),
+    ] {
+        let server = Served::answering([ending(reason)]).await;
+
+        let end = server.run("r1", json!([user("u1", "hi")])).await.end();
+
+        assert_eq!(end["outcome"], json!({"type": "success"}), "{named}");
+        assert_eq!(end["metadata"]["everturn"]["finishReason"], named);
+        assert_eq!(
+            end["usage"],
+            json!([{"inputTokens": 7, "outputTokens": 3, "totalTokens": 10}])
+        );
+    }
+    let untold = Served::answering(["one"]).await;
+    let end = untold.run("r1", json!([user("u1", "hi")])).await.end();
+    assert_eq!(end.get("usage"), None);
+}
+
+#[tokio::test]
+async fn media_that_the_model_does_not_take_is_left_out() {
+    let supports = ModelSupports {
+        media: Some(false),
+        ..ModelSupports::default()
+    };
+    let model = ScriptedModel::new()
+        .replies(["Nice.", "Still."])
+        .with_info(ModelInfo {
+            supports: Some(supports),
+            ..ModelInfo::default()
+        });
+    let server = Served::with(model, |server| server).await;
+    let picture =
+        json!({"type": "image", "source": {"type": "data", "value": "AAAA", "mimeType": "image/png"}});
+    let content = json!([{"type": "text", "text": "Look: "}, picture]);
+
+    let messages = json!([{"id": "u1", "role": "user", "content": content}]);
+    let run = server.run("r1", messages).await;
+
+    assert_eq!(run.text(), "Nice.");
+    assert_eq!(server.asked()[1], "user: Look: ");
+    // The thread keeps the picture, and goes on.
+    let mut held = server.thread().await;
+    assert_eq!(held[0]["content"], content);
+    held.push(user("u2", "and now?"));
+    assert_eq!(server.run("r2", json!(held)).await.text(), "Still.");
+}
+
+#[tokio::test]
+async fn a_stream_has_the_headers_and_lines_that_clients_need() {
+    let server = Served::answering(["one"]).await;
+    let body = json!({"threadId": "t", "runId": "r", "messages": [user("u1", "hi")]});
+
+    let response = server
+        .request("POST", "/agui/keeper")
+        .json(&body)
+        .send()
+        .await
+        .unwrap();
+
+    let headers = response.headers().clone();
+    for (name, value) in [
+        ("content-type", "text/event-stream"),
+        ("cache-control", "no-cache"),
+        ("x-accel-buffering", "no"),
+    ] {
+        assert_eq!(headers[name], value);
+    }
+    let body = response.text().await.unwrap();
+    assert!(!body.contains('\r') && !body.contains("[DONE]"));
+    let lines = body.lines().filter(|line| !line.is_empty());
+    assert!(lines.clone().all(|line| line.starts_with("data: {")), "{body}");
+}
+
+#[tokio::test]
+async fn a_panic_ends_the_stream_with_an_error() {
+    let server = Served::answering([Reply::panic("secret detail"), Reply::text("one")]).await;
+
+    let run = server.run("r1", json!([user("u1", "hi")])).await;
+
+    let end = run.end();
+    assert_eq!(end["type"], "RUN_ERROR");
+    assert_eq!(end["metadata"]["everturn"]["sessionId"], "t");
+    assert!(!run.body.contains("secret"), "{}", run.body);
+    assert_eq!(server.run("r2", json!([user("u2", "hi")])).await.text(), "one");
+}
+
+#[tokio::test]
+async fn a_run_that_is_no_longer_kept_is_refused() {
+    let model = ScriptedModel::new().replies(["one", "never"]);
+    let tiny = MemoryStreamLog::options().max_bytes(1).build();
+    let server = Served::with(model, |server| server.stream_log(tiny)).await;
+    server.run("r1", json!([user("u1", "1")])).await.end();
+
+    let again = server.run("r1", json!([user("u1", "1")])).await;
+    let with_other_words = server.run("r1", json!([user("u2", "2")])).await;
+
+    for refused in [again, with_other_words] {
+        let (code, status, _) = refused.error();
+        assert_eq!((code, status.as_str()), (409, "ABORTED"));
+    }
+    server.model.assert_calls(1);
+}
+
+#[tokio::test]
+async fn properties_of_the_client_reach_the_turn_and_not_the_model() {
+    let server = Served::answering([call("props", json!({})), Reply::text("Told.")]).await;
+    let more = json!({"forwardedProps": {"theme": "dark"}});
+
+    let run = server
+        .run_of("keeper", "r1", json!([user("u1", "hi")]), more)
+        .await;
+
+    let told = first(&run.events(), "TOOL_CALL_RESULT")["content"].clone();
+    assert_eq!(told, json!({"forwardedProps": {"theme": "dark"}}).to_string());
+    assert_eq!(
+        server.asked()[..2],
+        ["system: You keep.", "user: hi"].map(str::to_owned)
     );
 }

@@ -31,7 +31,7 @@ pub fn model_action(name: impl Into<String>, model: impl Model) -> ModelAction {
         let shared = Arc::clone(&shared);
         async move {
             let (model, preparation, name) = &*shared;
-            let request = preparation.prepare(request).await?;
+            let request = preparation.prepare(request, &context).await?;
             let recorder = SpanRecorder::of(&context);
             let prices = context.find_dep::<Prices>();
             let response = measured(request, |request| model.generate(request, emitter, context)).await?;

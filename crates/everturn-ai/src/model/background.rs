@@ -61,7 +61,7 @@ impl BackgroundModel {
                 let shared = Arc::clone(&shared);
                 async move {
                     let (start, preparation, key) = &*shared;
-                    let request = preparation.prepare(request).await?;
+                    let request = preparation.prepare(request, &context).await?;
                     Ok(stamped(start(request, context).await?, key))
                 }
             },

@@ -1,11 +1,12 @@
 //! The steps that prepare a request for the provider, in the order that [`model`](super) documents.
 
-use everturn_core::{Result, Schema};
+use everturn_core::{Context, Result, Schema};
 
 use super::config_check::ConfigCheck;
+use super::support::without_media;
 use super::{
-    ContextAugmentation, MediaDownload, augment_with_context, needs_simulation, simulate_constrained,
-    simulate_system_prompt, validate_support,
+    ContextAugmentation, MediaDownload, OptionalMedia, augment_with_context, needs_simulation,
+    simulate_constrained, simulate_system_prompt, validate_support,
 };
 use crate::{ModelInfo, ModelRequest, ModelStage, ModelSupports};
 
@@ -33,11 +34,14 @@ impl Preparation {
         }
     }
 
-    pub(super) async fn prepare(&self, mut request: ModelRequest) -> Result<ModelRequest> {
+    pub(super) async fn prepare(&self, mut request: ModelRequest, context: &Context) -> Result<ModelRequest> {
         if self.is_deprecated {
             tracing::warn!(model = self.name, "the model is deprecated and may be removed");
         }
         request.config = self.config.checked(request.config)?;
+        if self.supports.media == Some(false) && context.extension::<OptionalMedia>().is_some() {
+            request = without_media(request);
+        }
         if let Some(download) = &self.download {
             request = download.apply(request).await?;
         }

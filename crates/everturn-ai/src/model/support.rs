@@ -2,7 +2,32 @@
 
 use everturn_core::{Error, Result};
 
-use crate::{ConstrainedSupport, Feature, ModelRequest, ModelSupports, ToolChoice, reason};
+use crate::{ConstrainedSupport, Feature, ModelRequest, ModelSupports, Part, ToolChoice, reason};
+
+/// Makes models that take no media answer without it, where they would refuse the request; an extension of the context.
+///
+/// For callers whose protocol says that a message is never refused for a part of it. Stored messages keep their media.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OptionalMedia;
+
+/// Leaves the media out of a request.
+pub(super) fn without_media(mut request: ModelRequest) -> ModelRequest {
+    let mut start = 0;
+    while let Some(index) = request.messages.next_with(Feature::Media, start) {
+        if let Some(message) = request.messages.get(index) {
+            let rest = message.content().iter().filter(|part| part.as_media().is_none());
+            let mut rest: Vec<Part> = rest.cloned().collect();
+            if rest.is_empty() {
+                // Providers refuse a message without content.
+                rest.push(Part::text("(media left out)"));
+            }
+            let message = message.clone().with_content(rest);
+            request.messages.replace(index, message);
+        }
+        start = index + 1;
+    }
+    request
+}
 
 /// Checks a request against what a model declares.
 ///
@@ -52,7 +77,7 @@ pub fn validate_support(request: &ModelRequest, model: &str, supports: &ModelSup
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Message, Part};
+    use crate::Message;
 
     #[test]
     fn undeclared_abilities_are_allowed_and_those_declared_false_are_refused() {
@@ -84,5 +109,21 @@ mod tests {
         })
         .unwrap();
         assert!(error.message().contains("more than one message"), "{error}");
+    }
+
+    #[test]
+    fn media_can_be_left_out() {
+        let cat = || Part::media("https://x.test/cat.png");
+        let request = ModelRequest::new([
+            Message::user(vec![Part::text("Look: "), cat()]),
+            Message::model("Nice."),
+            Message::user(cat()),
+        ]);
+
+        let left = without_media(request);
+
+        let texts: Vec<_> = left.messages.iter().map(Message::text).collect();
+        assert_eq!(texts, ["Look: ", "Nice.", "(media left out)"]);
+        assert!(!left.messages.any_with(Feature::Media));
     }
 }

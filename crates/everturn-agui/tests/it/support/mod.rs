@@ -141,6 +141,9 @@ impl Served {
             }
             Ok("paid")
         });
+        let props = Tool::new("props", "Tells.", |_: Value, context: ToolContext| async move {
+            Ok(context.context().value("client").cloned().unwrap_or_default())
+        });
         let gate = Gate::new();
         let passed = gate.clone();
         let hold = Tool::new("hold", "Waits.", move |_: Value, _: ToolContext| {
@@ -152,7 +155,7 @@ impl Served {
         });
         agent(&registry, "keeper")
             .system("You keep.")
-            .tools([look.clone(), ask.clone(), pay.clone(), hold])
+            .tools([look.clone(), ask.clone(), pay.clone(), hold, props])
             .store(store.clone())
             .define()
             .unwrap();
