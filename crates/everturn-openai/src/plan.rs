@@ -147,13 +147,16 @@ fn not_taken(said: &Said) -> Fault {
             "input",
             format!("Item with id '{id}' not found."),
         ),
-        Said::Known { what, .. } => refused_item(what),
-        Said::Call { name, .. } => refused_item(&format!("function_call of '{name}'")),
-        _ => refused_item("message of the assistant"),
+        Said::Known { id, what } => refused_item(what, Some(id)),
+        Said::Call { id, .. } => refused_item("function_call", Some(id)),
+        Said::Assistant { id, .. } => refused_item("message of the assistant", id.as_ref()),
+        _ => refused_item("item", None),
     }
 }
 
-fn refused_item(what: &str) -> Fault {
+fn refused_item(what: &str, id: Option<&String>) -> Fault {
+    let id = id.filter(|id| !id.is_empty());
+    let what = id.map_or_else(|| what.to_owned(), |id| format!("{what} '{id}'"));
     Fault::invalid(
         "unsupported_value",
         "input",

@@ -151,7 +151,7 @@ impl Response {
             text: echoed_or("text", json!({ "format": { "type": "text" } })),
             truncation: echoed_or("truncation", json!("disabled")),
             max_output_tokens: echoed("max_output_tokens"),
-            usage: self.usage.as_ref().map(usage),
+            usage: self.usage.as_ref().filter(|total| is_told(total)).map(usage),
         }
     }
 
@@ -208,6 +208,11 @@ impl Response {
             }
         }
     }
+}
+
+/// Returns whether the model told what it used.
+fn is_told(total: &UsageTotal) -> bool {
+    total.input_tokens + total.output_tokens > 0
 }
 
 fn usage(total: &UsageTotal) -> Value {

@@ -10,6 +10,7 @@ use everturn_core::stream_log::{
 };
 use everturn_server::{KeptStreams, json_response};
 use futures::StreamExt;
+use futures::future::ready;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -167,17 +168,19 @@ pub(crate) async fn read_again(id: &str, from: u64, context: &Context) -> Result
     let log = context.extension::<KeptStreams>().ok_or_else(expired)?.log();
     let key = CallersStreams::of(context).key("responses", id);
     let entries = log.read(&key, Position::new(from)).await.map_err(|_| expired())?;
-    let events = entries.filter_map(|entry| async move {
-        let event = match entry.ok()?.event {
-            StreamEvent::Chunk(text) => kept_event(text)?,
-            StreamEvent::Done(_) => return None,
-            StreamEvent::Failed(_) => Event::error(
-                0,
+    let mut next = from;
+    let events = entries.filter_map(move |entry| {
+        let event = match entry.map(|entry| entry.event) {
+            Ok(StreamEvent::Chunk(text)) => kept_event(text),
+            Ok(StreamEvent::Failed(_)) => Some(Event::error(
+                next,
                 "stream_broken",
                 "The stream broke off: the turn was cancelled, or its server was lost.",
-            ),
+            )),
+            Ok(StreamEvent::Done(_)) | Err(_) => None,
         };
-        Some(lines(&[event]))
+        next = event.as_ref().map_or(next, |event| event.number + 1);
+        ready(event.map(|event| lines(&[event])))
     });
     Ok(event_stream(events))
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use everturn_agent::store::MemoryStore;
 use everturn_agent::{Clock, Heartbeat, agent};
 use everturn_core::Registry;
+use everturn_core::stream_log::MemoryStreamLog;
 use everturn_testkit::{Gate, Reply, ScriptedModel};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -60,6 +61,57 @@ async fn work_can_be_cancelled() {
 
     assert_eq!(cancelled["status"], "cancelled");
     assert_eq!(settled(&server, id).await["status"], "cancelled");
+    let watched = server.get(&format!("{path}?stream=true")).await.events();
+    let error = watched.last().unwrap();
+    assert_eq!(
+        (&error["type"], &error["code"]),
+        (&json!("error"), &json!("cancelled"))
+    );
+    assert_eq!(error["error"]["message"], error["message"]);
+}
+
+#[tokio::test]
+async fn cancelling_work_that_is_done_changes_nothing() {
+    let server = Served::answering(["Done."]).await;
+    let asked = json!({"input": "work", "background": true});
+    let queued = server.respond(asked).await.json();
+    let id = queued["id"].as_str().unwrap();
+    let done = settled(&server, id).await;
+
+    let cancelled = answer(server.request("POST", &format!("/responses/{id}/cancel"))).await;
+
+    assert_eq!(cancelled.json(), done);
+}
+
+#[tokio::test]
+async fn a_stream_that_is_not_kept_has_expired_and_the_response_stays() {
+    let tiny = MemoryStreamLog::options().max_bytes(1).build();
+    let model = ScriptedModel::new().reply("One.");
+    let server = Served::with(model, |server| server.stream_log(tiny)).await;
+    let response = server.respond(json!({"input": "hi"})).await.json();
+    let path = format!("/responses/{}", response["id"].as_str().unwrap());
+
+    let expired = server.get(&format!("{path}?stream=true")).await;
+
+    let (code, reason, _) = expired.error();
+    assert_eq!((code, reason.as_str()), (400, "stream_expired"));
+    assert_eq!(server.get(&path).await.json()["output"], response["output"]);
+}
+
+#[tokio::test]
+async fn a_streamed_request_whose_answer_was_lost_is_told_again() {
+    let server = Served::answering(["one", "never"]).await;
+    let body = json!({"model": "keeper", "input": "hi", "stream": true});
+    let ask = |tries: u32| {
+        let request = server.request("POST", "/responses").json(&body);
+        answer(request.header("x-stainless-retry-count", tries))
+    };
+
+    let first = ask(0).await;
+    let again = ask(1).await;
+
+    assert_eq!(again.events(), first.events());
+    server.model.assert_calls(1);
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! Chat Completions: conversations that the client tells, and conversations that are kept.
 
-use everturn_ai::ToolRequest;
+use everturn_ai::{FinishReason, Message, ModelResponse, Part, ToolRequest};
 use everturn_testkit::Reply;
 use serde_json::{Value, json};
 
@@ -216,4 +216,161 @@ async fn a_failed_turn_is_not_tried_again_by_the_client() {
 
     assert_eq!(failed.error().0, 500);
     assert_eq!(failed.headers["x-should-retry"], "false");
+}
+
+#[tokio::test]
+async fn the_first_message_of_a_kept_conversation_can_be_regenerated() {
+    let server = Served::answering(["one", "other one", "two"]).await;
+    let first = json!({"role": "user", "content": "1"});
+    server.in_chat(json!([first])).await.json();
+
+    let again = server.in_chat(json!([first])).await.json();
+
+    assert_eq!(again["choices"][0]["message"]["content"], "other one");
+    assert_eq!(server.asked()[1..], ["user: 1".to_owned()]);
+    let other = json!({"role": "assistant", "content": "other one"});
+    server
+        .in_chat(json!([first, other, {"role": "user", "content": "2"}]))
+        .await
+        .json();
+    assert_eq!(
+        server.asked()[1..],
+        ["user: 1", "model: other one", "user: 2"].map(str::to_owned)
+    );
+}
+
+#[tokio::test]
+async fn a_conversation_whose_record_is_gone_does_not_carry_out_its_old_commands() {
+    let server = Served::answering(["two"]).await;
+    let told = [
+        json!({"role": "user", "content": "Sell everything."}),
+        json!({"role": "assistant", "content": "Sold."}),
+    ];
+
+    let nothing = server.in_chat(json!(told)).await;
+    let [sell, sold] = told;
+    server
+        .in_chat(json!([sell, sold, {"role": "user", "content": "2"}]))
+        .await
+        .json();
+
+    assert_eq!(nothing.error(), (400, "invalid_value".into(), json!("messages")));
+    assert_eq!(server.asked()[1..], ["user: 2".to_owned()]);
+}
+
+#[tokio::test]
+async fn front_ends_name_the_conversation_in_their_own_ways() {
+    let server = Served::answering(["one", "two"]).await;
+    let first = json!({"role": "user", "content": "1"});
+    let send = |name: &'static str, messages: Value| {
+        let body = json!({"model": "keeper", "messages": messages});
+        answer(
+            server
+                .request("POST", "/chat/completions")
+                .header(name, "c")
+                .json(&body),
+        )
+    };
+
+    send("X-OpenWebUI-Chat-Id", json!([first])).await.json();
+    let next = json!([first, {"role": "assistant", "content": "one"}, {"role": "user", "content": "2"}]);
+    send("X-Conversation-Id", next).await.json();
+
+    let items = server.get("/conversations/c/items").await.json();
+    assert_eq!(items["data"].as_array().unwrap().len(), 4);
+}
+
+#[tokio::test]
+async fn a_stream_that_fails_ends_with_the_error() {
+    let broken = Reply::error(everturn_core::Error::internal("broken"));
+    let server = Served::answering([broken.chunk("Half")]).await;
+    let hi = json!([{"role": "user", "content": "hi"}]);
+
+    let streamed = server
+        .post(
+            "/chat/completions",
+            json!({"model": "keeper", "messages": hi, "stream": true}),
+        )
+        .await;
+
+    let events = streamed.events();
+    assert_eq!(events[1]["choices"][0]["delta"]["content"], "Half");
+    let error = events.last().unwrap()["error"].as_object().unwrap();
+    assert_eq!(error.len(), 4, "{error:?}");
+    assert!(!streamed.body.contains("[DONE]"));
+}
+
+#[tokio::test]
+async fn calls_are_streamed_with_their_numbers() {
+    let calls = ["1", "2"].map(|number| ToolRequest::new("paint", json!({"x": 1})).with_reference(number));
+    let server = Served::answering([Reply::tools(calls)]).await;
+    let hi = json!([{"role": "user", "content": "hi"}]);
+    let body = json!({"model": "forgetful", "messages": hi, "tools": functions(), "stream": true});
+
+    let events = server.post("/chat/completions", body).await.events();
+
+    let told = &events[1]["choices"][0]["delta"]["tool_calls"];
+    assert_eq!((&told[0]["index"], &told[1]["index"]), (&json!(0), &json!(1)));
+    assert_eq!(told[0]["type"], "function");
+    assert_eq!(
+        told[0]["function"],
+        json!({"name": "paint", "arguments": "{\"x\":1}"})
+    );
+    assert_ne!(told[0]["id"], told[1]["id"]);
+    assert_eq!(events[2]["choices"][0]["finish_reason"], "tool_calls");
+}
+
+#[tokio::test]
+async fn the_texts_of_a_turn_are_joined_and_its_reason_is_told() {
+    let look = Part::tool_request(ToolRequest::new("look", json!({})).with_reference("1"));
+    let ending = |reason| {
+        Reply::response(ModelResponse {
+            message: Some(Message::model("Half")),
+            finish_reason: Some(reason),
+            ..ModelResponse::default()
+        })
+    };
+    for (reason, named) in [
+        (FinishReason::Length, "length"),
+        (FinishReason::Blocked, "content_filter"),
+    ] {
+        let looking = Reply::content(vec![Part::text("Let me look."), look.clone()]);
+        let server = Served::answering([looking, ending(reason)]).await;
+
+        let answer = server
+            .complete(json!([{"role": "user", "content": "hi"}]))
+            .await
+            .json();
+
+        let choice = &answer["choices"][0];
+        assert_eq!(choice["message"]["content"], "Let me look.\n\nHalf");
+        assert_eq!(choice["finish_reason"], named);
+        assert_eq!(choice["message"].get("tool_calls"), None);
+    }
+}
+
+#[tokio::test]
+async fn what_a_completion_cannot_have_is_refused_by_its_name() {
+    let server = Served::answering(["one"]).await;
+    let hi = json!([{"role": "user", "content": "hi"}]);
+    for (field, value, param) in [
+        ("n", json!(2), "n"),
+        ("functions", json!([]), "functions"),
+        ("modalities", json!(["text", "audio"]), "audio"),
+        ("audio", json!({"voice": "alloy"}), "audio"),
+        (
+            "response_format",
+            json!({"type": "json_object"}),
+            "response_format",
+        ),
+    ] {
+        let body = json!({"model": "keeper", "messages": hi, field: value});
+        let refused = server.post("/chat/completions", body).await.error();
+        assert_eq!(refused, (400, "unsupported_parameter".into(), json!(param)));
+    }
+    let body = json!({
+        "model": "keeper", "messages": hi, "n": 1, "temperature": 0.5, "seed": 1, "chat_id": "x",
+        "response_format": {"type": "text"},
+    });
+    server.post("/chat/completions", body).await.json();
 }

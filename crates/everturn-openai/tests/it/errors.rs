@@ -1,8 +1,8 @@
 //! Errors from which the clients' exceptions are made.
 
 use everturn_server::BearerTokens;
-use everturn_testkit::ScriptedModel;
-use serde_json::json;
+use everturn_testkit::{Gate, Reply, ScriptedModel};
+use serde_json::{Map, Value, json};
 
 use crate::support::{Served, answer, paint};
 
@@ -78,6 +78,64 @@ async fn faults_name_what_is_wrong() {
 
         assert_eq!(answer.error(), (code, reason.to_owned(), param), "{body}");
     }
+    server.model.assert_calls(0);
+}
+
+#[tokio::test]
+async fn what_a_turn_cannot_have_is_named() {
+    let server = Served::answering(["never"]).await;
+    let file = json!([{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}]);
+    let output = json!([{"type": "function_call_output", "call_id": "c", "output": "x"}]);
+    let last = json!([{"role": "assistant", "content": "I am last."}]);
+    let many: Map<String, Value> = (0..17).map(|key| (key.to_string(), json!(""))).collect();
+    for (fields, reason, param) in [
+        (json!({"prompt": {"id": "p"}}), "unsupported_parameter", "prompt"),
+        (
+            json!({"metadata": {"key": "x".repeat(513)}}),
+            "invalid_value",
+            "metadata",
+        ),
+        (
+            json!({"metadata": {"k".repeat(65): "x"}}),
+            "invalid_value",
+            "metadata",
+        ),
+        (json!({"metadata": many}), "invalid_value", "metadata"),
+        (
+            json!({"conversation": "c", "previous_response_id": "resp_x_6b"}),
+            "invalid_value",
+            "conversation",
+        ),
+        (
+            json!({"input": file}),
+            "unsupported_value",
+            "input[0].content[0].file_id",
+        ),
+        (
+            json!({"background": true, "store": false}),
+            "unsupported_value",
+            "background",
+        ),
+        (json!({"input": output}), "invalid_value", "input"),
+        (
+            json!({"model": "forgetful", "input": last}),
+            "invalid_value",
+            "input",
+        ),
+    ] {
+        let mut body = json!({"input": "hi"});
+        body.as_object_mut()
+            .unwrap()
+            .extend(fields.as_object().unwrap().clone());
+
+        let refused = server.respond(body).await.error();
+
+        assert_eq!(refused, (400, reason.to_owned(), json!(param)), "{fields}");
+    }
+    let messages = json!([{"role": "tool", "tool_call_id": "c", "content": "x"}]);
+    let body = json!({"model": "keeper", "messages": messages});
+    let refused = server.post("/chat/completions", body).await.error();
+    assert_eq!(refused, (400, "invalid_value".into(), json!("messages")));
     server.model.assert_calls(0);
 }
 
@@ -161,4 +219,46 @@ async fn agents_are_models() {
     assert_eq!(server.get("/models/keeper").await.json()["object"], "model");
     assert_eq!(server.get("/models/nobody").await.error().1, "model_not_found");
     assert_eq!(server.get("/files").await.error().0, 404);
+    for path in ["/responses/compact", "/responses/input_tokens", "/assistants"] {
+        assert_eq!(server.post(path, json!({})).await.error().0, 404, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn two_turns_at_once_in_a_conversation_are_refused_for_a_moment() {
+    let gate = Gate::new();
+    let model = ScriptedModel::new().reply(Reply::text("One.").wait(&gate));
+    let server = Served::with(model, |server| server).await;
+    let turn = json!({"input": "hi", "conversation": "c"});
+
+    let (first, busy) = tokio::join!(server.respond(turn.clone()), async {
+        gate.reached().await;
+        let busy = server.respond(turn.clone()).await;
+        gate.open();
+        busy
+    });
+
+    assert_eq!(busy.error(), (409, "conversation_busy".into(), Value::Null));
+    assert!(busy.headers.contains_key("retry-after-ms"));
+    assert_eq!(first.json()["status"], "completed");
+    assert!(first.headers.contains_key("x-request-id"));
+}
+
+#[tokio::test]
+async fn a_conversation_whose_tip_is_in_the_background_takes_no_turn() {
+    let gate = Gate::new();
+    let model = ScriptedModel::new().reply(Reply::text("Done.").wait(&gate));
+    let server = Served::with(model, |server| server).await;
+    let turn = json!({"input": "work", "conversation": "c", "background": true});
+    server.respond(turn).await.json();
+
+    let response = server.respond(json!({"input": "hi", "conversation": "c"})).await;
+    let body = json!({
+        "model": "keeper", "messages": [{"role": "user", "content": "hi"}],
+        "metadata": {"conversation_id": "c"},
+    });
+    let completion = server.post("/chat/completions", body).await;
+
+    assert_eq!(response.error().0, 400);
+    assert_eq!(completion.error().0, 400);
 }

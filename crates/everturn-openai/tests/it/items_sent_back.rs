@@ -35,6 +35,9 @@ async fn a_reference_to_an_item_is_enough_and_one_to_nothing_is_refused() {
         .respond(json!({"input": [{"type": "item_reference", "id": id}, {"role": "user", "content": "2"}]}))
         .await
         .json();
+    let beyond = id.as_str().unwrap().replace("_1", "_9");
+    let beyond = json!([{"type": "item_reference", "id": beyond}, {"role": "user", "content": "2"}]);
+    let beyond = server.respond(json!({ "input": beyond })).await;
     let lost = server
         .respond(
             json!({"input": [{"type": "item_reference", "id": "msg_x_1"}, {"role": "user", "content": "2"}]}),
@@ -42,7 +45,9 @@ async fn a_reference_to_an_item_is_enough_and_one_to_nothing_is_refused() {
         .await;
 
     assert_eq!(second["previous_response_id"], first["id"]);
-    assert_eq!(lost.error(), (400, "item_not_found".into(), json!("input")));
+    for lost in [beyond, lost] {
+        assert_eq!(lost.error(), (400, "item_not_found".into(), json!("input")));
+    }
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! One turn at `/responses`, and going on from it.
 
-use everturn_ai::{Part, ToolRequest};
+use everturn_ai::{FinishReason, Message, ModelResponse, Part, ToolRequest, Usage};
+use everturn_core::Error;
 use everturn_testkit::Reply;
 use serde_json::{Value, json};
 
@@ -349,4 +350,179 @@ async fn answers_are_inputs_under_the_ids_of_their_calls() {
     let newest = server.get("/conversations/c/items?limit=1").await.json();
     assert_eq!(newest["data"][0], items["data"][6]);
     assert_eq!(newest["has_more"], true);
+}
+
+#[tokio::test]
+async fn an_answer_that_was_cut_off_is_incomplete_and_tells_its_usage() {
+    for (reason, named) in [
+        (FinishReason::Length, "max_output_tokens"),
+        (FinishReason::Blocked, "content_filter"),
+    ] {
+        let ending = || {
+            Reply::response(ModelResponse {
+                message: Some(Message::model("Half")),
+                finish_reason: Some(reason),
+                usage: Some(Usage {
+                    input_tokens: Some(7),
+                    output_tokens: Some(3),
+                    ..Usage::default()
+                }),
+                ..ModelResponse::default()
+            })
+        };
+        let server = Served::answering([ending(), ending()]).await;
+
+        let response = server.respond(json!({"input": "hi"})).await.json();
+        let events = server
+            .respond(json!({"input": "hi", "stream": true}))
+            .await
+            .events();
+
+        assert_eq!(response["status"], "incomplete");
+        assert_eq!(response["incomplete_details"], json!({ "reason": named }));
+        assert_eq!(
+            response["usage"],
+            json!({
+                "input_tokens": 7,
+                "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+                "output_tokens": 3,
+                "output_tokens_details": {"reasoning_tokens": 0},
+                "total_tokens": 10,
+            })
+        );
+        assert_eq!(names(&events).last(), Some(&"response.incomplete"));
+    }
+}
+
+#[tokio::test]
+async fn every_field_is_there_and_what_clients_always_send_is_taken() {
+    let server = Served::answering(["one"]).await;
+    let asked = json!({
+        "input": [{"role": "user", "content": "hi"}],
+        "temperature": 0.5, "top_p": 1, "max_output_tokens": 9, "max_tool_calls": 2, "reasoning": {"effort": "low"},
+        "tool_choice": "auto", "parallel_tool_calls": false, "truncation": "auto", "include": [], "user": "ann",
+        "safety_identifier": "x", "service_tier": "auto", "prompt_cache_key": "k", "top_logprobs": 0,
+        "text": {"format": {"type": "text"}, "verbosity": "low"}, "stream_options": {"include_obfuscation": false},
+        "chat_id": "of a front end",
+    });
+
+    let response = server.respond(asked).await.json();
+
+    for field in [
+        "id",
+        "object",
+        "created_at",
+        "completed_at",
+        "status",
+        "background",
+        "model",
+        "output",
+        "error",
+        "incomplete_details",
+        "instructions",
+        "metadata",
+        "previous_response_id",
+        "conversation",
+        "store",
+        "parallel_tool_calls",
+        "temperature",
+        "top_p",
+        "tool_choice",
+        "tools",
+        "text",
+        "truncation",
+        "max_output_tokens",
+        "usage",
+    ] {
+        assert!(response.get(field).is_some(), "{field}");
+    }
+    // The model did not tell what it used.
+    assert_eq!(response["usage"], Value::Null);
+    assert_eq!(response["text"], json!({"format": {"type": "text"}}));
+}
+
+#[tokio::test]
+async fn only_failures_that_are_worth_repeating_say_so() {
+    let failures = [
+        (Error::internal("broken"), "invalid_request_error", "invalid_turn"),
+        (Error::unavailable("away"), "server_error", "server_error"),
+        (
+            Error::resource_exhausted("much"),
+            "rate_limit_error",
+            "rate_limit_exceeded",
+        ),
+    ];
+    for (failure, kind, code) in failures {
+        let server = Served::answering([Reply::error(failure)]).await;
+
+        let error = server.respond(json!({"input": "hi"})).await.json()["error"].clone();
+
+        assert_eq!((&error["type"], &error["code"]), (&json!(kind), &json!(code)));
+        assert_eq!(error["param"], Value::Null);
+        assert!(error["message"].is_string());
+    }
+}
+
+#[tokio::test]
+async fn inputs_are_listed_in_pages() {
+    let server = Served::answering(["one", "two"]).await;
+    let said = |text: &str| json!({"role": "user", "content": text});
+    server
+        .respond(json!({"input": "before", "conversation": "c"}))
+        .await
+        .json();
+    let asked = json!({"input": [said("1"), said("2"), said("3")], "conversation": "c"});
+    let response = server.respond(asked).await.json();
+    let path = format!("/responses/{}/input_items", response["id"].as_str().unwrap());
+    let list = async |query: &str| server.get(&format!("{path}{query}")).await.json();
+    let texts = |list: &Value| {
+        let items = list["data"].as_array().unwrap().iter();
+        items
+            .map(|item| item["content"][0]["text"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+
+    let newest = list("").await;
+    let first = list("?order=asc&limit=2").await;
+    let after = format!("?order=asc&after={}", first["last_id"].as_str().unwrap());
+    let rest = list(&after).await;
+
+    assert_eq!(newest["object"], "list");
+    assert_eq!(texts(&newest), ["3", "2", "1"]);
+    assert_eq!(texts(&first), ["1", "2"]);
+    assert_eq!(
+        (&first["has_more"], &first["first_id"]),
+        (&json!(true), &first["data"][0]["id"])
+    );
+    assert_eq!(texts(&rest), ["3"]);
+    assert_eq!(rest["has_more"], false);
+    for (query, param) in [
+        ("?limit=0", "limit"),
+        ("?limit=101", "limit"),
+        ("?limit=x", "limit"),
+        ("?order=up", "order"),
+    ] {
+        let refused = server.get(&format!("{path}{query}")).await.error();
+        assert_eq!((refused.0, refused.2), (400, json!(param)), "{query}");
+    }
+}
+
+#[tokio::test]
+async fn answers_must_be_whole_and_alone() {
+    let server = Served::answering([call("ask")]).await;
+    let asking = server.respond(json!({"input": "ask"})).await.json();
+    let output = |id: &Value| json!({"type": "function_call_output", "call_id": id, "output": "x"});
+    let user = json!({"role": "user", "content": "never mind"});
+    let call_id = &asking["output"][0]["call_id"];
+
+    for input in [
+        json!([user]),
+        json!([output(call_id), user]),
+        json!([output(&json!("call_x_1"))]),
+    ] {
+        let body = json!({"input": input, "previous_response_id": asking["id"]});
+        let (code, _, param) = server.respond(body).await.error();
+        assert_eq!((code, param), (400, json!("input")), "{input}");
+    }
+    server.model.assert_calls(1);
 }
