@@ -17,12 +17,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::http::{HeaderName, header};
 use clap::Parser as _;
 use everturn_agent::store::SessionStore;
 use everturn_agui::ServeAgui;
 use everturn_core::{Exposure, Result};
 use everturn_openai::ServeOpenAi;
-use everturn_server::{Bound, Layout, Limits, Server};
+use everturn_server::{Bound, CorsLayer, Layout, Limits, Server};
 
 use self::arguments::Arguments;
 
@@ -52,6 +53,15 @@ async fn run(arguments: Arguments) -> Result<()> {
     ended
 }
 
+/// Pages of every origin may call, with the headers that front ends send.
+fn pages() -> CorsLayer {
+    CorsLayer::permissive().allow_headers([
+        header::AUTHORIZATION,
+        header::CONTENT_TYPE,
+        HeaderName::from_static("x-run-id"),
+    ])
+}
+
 async fn bind(arguments: Arguments, sessions: Arc<dyn SessionStore>) -> Result<Bound> {
     let streams = stores::streams(&arguments.store, arguments.stream_bytes).await?;
     let harness = testbed::watched_harness(sessions, streams.clone())?;
@@ -65,6 +75,7 @@ async fn bind(arguments: Arguments, sessions: Arc<dyn SessionStore>) -> Result<B
         .limits(Limits::default().header_time(IDLE))
         .openai()
         .agui()
+        .cors(pages())
         .merge(program::router(harness.model().clone()));
     let server = if arguments.forget_streams {
         server
