@@ -19,6 +19,7 @@ use everturn_agent::store::Scope;
 use rusqlite::Connection;
 
 use crate::connection::{data_version, open_sentinel};
+use crate::read::Tip;
 use crate::recency::Recency;
 use crate::row::Stored;
 
@@ -110,23 +111,28 @@ impl Tips {
         state.rows.get(&(scope.clone(), session.clone())).is_some() && state.is_true_now()
     }
 
-    /// Returns the latest row of a session as a transaction finds it that writes at this version.
+    /// Returns the keys of a session's tenant and of the session, and its tip, as a transaction finds them that writes at this
+    /// version.
     pub(crate) fn in_transaction(
         &self,
         version: Option<i64>,
         changes: &Changes,
         scope: &Scope,
         session: &SessionId,
-    ) -> Option<Stored> {
+    ) -> Option<(i64, i64, Tip)> {
+        let place = |row: &Stored| {
+            let tip = (row.snapshot.created_at, row.snapshot.snapshot_id.clone());
+            (row.scope, row.session, tip)
+        };
         let is_own = |((of, named), _): &&(Session, _)| of == scope && named == session;
         if let Some((_, row)) = changes.rows.iter().rev().find(is_own) {
-            return row.clone();
+            return row.as_ref().map(place);
         }
         let mut state = self.state();
         if changes.is_everything || version.is_none() || state.written_at != version {
             return None;
         }
-        state.rows.get(&(scope.clone(), session.clone())).cloned()
+        state.rows.get(&(scope.clone(), session.clone())).map(place)
     }
 
     /// Remembers the rows of a transaction that was begun at this version and has just been committed.

@@ -107,12 +107,7 @@ impl Writing<'_> {
             .in_transaction(self.version, &self.tip_changes, scope_name, session_of(row));
         let has_journal = known.is_none() && self.has_journal(scope_name, session_of(row))?;
         let (scope, session, tip) = match known {
-            Some(Stored {
-                scope,
-                session,
-                snapshot,
-                ..
-            }) => (scope, session, Some((snapshot.created_at, snapshot.snapshot_id))),
+            Some((scope, session, tip)) => (scope, session, Some(tip)),
             None => self.place(scope_name, session_of(row))?,
         };
         // Nothing comes after the latest row of a session, so nothing follows it.

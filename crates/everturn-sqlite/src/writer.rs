@@ -2,8 +2,8 @@
 //!
 //! Saves that arrive at about the same time share a transaction, and so the cost of making it durable. All of them are
 //! prepared before the transaction begins, so that other processes wait for rows being written and for nothing else. A save
-//! that was prepared from data that has changed since is prepared again, for the next transaction. Each save has a savepoint
-//! of its own, so a failed save does not affect the others. Callers are answered after the commit.
+//! that was prepared from data that has changed since is prepared again, for the next transaction. A failed save does not
+//! affect the others. Callers are answered after the commit.
 //!
 //! Every job has a deadline from the moment it was asked for. While another process holds the write lock, the thread keeps
 //! accepting jobs and answers each at its own deadline, so no job waits for the waits of those before it.
@@ -47,6 +47,9 @@ const MAX_GROUP_BYTES: usize = 16 * 1024 * 1024;
 /// How often a save is prepared at least before it fails at its deadline because others keep changing what it was prepared
 /// from.
 const MIN_ATTEMPTS: u32 = 3;
+
+/// In how many transactions each save has a savepoint, after one was undone because a save in it failed.
+const CAREFUL: u32 = 16;
 
 /// The longest wait for one more save to join a transaction.
 const MAX_PATIENCE: Duration = Duration::from_millis(2);
@@ -117,6 +120,7 @@ impl Writer {
             file,
             is_log_ahead: true,
             upgrades: true,
+            careful: 0,
             last_groups: [1; 2],
             last_sync: Duration::ZERO,
         };
@@ -232,6 +236,8 @@ struct Thread {
     is_log_ahead: bool,
     /// Whether rows of an earlier version may be without a checksum.
     upgrades: bool,
+    /// In how many of the next transactions each save has a savepoint.
+    careful: u32,
     /// The sizes of the last two transactions, and how long it took to make the last one durable.
     last_groups: [usize; 2],
     last_sync: Duration,
@@ -325,8 +331,10 @@ impl Thread {
             return;
         };
         let mut outcomes = Vec::new();
+        let is_careful = self.careful > 0 || upgrade.is_some();
+        self.careful = self.careful.saturating_sub(1);
         let changed = self
-            .transact(&mut parts, &mut outcomes, upgrade.as_ref())
+            .transact(&mut parts, &mut outcomes, upgrade.as_ref(), is_careful)
             .unwrap_or_else(|fault| {
                 // A part that failed by itself keeps its own error.
                 for outcome in outcomes.iter_mut().filter(|outcome| outcome.is_ok()) {
@@ -487,11 +495,15 @@ impl Thread {
     }
 
     /// Writes the parts in the open transaction. Records the outcome of each, and returns the changed rows.
+    ///
+    /// SQLite copies every page that a savepoint changes, and few saves fail. So parts have savepoints only if `is_careful`;
+    /// without them, the failure of one part undoes the transaction, and all are tried again.
     fn transact(
         &mut self,
         parts: &mut [Part],
         outcomes: &mut Vec<Outcome<()>>,
         upgrade: Option<&Upgrade>,
+        is_careful: bool,
     ) -> Outcome<Vec<Key>> {
         let db = &self.connection;
         let transaction = Open(db);
@@ -508,23 +520,33 @@ impl Thread {
             tip_changes: Changes::default(),
             version: data_version(db).ok(),
         };
-        let is_single = parts.len() == 1 && upgrade.is_none();
-        for part in parts {
+        let is_single = parts.len() == 1;
+        for part in parts.iter_mut() {
             writing.rewrites = std::mem::take(&mut part.rewrites);
             let write = |writing: &mut Writing<'_>| part.work.write(writing);
-            let outcome = if is_single {
-                attempt(&mut writing, write)
-            } else {
+            let outcome = if is_careful {
                 savepoint(&mut writing, write)
+            } else {
+                attempt(&mut writing, write)
             };
             part.rewrites = std::mem::take(&mut writing.rewrites);
-            // Some failures, such as a full disk, make SQLite roll back the whole transaction. A part that is alone in it is
-            // undone with it, too, which spares the copies that SQLite makes of pages for a savepoint.
-            if db.is_autocommit() || is_single && outcome.is_err() {
+            // Some failures, such as a full disk, make SQLite roll back the whole transaction.
+            if db.is_autocommit() {
                 let fault = outcome.err();
                 return Err(fault.unwrap_or_else(|| Fault::damaged("the transaction ended by itself")));
             }
-            outcomes.push(outcome);
+            match outcome {
+                Err(fault) if is_single && !is_careful => return Err(fault),
+                Err(_) if !is_careful => {
+                    self.careful = CAREFUL;
+                    for part in parts {
+                        // It is not this save that had to be prepared again.
+                        part.attempts -= 1;
+                    }
+                    return Err(Fault::Stale);
+                }
+                outcome => outcomes.push(outcome),
+            }
         }
         if let Some(upgrade) = upgrade {
             // What fails is tried again with the next transaction.
