@@ -7,6 +7,7 @@ mod reply;
 mod task;
 mod transport;
 mod turn;
+mod turn_text;
 mod watch;
 
 use std::fmt;

@@ -25,6 +25,7 @@ use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOw
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
 
+use crate::chunk_channel::{ChunkReceiver, chunk_channel};
 use crate::panic::catch_panic;
 use crate::{Context, Emitter, Error, HandlerResult, Reason, Result};
 
@@ -54,8 +55,9 @@ pub struct Connection<I, O, S> {
 /// even if an emitter outlives it.
 struct Chunks<S> {
     /// `None` once the chunks have ended, so that sending on an emitter that outlives the action fails.
-    receiver: Option<mpsc::Receiver<Box<S>>>,
-    completed: Pin<Box<WaitForCancellationFutureOwned>>,
+    receiver: Option<ChunkReceiver<S>>,
+    completed: CancellationToken,
+    completion: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
 impl<S> Chunks<S> {
@@ -63,18 +65,19 @@ impl<S> Chunks<S> {
         let Some(receiver) = &mut self.receiver else {
             return Poll::Ready(None);
         };
-        if let Poll::Ready(next) = receiver.poll_recv(cx) {
-            return Poll::Ready(next.map(|chunk| *chunk));
+        if !self.completed.is_cancelled() {
+            if let Poll::Ready(next) = receiver.poll_recv(cx) {
+                return Poll::Ready(next);
+            }
+            ready!(self.completion.as_mut().poll(cx));
         }
-        ready!(self.completed.as_mut().poll(cx));
-        // The action's own chunks are all in the channel by now. Only an emitter that outlives the action can still
-        // be sending, and its chunks are not wanted.
-        receiver.close();
-        let next = receiver.try_recv().ok();
+        // The action's own chunks are all taken by now. Only an emitter that outlives the action can still be sending,
+        // and its chunks are not wanted.
+        let next = receiver.end();
         if next.is_none() {
             self.receiver = None;
         }
-        Poll::Ready(next.map(|chunk| *chunk))
+        Poll::Ready(next)
     }
 
     async fn next(&mut self) -> Option<S> {
@@ -123,7 +126,7 @@ where
         let completed = CancellationToken::new();
         // Boxed, because a channel allocates room for 32 elements at once, however few it may hold.
         let (input_sender, input_receiver) = mpsc::channel(1);
-        let (chunk_sender, receiver) = mpsc::channel(1);
+        let (emitter, receiver) = chunk_channel(completed.clone());
         let (outcome_sender, outcome) = oneshot::channel();
 
         let work = {
@@ -132,7 +135,6 @@ where
             let completion = completed.clone().drop_guard();
             async move {
                 let inputs = Inputs::from_receiver(input_receiver);
-                let emitter = Emitter::channel(chunk_sender).map_from(|chunk| Ok(Box::new(chunk)));
                 // Boxed, because each wrapper around the future would otherwise hold it by value on the stack.
                 let running = Box::pin(async { Ok(action(inputs, emitter, context.clone()).await?) });
                 let running = catch_panic(&name, running);
@@ -147,7 +149,8 @@ where
         Self {
             chunks: Chunks {
                 receiver: Some(receiver),
-                completed: Box::pin(completed.clone().cancelled_owned()),
+                completed: completed.clone(),
+                completion: Box::pin(completed.clone().cancelled_owned()),
             },
             sender: Sender {
                 inputs: Arc::new(Mutex::new(Some(input_sender))),

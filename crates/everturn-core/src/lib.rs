@@ -87,6 +87,7 @@ mod action;
 mod argument;
 mod bidi;
 mod boundary;
+mod chunk_channel;
 mod connection;
 mod context;
 mod descriptor;

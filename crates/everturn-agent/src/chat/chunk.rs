@@ -8,6 +8,7 @@ use everturn_core::{Error, Result};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use super::turn_text::TextSoFar;
 use crate::state::decode_custom;
 use crate::{AgentStreamChunk, Artifact, CustomState, SnapshotCreated, TurnEnd};
 
@@ -15,7 +16,7 @@ use crate::{AgentStreamChunk, Artifact, CustomState, SnapshotCreated, TurnEnd};
 #[derive(Debug, Clone)]
 pub struct AgentChunk<S = Value, T = Value> {
     pub(super) raw: AgentStreamChunk,
-    pub(super) accumulated: Arc<str>,
+    pub(super) accumulated: TextSoFar,
     pub(super) custom: Option<Arc<Value>>,
     pub(super) types: PhantomData<fn() -> (S, T)>,
 }
@@ -32,7 +33,7 @@ impl<S: CustomState, T> AgentChunk<S, T> {
 
     /// Returns the text of the turn up to this chunk.
     pub fn accumulated_text(&self) -> &str {
-        &self.accumulated
+        self.accumulated.as_str()
     }
 
     /// Returns the reasoning that the model added.

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, ready};
 
 use everturn_core::{Connection, Result};
@@ -11,6 +10,7 @@ use futures::Stream;
 use futures::future::BoxFuture;
 use serde_json::Value;
 
+use super::turn_text::TurnText;
 use super::{AgentChunk, AgentReply, Chat};
 use crate::{AgentInput, AgentOutput, AgentStreamChunk, CustomState};
 
@@ -22,7 +22,7 @@ pub struct ChatTurn<'a, S, T = Value, O = Value> {
     chat: HeldChat<'a, S, T, O>,
     input: AgentInput,
     progress: Progress,
-    text: String,
+    text: TurnText,
     outcome: Option<Result<AgentReply<S, O>>>,
 }
 
@@ -57,7 +57,7 @@ impl<'a, S: CustomState, T, O> ChatTurn<'a, S, T, O> {
             chat,
             input,
             progress: Progress::Streaming(Box::new(connection)),
-            text: String::new(),
+            text: TurnText::default(),
             outcome: None,
         }
     }
@@ -90,16 +90,9 @@ impl<'a, S: CustomState, T, O> ChatTurn<'a, S, T, O> {
     fn chunk(&mut self, raw: AgentStreamChunk) -> AgentChunk<S, T> {
         let custom = &mut self.chat.get().custom;
         custom.take_in(&raw);
-        let custom = custom.json().cloned();
-        if let Some(chunk) = &raw.model_chunk {
-            if chunk.aggregated {
-                self.text.clear();
-            }
-            self.text.push_str(&chunk.text());
-        }
         AgentChunk {
-            accumulated: Arc::from(self.text.as_str()),
-            custom,
+            accumulated: self.text.add(&raw),
+            custom: custom.json().cloned(),
             raw,
             types: PhantomData,
         }

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
 
 use everturn_core::Result;
@@ -11,6 +10,7 @@ use futures::{Stream, StreamExt};
 use serde_json::Value;
 
 use super::AgentChunk;
+use super::turn_text::TurnText;
 use crate::connection::CustomView;
 use crate::{AgentStreamChunk, CustomState, RunChunks};
 
@@ -19,7 +19,7 @@ pub struct RunWatch<S, T = Value> {
     chunks: RunChunks,
     custom: CustomView,
     /// The text of the turn so far.
-    text: String,
+    text: TurnText,
     types: PhantomData<fn() -> (S, T)>,
 }
 
@@ -28,7 +28,7 @@ impl<S, T> RunWatch<S, T> {
         Self {
             chunks,
             custom: CustomView::default(),
-            text: String::new(),
+            text: TurnText::default(),
             types: PhantomData,
         }
     }
@@ -44,17 +44,11 @@ impl<S, T> RunWatch<S, T> {
     fn chunk(&mut self, raw: AgentStreamChunk) -> AgentChunk<S, T> {
         self.custom.take_in(&raw);
         if raw.taken_over {
-            self.text.clear();
+            self.text.begin();
         }
-        if let Some(chunk) = &raw.model_chunk {
-            if chunk.aggregated {
-                self.text.clear();
-            }
-            self.text.push_str(&chunk.text());
-        }
-        let accumulated = Arc::from(self.text.as_str());
+        let accumulated = self.text.add(&raw);
         if raw.turn_end.is_some() {
-            self.text.clear();
+            self.text.begin();
         }
         AgentChunk {
             accumulated,

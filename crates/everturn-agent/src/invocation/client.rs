@@ -159,13 +159,14 @@ fn without_directive(input: AgentInput) -> AgentInput {
     }
 }
 
-/// The queue of chunks on their way to the client, in order. One chunk is sent at a time. A slow client holds up the queue
-/// and the code that waits for its chunk to be taken, and nothing else.
+/// The queue of chunks on their way to the client, in order. A slow client holds up the queue and the code that waits for its
+/// chunk to be taken, and nothing else.
 pub(super) struct Wire {
     emitter: Emitter<AgentStreamChunk>,
     /// Boxed, because a queue has room for four from its first one on.
     queue: VecDeque<(Option<Box<AgentStreamChunk>>, Taken)>,
-    sending: Option<(Sending, Taken)>,
+    /// Chunks that have their place on the client's side, except the last, which may wait for one; and receipts between them.
+    sending: VecDeque<(Option<Sending>, Taken)>,
     state: State,
 }
 
@@ -193,7 +194,7 @@ impl Wire {
         Self {
             emitter,
             queue: VecDeque::new(),
-            sending: None,
+            sending: VecDeque::new(),
             state: State::Open,
         }
     }
@@ -214,7 +215,7 @@ impl Wire {
     pub(super) fn silence(&mut self) {
         self.state = State::Silent;
         self.queue.clear();
-        self.sending = None;
+        self.sending.clear();
     }
 
     /// Makes [`Wire::flush`] report when everything queued so far was taken.
@@ -227,25 +228,35 @@ impl Wire {
     /// Sends the queued chunks. May be dropped at any time without losing a chunk.
     pub(super) async fn flush(&mut self) -> WireEvent {
         loop {
-            if let Some((sending, _)) = &mut self.sending {
-                let sent = sending.await;
+            self.send_queued();
+            if let Some((sending, _)) = self.sending.front_mut() {
+                let sent = match sending {
+                    Some(sending) => sending.await,
+                    None => Ok(()),
+                };
                 // The receipt goes with it, which releases the code that waits for this chunk.
-                self.sending = None;
+                self.sending.pop_front();
                 if let Err(error) = sent {
                     return WireEvent::Broken(error);
                 }
+            } else if self.state == State::Draining {
+                self.state = State::Open;
+                return WireEvent::Empty;
+            } else {
+                std::future::pending::<()>().await;
             }
-            match self.queue.pop_front() {
-                Some((Some(chunk), taken)) => {
-                    self.sending = Some((self.emitter.send(*chunk), taken));
-                }
-                Some((None, taken)) => drop(taken),
-                None if self.state == State::Draining => {
-                    self.state = State::Open;
-                    return WireEvent::Empty;
-                }
-                None => std::future::pending().await,
-            }
+        }
+    }
+
+    /// Sends chunks as long as none can overtake the one before it.
+    fn send_queued(&mut self) {
+        let is_in_order =
+            |(sending, _): &(Option<Sending>, Taken)| sending.as_ref().is_none_or(Sending::is_in_order);
+        while self.sending.back().is_none_or(is_in_order)
+            && let Some((chunk, taken)) = self.queue.pop_front()
+        {
+            let sending = chunk.map(|chunk| self.emitter.send(*chunk));
+            self.sending.push_back((sending, taken));
         }
     }
 }
