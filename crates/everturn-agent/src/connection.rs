@@ -26,9 +26,9 @@ impl CustomView {
     /// Applies the patch of a chunk. A patch that does not fit is ignored: the next turn's first patch replaces the document.
     pub(crate) fn take_in(&mut self, chunk: &AgentStreamChunk) {
         if let Some(patch) = &chunk.custom_patch
-            && let Ok(patched) = patch.apply(self.0.as_deref().unwrap_or(&Value::Null))
+            && let Ok(patched) = patch.apply_shared(self.0.as_ref())
         {
-            self.0 = Some(Arc::new(patched));
+            self.0 = Some(patched);
         }
     }
 

@@ -249,7 +249,7 @@ fn write_operation(f: &mut fmt::Formatter<'_>, operation: &PatchOperation) -> fm
     };
     let (sign, path, value) = match operation {
         PatchOperation::Add { path, value } => ('+', path, Some(value)),
-        PatchOperation::Replace { path, value } => ('~', path, Some(value)),
+        PatchOperation::Replace { path, value } => ('~', path, Some(value.as_ref())),
         PatchOperation::Remove { path } => ('-', path, None),
         // A diff consists of the three operations above only.
         PatchOperation::Move { path, .. }

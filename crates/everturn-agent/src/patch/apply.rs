@@ -1,6 +1,7 @@
 //! Applying a patch to a document.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
@@ -31,6 +32,19 @@ impl JsonPatch {
         }
         Ok(target.document)
     }
+
+    /// Like [`JsonPatch::apply`], without copying anything if the patch replaces the whole document.
+    pub(crate) fn apply_shared(&self, document: Option<&Arc<Value>>) -> Result<Arc<Value>, PatchError> {
+        match self.0.as_slice() {
+            [PatchOperation::Replace { path, value }] if path.is_empty() && fits_within(value, MAX_DEPTH) => {
+                Ok(Arc::clone(value))
+            }
+            _ => {
+                let document = document.map_or(&Value::Null, |document| document);
+                self.apply(document).map(Arc::new)
+            }
+        }
+    }
 }
 
 struct Target {
@@ -49,7 +63,9 @@ impl Target {
     fn apply(&mut self, operation: &PatchOperation) -> Result<(), PatchError> {
         match operation {
             PatchOperation::Add { path, value } => self.set(path, value.clone(), Placement::Insert),
-            PatchOperation::Replace { path, value } => self.set(path, value.clone(), Placement::Overwrite),
+            PatchOperation::Replace { path, value } => {
+                self.set(path, Value::clone(value), Placement::Overwrite)
+            }
             PatchOperation::Remove { path } => {
                 self.take(path)?;
                 Ok(())

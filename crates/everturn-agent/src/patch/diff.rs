@@ -41,7 +41,7 @@ impl Diff {
             (Value::Array(old), Value::Array(new)) => self.arrays(old, new),
             _ => self.operations.push(PatchOperation::Replace {
                 path: self.path.clone(),
-                value: new.clone(),
+                value: new.clone().into(),
             }),
         }
     }

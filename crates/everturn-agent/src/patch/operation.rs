@@ -1,5 +1,7 @@
 //! The wire form of a patch.
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,10 +13,10 @@ pub struct JsonPatch(pub Vec<PatchOperation>);
 
 impl JsonPatch {
     /// Creates the patch that replaces any document by `value`.
-    pub fn replace_document(value: Value) -> Self {
+    pub fn replace_document(value: impl Into<Arc<Value>>) -> Self {
         Self(vec![PatchOperation::Replace {
             path: String::new(),
-            value,
+            value: value.into(),
         }])
     }
 
@@ -59,9 +61,9 @@ pub enum PatchOperation {
     Replace {
         /// What to replace.
         path: String,
-        /// What takes its place.
+        /// What takes its place. Shared, because it may be a whole document.
         #[serde(default)]
-        value: Value,
+        value: Arc<Value>,
     },
     /// Takes a value away and adds it elsewhere.
     Move {

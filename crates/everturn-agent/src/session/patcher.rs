@@ -22,7 +22,7 @@ impl Patcher {
     /// Returns the patch that turns the client's view into `current`; `None` if the two are equal.
     pub(super) fn tell(&mut self, current: Arc<Value>) -> Option<JsonPatch> {
         let patch = match self.told.as_deref() {
-            None => JsonPatch::replace_document(Value::clone(&current)),
+            None => JsonPatch::replace_document(Arc::clone(&current)),
             Some(told) => JsonPatch::diff(told, &current),
         };
         self.told = Some(current);

@@ -42,7 +42,10 @@ fn operation() -> impl Strategy<Value = PatchOperation> {
     prop_oneof![
         (path(), document()).prop_map(|(path, value)| PatchOperation::Add { path, value }),
         path().prop_map(|path| PatchOperation::Remove { path }),
-        (path(), document()).prop_map(|(path, value)| PatchOperation::Replace { path, value }),
+        (path(), document()).prop_map(|(path, value)| PatchOperation::Replace {
+            path,
+            value: value.into(),
+        }),
         (path(), path()).prop_map(|(from, path)| PatchOperation::Move { from, path }),
         (path(), path()).prop_map(|(from, path)| PatchOperation::Copy { from, path }),
         (path(), document()).prop_map(|(path, value)| PatchOperation::Test { path, value }),
