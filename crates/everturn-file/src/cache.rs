@@ -34,9 +34,23 @@ impl<T> Cache<T> {
         path: &Path,
         parse: impl Fn(&Path, &[u8]) -> Option<T>,
     ) -> io::Result<Option<Arc<T>>> {
+        self.read_if(disk, path, |_| true, parse)
+    }
+
+    /// Like [`Cache::read`]; `None` also if the content is not known yet and the file is not wanted.
+    fn read_if(
+        &self,
+        disk: &dyn Disk,
+        path: &Path,
+        is_wanted: impl Fn(&Path) -> bool,
+        parse: impl Fn(&Path, &[u8]) -> Option<T>,
+    ) -> io::Result<Option<Arc<T>>> {
         let version = disk.version(path);
         if let Some(known) = version.and_then(|version| self.known(path, version)) {
             return Ok(known.content);
+        }
+        if !is_wanted(path) {
+            return Ok(None);
         }
         let content = match disk.read(path) {
             // A pipe, a device or a file beyond any bound is of another kind.
@@ -57,11 +71,13 @@ impl<T> Cache<T> {
         Ok(content)
     }
 
-    /// Returns the parsed contents of the `.json` files of a folder, unordered.
+    /// Returns the parsed contents of the `.json` files of a folder, unordered: of those that are known, and of those
+    /// that are wanted.
     pub(crate) fn read_all(
         &self,
         disk: &dyn Disk,
         folder: &Path,
+        is_wanted: impl Fn(&Path) -> bool,
         parse: impl Fn(&Path, &[u8]) -> Option<T>,
     ) -> io::Result<Vec<Arc<T>>> {
         let mut paths = disk.list(folder)?;
@@ -69,7 +85,7 @@ impl<T> Cache<T> {
         self.forget_others(folder, &paths);
         let mut contents = Vec::with_capacity(paths.len());
         for path in paths {
-            contents.extend(self.read(disk, &path, &parse)?);
+            contents.extend(self.read_if(disk, &path, &is_wanted, &parse)?);
         }
         Ok(contents)
     }
@@ -173,9 +189,9 @@ mod tests {
     fn an_unchanged_file_is_not_read_again() {
         let folder = folder_of(&["a.json"]);
         let cache = Cache::default();
-        let first = cache.read_all(&RealDisk, folder.path(), text).unwrap();
+        let first = cache.read_all(&RealDisk, folder.path(), |_| true, text).unwrap();
 
-        let again = cache.read_all(&RealDisk, folder.path(), |_, _| panic!("read again"));
+        let again = cache.read_all(&RealDisk, folder.path(), |_| true, |_, _| panic!("read again"));
 
         assert_eq!(*again.unwrap()[0], *first[0]);
     }
@@ -184,14 +200,14 @@ mod tests {
     fn removed_files_are_dropped_from_the_cache() {
         let folder = folder_of(&["a.json", "b.json"]);
         let cache = Cache::default();
-        cache.read_all(&RealDisk, folder.path(), text).unwrap();
+        cache.read_all(&RealDisk, folder.path(), |_| true, text).unwrap();
 
         std::fs::remove_file(folder.path().join("a.json")).unwrap();
-        cache.read_all(&RealDisk, folder.path(), text).unwrap();
+        cache.read_all(&RealDisk, folder.path(), |_| true, text).unwrap();
         assert_eq!(cache.folders()[folder.path()].len(), 1);
 
         std::fs::remove_dir_all(folder.path()).unwrap();
-        cache.read_all(&RealDisk, folder.path(), text).unwrap();
+        cache.read_all(&RealDisk, folder.path(), |_| true, text).unwrap();
         assert!(cache.folders().is_empty());
     }
 }

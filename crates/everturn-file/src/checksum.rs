@@ -9,10 +9,21 @@ const SEAL: usize = 33;
 
 /// Appends the checksum to the content of a file.
 pub(crate) fn seal(content: &mut Vec<u8>) {
-    let checksum = crc32fast::hash(content);
-    content.push(b'\n');
-    let bits = (0..32).map(|bit| checksum >> (31 - bit) & 1);
-    content.extend(bits.map(|bit| if bit == 0 { b' ' } else { b'\t' }));
+    content.extend(seal_of(content));
+}
+
+/// Returns the checksum of a text as it is written after it.
+fn seal_of(text: &[u8]) -> [u8; SEAL] {
+    let checksum = crc32fast::hash(text);
+    let mut seal = [b'\n'; SEAL];
+    for (bit, byte) in seal[1..].iter_mut().enumerate() {
+        *byte = if checksum >> (31 - bit) & 1 == 0 {
+            b' '
+        } else {
+            b'\t'
+        };
+    }
+    seal
 }
 
 /// What the checksum of a file says about its content.
@@ -34,10 +45,7 @@ impl Seal {
         if after.iter().all(|byte| matches!(byte, b'\r' | b'\n')) {
             return Self::Absent;
         }
-        let mut sealed = Vec::with_capacity(content.len() + SEAL);
-        sealed.extend_from_slice(text);
-        seal(&mut sealed);
-        if sealed == content {
+        if after == seal_of(text) {
             Self::Whole
         } else {
             Self::Broken

@@ -25,6 +25,16 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// [`io::ErrorKind::InvalidData`] for anything but a regular file of at most [`MAX_FILE`] bytes, which is not opened.
     fn read(&self, path: &Path) -> io::Result<Option<Vec<u8>>>;
 
+    /// Returns the beginning of a file, at most so many bytes; empty if the file does not exist.
+    ///
+    /// # Errors
+    /// As [`Disk::read`].
+    fn read_start(&self, path: &Path, length: usize) -> io::Result<Vec<u8>> {
+        let mut content = self.read(path)?.unwrap_or_default();
+        content.truncate(length);
+        Ok(content)
+    }
+
     /// Returns the version of a file, if it can be told without reading the file.
     ///
     /// Two versions are equal only if the file has not changed in between. A file that is so young that a further change
@@ -94,21 +104,18 @@ impl Disk for RealDisk {
     }
 
     fn read(&self, path: &Path) -> io::Result<Option<Vec<u8>>> {
-        let content = || {
-            // Opening a pipe would wait for its writer.
-            check_kind(&fs::metadata(path)?)?;
-            let mut content = Vec::new();
-            File::open(path)?.take(MAX_FILE + 1).read_to_end(&mut content)?;
-            if content.len() as u64 > MAX_FILE {
-                return Err(too_large());
-            }
-            Ok(content)
-        };
-        match content() {
-            Ok(content) => Ok(Some(content)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
+        let content = read_up_to(path, MAX_FILE + 1)?;
+        if content
+            .as_ref()
+            .is_some_and(|content| content.len() as u64 > MAX_FILE)
+        {
+            return Err(too_large());
         }
+        Ok(content)
+    }
+
+    fn read_start(&self, path: &Path, length: usize) -> io::Result<Vec<u8>> {
+        Ok(read_up_to(path, length as u64)?.unwrap_or_default())
     }
 
     fn version(&self, path: &Path) -> Option<Version> {
@@ -200,6 +207,22 @@ fn is_same_file(locked: &fs::Metadata, named: Option<&fs::Metadata>) -> bool {
 #[cfg(not(unix))]
 fn is_same_file(_: &fs::Metadata, named: Option<&fs::Metadata>) -> bool {
     named.is_some()
+}
+
+fn read_up_to(path: &Path, length: u64) -> io::Result<Option<Vec<u8>>> {
+    let content = || {
+        // Opening a pipe would wait for its writer.
+        let file = fs::metadata(path)?;
+        check_kind(&file)?;
+        let mut content = Vec::with_capacity(usize::try_from(file.len().min(length)).unwrap_or_default());
+        File::open(path)?.take(length).read_to_end(&mut content)?;
+        Ok::<_, io::Error>(content)
+    };
+    match content() {
+        Ok(content) => Ok(Some(content)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 fn check_kind(file: &fs::Metadata) -> io::Result<()> {

@@ -113,7 +113,10 @@ impl Journals {
             let found = match &guard.precondition {
                 Precondition::None => None,
                 _ if reserved.is_some() => None,
-                precondition => files.found(key.session(), precondition, &guard.reserved, &lock)?,
+                precondition => {
+                    let tip = files.tip(key.session(), &lock)?;
+                    files.found(key.session(), precondition, &guard.reserved, tip.as_deref())?
+                }
             };
             if let Err(refusal) = guard.check(key.session(), reserved.as_ref(), found.as_ref()) {
                 // Removed only if no record is in it.

@@ -43,8 +43,7 @@ impl Files {
 
     /// Lists the snapshots that name this one as their parent, oldest first.
     pub(crate) fn children(&self, id: &SnapshotId) -> Result<Vec<Snapshot>> {
-        let mut headers = self.all_headers()?;
-        headers.retain(|header| header.parent_id.as_ref() == Some(id));
+        let headers = self.headers_after(id)?;
         let count = headers.len();
         let page = page(headers, Order::Oldest, None, count);
         Ok(self.read_page(page, Detail::Metadata)?.items)

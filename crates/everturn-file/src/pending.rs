@@ -85,9 +85,8 @@ pub(crate) fn read_markers(
     disk: &dyn Disk,
     root: &Path,
 ) -> io::Result<Vec<Arc<Marker>>> {
-    markers.read_all(disk, &folder(root), |_, content| {
-        serde_json::from_slice(content).ok()
-    })
+    let parse = |_: &Path, content: &[u8]| serde_json::from_slice(content).ok();
+    markers.read_all(disk, &folder(root), |_| true, parse)
 }
 
 /// Returns a page of the pending rows that the markers name; `files` returns the files of a scope.

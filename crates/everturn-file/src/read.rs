@@ -14,6 +14,9 @@ use crate::checksum::Seal;
 use crate::files::{Files, Lock};
 use crate::row::{self, Header};
 
+/// Within how many bytes of a row's file its parent is looked for, before the file is read whole.
+const PARENT_WITHIN: usize = 1024;
+
 /// How often a reader starts over because the session changed while it was read.
 const ATTEMPTS: usize = 16;
 
@@ -146,15 +149,16 @@ impl Files {
         Ok(greatest)
     }
 
-    /// Returns the row that a precondition asks for. `written` is the row that the caller writes.
+    /// Returns the row that a precondition asks for, where `tip` is the session's tip and `written` the row that the caller
+    /// writes.
     pub(crate) fn found(
         &self,
         session: &SessionId,
         precondition: &Precondition,
         written: &SnapshotId,
-        lock: &Lock,
+        tip: Option<&Header>,
     ) -> Result<Option<SnapshotId>> {
-        let Some(tip) = self.tip(session, lock)? else {
+        let Some(tip) = tip else {
             return Ok(None);
         };
         let continued = match precondition.on_snapshots() {
@@ -167,25 +171,24 @@ impl Files {
             } if *id == tip.snapshot_id => return Ok(Some(id.clone())),
             Precondition::Unfollowed { snapshot, .. } => snapshot.as_ref(),
         };
-        let mut kept = self.headers(session)?;
-        kept.retain(|header| !header.orphaned);
-        let continued = match continued {
-            Some(id) => match kept.iter().find(|header| header.snapshot_id == *id) {
-                Some(continued) => Some(Arc::clone(continued)),
-                None => return Ok(None),
-            },
-            None => None,
+        let is_kept = |header: &Header| header.session_id.as_ref() == Some(session) && !header.orphaned;
+        let (continued, candidates) = match continued {
+            Some(id) => {
+                let continued = self.header_in(&self.folder.row(id)?)?;
+                let Some(continued) = continued.filter(|header| is_kept(header)) else {
+                    return Ok(None);
+                };
+                (Some(continued), self.headers_after(id)?)
+            }
+            None => (None, self.all_headers()?),
         };
-        let follows = |header: &Header| {
-            continued.as_ref().is_none_or(|continued| {
-                header.parent_id.as_ref() == Some(&continued.snapshot_id)
-                    && header.position() > continued.position()
-            })
-        };
-        let successor = kept.into_iter().find(|header| {
-            header.snapshot_id != *written
+        let successor = candidates.into_iter().find(|header| {
+            is_kept(header)
+                && header.snapshot_id != *written
                 && precondition.counts(&header.snapshot_id, header.status)
-                && follows(header)
+                && continued
+                    .as_ref()
+                    .is_none_or(|continued| header.position() > continued.position())
         });
         Ok(successor.or(continued).map(|header| header.snapshot_id.clone()))
     }
@@ -268,8 +271,25 @@ impl Files {
 
     /// Returns the headers of the scope's rows, unordered.
     pub(crate) fn all_headers(&self) -> Result<Vec<Arc<Header>>> {
+        self.headers_of(|_| true)
+    }
+
+    /// Returns the headers of the rows that name this one as their parent, unordered.
+    pub(crate) fn headers_after(&self, id: &SnapshotId) -> Result<Vec<Arc<Header>>> {
+        let mut headers = self.headers_of(|path| match self.disk.read_start(path, PARENT_WITHIN) {
+            Ok(start) => row::parent_in(&start).is_none_or(|parent| parent == *id),
+            // Reading the whole file tells what is wrong with it.
+            Err(_) => true,
+        })?;
+        headers.retain(|header| header.parent_id.as_ref() == Some(id));
+        Ok(headers)
+    }
+
+    /// Returns the headers of the scope's rows that are known, and of those whose files are wanted.
+    fn headers_of(&self, is_wanted: impl Fn(&Path) -> bool) -> Result<Vec<Arc<Header>>> {
         let parse = |path: &Path, content: &[u8]| Header::parse(&self.folder, path, content);
-        Ok(self.headers.read_all(&*self.disk, self.folder.path(), parse)?)
+        let (disk, folder) = (&*self.disk, self.folder.path());
+        Ok(self.headers.read_all(disk, folder, is_wanted, parse)?)
     }
 
     /// Returns the header of the row with an id.

@@ -1,5 +1,6 @@
 //! A row as the content of a file: whole, without its conversation, or only its header.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::Path;
 
@@ -8,7 +9,7 @@ use everturn_agent::{SessionId, Snapshot, SnapshotId, SnapshotStatus};
 use everturn_core::{Error, Result};
 use jiff::Timestamp;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{DeserializeSeed, IntoDeserializer, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, IgnoredAny, IntoDeserializer, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::checksum::Seal;
@@ -77,6 +78,40 @@ impl<'de> Visitor<'de> for RowVisitor {
         let mut row = Snapshot::deserialize(MapAccessDeserializer::new(without_state))?;
         row.session_id = session_of(row.session_id.take(), in_state);
         Ok(row)
+    }
+}
+
+/// Returns the parent that a row names, from the beginning of its file; `None` if it does not say so before its state.
+///
+/// The beginning alone cannot be checked. A file that is damaged is no row, so its parent does not matter.
+pub(crate) fn parent_in(start: &[u8]) -> Option<SnapshotId> {
+    let mut parent = None;
+    // It ends in an error, because the beginning is not a document.
+    let _ = serde_json::Deserializer::from_slice(start).deserialize_map(ParentVisitor(&mut parent));
+    parent
+}
+
+struct ParentVisitor<'a>(&'a mut Option<SnapshotId>);
+
+impl<'de> Visitor<'de> for ParentVisitor<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a snapshot")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> std::result::Result<(), A::Error> {
+        while let Some(name) = fields.next_key::<Cow<'_, str>>()? {
+            match &*name {
+                "parentId" => {
+                    *self.0 = fields.next_value()?;
+                    break;
+                }
+                "state" => break,
+                _ => fields.next_value::<IgnoredAny>().map(drop)?,
+            }
+        }
+        Ok(())
     }
 }
 
@@ -189,6 +224,17 @@ mod tests {
 
             assert_eq!(metadata, Detail::Metadata.cut(whole), "{content}");
         }
+    }
+
+    #[test]
+    fn the_parent_is_found_at_the_beginning_of_a_file() {
+        let start = br#"{"snapshotId": "b", "labels": {"parentId": "x"}, "parentId": "a", "state": {"messages": [{"ro"#;
+        let after_state = br#"{"snapshotId": "b", "state": {"custom": 1}, "parentId": "a"}"#;
+
+        assert_eq!(parent_in(start), Some("a".into()));
+        assert_eq!(parent_in(after_state), None);
+        assert_eq!(parent_in(&start[..20]), None);
+        assert_eq!(parent_in(b"\0"), None);
     }
 
     #[test]

@@ -166,8 +166,8 @@ impl Files {
         let Some(session) = &row.session_id else {
             return Ok(());
         };
-        self.check(session, row, precondition, lock)?;
         let tip = self.tip(session, lock)?;
+        self.check(session, row, precondition, tip.as_deref())?;
         if let Some(pointer) = pointer
             && tip.is_none_or(|tip| row.position() > tip.position())
         {
@@ -191,7 +191,10 @@ impl Files {
         let Some(session) = &row.session_id else {
             return Ok(false);
         };
-        self.check(session, row, precondition, lock)?;
+        if *precondition != Precondition::None {
+            let tip = self.tip(session, lock)?;
+            self.check(session, row, precondition, tip.as_deref())?;
+        }
         if before.orphaned == row.orphaned {
             return Ok(false);
         }
@@ -204,12 +207,12 @@ impl Files {
         session: &SessionId,
         row: &Snapshot,
         precondition: &Precondition,
-        lock: &Lock,
+        tip: Option<&Header>,
     ) -> Result<()> {
         if *precondition == Precondition::None {
             return Ok(());
         }
-        let found = self.found(session, precondition, &row.snapshot_id, lock)?;
+        let found = self.found(session, precondition, &row.snapshot_id, tip)?;
         precondition.check(session, found.as_ref())
     }
 
@@ -317,12 +320,13 @@ pub(crate) fn temporary_name(path: &Path) -> PathBuf {
 /// # Errors
 /// `INVALID_ARGUMENT` if it is nested too deeply, or too large, to be read back.
 pub(crate) fn encode<T: Serialize>(document: &T) -> Result<Vec<u8>> {
-    let mut content = serde_json::to_vec_pretty(document)?;
-    if depth(&content) > MAX_DEPTH {
+    let text = serde_json::to_string_pretty(document)?;
+    if depth(&text) > MAX_DEPTH {
         return Err(Error::invalid_argument(format!(
             "a value is nested deeper than {MAX_DEPTH} levels, which cannot be stored; flatten it"
         )));
     }
+    let mut content = text.into_bytes();
     checksum::seal(&mut content);
     if content.len() as u64 > MAX_FILE {
         return Err(Error::invalid_argument(format!(
@@ -334,8 +338,9 @@ pub(crate) fn encode<T: Serialize>(document: &T) -> Result<Vec<u8>> {
 }
 
 /// Counts the nesting of a document from its indentation, two spaces per level. Line breaks inside strings are escaped.
-fn depth(content: &[u8]) -> usize {
-    let lines = content.split(|byte| *byte == b'\n');
-    let indents = lines.map(|line| line.iter().take_while(|byte| **byte == b' ').count());
+fn depth(text: &str) -> usize {
+    let indents = text
+        .split('\n')
+        .map(|line| line.bytes().take_while(|byte| *byte == b' ').count());
     indents.max().unwrap_or(0) / 2
 }

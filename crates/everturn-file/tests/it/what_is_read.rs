@@ -135,3 +135,22 @@ async fn a_search_for_lost_runs_reads_only_lost_runs() {
     assert_eq!(lost.items.len(), 3);
     assert_eq!(read(), (3, 0));
 }
+
+#[tokio::test]
+async fn the_children_of_a_row_are_found_without_reading_the_others() {
+    let fixture = Fixture::new().await;
+    for number in 1..=10 {
+        put(&fixture.store, row(number), Precondition::None)
+            .await
+            .unwrap();
+    }
+    let stranger = Fixture::opened(&fixture.platter).await;
+    fixture.rows_read();
+
+    let children = stranger.children(&Scope::default(), &"row-4".into()).await;
+
+    let ids: Vec<_> = children.unwrap().into_iter().map(|row| row.snapshot_id).collect();
+    assert_eq!(ids, ["row-5".into()]);
+    // The first row of the session names no parent, and the child is read for its header and for its content.
+    assert_eq!(fixture.rows_read(), 3);
+}

@@ -121,6 +121,13 @@ impl Disk for Platter {
         Ok(state.names.get(path).map(|file| state.files[*file].now.clone()))
     }
 
+    /// Not counted: it is a part of a file.
+    fn read_start(&self, path: &Path, length: usize) -> io::Result<Vec<u8>> {
+        let state = self.powered()?;
+        let content = state.names.get(path).map(|file| &state.files[*file].now);
+        Ok(content.map_or_else(Vec::new, |content| content[..content.len().min(length)].to_vec()))
+    }
+
     fn version(&self, path: &Path) -> Option<Version> {
         let state = self.powered().ok()?;
         let file = state.file(path).ok()?;
