@@ -22,12 +22,14 @@ import (
 	"github.com/firebase/genkit/go/ai/exp/localstore"
 	"github.com/firebase/genkit/go/genkit"
 	genkitx "github.com/firebase/genkit/go/genkit/exp"
+	"github.com/google/dotprompt/go/dotprompt"
 )
 
 type work struct {
 	Work, Store, Folder      string
 	Turns, Samples, Sessions int
-	Pieces, Chunks           int
+	Pieces, Chunks, Times    int
+	Waits                    bool
 }
 
 var (
@@ -37,8 +39,21 @@ var (
 	answer   = strings.Repeat("a", 1500)
 	agents   int
 	pieces   = 1
+	waits    = false
 	kept     []any
 )
+
+const prompt = `---
+model: silent
+---
+{{role "system"}}
+You advise the customers of {{shop}}. Be brief.
+{{role "user"}}
+{{#each items}}
+- {{name}}{{#if sold}} (sold){{/if}}: {{price}}
+{{/each}}
+What of this is on offer?
+`
 
 func define(asked work) (*aix.Agent[any], error) {
 	var store aix.SessionStore[any] = localstore.NewInMemorySessionStore[any]()
@@ -50,8 +65,8 @@ func define(asked work) (*aix.Agent[any], error) {
 		store = files
 	}
 	agents++
-	prompt := aix.InlinePrompt{ai.WithModelName("bench/silent"), ai.WithSystem("You are part of a comparison.")}
-	return genkitx.DefineAgent(g, fmt.Sprintf("agent%d", agents), prompt, aix.WithSessionStore(store)), nil
+	inline := aix.InlinePrompt{ai.WithModelName("bench/silent"), ai.WithSystem("You are part of a comparison.")}
+	return genkitx.DefineAgent(g, fmt.Sprintf("agent%d", agents), inline, aix.WithSessionStore(store)), nil
 }
 
 func turn(agent *aix.Agent[any], option aix.InvocationOption[any]) (*aix.AgentOutput[any], error) {
@@ -207,12 +222,50 @@ func hold(asked work) (map[string]any, error) {
 	return map[string]any{}, nil
 }
 
+func detach(asked work) (map[string]any, error) {
+	agent, err := define(asked)
+	if err != nil {
+		return nil, err
+	}
+	waits = true
+	for session := range asked.Sessions {
+		input := &aix.AgentInput{Message: ai.NewUserTextMessage(question), Detach: true}
+		if _, err := agent.Run(ctx, input, aix.WithSessionID[any](fmt.Sprintf("s%d", session))); err != nil {
+			return nil, err
+		}
+	}
+	kept = append(kept, agent)
+	return map[string]any{}, nil
+}
+
+func render(asked work) (map[string]any, error) {
+	items := make([]map[string]any, 50)
+	for at := range items {
+		items[at] = map[string]any{"name": fmt.Sprintf("item %d", at), "sold": at%3 == 0, "price": at}
+	}
+	rendered, err := dotprompt.NewDotprompt(nil).Compile(prompt, nil)
+	if err != nil {
+		return nil, err
+	}
+	data := &dotprompt.DataArgument{Input: map[string]any{"shop": "the corner shop", "items": items}}
+	micros, err := timed(func() error {
+		for range asked.Times {
+			if _, err := rendered(data, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return map[string]any{"micros": micros / float64(asked.Times)}, err
+}
+
 func serve(asked work) (map[string]any, error) {
 	agent, err := define(asked)
 	if err != nil {
 		return nil, err
 	}
 	pieces = asked.Pieces
+	waits = asked.Waits
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
@@ -231,6 +284,15 @@ func main() {
 	supports := &ai.ModelOptions{Supports: &ai.ModelSupports{Multiturn: true, SystemRole: true}}
 	genkit.DefineModel(g, "bench/silent", supports,
 		func(ctx context.Context, _ *ai.ModelRequest, send ai.ModelStreamCallback) (*ai.ModelResponse, error) {
+			if waits {
+				if send != nil {
+					if err := send(ctx, &ai.ModelResponseChunk{Content: []*ai.Part{ai.NewTextPart(answer)}}); err != nil {
+						return nil, err
+					}
+				}
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
 			if send != nil && pieces > 1 {
 				piece := ai.NewTextPart(answer[:(len(answer)+pieces-1)/pieces])
 				for range pieces {
@@ -243,7 +305,7 @@ func main() {
 		})
 	works := map[string]func(work) (map[string]any, error){
 		"conversation": conversation, "sessions": sessions, "resume": resume, "fork": fork, "stream": stream, "hold": hold, "serve": serve,
-		"version": version,
+		"detach": detach, "render": render, "version": version,
 	}
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {

@@ -13,11 +13,28 @@ const ai = genkit({});
 const SYSTEM = 'You are part of a comparison.';
 const QUESTION = 'q'.repeat(500);
 const ANSWER = 'a'.repeat(1500);
+const PROMPT = `---
+model: silent
+---
+{{role "system"}}
+You advise the customers of {{shop}}. Be brief.
+{{role "user"}}
+{{#each items}}
+- {{name}}{{#if sold}} (sold){{/if}}: {{price}}
+{{/each}}
+What of this is on offer?
+`;
 let agents = 0;
 
 /** The number of pieces in which the model answers. */
 let pieces = 1;
+/** Whether the model sends one piece and then never answers. */
+let waits = false;
 const model = ai.defineModel({ name: 'silent' }, async (_, sendChunk) => {
+  if (waits) {
+    sendChunk?.({ content: [{ text: ANSWER }] });
+    await new Promise(() => {});
+  }
   if (sendChunk && pieces > 1) {
     const text = ANSWER.slice(0, Math.ceil(ANSWER.length / pieces));
     for (let piece = 0; piece < pieces; piece++) sendChunk({ content: [{ text }] });
@@ -153,8 +170,28 @@ const works = {
     return {};
   },
 
+  async detach(work) {
+    waits = true;
+    const agent = define(new InMemorySessionStore());
+    for (let session = 0; session < work.sessions; session++) await agent.chat({ sessionId: `s${session}` }).detach(QUESTION);
+    globalThis.held = agent;
+    return {};
+  },
+
+  async render(work) {
+    const items = Array.from({ length: 50 }, (_, at) => ({ name: `item ${at}`, sold: at % 3 === 0, price: at }));
+    const { Dotprompt } = require('dotprompt');
+    const prompt = await new Dotprompt().compile(PROMPT);
+    const data = { input: { shop: 'the corner shop', items } };
+    const time = await timed(async () => {
+      for (let done = 0; done < work.times; done++) await prompt(data);
+    });
+    return { micros: time / work.times };
+  },
+
   async serve(work) {
     pieces = work.pieces;
+    waits = work.waits === true;
     const { expressHandler } = require('@genkit-ai/express');
     const express = require('express');
     const app = express();

@@ -10,6 +10,8 @@ use everturn::Result;
 use everturn::prelude::{Error, Value};
 use everturn::serde_json;
 
+use crate::worker::bytes_in;
+
 /// How long a contender may take for one piece of work.
 const PATIENCE: Duration = Duration::from_mins(15);
 
@@ -80,6 +82,24 @@ impl Program {
             Self::LangGraph => python("langgraph_worker.py"),
             Self::OpenAiAgents => python("openai_agents.py"),
         })
+    }
+
+    /// Returns the size of the program with its libraries; `None` if it is not on this machine or not known.
+    ///
+    /// # Errors
+    /// `INTERNAL` if this program's own file is not found.
+    pub(crate) fn megabytes(self, peers: &Peers) -> Result<Option<f64>> {
+        let bytes = match self {
+            Self::Everturn => Some(std::fs::metadata(std::env::current_exe()?)?.len()),
+            Self::GenkitGo => match &peers.go {
+                Some(program) => Some(std::fs::metadata(program)?.len()),
+                None => None,
+            },
+            Self::GenkitJs => peers.npm.as_deref().map(bytes_in),
+            Self::GenkitPython | Self::LangGraph | Self::OpenAiAgents => None,
+        };
+        #[expect(clippy::cast_precision_loss, reason = "a size for people")]
+        Ok(bytes.map(|bytes| bytes as f64 / 1e6))
     }
 
     /// Starts the program; `None` if it is not on this machine.

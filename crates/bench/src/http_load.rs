@@ -33,6 +33,27 @@ pub(crate) async fn load(
     Ok(f64::from(answered))
 }
 
+/// Asks for a streamed turn on each of so many connections, and returns them when each has its first chunk.
+///
+/// # Errors
+/// `INTERNAL` if a stream ends before its first chunk.
+pub(crate) async fn hold_open(address: SocketAddr, path: &str, streams: u32) -> Result<Vec<TcpStream>> {
+    let request = request(address, path, "text/event-stream");
+    let mut open = Vec::new();
+    for _ in 0..streams {
+        let mut stream = TcpStream::connect(address).await?;
+        stream.write_all(request.as_bytes()).await?;
+        let mut buffer = Vec::new();
+        while !buffer.windows(5).any(|bytes| bytes == b"data:") {
+            if stream.read_buf(&mut buffer).await? == 0 {
+                return Err(Error::internal("a server of the comparison ended a stream"));
+            }
+        }
+        open.push(stream);
+    }
+    Ok(open)
+}
+
 /// Asks for so many turns on one connection.
 ///
 /// # Errors

@@ -4,7 +4,7 @@ mod everturn_work;
 mod floor;
 
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use everturn::Result;
 use everturn::ai::{Model, ModelRequest, ModelResponse, ModelResponseChunk};
@@ -27,6 +27,9 @@ struct Silent;
 /// In how many pieces [`Silent`] answers.
 static PIECES: AtomicUsize = AtomicUsize::new(1);
 
+/// Whether [`Silent`] sends one piece and then never answers.
+static WAITS: AtomicBool = AtomicBool::new(false);
+
 impl Model for Silent {
     async fn generate(
         &self,
@@ -35,6 +38,10 @@ impl Model for Silent {
         _: Context,
     ) -> HandlerResult<ModelResponse> {
         let text = answer();
+        if WAITS.load(Ordering::Relaxed) {
+            emitter.send(ModelResponseChunk::new(text.as_str())).await?;
+            std::future::pending::<()>().await;
+        }
         let pieces = PIECES.load(Ordering::Relaxed);
         if pieces > 1 {
             let piece = &text[..text.len().div_ceil(pieces)];
@@ -85,7 +92,7 @@ fn number(asked: &Value, name: &str) -> usize {
 }
 
 /// Returns the bytes of all files in a folder.
-fn bytes_in(folder: &Path) -> u64 {
+pub(crate) fn bytes_in(folder: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return 0;
     };

@@ -6,14 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use dotprompt::{Data, Dotprompt};
 use everturn::Result;
 use everturn::agent::Journaling;
 use everturn::agent::store::IntoStore;
 use everturn::ai::{Model, ModelRequest, ModelResponse, ModelResponseChunk};
+use everturn::core::stream_log::{IntoStreamLog, MemoryStreamLog, StreamLog};
+use everturn::postgres::PostgresStreamLog;
 use everturn::prelude::*;
-use everturn::sqlite::Durability;
+use everturn::sqlite::{Durability, SqliteStreamLog};
 
-use super::{PIECES, Silent, answer, bytes_in, median, number, question};
+use super::{PIECES, Silent, WAITS, answer, bytes_in, median, number, question};
 
 pub(super) async fn done(asked: &Value, kept: &mut Vec<Box<dyn Any>>) -> Result<Value> {
     match asked["work"].as_str().unwrap_or_default() {
@@ -24,7 +27,9 @@ pub(super) async fn done(asked: &Value, kept: &mut Vec<Box<dyn Any>>) -> Result<
         "fork" => fork(asked).await,
         "state" => state(asked).await,
         "tools" => tools(asked).await,
+        "render" => render(asked),
         "hold" => hold(asked, kept).await,
+        "detach" => detach(asked, kept).await,
         "serve" => serve(asked, kept).await,
         "version" => Ok(json!({ "version": format!("Everturn {}", env!("CARGO_PKG_VERSION")) })),
         _ => Ok(json!({ "unsupported": true })),
@@ -280,11 +285,73 @@ async fn hold(asked: &Value, kept: &mut Vec<Box<dyn Any>>) -> Result<Value> {
     Ok(json!({}))
 }
 
+/// Leaves runs in the background whose model never answers.
+async fn detach(asked: &Value, kept: &mut Vec<Box<dyn Any>>) -> Result<Value> {
+    WAITS.store(true, Ordering::Relaxed);
+    let app = app().await?;
+    let agent = defined(&app, MemoryStore::new().into_store())?;
+    for session in 0..number(asked, "sessions") {
+        let chat = agent.chat().resume(format!("s{session}").as_str());
+        let mut chat = chat.open().await?;
+        chat.detach(question().as_str()).await?;
+    }
+    kept.push(Box::new(app));
+    Ok(json!({}))
+}
+
+const PROMPT: &str = "---
+model: silent
+---
+{{role \"system\"}}
+You advise the customers of {{shop}}. Be brief.
+{{role \"user\"}}
+{{#each items}}
+- {{name}}{{#if sold}} (sold){{/if}}: {{price}}
+{{/each}}
+What of this is on offer?
+";
+
+fn render(asked: &Value) -> Result<Value> {
+    let items = (0..50).map(|at| json!({ "name": format!("item {at}"), "sold": at % 3 == 0, "price": at }));
+    let input = json!({ "shop": "the corner shop", "items": items.collect::<Vec<_>>() });
+    let prompt = Dotprompt::new().compile(PROMPT).map_err(Error::foreign)?;
+    let data = Data::new().input(&input);
+    let times = number(asked, "times");
+    let began = Instant::now();
+    for _ in 0..times {
+        std::hint::black_box(prompt.render(&data).map_err(Error::foreign)?);
+    }
+    #[expect(clippy::cast_precision_loss, reason = "a time for people")]
+    let micros = began.elapsed().as_secs_f64() * 1e6 / times as f64;
+    Ok(json!({ "micros": micros }))
+}
+
+/// Opens the stream log that the work names.
+async fn stream_log(asked: &Value) -> Result<Arc<dyn StreamLog>> {
+    Ok(match asked["store"].as_str().unwrap_or_default() {
+        "sqlite" => {
+            let folder = Path::new(asked["folder"].as_str().unwrap_or("."));
+            let log = SqliteStreamLog::open(folder.join("streams.db")).await?;
+            log.into_stream_log()
+        }
+        "postgres" => {
+            let url = asked["url"].as_str().unwrap_or_default();
+            PostgresStreamLog::open(url).await?.into_stream_log()
+        }
+        _ => MemoryStreamLog::new().into_stream_log(),
+    })
+}
+
 async fn serve(asked: &Value, kept: &mut Vec<Box<dyn Any>>) -> Result<Value> {
     PIECES.store(number(asked, "pieces").max(1), Ordering::Relaxed);
+    WAITS.store(asked["waits"] == true, Ordering::Relaxed);
     let app = app().await?;
     defined(&app, MemoryStore::new().into_store())?;
-    let server = app.server().bind(("127.0.0.1", 0)).await?;
+    let mut server = app.server();
+    if asked["kept"] == true {
+        server = server.stream_log(stream_log(asked).await?);
+    }
+    let server = server.bind(("127.0.0.1", 0)).await?;
     let address = server.address().to_string();
     // Ends with the process, which ends with its input.
     kept.push(Box::new(tokio::spawn(server.run())));

@@ -1,0 +1,114 @@
+//! The memory of what a process holds: idle sessions, background runs, open streams.
+
+use everturn::Result;
+use everturn::prelude::{Value, json};
+use tokio::runtime::Runtime;
+
+use super::entry::{Entry, MEMORY};
+use super::http::{served, serves};
+use super::{Bench, row, warm_up};
+use crate::contender::Contender;
+use crate::http_load::hold_open;
+use crate::table::{Better, Measured, Table};
+
+/// Something of which a process holds many.
+pub(super) struct Held {
+    pub(super) name: &'static str,
+    title: &'static str,
+    unit: &'static str,
+    /// What they are, for the head of the column.
+    what: &'static str,
+    many: u32,
+    takes_part: fn(&Entry) -> bool,
+    /// The work that has the process hold as many.
+    work: fn(many: u32) -> Value,
+    /// Whether clients hold them from outside, as streams of a server that the work starts.
+    is_streamed: bool,
+}
+
+pub(super) const HELD: [Held; 3] = [
+    Held {
+        name: "idle",
+        title: "Memory of sessions of one turn, in memory, that nobody continues",
+        unit: "kB per session",
+        what: "sessions",
+        many: 10_000,
+        takes_part: in_memory,
+        work: |many| json!({ "work": "hold", "sessions": many, "store": "memory" }),
+        is_streamed: false,
+    },
+    Held {
+        name: "detached",
+        title: "Memory of background runs whose model has not answered yet",
+        unit: "kB per run",
+        what: "runs",
+        many: 1_000,
+        takes_part: in_memory,
+        work: |many| json!({ "work": "detach", "sessions": many, "store": "memory" }),
+        is_streamed: false,
+    },
+    Held {
+        name: "open",
+        title: "Memory of a server for streams that are open, after their first chunk",
+        unit: "kB per stream",
+        what: "streams",
+        many: 1_000,
+        takes_part: serves,
+        work: |_| json!({ "work": "serve", "waits": true, "pieces": 1 }),
+        is_streamed: true,
+    },
+];
+
+fn in_memory(entry: &Entry) -> bool {
+    entry.class == MEMORY
+}
+
+impl Bench<'_> {
+    /// The memory that a process takes for each of many things that it holds.
+    pub(super) fn memory(self, held: &Held, runtime: &Runtime) -> Result<Table> {
+        let many = if self.quick { 20 } else { held.many };
+        let mut rows = Vec::new();
+        for entry in self.entries(held.takes_part) {
+            let Some(mut contender) = entry.program.start(self.peers)? else {
+                continue;
+            };
+            warm_up(&mut contender, &entry, self)?;
+            let Some(grown) = grown(&mut contender, held, many, runtime)? else {
+                continue;
+            };
+            let mut row = row(&entry, 1);
+            row.cells[0] = Measured::of(vec![grown / f64::from(many) / 1e3]);
+            rows.push(row);
+        }
+        Ok(Table {
+            name: held.name,
+            title: held.title,
+            unit: held.unit,
+            better: Better::Less,
+            columns: vec![format!("{many} {}", held.what)],
+            rows,
+        })
+    }
+}
+
+/// Returns by how many bytes a process grows when it holds many; `None` if it cannot.
+fn grown(contender: &mut Contender, held: &Held, many: u32, runtime: &Runtime) -> Result<Option<f64>> {
+    let work = (held.work)(many);
+    let (before, after) = if held.is_streamed {
+        let (address, path) = served(contender, &work)?;
+        // The first connections make what all of them share.
+        let _first = runtime.block_on(hold_open(address, &path, 10))?;
+        let before = contender.resident_bytes();
+        let _open = runtime.block_on(hold_open(address, &path, many))?;
+        (before, contender.resident_bytes())
+    } else {
+        let before = contender.resident_bytes();
+        if contender.ask(&work)?.is_none() {
+            return Ok(None);
+        }
+        (before, contender.resident_bytes())
+    };
+    #[expect(clippy::cast_precision_loss, reason = "a size for people")]
+    let grown = |(before, after): (u64, u64)| after.saturating_sub(before) as f64;
+    Ok(before.zip(after).map(grown))
+}
