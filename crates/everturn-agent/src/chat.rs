@@ -13,7 +13,7 @@ mod watch;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use everturn_ai::{Answers, History};
 use everturn_core::{Connection, Context, Emitter, Error, Result};
@@ -31,6 +31,7 @@ use self::turn::HeldChat;
 pub use self::watch::RunWatch;
 use crate::artifact::put;
 use crate::connection::CustomView;
+use crate::lock::lock;
 use crate::reading::SNAPSHOT_NOT_FOUND;
 use crate::state::AgentTypes;
 use crate::{
@@ -185,9 +186,7 @@ impl<S: CustomState, T, O> Chat<S, T, O> {
         let view = Arc::clone(&custom);
         let emitter = Emitter::placing(
             move |chunk| {
-                view.lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .take_in(&chunk);
+                lock(&view).take_in(&chunk);
                 ControlFlow::Break(Ok(()))
             },
             |_| std::future::ready(Ok(())),
@@ -196,8 +195,7 @@ impl<S: CustomState, T, O> Chat<S, T, O> {
             .agent
             .run(self.next_init(), input.clone(), emitter, &self.context)
             .await;
-        self.custom
-            .clone_from(&custom.lock().unwrap_or_else(PoisonError::into_inner));
+        self.custom.clone_from(&lock(&custom));
         self.conclude(&input, output)
     }
 

@@ -39,8 +39,8 @@ const MIN_ATTEMPTS: u32 = 3;
 /// Each file holds the whole conversation, so disk use grows with the square of the conversation's length. Listings and the
 /// first turn of a session ask the file system about every file of the scope, and read the files that are new or changed
 /// since this store, or a clone of it, last read them; for that the store keeps a few hundred bytes of each snapshot in
-/// memory. A branch reads no more than the beginning of most of them. Use a database for long conversations and many sessions. The store's guarantees are listed in the
-/// [crate's documentation](crate).
+/// memory. A branch reads no more than the beginning of most of them. Use a database for long conversations and many
+/// sessions. The store's guarantees are listed in the [crate's documentation](crate).
 ///
 /// ```
 /// use everturn_agent::store::{Scope, SessionStore};

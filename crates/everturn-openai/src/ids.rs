@@ -1,30 +1,16 @@
 //! Ids of responses, items and calls. They contain the name of their turn, so no index is needed to find its snapshot.
 
-use std::fmt::Write;
+use everturn_server::{hex, text_of_hex};
 
 /// The id of a response: `resp_`, the name of the turn, and the agent.
 pub(crate) fn response_id(turn: &str, agent: &str) -> String {
     format!("resp_{turn}_{}", hex(agent.as_bytes()))
 }
 
-/// Returns bytes in hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
 /// Returns the turn and the agent of a response; `None` for an id that no response has.
 pub(crate) fn parse_response_id(id: &str) -> Option<(&str, String)> {
     let (turn, agent) = id.strip_prefix("resp_")?.rsplit_once('_')?;
-    let bytes: Option<Vec<u8>> = agent
-        .as_bytes()
-        .chunks(2)
-        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
-        .collect();
-    let agent = String::from_utf8(bytes?).ok()?;
+    let agent = text_of_hex(agent)?;
     (!turn.is_empty() && !agent.is_empty()).then_some((turn, agent))
 }
 

@@ -4,7 +4,6 @@
 //! when the turn is over. Its turns get a name of their own, which the snapshot records, and which contains the session in
 //! which the snapshot is found.
 
-use std::fmt::Write;
 use std::sync::Arc;
 
 use everturn_agent::{ServerNote, SessionId, Snapshot, SnapshotEvent, SnapshotId};
@@ -13,6 +12,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::ServedAgent;
+use crate::hex::{hex, text_of_hex};
 
 /// The entry of a snapshot's note that holds the name of its turn.
 const TURN: &str = "turn";
@@ -30,23 +30,13 @@ fn recorded(snapshot: &Snapshot) -> Option<&str> {
 }
 
 fn in_session(own: &str, session: &SessionId) -> String {
-    let mut name = format!("{own}-");
-    for byte in session.as_str().bytes() {
-        // Writing to a string cannot fail.
-        let _ = write!(name, "{byte:02x}");
-    }
-    name
+    format!("{own}-{}", hex(session.as_str().as_bytes()))
 }
 
 /// Returns the turn's own name and its session; `None` for a name that is a snapshot's id.
 fn parse(name: &str) -> Option<(&str, SessionId)> {
     let (own, session) = name.split_once('-')?;
-    let digits = session.as_bytes();
-    let pairs = digits.chunks(2);
-    let bytes: Option<Vec<u8>> = pairs
-        .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
-        .collect();
-    let session = String::from_utf8(bytes?).ok()?;
+    let session = text_of_hex(session)?;
     (own.len() == 32 && !session.is_empty()).then(|| (own, SessionId::from(session)))
 }
 

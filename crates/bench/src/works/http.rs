@@ -44,6 +44,18 @@ const IN_ONE_ANSWER: HttpAnswer = HttpAnswer {
     is_kept: false,
 };
 
+const IN_MANY_CHUNKS: HttpAnswer = HttpAnswer {
+    name: "http-chunks",
+    title: "An answer in many chunks, over HTTP",
+    unit: "chunks per second",
+    accept: "text/event-stream",
+    pieces: 1_000,
+    counted: 1_000.0,
+    clients: &[1, 16],
+    cost: None,
+    ..IN_ONE_ANSWER
+};
+
 pub(super) const ANSWERS: [HttpAnswer; 4] = [
     IN_ONE_ANSWER,
     HttpAnswer {
@@ -54,30 +66,15 @@ pub(super) const ANSWERS: [HttpAnswer; 4] = [
         cost: None,
         ..IN_ONE_ANSWER
     },
-    HttpAnswer {
-        name: "http-chunks",
-        title: "An answer in many chunks, over HTTP",
-        unit: "chunks per second",
-        accept: "text/event-stream",
-        pieces: 1_000,
-        counted: 1_000.0,
-        clients: &[1, 16],
-        cost: None,
-        ..IN_ONE_ANSWER
-    },
+    IN_MANY_CHUNKS,
     HttpAnswer {
         name: "kept",
         title: "An answer in many chunks, over HTTP, kept in a stream log of that kind",
-        unit: "chunks per second",
-        accept: "text/event-stream",
-        pieces: 1_000,
-        counted: 1_000.0,
-        clients: &[1, 16],
-        cost: None,
         takes_part: |entry| {
             entry.program == Program::Everturn && matches!(entry.store, "memory" | "sqlite" | "postgres")
         },
         is_kept: true,
+        ..IN_MANY_CHUNKS
     },
 ];
 

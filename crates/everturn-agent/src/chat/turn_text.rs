@@ -3,9 +3,10 @@
 //! Chunks share one text, of which each knows its own length, so a chunk costs what it adds. A chunk copies the text when it is
 //! first asked for it.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::AgentStreamChunk;
+use crate::lock::lock;
 
 /// The text of a turn that is being streamed.
 #[derive(Debug, Default)]
@@ -30,7 +31,7 @@ impl TurnText {
         if chunk.model_chunk.as_ref().is_some_and(|chunk| chunk.aggregated) {
             self.begin();
         }
-        let mut text = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut text = lock(&self.0);
         if let Some(chunk) = &chunk.model_chunk {
             text.push_str(&chunk.text());
         }
@@ -45,7 +46,7 @@ impl TurnText {
 impl TextSoFar {
     pub(super) fn as_str(&self) -> &str {
         self.copy.get_or_init(|| {
-            let whole = self.whole.lock().unwrap_or_else(PoisonError::into_inner);
+            let whole = lock(&self.whole);
             whole[..self.length].into()
         })
     }

@@ -97,7 +97,7 @@ pub(crate) async fn invoke(
         .unwrap_or_else(|_| Err(Error::internal("the invocation ended without an answer")))
 }
 
-/// The work of a driver. It is polled by whoever holds this and, once this is dropped, by a task of its own.
+/// The work of a driver. Its holder polls it. Dropping this gives the work a task of its own.
 struct Driving(Option<BoxFuture<'static, ()>>);
 
 impl Driving {

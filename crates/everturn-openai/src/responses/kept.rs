@@ -8,7 +8,7 @@ use everturn_core::Context;
 use everturn_core::stream_log::{
     Entries, JsonText, Position, StreamEvent, StreamKey, StreamLog, StreamWriter,
 };
-use everturn_server::{KeptStreams, json_response};
+use everturn_server::{KeptStreams, hex, json_response};
 use futures::StreamExt;
 use futures::future::ready;
 use serde_json::Value;
@@ -19,7 +19,7 @@ use crate::agents::Agent;
 use crate::event::{Event, lines};
 use crate::event_stream::event_stream;
 use crate::fault::Fault;
-use crate::ids::{hex, parse_response_id};
+use crate::ids::parse_response_id;
 use crate::log::CallersStreams;
 use crate::response::Response;
 
