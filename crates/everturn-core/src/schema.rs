@@ -26,24 +26,22 @@ const MAX_SEARCHED: usize = 10_000;
 /// The length to which a violation's text and pointer are clipped, so that hostile input cannot make a huge message.
 const MAX_VIOLATION_CHARS: usize = 240;
 
-/// A JSON Schema, cheap to clone, compiled on first use.
+/// A JSON Schema, cheap to clone, described and compiled on first use.
 #[derive(Clone)]
 pub struct Schema(Arc<Inner>);
 
 struct Inner {
-    json: Value,
+    /// Described when it is first asked for: an application defines many actions whose types nobody ever validates or lists,
+    /// and describing them would take most of the time until its first turn.
+    json: OnceLock<Value>,
+    describe: fn() -> Value,
     validator: OnceLock<Result<Validator>>,
 }
 
 impl Schema {
     /// Returns the schema of a Rust type, with subschemas inlined, as models expect it.
     pub fn of<T: JsonSchema + ?Sized>() -> Self {
-        let settings = SchemaSettings::draft2020_12().with(|settings| {
-            settings.inline_subschemas = true;
-            settings.meta_schema = None;
-        });
-        let schema = settings.into_generator().into_root_schema_for::<T>();
-        Self::unchecked(schema.to_value())
+        Self::described_by(describe::<T>, OnceLock::new())
     }
 
     /// Returns the schema of a Rust type as [`Schema::of`] does, and the same one each time: a type that many actions have is
@@ -54,10 +52,13 @@ impl Schema {
 
     /// Like [`Schema::shared`], without the prohibitions of unknown fields: stored data may hold fields of other versions.
     pub fn lenient<T: JsonSchema + ?Sized + 'static>() -> Self {
-        Self::kept((TypeId::of::<T>(), true), || {
+        let describe = || {
             let mut json = Self::shared::<T>().as_json().clone();
             admit_unknown_fields(&mut json);
-            Self::unchecked(json)
+            json
+        };
+        Self::kept((TypeId::of::<T>(), true), || {
+            Self::described_by(describe, OnceLock::new())
         })
     }
 
@@ -65,13 +66,8 @@ impl Schema {
         /// The schemas of types, and whether they are lenient.
         static KEPT: Mutex<BTreeMap<(TypeId, bool), Schema>> = Mutex::new(BTreeMap::new());
         // Every change is a single insertion.
-        let kept = || KEPT.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(schema) = kept().get(&key) {
-            return schema.clone();
-        }
-        // A type's own code describes it, so the lock is not held meanwhile.
-        let schema = make();
-        kept().entry(key).or_insert(schema).clone()
+        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.entry(key).or_insert_with(make).clone()
     }
 
     /// Creates a schema from its JSON.
@@ -85,8 +81,14 @@ impl Schema {
     }
 
     fn unchecked(json: Value) -> Self {
+        Self::described_by(|| Value::Null, OnceLock::from(json))
+    }
+
+    /// Creates a schema that is described by a function, unless it is described already.
+    fn described_by(describe: fn() -> Value, json: OnceLock<Value>) -> Self {
         Self(Arc::new(Inner {
             json,
+            describe,
             validator: OnceLock::new(),
         }))
     }
@@ -98,12 +100,18 @@ impl Schema {
 
     /// Returns the schema as JSON.
     pub fn as_json(&self) -> &Value {
-        &self.0.json
+        let Inner { json, describe, .. } = &*self.0;
+        json.get().unwrap_or_else(|| {
+            // A type's own code describes it, so nobody is made to wait for it.
+            let described = describe();
+            json.get_or_init(|| described)
+        })
     }
 
     fn validator(&self) -> Result<&Validator> {
+        let json = self.as_json();
         let compiled = self.0.validator.get_or_init(|| {
-            jsonschema::validator_for(&self.0.json).map_err(|error| {
+            jsonschema::validator_for(json).map_err(|error| {
                 Error::invalid_argument(format!("not a valid JSON Schema: {}", error.masked()))
                     .with_reason(Reason::INVALID_SCHEMA)
             })
@@ -136,6 +144,15 @@ impl Schema {
             Violation::error(validator.validate(value).err().map(violation))
         })
     }
+}
+
+/// Describes a Rust type, with subschemas inlined.
+fn describe<T: JsonSchema + ?Sized>() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.inline_subschemas = true;
+        settings.meta_schema = None;
+    });
+    settings.into_generator().into_root_schema_for::<T>().to_value()
 }
 
 /// Takes the prohibitions of unknown fields out of a schema.
@@ -284,19 +301,19 @@ fn clip(mut text: String) -> String {
 
 impl fmt::Debug for Schema {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.json.fmt(f)
+        self.as_json().fmt(f)
     }
 }
 
 impl PartialEq for Schema {
     fn eq(&self, other: &Self) -> bool {
-        self.0.json == other.0.json
+        Arc::ptr_eq(&self.0, &other.0) || self.as_json() == other.as_json()
     }
 }
 
 impl Serialize for Schema {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-        self.0.json.serialize(serializer)
+        self.as_json().serialize(serializer)
     }
 }
 
