@@ -214,8 +214,10 @@ func hold(asked work) (map[string]any, error) {
 		return nil, err
 	}
 	for session := range asked.Sessions {
-		if _, err := turn(agent, aix.WithSessionID[any](fmt.Sprintf("s%d", session))); err != nil {
-			return nil, err
+		for range asked.Turns {
+			if _, err := turn(agent, aix.WithSessionID[any](fmt.Sprintf("s%d", session))); err != nil {
+				return nil, err
+			}
 		}
 	}
 	kept = append(kept, agent)

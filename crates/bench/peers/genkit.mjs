@@ -165,7 +165,9 @@ const works = {
 
   async hold(work) {
     const agent = define(new InMemorySessionStore());
-    for (let session = 0; session < work.sessions; session++) await turn(agent, `s${session}`);
+    for (let session = 0; session < work.sessions; session++) {
+      for (let done = 0; done < work.turns; done++) await turn(agent, `s${session}`);
+    }
     globalThis.held = agent;
     return {};
   },

@@ -52,9 +52,10 @@ async def sessions(work: dict, turn: Callable[[str], Awaitable]) -> dict:
 
 
 async def hold(work: dict, turn: Callable[[str], Awaitable]) -> dict:
-    """Conversations of one turn that are kept."""
+    """Conversations that are kept."""
     for session in range(work["sessions"]):
-        await turn(f"s{session}")
+        for _ in range(work["turns"]):
+            await turn(f"s{session}")
     return {}
 
 

@@ -7,12 +7,21 @@ use everturn::Result;
 use everturn::prelude::Error;
 
 use crate::chart::bars;
+use crate::table::Table;
 use crate::works::Measurements;
 
 const BEGIN: &str = "<!-- ./bench writes from here -->";
 const END: &str = "<!-- to here -->";
 
+/// Marks what another run has measured.
+const EARLIER: &str = " (earlier)";
+
+/// Ends what is said of a contender that is not on this machine, in the place of its version.
+pub(crate) const LEFT_OUT: &str = ": not here, left out";
+
 /// Writes the tables between two marks of a page, and a chart of each beside it.
+///
+/// Who did not take part keeps the row of an earlier run, which says so: not every machine has every peer.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` if the page has no marks; `INTERNAL` if it cannot be read or written.
@@ -35,8 +44,10 @@ pub(crate) fn write(page: &Path, measured: &Measurements) -> Result<()> {
         .unwrap_or_default()
         .to_string_lossy()
         .into_owned();
+    let earlier = &text[begin..end];
     let mut tables = format!("{BEGIN}\n\nMeasured with:\n\n");
     for version in &measured.versions {
+        let version = version_of(version, earlier);
         // Writing to a string cannot fail.
         let _ = writeln!(tables, "- {version}");
     }
@@ -44,9 +55,10 @@ pub(crate) fn write(page: &Path, measured: &Measurements) -> Result<()> {
         std::fs::write(charts.join(format!("{}.svg", table.name)), bars(table))?;
         let _ = writeln!(
             tables,
-            "\n### {}\n\n{}\n![{}]({folder}/{}.svg)",
+            "\n### {}\n\n{}{}\n![{}]({folder}/{}.svg)",
             table.title,
             table.to_markdown(),
+            rows_of(table, earlier),
             table.title,
             table.name
         );
@@ -54,6 +66,46 @@ pub(crate) fn write(page: &Path, measured: &Measurements) -> Result<()> {
     tables.push('\n');
     std::fs::write(page, format!("{}{tables}{}", &text[..begin], &text[end..]))?;
     Ok(())
+}
+
+/// Returns the rows of an earlier page that a table lacks, if it had the same columns then.
+fn rows_of(table: &Table, earlier: &str) -> String {
+    let heading = format!("\n### {}\n", table.title);
+    let own = table.to_markdown();
+    let (head, measured) = own.split_once('\n').unwrap_or_default();
+    let section = earlier
+        .split_once(&heading)
+        .and_then(|(_, rest)| rest.split("\n### ").next())
+        .and_then(|section| section.split_once(head));
+    let Some((_, section)) = section else {
+        return String::new();
+    };
+    let name = |row: &str| {
+        row.split('|')
+            .nth(1)
+            .map(|name| name.trim().trim_end_matches(EARLIER).to_owned())
+    };
+    let measured: Vec<_> = measured.lines().map(name).collect();
+    section
+        .lines()
+        .filter(|row| row.starts_with("| ") && !measured.contains(&name(row)))
+        .map(|row| {
+            let name = name(row).unwrap_or_default();
+            let cells = row.splitn(3, '|').nth(2).unwrap_or_default();
+            format!("| {name}{EARLIER} |{cells}\n")
+        })
+        .collect()
+}
+
+/// Returns the version that an earlier page names for a contender that was left out now.
+fn version_of(version: &str, earlier: &str) -> String {
+    let known = version.strip_suffix(LEFT_OUT).and_then(|name| {
+        let mut lines = earlier.lines().filter_map(|line| line.strip_prefix("- "));
+        lines.find(|line| line.starts_with(name) && !line.ends_with(LEFT_OUT))
+    });
+    known.map_or(version.to_owned(), |known| {
+        format!("{}{EARLIER}", known.trim_end_matches(EARLIER))
+    })
 }
 
 #[cfg(test)]
@@ -98,6 +150,32 @@ mod tests {
         assert!(!text.contains("old"), "{text}");
         assert_eq!(text.matches("| theirs | 400, 200× | – |").count(), 1, "{text}");
         assert!(text.contains("(performance/conversation.svg)"), "{text}");
+    }
+
+    #[test]
+    fn who_did_not_take_part_keeps_the_row_of_an_earlier_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let page = folder.path().join("performance.md");
+        std::fs::write(&page, format!("{BEGIN}\n{END}\n")).unwrap();
+        let mut measured = measured();
+        measured.versions.push("Peer 2".into());
+        write(&page, &measured).unwrap();
+
+        measured.versions[1] = format!("Peer{LEFT_OUT}");
+        measured.tables[0].rows.pop();
+        for _ in 0..2 {
+            write(&page, &measured).unwrap();
+
+            let text = std::fs::read_to_string(&page).unwrap();
+            assert_eq!(text.matches("theirs").count(), 1, "{text}");
+            assert!(text.contains("| theirs (earlier) | 400, 200× | – |\n"), "{text}");
+            assert!(text.contains("- Peer 2 (earlier)\n"), "{text}");
+        }
+
+        measured.tables[0].columns[0] = "turn 20".into();
+        write(&page, &measured).unwrap();
+        let text = std::fs::read_to_string(&page).unwrap();
+        assert!(!text.contains("theirs"), "{text}");
     }
 
     #[test]

@@ -14,6 +14,7 @@ use self::http::ANSWERS;
 use self::memory::HELD;
 use self::plan::{PLANS, Plan};
 use crate::contender::{Contender, Peers, Program};
+use crate::page::LEFT_OUT;
 use crate::table::{Measured, Row, Table};
 
 /// Measures the tables that are asked for, all of them if none is, and prints each.
@@ -77,7 +78,7 @@ impl Bench<'_> {
         for program in Program::ALL {
             versions.push(match program.start(self.peers)? {
                 Some(mut contender) => contender.version()?,
-                None => format!("{}: not here, left out", program.name()),
+                None => format!("{}{LEFT_OUT}", program.name()),
             });
         }
         Ok(versions)

@@ -279,7 +279,9 @@ async fn hold(asked: &Value, kept: &mut Vec<Box<dyn Any>>) -> Result<Value> {
     let app = app().await?;
     let agent = defined(&app, MemoryStore::new().into_store())?;
     for session in 0..number(asked, "sessions") {
-        turn(&agent, &format!("s{session}")).await?;
+        for _ in 0..number(asked, "turns") {
+            turn(&agent, &format!("s{session}")).await?;
+        }
     }
     kept.push(Box::new(app));
     Ok(json!({}))

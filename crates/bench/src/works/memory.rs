@@ -1,4 +1,4 @@
-//! The memory of what a process holds: idle sessions, background runs, open streams.
+//! The memory of what a process holds: long conversations, idle sessions, background runs, open streams.
 
 use everturn::Result;
 use everturn::prelude::{Value, json};
@@ -26,7 +26,17 @@ pub(super) struct Held {
     is_streamed: bool,
 }
 
-pub(super) const HELD: [Held; 3] = [
+pub(super) const HELD: [Held; 4] = [
+    Held {
+        name: "heap",
+        title: "Memory of conversations of 400 turns, each turn a snapshot",
+        unit: "kB per conversation",
+        what: "conversations",
+        many: 4,
+        takes_part: in_memory,
+        work: |many| json!({ "work": "hold", "sessions": many, "turns": 400, "store": "memory" }),
+        is_streamed: false,
+    },
     Held {
         name: "idle",
         title: "Memory of sessions of one turn, in memory, that nobody continues",
@@ -34,7 +44,7 @@ pub(super) const HELD: [Held; 3] = [
         what: "sessions",
         many: 10_000,
         takes_part: in_memory,
-        work: |many| json!({ "work": "hold", "sessions": many, "store": "memory" }),
+        work: |many| json!({ "work": "hold", "sessions": many, "turns": 1, "store": "memory" }),
         is_streamed: false,
     },
     Held {
@@ -66,14 +76,18 @@ fn in_memory(entry: &Entry) -> bool {
 impl Bench<'_> {
     /// The memory that a process takes for each of many things that it holds.
     pub(super) fn memory(self, held: &Held, runtime: &Runtime) -> Result<Table> {
-        let many = if self.quick { 20 } else { held.many };
+        let many = if self.quick { 20.min(held.many) } else { held.many };
+        let mut work = (held.work)(many);
+        if self.quick {
+            work["turns"] = json!(1);
+        }
         let mut rows = Vec::new();
         for entry in self.entries(held.takes_part) {
             let Some(mut contender) = entry.program.start(self.peers)? else {
                 continue;
             };
             warm_up(&mut contender, &entry, self)?;
-            let Some(grown) = grown(&mut contender, held, many, runtime)? else {
+            let Some(grown) = grown(&mut contender, held, (many, &work), runtime)? else {
                 continue;
             };
             let mut row = row(&entry, 1);
@@ -92,10 +106,14 @@ impl Bench<'_> {
 }
 
 /// Returns by how many bytes a process grows when it holds many; `None` if it cannot.
-fn grown(contender: &mut Contender, held: &Held, many: u32, runtime: &Runtime) -> Result<Option<f64>> {
-    let work = (held.work)(many);
+fn grown(
+    contender: &mut Contender,
+    held: &Held,
+    (many, work): (u32, &Value),
+    runtime: &Runtime,
+) -> Result<Option<f64>> {
     let (before, after) = if held.is_streamed {
-        let (address, path) = served(contender, &work)?;
+        let (address, path) = served(contender, work)?;
         // The first connections make what all of them share.
         let _first = runtime.block_on(hold_open(address, &path, 10))?;
         let before = contender.resident_bytes();
@@ -103,7 +121,7 @@ fn grown(contender: &mut Contender, held: &Held, many: u32, runtime: &Runtime) -
         (before, contender.resident_bytes())
     } else {
         let before = contender.resident_bytes();
-        if contender.ask(&work)?.is_none() {
+        if contender.ask(work)?.is_none() {
             return Ok(None);
         }
         (before, contender.resident_bytes())
