@@ -16,6 +16,8 @@
 //! | run the published cases of the protocols | [`conformance`] |
 //! | collect chunks and compare JSON | [`collect()`], [`Collector`], [`contains`] |
 //!
+//! What certifies, the random tests and the published cases come with the feature `certify`, which is on unless it is turned off.
+//!
 //! Nothing here sleeps by itself. Pauses are part of a script and use tokio's clock, which a test can pause.
 //!
 //! ```
@@ -40,15 +42,20 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod cassette;
+#[cfg(feature = "certify")]
 pub mod certify;
 mod collect;
+#[cfg(feature = "certify")]
 pub mod conformance;
 mod difference;
 mod echo_model;
 mod gate;
+#[cfg(feature = "certify")]
 pub mod histories;
+#[cfg(feature = "certify")]
 pub mod mishaps;
 mod offline_model;
+#[cfg(feature = "certify")]
 pub mod provider_rules;
 mod recorder;
 mod replayer;

@@ -65,7 +65,8 @@
 //! | `studio` | yes | the page to talk to agents and to look at their sessions |
 //! | `otlp` | no | traces and log lines for OpenTelemetry collectors |
 //! | `evaluators` | no | evaluators that need no model, for the developer tools |
-//! | `testkit` | no | models without a network, for tests and demonstrations |
+//! | `offline` | no | models without a network, for tests and demonstrations |
+//! | `testkit` | no | what `offline` brings, and what certifies stores |
 //!
 //! # Where things are
 //!
@@ -128,7 +129,7 @@ pub use everturn_server as server;
 pub use everturn_sqlite as sqlite;
 #[cfg(feature = "studio")]
 pub use everturn_studio as studio;
-#[cfg(feature = "testkit")]
+#[cfg(feature = "offline")]
 pub use everturn_testkit as testkit;
 
 pub use self::app::{Everturn, EverturnBuilder};
