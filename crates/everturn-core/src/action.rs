@@ -208,21 +208,22 @@ impl<I: Payload, O: Payload, S: Payload> Action<I, O, S> {
     ///
     /// # Errors
     /// As [`Action::run`].
-    pub async fn call(&self, input: I, context: Context, emitter: Emitter<S>) -> Result<O> {
+    pub fn call(&self, input: I, context: Context, emitter: Emitter<S>) -> impl Future<Output = Result<O>> {
+        // Boxed, because every future below has room for it.
+        let input = Box::new(input);
         in_span(
             &self.descriptor.name,
             self.span_kind(),
             context,
-            |context, recorder| {
+            move |context, recorder| {
                 catch_panic(&self.descriptor.key, async move {
-                    recorder.input(&input);
+                    recorder.input(&*input);
                     let output = self.invoke(input, context, emitter).await?;
                     recorder.output(&output);
                     Ok(output)
                 })
             },
         )
-        .await
     }
 
     /// Starts the action in the current context and streams its chunks.
@@ -248,9 +249,13 @@ impl<I: Payload, O: Payload, S: Payload> Action<I, O, S> {
         SpanKind::Action(&self.descriptor.action_type)
     }
 
-    async fn invoke(&self, input: I, context: Context, emitter: Emitter<S>) -> Result<O> {
-        let work = async { Ok((self.handler)(input, context.clone(), emitter).await?) };
-        context.guard(work).await
+    fn invoke(
+        &self,
+        input: Box<I>,
+        context: Context,
+        emitter: Emitter<S>,
+    ) -> impl Future<Output = Result<O>> {
+        context.guarding(|context| (self.handler)(*input, context, emitter))
     }
 
     async fn invoke_json(&self, call: JsonCall) -> Result<Value> {
@@ -277,7 +282,9 @@ impl<I: Payload, O: Payload, S: Payload> Action<I, O, S> {
                     let input = Admitted::admit(&self.descriptor, Entrance::Input, input).await?;
                     // After admission, so that a trace never holds a value that is too deep to be dropped.
                     recorder.input(input.value());
-                    let output = self.invoke(input.decode().await?, context, emitter).await?;
+                    let output = self
+                        .invoke(Box::new(input.decode().await?), context, emitter)
+                        .await?;
                     let output = boundary::encode(&self.descriptor, output).await?;
                     recorder.output(&output);
                     Ok(output)

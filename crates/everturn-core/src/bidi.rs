@@ -133,13 +133,15 @@ where
     /// The error that the action's function returns; `INTERNAL` if it panics; `CANCELLED` or `DEADLINE_EXCEEDED` if the
     /// context ends first.
     pub async fn call(&self, init: T, inputs: Inputs<I>, emitter: Emitter<S>, context: Context) -> Result<O> {
+        // Boxed, because every future below has room for it.
+        let init = Box::new(init);
         in_span(
             &self.descriptor.name,
             self.span_kind(),
             context,
             |context, recorder| {
                 catch_panic(&self.descriptor.key, async move {
-                    recorder.init(&init);
+                    recorder.init(&*init);
                     let output = self.invoke(init, inputs, emitter, context).await?;
                     recorder.output(&output);
                     Ok(output)
@@ -149,15 +151,20 @@ where
         .await
     }
 
-    async fn invoke(&self, init: T, inputs: Inputs<I>, emitter: Emitter<S>, context: Context) -> Result<O> {
-        let work = async { Ok((self.handler)(init, inputs, emitter, context.clone()).await?) };
-        context.guard(work).await
+    fn invoke(
+        &self,
+        init: Box<T>,
+        inputs: Inputs<I>,
+        emitter: Emitter<S>,
+        context: Context,
+    ) -> impl Future<Output = Result<O>> {
+        context.guarding(|context| (self.handler)(*init, inputs, emitter, context))
     }
 
     /// Runs the action over JSON inputs and chunks. The first invalid input fails the invocation with its error.
     async fn converse_json(
         &self,
-        init: Option<Init<T>>,
+        init: Option<Box<Init<T>>>,
         inputs: Inputs<Value>,
         emitter: Emitter<S>,
         context: Context,
@@ -176,7 +183,7 @@ where
                     let inputs = self.decode_inputs(inputs, refusal.clone());
                     // Releases the decoder, which holds its inputs open until the action has ended.
                     let _over = refusal.over.clone().drop_guard();
-                    let work = self.invoke(init, inputs, emitter, refusal.context.clone());
+                    let work = self.invoke(Box::new(init), inputs, emitter, refusal.context.clone());
                     let result = refusal.context.clone().scope(work).await;
                     // The invalid input is the cause, whatever the action made of its cancellation.
                     if let Some(error) = refusal.error.get() {
@@ -213,22 +220,22 @@ where
         Inputs::from_stream(decoded.fuse())
     }
 
-    fn decode_init(&self, init: Option<Value>) -> Result<Option<Init<T>>> {
+    fn decode_init(&self, init: Option<Value>) -> Result<Option<Box<Init<T>>>> {
         let Some(raw) = init.filter(|init| !init.is_null()) else {
             return Ok(None);
         };
         catch_panic_now(&self.descriptor.key, || {
             let admitted = Admitted::admit_now(&self.descriptor, Entrance::Init, raw)?;
             let raw = admitted.value().clone();
-            Ok(Some(Init {
+            Ok(Some(Box::new(Init {
                 decoded: admitted.decode_now()?,
                 raw,
-            }))
+            })))
         })
     }
 
     /// Decodes a heavy value on a thread that may be held up.
-    async fn decode_heavy_init(&self, raw: Untrusted) -> Result<Option<Init<T>>> {
+    async fn decode_heavy_init(&self, raw: Untrusted) -> Result<Option<Box<Init<T>>>> {
         let action = self.clone();
         offload(move || action.decode_init(Some(raw.into_value()))).await
     }
@@ -237,30 +244,37 @@ where
         refused(&self.descriptor.name, self.span_kind(), context.clone(), error)
     }
 
-    async fn run_once_json(&self, call: JsonCall) -> Result<Value> {
-        let init = match call.init {
-            Some(raw) if is_heavy(&raw) => self.decode_heavy_init(Untrusted::new(raw)).await,
+    async fn run_once_json(&self, call: Box<JsonCall>) -> Result<Value> {
+        // In a block of its own, so that the box is freed before the wait.
+        let JsonCall {
+            input,
+            init,
+            context,
+            emitter,
+        } = *{ call };
+        let init = match init {
+            Some(raw) if is_heavy(&raw) => Box::pin(self.decode_heavy_init(Untrusted::new(raw))).await,
             init => self.decode_init(init),
         };
-        let init = init.map_err(|error| self.refused(&call.context, error))?;
-        let input = call.input.unwrap_or(Value::Null);
+        let init = init.map_err(|error| self.refused(&context, error))?;
+        let input = input.unwrap_or(Value::Null);
         // A call with `init` alone looks like an attempt to open a session.
         if init.is_some() && input.is_null() {
             let error = Error::invalid_argument(format!(
                 "a single call of '{}' needs an input; to open it without one, use a streaming session",
                 self.descriptor.key
             ));
-            return Err(self.refused(&call.context, error.with_public()));
+            return Err(self.refused(&context, error.with_public()));
         }
         let inputs = Inputs::from_stream(futures::stream::iter([input]));
-        let emitter = call.emitter.map_or_else(Emitter::silent, |emitter| {
+        let emitter = emitter.map_or_else(Emitter::silent, |emitter| {
             emitter.map_from(|chunk: S| Ok(JsonText::of(&chunk)?))
         });
-        self.converse_json(init, inputs, emitter, call.context).await
+        self.converse_json(init, inputs, emitter, context).await
     }
 }
 
-/// The value that opens an invocation, decoded and as JSON.
+/// The value that opens an invocation, decoded and as JSON. It is boxed because every future around it has room for it.
 struct Init<T> {
     decoded: T,
     raw: Value,
@@ -268,7 +282,7 @@ struct Init<T> {
 
 /// The value that opens a connection.
 enum Opening<T> {
-    Decoded(Option<Init<T>>),
+    Decoded(Option<Box<Init<T>>>),
     /// A value to be decoded where that holds up nobody.
     Heavy(Untrusted),
 }
@@ -315,7 +329,8 @@ where
     }
 
     fn run_json(&self, call: JsonCall) -> BoxFuture<'_, Result<Value>> {
-        Box::pin(self.run_once_json(call))
+        // Boxed twice, because the future would have room for the call twice.
+        Box::pin(self.run_once_json(Box::new(call)))
     }
 
     fn connect_json(&self, init: Option<Value>, context: &Context) -> Result<JsonConnection> {

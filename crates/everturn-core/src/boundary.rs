@@ -7,6 +7,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use futures::{FutureExt, future};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -76,18 +77,17 @@ pub(crate) struct Admitted {
 
 impl Admitted {
     /// Admits a value unless it is nested too deeply; a refused value is dropped without recursion.
-    pub(crate) async fn admit(
+    pub(crate) fn admit(
         descriptor: &Arc<Descriptor>,
         entrance: Entrance,
         value: Value,
-    ) -> Result<Self> {
+    ) -> impl Future<Output = Result<Self>> + use<> {
         let descriptor = Arc::clone(descriptor);
-        if is_heavy(&value) {
-            let value = Untrusted::new(value);
-            offload(move || Self::new(descriptor, entrance, value.into_value(), true)).await
-        } else {
-            Self::new(descriptor, entrance, value, false)
-        }
+        let is_heavy = is_heavy(&value);
+        let value = Untrusted::new(value);
+        offload_if(is_heavy, move || {
+            Self::new(descriptor, entrance, value.into_value(), is_heavy)
+        })
     }
 
     /// Like [`Admitted::admit`], on this thread.
@@ -116,12 +116,8 @@ impl Admitted {
     }
 
     /// Validates and decodes the value.
-    pub(crate) async fn decode<T: DeserializeOwned + Send + 'static>(self) -> Result<T> {
-        if self.is_heavy {
-            offload(move || self.decode_now()).await
-        } else {
-            self.decode_now()
-        }
+    pub(crate) fn decode<T: DeserializeOwned + Send + 'static>(self) -> impl Future<Output = Result<T>> {
+        offload_if(self.is_heavy, move || self.decode_now())
     }
 
     /// Like [`Admitted::decode`], on this thread.
@@ -156,15 +152,26 @@ fn undecodable(error: &serde_path_to_error::Error<serde_json::Error>) -> Error {
 }
 
 /// Encodes and validates an action's output.
-pub(crate) async fn encode<T: Serialize + Send + 'static>(
+pub(crate) fn encode<T: Serialize + Send + 'static>(
     descriptor: &Arc<Descriptor>,
     output: T,
-) -> Result<Value> {
-    if is_heavy_to_serialize(&output) {
-        let descriptor = Arc::clone(descriptor);
-        offload(move || encode_now(&descriptor, &output)).await
+) -> impl Future<Output = Result<Value>> + use<T> {
+    let descriptor = Arc::clone(descriptor);
+    let is_heavy = is_heavy_to_serialize(&output);
+    offload_if(is_heavy, move || encode_now(&descriptor, &output))
+}
+
+/// Does the work at once or, if it is heavy, on a thread that may be held up.
+///
+/// The future has no room for the work itself, which is seldom heavy.
+fn offload_if<T: Send + 'static>(
+    is_heavy: bool,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> impl Future<Output = Result<T>> {
+    if is_heavy {
+        offload(work).boxed().left_future()
     } else {
-        encode_now(descriptor, &output)
+        future::ready(work()).right_future()
     }
 }
 

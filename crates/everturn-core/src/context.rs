@@ -12,12 +12,17 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
+use futures::TryFutureExt;
+use futures::future::{self, BoxFuture};
 use serde_json::{Map, Value};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 pub use self::dependencies::{Dep, Dependencies};
-use crate::{Error, Result};
+use crate::{Error, HandlerResult, Result};
+
+/// The room for further extensions where there is none left.
+const ROOM: usize = 4;
 
 tokio::task_local! {
     static CURRENT: Context;
@@ -83,15 +88,20 @@ impl Context {
         let added = TypeId::of::<T>();
         if Arc::get_mut(&mut self.extensions).is_none() {
             // A copy with room: contexts get several extensions, one after the other.
-            let mut copy = Vec::with_capacity(self.extensions.len() + 4);
+            let mut copy = Vec::with_capacity(self.extensions.len() + ROOM);
             copy.extend_from_slice(&self.extensions);
             self.extensions = Arc::new(copy);
         }
         let extensions = Arc::make_mut(&mut self.extensions);
-        match extensions.iter_mut().find(|(id, _)| *id == added) {
-            Some((_, earlier)) => *earlier = extension,
-            None => extensions.push((added, extension)),
+        if let Some((_, earlier)) = extensions.iter_mut().find(|(id, _)| *id == added) {
+            *earlier = extension;
+            return self;
         }
+        // By a few, because a turn keeps several contexts.
+        if extensions.len() == extensions.capacity() {
+            extensions.reserve_exact(ROOM);
+        }
+        extensions.push((added, extension));
         self
     }
 
@@ -201,6 +211,21 @@ impl Context {
             result = future => result,
             error = self.ended() => Err(error),
         }
+    }
+
+    /// Runs the function of an action as [`Context::guard`] does.
+    ///
+    /// The function is called at once, so that no future has room for its arguments.
+    pub(crate) fn guarding<T: Send + 'static>(
+        self,
+        function: impl FnOnce(Self) -> BoxFuture<'static, HandlerResult<T>>,
+    ) -> impl Future<Output = Result<T>> {
+        let work = if self.is_over() {
+            Box::pin(future::pending())
+        } else {
+            function(self.clone())
+        };
+        async move { self.guard(work.err_into()).await }
     }
 }
 

@@ -12,11 +12,14 @@ use crate::{Error, Reason, Result};
 ///
 /// The future is dropped after the panic and nothing it owned is read again, so no broken invariant is observed. Code
 /// that creates the future is not covered: put it into an `async` block to cover it too.
-pub async fn catch_panic<T>(what: &str, future: impl Future<Output = Result<T>>) -> Result<T> {
-    match AssertUnwindSafe(future).catch_unwind().await {
-        Ok(result) => result,
-        Err(payload) => Err(panic_error(what, payload.as_ref())),
-    }
+pub fn catch_panic<T>(
+    what: &str,
+    future: impl Future<Output = Result<T>>,
+) -> impl Future<Output = Result<T>> {
+    // No `async` block, which would have room for the future twice: as it is captured, and as it is awaited.
+    AssertUnwindSafe(future)
+        .catch_unwind()
+        .map(move |caught| caught.unwrap_or_else(|payload| Err(panic_error(what, payload.as_ref()))))
 }
 
 /// Like [`catch_panic`], for a synchronous function.

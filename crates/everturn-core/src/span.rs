@@ -12,6 +12,8 @@ mod trace_parent;
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
 
+use futures::FutureExt;
+use futures::future;
 use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
@@ -108,7 +110,22 @@ where
         let work = in_box(context.clone(), || work(context, recorder));
         return work.await;
     }
+    // Boxed, so that work that nobody watches has no room for this.
+    Box::pin(watched(name, kind, context, span, work)).await
+}
 
+/// Runs `work` inside a span that somebody sees.
+async fn watched<T, F, Fut>(
+    name: &str,
+    kind: SpanKind<'_>,
+    context: Context,
+    span: Span,
+    work: F,
+) -> Result<T>
+where
+    F: FnOnce(Context, SpanRecorder) -> Fut,
+    Fut: Future<Output = Result<T>>,
+{
     let (context, recorder) = enter(name, kind, context, span.clone());
     let mut unfinished = Unfinished(Some(recorder.clone()));
     let work = in_box(context.clone(), || work(context, recorder.clone()));
@@ -135,7 +152,8 @@ fn in_box<T, Fut>(context: Context, work: impl FnOnce() -> Fut) -> impl Future<O
 where
     Fut: Future<Output = Result<T>>,
 {
-    context.scope(Box::pin(async { work().await }))
+    // No `async` block, which would keep room for the captures of `work` beside its future.
+    context.scope(Box::pin(future::lazy(|_| work()).flatten()))
 }
 
 /// Records a failed span for an invocation that was refused before it began, so that the trace shows the refusal.
