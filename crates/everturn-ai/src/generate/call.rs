@@ -35,22 +35,25 @@ pub(super) struct Call {
 
 impl Call {
     /// Asks the model, through the model hooks.
-    pub(super) async fn ask(
+    pub(super) fn ask(
         self: &Arc<Self>,
         request: ModelRequest,
         emitter: Emitter<ModelResponseChunk>,
         context: Context,
-    ) -> Result<ModelResponse> {
+    ) -> BoxFuture<'static, Result<ModelResponse>> {
         let call = Arc::clone(self);
         let core = move |asked: ModelCall| -> BoxFuture<'static, _> {
             let call = Arc::clone(&call);
+            // Boxed, because every future below has room for it.
+            let asked = Box::new(asked);
             Box::pin(async move {
                 let model = call.model_for(&asked.model).await?;
                 // Inside all hooks, so that the request of the next round still has every message.
-                match &call.window {
-                    Some(window) => window.ask(&model, asked).await,
-                    None => model.call(asked.request, asked.emitter, asked.context).await,
+                if let Some(window) = &call.window {
+                    return window.ask(&model, asked).await;
                 }
+                let request = Box::new(asked.request);
+                model.call(request, asked.emitter, asked.context).await
             })
         };
         let asked = ModelCall {
@@ -60,7 +63,7 @@ impl Call {
             context,
             registry: self.registry.clone(),
         };
-        NextModel::around_model(&self.chain, core).run(asked).await
+        NextModel::around_model(&self.chain, core).run(asked)
     }
 
     /// Returns the model with that name: a hook may have chosen another than the call's own.

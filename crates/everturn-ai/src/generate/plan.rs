@@ -167,7 +167,8 @@ impl Plan {
         let context = self.context.clone().unwrap_or_else(Context::current);
         let context = context.with_dependencies(self.registry.dependencies());
         let (emitter, answers) = (self.emitter.clone(), self.answers.clone());
-        let (call, request) = self.resolve(&context).await?;
+        // Boxed, because it is large and over before the model is asked.
+        let (call, request) = Box::pin(self.resolve(&context)).await?;
         let call = Arc::new(call);
         let output = Arc::clone(&call.output);
         // Consumers of the stream parse chunks by this plan.
@@ -175,7 +176,7 @@ impl Plan {
         let round = call.opening(request, answers, &emitter, context);
         let response = match first {
             FirstSpan::Own => call.round(round).await?,
-            FirstSpan::Callers => call.round_in_current_span(round).await?,
+            FirstSpan::Callers => call.round_in_current_span(Box::new(round)).await?,
         };
         Ok(Finished { response, output })
     }

@@ -38,11 +38,12 @@ impl Call {
         };
         let asked = ModelEffect::new(&self.model_name, &round.request);
         let (effect, known) = journal.asking(asked).await?;
-        let response = if let Some(response) = known {
+        // Boxed, so that a call under way has no room for it.
+        let response = if let Some(response) = known.map(Box::new) {
             tracing::debug!(%effect, "a model's reply is known and is not paid for again");
             // The client may not have seen the chunks of the attempt that died.
             send_known(&response, round, index).await?;
-            response
+            *response
         } else {
             let response = self.ask_live(round, index).await?;
             // Before any tool of the reply runs: a replay must come to the same calls.
@@ -58,7 +59,10 @@ impl Call {
     async fn ask_live(self: &Arc<Self>, round: &GenerateRound, index: &ChunkIndex) -> Result<ModelResponse> {
         let chunks = index.stamping(&round.emitter);
         let metered = MeteredRound::begin(&round.context);
-        match Box::pin(self.ask(round.request.clone(), chunks, round.context.clone())).await {
+        match self
+            .ask(round.request.clone(), chunks, round.context.clone())
+            .await
+        {
             Ok(response) => self.examined(response),
             Err(error) => {
                 if error.is(reason::LIMIT_REACHED) {

@@ -26,6 +26,8 @@ const ROUNDS_PER_STACK: u32 = 4;
 impl Call {
     /// Runs a round in a span of its own.
     pub(super) fn round(self: Arc<Self>, round: GenerateRound) -> BoxFuture<'static, Result<ModelResponse>> {
+        // Boxed, because every future below has room for it.
+        let mut round = Box::new(round);
         Box::pin(async move {
             let context = round.context.clone();
             let name = self.step_name.clone();
@@ -34,9 +36,8 @@ impl Call {
                     call: &self,
                     round: &round,
                 });
-                let response = self
-                    .round_in_current_span(GenerateRound { context, ..round })
-                    .await?;
+                round.context = context;
+                let response = self.round_in_current_span(round).await?;
                 recorder.output(&response);
                 Ok(response)
             })
@@ -47,18 +48,21 @@ impl Call {
     /// Runs a round through the generate hooks.
     pub(super) fn round_in_current_span(
         self: Arc<Self>,
-        round: GenerateRound,
+        round: Box<GenerateRound>,
     ) -> BoxFuture<'static, Result<ModelResponse>> {
         // Hooks stream through one emitter for all rounds, which finds the current index here.
         self.message_index.store(round.message_index, Ordering::Relaxed);
         let chain = Arc::clone(&self.chain);
-        NextRound::around_round(&chain, move |round| Box::pin(Arc::clone(&self).step(round))).run(round)
+        NextRound::around_round(&chain, move |round| {
+            Box::pin(Arc::clone(&self).step(Box::new(round)))
+        })
+        .run(*round)
     }
 
-    async fn step(self: Arc<Self>, mut round: GenerateRound) -> Result<ModelResponse> {
+    async fn step(self: Arc<Self>, mut round: Box<GenerateRound>) -> Result<ModelResponse> {
         if let Some(answers) = round.answers.take() {
             // Large futures are boxed here and below: rounds nest, and each would hold the next one's by value.
-            return match Box::pin(self.settle(round, answers)).await? {
+            return match Box::pin(self.settle(*round, answers)).await? {
                 Settled::Next(following) => self.round(*following).await,
                 Settled::Open(response, round) => Ok(complete(*response, *round)),
             };
@@ -74,7 +78,7 @@ impl Call {
         let index = ChunkIndex::starting_at(round.message_index);
         let Reply { response, effect } = Box::pin(self.reply(&round, &index)).await?;
         let Some(asking) = self.message_with_work(&response) else {
-            return Ok(complete(response, round));
+            return Ok(complete(response, *round));
         };
         // Only now: the round in which the model answers without tools does not count.
         if round.index >= self.max_rounds {
@@ -82,10 +86,10 @@ impl Call {
         }
         let tools = Box::pin(self.run_tools(&round, &asking, effect.as_ref(), &index)).await?;
         if tools.is_interrupted() {
-            return Ok(complete(tools.interrupted(response), round));
+            return Ok(complete(tools.interrupted(response), *round));
         }
-        let following = Box::pin(proceed(round, asking, tools.message(), &index)).await?;
-        self.deeper(following).await
+        let following = Box::pin(proceed(*round, asking, tools.message(), &index)).await?;
+        Box::pin(self.deeper(following)).await
     }
 
     /// Runs a round inside another. Each nested round takes a share of the thread's stack while it is polled, so every

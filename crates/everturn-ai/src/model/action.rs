@@ -7,6 +7,7 @@ use std::time::Instant;
 use everturn_core::{
     Action, ActionType, Context, Emitter, HandlerResult, Registry, Result, Schema, SpanRecorder,
 };
+use futures::TryFutureExt;
 use serde_json::{Value, json};
 
 use super::preparation::Preparation;
@@ -111,20 +112,22 @@ where
 }
 
 /// Runs the provider and fills in the usage that it did not measure. Counting does not walk a shared history.
-async fn measured<Fut>(
+fn measured<Fut>(
     request: ModelRequest,
     provider: impl FnOnce(ModelRequest) -> Fut,
-) -> HandlerResult<ModelResponse>
+) -> impl Future<Output = HandlerResult<ModelResponse>>
 where
     Fut: Future<Output = HandlerResult<ModelResponse>>,
 {
     let input = request.messages.tally();
     let started = Instant::now();
-    let mut response = provider(request).await?;
-    response
-        .latency_ms
-        .get_or_insert_with(|| started.elapsed().as_secs_f64() * 1000.0);
-    let output = response.message.as_ref().map(Message::tally).unwrap_or_default();
-    response.usage.get_or_insert_default().fill_counts(input, output);
-    Ok(response)
+    // No `async` block, which would have room for the provider's future twice.
+    provider(request).map_ok(move |mut response| {
+        response
+            .latency_ms
+            .get_or_insert_with(|| started.elapsed().as_secs_f64() * 1000.0);
+        let output = response.message.as_ref().map(Message::tally).unwrap_or_default();
+        response.usage.get_or_insert_default().fill_counts(input, output);
+        response
+    })
 }

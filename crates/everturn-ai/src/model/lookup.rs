@@ -72,7 +72,7 @@ impl ModelHandle {
     /// Calls the model with messages that every provider takes, if the limits of the context allow it.
     pub(crate) async fn call(
         &self,
-        mut request: ModelRequest,
+        mut request: Box<ModelRequest>,
         emitter: Emitter<ModelResponseChunk>,
         context: Context,
     ) -> Result<ModelResponse> {
@@ -84,24 +84,30 @@ impl ModelHandle {
         let metered = MeteredCall::of_model(&context, self.name()).await?;
         let answered = self.call_unmetered(request, emitter, context).await;
         let usage = answered.as_ref().ok().and_then(|answer| answer.usage.as_ref());
-        metered.model_answered(self.name(), usage).await;
+        // Boxed, so that a call under way has no room for its end.
+        Box::pin(metered.model_answered(self.name(), usage)).await;
         answered
     }
 
     async fn call_unmetered(
         &self,
-        request: ModelRequest,
+        request: Box<ModelRequest>,
         emitter: Emitter<ModelResponseChunk>,
         context: Context,
     ) -> Result<ModelResponse> {
         match self {
-            Self::Typed(model) => model.call(request, context, emitter).await,
-            Self::Erased(model) => call_json(model, &request, &emitter, context).await,
+            Self::Typed(model) => {
+                // In a block of its own, so that the box is freed before the wait.
+                let request = *{ request };
+                model.call(request, context, emitter).await
+            }
+            // Boxed, because few models are called so.
+            Self::Erased(model) => Box::pin(call_json(model, &request, &emitter, context)).await,
             Self::Background(model) => {
                 if emitter.is_streaming() {
                     tracing::warn!(model = model.name(), "a background model does not stream");
                 }
-                let operation = model.call(request, context, Emitter::silent()).await?;
+                let operation = Box::pin(model.call(*request, context, Emitter::silent())).await?;
                 Ok(ModelResponse {
                     operation: Some(Box::new(operation)),
                     ..ModelResponse::default()
@@ -149,7 +155,7 @@ pub async fn call_model(
 ) -> Result<ModelResponse> {
     ModelHandle::resolve(registry, name)
         .await?
-        .call(request, emitter, context)
+        .call(Box::new(request), emitter, context)
         .await
 }
 

@@ -18,7 +18,8 @@ pub(crate) async fn expand_resources(
     let mut start = 0;
     while let Some(index) = messages.next_with(Feature::Resource, start) {
         if let Some(message) = messages.get(index) {
-            let expanded = expanded(message, at_hand, registry, context).await?;
+            // Boxed, because few messages have links.
+            let expanded = Box::pin(expanded(message, at_hand, registry, context)).await?;
             messages.replace(index, expanded);
         }
         start = index + 1;

@@ -40,7 +40,7 @@ pub(crate) fn window_of(context: &Context) -> Option<Window> {
 
 impl Window {
     /// Asks the model with the messages that fit, and with fewer if it says that they are too long.
-    pub(crate) async fn ask(&self, model: &ModelHandle, asked: ModelCall) -> Result<ModelResponse> {
+    pub(crate) async fn ask(&self, model: &ModelHandle, asked: Box<ModelCall>) -> Result<ModelResponse> {
         let mut attempt = 0;
         let mut previous = None;
         loop {
@@ -69,10 +69,10 @@ impl Window {
             }
             let estimated =
                 self.policy.measure.before(&messages, messages.len()).tokens + fixed_tokens(&asked.request);
-            let request = ModelRequest {
+            let request = Box::new(ModelRequest {
                 messages,
                 ..asked.request.clone()
-            };
+            });
             let answered = model
                 .call(request, asked.emitter.clone(), asked.context.clone())
                 .await;

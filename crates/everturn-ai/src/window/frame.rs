@@ -53,7 +53,8 @@ pub(super) async fn frame(
     let beginning = match (room, summaries) {
         (None, _) => Beginning::cut(0),
         (Some(room), None) => Beginning::cut(cut::start(view, 0, room)),
-        (Some(room), Some(summaries)) => summaries.beginning(view, room).await,
+        // Boxed, because it is large and few windows have summaries.
+        (Some(room), Some(summaries)) => Box::pin(summaries.beginning(view, room)).await,
     };
     let messages = assembled(view, &beginning, kept_outputs);
     Frame {

@@ -161,7 +161,7 @@ async fn ask(
 ) -> Result<Arc<str>> {
     // Weak, and only for the search: the registry holds the agent, which holds this task.
     let model = ModelHandle::resolve(&registry.upgrade()?, model).await?;
-    let response = model.call(request, Emitter::silent(), context).await?;
+    let response = model.call(Box::new(request), Emitter::silent(), context).await?;
     let text = response.message.map(|message| message.text().trim().to_owned());
     match text.filter(|text| !text.is_empty()) {
         Some(text) => Ok(text.into()),
