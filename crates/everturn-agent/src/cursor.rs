@@ -65,7 +65,7 @@ pub(crate) struct InvocationCursor {
     /// The lease of the background run that the invocation is or may become.
     lease: Lease,
     /// What was used before, where the invocation takes a run over.
-    taken_over: Option<UsedBefore>,
+    taken_over: Option<Box<UsedBefore>>,
 }
 
 /// What was used before an invocation began.
@@ -265,12 +265,12 @@ impl InvocationCursor {
         let session = run.usage().unwrap_or_default();
         let note = run.background_run()?;
         let before_run = note.and_then(|run| run.used_before);
-        self.taken_over = Some(UsedBefore {
+        self.taken_over = Some(Box::new(UsedBefore {
             session,
             invocation: session - before_run.unwrap_or_default(),
             turn: note.and_then(|run| run.used_in_turn).unwrap_or_default(),
             is_takeover: true,
-        });
+        }));
         self.tip = Some(Predecessor::of(run)?);
         self.seen.snapshot = Some(run.snapshot_id.clone());
         self.beside = vec![run.snapshot_id.clone()];
@@ -296,7 +296,7 @@ impl InvocationCursor {
 
     /// Returns what was used before the invocation.
     pub(crate) fn used_before(&self) -> UsedBefore {
-        self.taken_over.unwrap_or_else(|| UsedBefore {
+        self.taken_over.as_deref().copied().unwrap_or_else(|| UsedBefore {
             session: self.last.as_ref().and_then(|last| last.usage).unwrap_or_default(),
             ..UsedBefore::default()
         })

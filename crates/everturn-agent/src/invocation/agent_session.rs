@@ -207,7 +207,8 @@ impl<S: CustomState> AgentSession<S> {
                     session.set_custom(replaced_custom(custom, facts)?);
                 }
                 let received = reception.receive(&session.messages(), &input)?;
-                let told = received.chunk(outbox.tells_places());
+                // Boxed, so that the handler's turn has no room for it.
+                let told = received.chunk(outbox.tells_places()).map(Box::new);
                 session.add_messages(received.messages);
                 // Before anything is paid for, and again below before anything is kept.
                 limit.check(&session.state())?;

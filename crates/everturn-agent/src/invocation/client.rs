@@ -19,13 +19,16 @@ use crate::store::{RECORD_TAKEN, TIP_MOVED, TURN_TAKEN_OVER};
 use crate::transform::shown_state;
 use crate::{AgentFinishReason, AgentInput, AgentOutput, AgentResult, AgentStreamChunk, SessionState};
 
+/// Sends the output to the client. It is boxed because the channel has room for it from the beginning.
+pub(super) type AnswerSender = oneshot::Sender<Result<Box<AgentOutput>>>;
+
 /// The client's side of an invocation.
 pub(super) struct Client {
     /// `None` once nothing more is read.
     inputs: Option<Inputs<AgentInput>>,
     context: Context,
     /// `None` once the client has its answer.
-    answer: Option<oneshot::Sender<Result<AgentOutput>>>,
+    answer: Option<AnswerSender>,
     /// Whether the client's departure ends the work.
     followed: bool,
     /// Whether the client has asked for the work to go on without it.
@@ -38,11 +41,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn new(
-        inputs: Inputs<AgentInput>,
-        context: Context,
-        answer: oneshot::Sender<Result<AgentOutput>>,
-    ) -> Self {
+    pub(super) fn new(inputs: Inputs<AgentInput>, context: Context, answer: AnswerSender) -> Self {
         let caller = context.clone();
         Self {
             handed_off: Box::pin(HandOff::requested(&context)),
@@ -102,7 +101,7 @@ impl Client {
         self.inputs = None;
         if let Some(answer) = self.answer.take() {
             // The client may have left meanwhile.
-            let _ = answer.send(output);
+            let _ = answer.send(output.map(Box::new));
         }
     }
 }
@@ -138,10 +137,7 @@ async fn next_input(inputs: &mut Option<Inputs<AgentInput>>, detached: &mut bool
 }
 
 /// Waits until nobody waits for the output any more, and returns the reason.
-async fn departure(
-    ended: &mut BoxFuture<'static, Error>,
-    answer: Option<&mut oneshot::Sender<Result<AgentOutput>>>,
-) -> Error {
+async fn departure(ended: &mut BoxFuture<'static, Error>, answer: Option<&mut AnswerSender>) -> Error {
     let Some(answer) = answer else {
         return std::future::pending().await;
     };

@@ -213,8 +213,8 @@ impl Outbox {
     ///
     /// # Errors
     /// The reason of the cancellation, if the work is cancelled before that.
-    pub(crate) async fn send(&self, chunk: AgentStreamChunk) -> Result<()> {
-        self.pass(Some(Box::new(chunk))).await
+    pub(crate) fn send(&self, chunk: impl Into<Box<AgentStreamChunk>>) -> impl Future<Output = Result<()>> {
+        self.pass(Some(chunk.into()))
     }
 
     /// Sends a status as [`Outbox::send`] sends a chunk.

@@ -36,7 +36,7 @@ pub(crate) fn prompt_function<S: CustomState>(
             session
                 .run(|turn| {
                     prompt_turn(
-                        turn,
+                        Box::new(turn),
                         prompt.clone(),
                         Arc::clone(&input),
                         overrides.clone(),
@@ -53,7 +53,7 @@ pub(crate) fn prompt_function<S: CustomState>(
 }
 
 async fn prompt_turn<S: CustomState>(
-    turn: Turn<S>,
+    turn: Box<Turn<S>>,
     prompt: Prompt,
     input: Arc<Value>,
     overrides: [Option<Arc<PromptOverrides>>; 2],
@@ -75,13 +75,12 @@ async fn prompt_turn<S: CustomState>(
         (history.clone(), Messages::new())
     };
 
-    let mut rendered = prompt
-        .render_around(&input, conversation, context.clone())
-        .await
-        .map_err(|error| error.context("prompt render"))?;
-    let by_client = chosen_output(turn.input(), additions)?;
+    // Boxed, because it is large and over before the model is asked.
+    let rendering = Box::pin(prompt.render_around(&input, conversation, context.clone()));
+    let mut rendered = rendering.await.map_err(|error| error.context("prompt render"))?;
+    let by_client = chosen_output(turn.input(), additions)?.map(Box::new);
     let overrides = overrides.iter().flatten().map(Arc::as_ref);
-    for overrides in overrides.chain(&by_client) {
+    for overrides in overrides.chain(by_client.as_deref()) {
         rendered = rendered.overridden(overrides)?;
     }
     let mut messages = marked(&rendered);
@@ -210,5 +209,6 @@ async fn send_interrupts<S: CustomState>(turn: &Turn<S>, reply: &ModelResponse) 
         content: waiting,
         ..ModelResponseChunk::default()
     };
-    turn.send_chunk(chunk).await
+    // Boxed, so that turns without interrupts have no room for it.
+    Box::pin(turn.send_chunk(chunk)).await
 }

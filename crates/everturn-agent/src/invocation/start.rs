@@ -21,7 +21,7 @@ use super::Anchor;
 use super::agent_session::InvocationFacts;
 use super::background::RunWorker;
 use super::broadcast::Broadcast;
-use super::client::{Client, Wire};
+use super::client::{AnswerSender, Client, Wire};
 use super::function::{RunningFunction, Turns};
 use super::machine::{Machine, StoreSupport};
 use super::opening::{Opening, open};
@@ -43,13 +43,36 @@ use crate::{
 ///
 /// The work belongs to a driver, which this future polls. Dropping the future tells the driver that the client is gone, which
 /// ends the work unless it was detached; from then on the driver has a task of its own.
-pub(crate) async fn invoke(
+pub(crate) fn invoke(
+    definition: Arc<Definition>,
+    init: AgentInit,
+    inputs: Inputs<AgentInput>,
+    emitter: Emitter<AgentStreamChunk>,
+    context: Context,
+) -> impl Future<Output = Result<AgentOutput>> {
+    // Boxed, because it is large and over long before the output is there.
+    let beginning = Box::pin(begin(definition, init, inputs, emitter, context));
+    async move {
+        let (mut driving, mut outcome) = beginning.await?;
+        let outcome = poll_fn(|cx| {
+            // First, because it may answer.
+            driving.poll(cx);
+            outcome.poll_unpin(cx)
+        });
+        let answered = outcome.await;
+        let output = answered.map_err(|_| Error::internal("the invocation ended without an answer"))??;
+        Ok(*output)
+    }
+}
+
+/// Opens an invocation and starts its driver, which sends the output to the receiver.
+async fn begin(
     definition: Arc<Definition>,
     init: AgentInit,
     mut inputs: Inputs<AgentInput>,
     emitter: Emitter<AgentStreamChunk>,
     context: Context,
-) -> Result<AgentOutput> {
+) -> Result<(Driving, oneshot::Receiver<Result<Box<AgentOutput>>>)> {
     // A turn that is asked for already may take its lock in the store in place of a reading.
     let takes_turn = definition.turn_lease.is_some() && has_arrived(&mut inputs);
     // Nothing runs and nothing is written before the init was accepted.
@@ -63,7 +86,7 @@ pub(crate) async fn invoke(
         ));
     }
     let is_nested = SessionHandle::of(&context).is_some();
-    let (answer, mut outcome) = oneshot::channel();
+    let (answer, outcome) = oneshot::channel();
     let driver = Driver::start(Arc::clone(&definition), opening, inputs, emitter, context, answer);
     let mut driver = match (driver, early_lock) {
         (Ok(driver), lock) => {
@@ -87,14 +110,7 @@ pub(crate) async fn invoke(
     if is_nested {
         driving.move_to_task();
     }
-    let outcome = poll_fn(|cx| {
-        // First, because it may answer.
-        driving.poll(cx);
-        outcome.poll_unpin(cx)
-    });
-    outcome
-        .await
-        .unwrap_or_else(|_| Err(Error::internal("the invocation ended without an answer")))
+    Ok((driving, outcome))
 }
 
 /// The work of a driver. Its holder polls it. Dropping this gives the work a task of its own.
@@ -144,7 +160,7 @@ impl Driver {
         inputs: Inputs<AgentInput>,
         emitter: Emitter<AgentStreamChunk>,
         caller: Context,
-        answer: oneshot::Sender<Result<AgentOutput>>,
+        answer: AnswerSender,
     ) -> Result<Box<Self>> {
         let support = match &opening.cursor {
             None => StoreSupport::None,
