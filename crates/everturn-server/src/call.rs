@@ -25,13 +25,15 @@ impl Call {
     /// Runs the action to its output. Dropping the future, as happens when the client leaves, cancels the work unless it was
     /// detached.
     pub(crate) async fn run(self) -> Result<Value> {
-        self.perform(None).await
+        Box::new(self).perform(None).await
     }
 
     /// Starts the action, which runs at the pace at which its chunks are read.
     pub(crate) fn start(self, exposure: Exposure, form: AnswerForm) -> Running {
+        // Boxed, because every future below has room for it.
+        let call = Box::new(self);
         Running::begin(exposure, |emitter| async move {
-            text_of(self.perform(Some(emitter)).await?, form).await
+            text_of(call.perform(Some(emitter)).await?, form).await
         })
     }
 
@@ -40,18 +42,19 @@ impl Call {
         let key = self.action.descriptor().key.clone();
         let context = self.context.clone();
         Connection::open(key, &context, |_inputs, emitter, context| async move {
-            let output = Self { context, ..self }.perform(Some(emitter)).await?;
+            let output = Box::new(Self { context, ..self }).perform(Some(emitter)).await?;
             // The log keeps every field, whoever reads it.
             Ok(text_of(output, AnswerForm::COMPLETE).await?)
         })
     }
 
-    async fn perform(self, emitter: Option<Emitter<JsonText>>) -> Result<Value> {
+    async fn perform(self: Box<Self>, emitter: Option<Emitter<JsonText>>) -> Result<Value> {
+        // In a block of its own, so that the box is freed before the wait.
         let Self {
             action,
             envelope,
             context,
-        } = self;
+        } = *{ self };
         let request = RequestId::of(&context);
         let call = JsonCall {
             input: envelope.data,
@@ -71,7 +74,7 @@ impl Call {
 /// Serialises an output in a caller's form, on a thread that may be held up if it is large.
 pub(crate) async fn text_of(output: Value, form: AnswerForm) -> Result<JsonText> {
     if is_heavy(&output) {
-        offload(move || JsonText::of(&form.output(output))).await
+        Box::pin(offload(move || JsonText::of(&form.output(output)))).await
     } else {
         JsonText::of(&form.output(output))
     }

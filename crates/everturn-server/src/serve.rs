@@ -83,14 +83,14 @@ impl Bound {
             let requests = Requests::new(self.router.clone(), peer.ip());
             let under_way = requests.under_way();
             let io = TimedIo::new(stream, self.limits.write_time);
-            let connection = http.serve_connection(TokioIo::new(io), requests).with_upgrades();
+            // Boxed, because each future around it would otherwise hold it by value, and most of them twice.
+            let mut connection = Box::pin(http.serve_connection(TokioIo::new(io), requests).with_upgrades());
             // Each connection has its own tokens, which it polls on every event; with shared tokens all connections would
             // contend for one lock.
             let (draining, closing) = (draining.child_token(), closing.child_token());
             let grace_over = self.handle.grace_over().child_token();
             connections.spawn(async move {
                 let serving = async {
-                    tokio::pin!(connection);
                     tokio::select! {
                         ended = connection.as_mut() => ended,
                         () = draining.cancelled() => {
