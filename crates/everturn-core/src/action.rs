@@ -325,3 +325,25 @@ impl fmt::Debug for dyn DynAction {
         f.debug_tuple("DynAction").field(&self.descriptor().key).finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Default, Serialize, Deserialize, JsonSchema)]
+    struct Large([u64; 32]);
+
+    /// Calls wait for as long as a model does, and a server holds many of them.
+    #[test]
+    fn the_future_of_a_call_has_no_room_for_its_input() {
+        let small = Action::new(ActionType::CUSTOM, "small", |_: u8, _| async { Ok(()) });
+        let large = Action::new(ActionType::CUSTOM, "large", |_: Large, _| async { Ok(()) });
+
+        let small = small.call(0, Context::new(), Emitter::silent());
+        let large = large.call(Large::default(), Context::new(), Emitter::silent());
+
+        assert_eq!(size_of_val(&small), size_of_val(&large));
+    }
+}

@@ -37,3 +37,22 @@ pub fn panic_error(what: &str, payload: &(dyn Any + Send)) -> Error {
         .unwrap_or("no message");
     Error::internal(format!("{what} panicked: {text}")).with_reason(Reason::PANIC)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_future_that_is_guarded_against_panics_is_held_once() {
+        let large = async {
+            let held = [0_u8; 4096];
+            tokio::task::yield_now().await;
+            Ok(held.len())
+        };
+        let size = size_of_val(&large);
+
+        let guarded = catch_panic("large", large);
+
+        assert!(size_of_val(&guarded) < size + size / 2);
+    }
+}
