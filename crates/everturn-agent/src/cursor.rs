@@ -30,7 +30,7 @@ use crate::{
     SnapshotStatus, Timeline,
 };
 
-/// The position of an invocation among the snapshots of its session.
+/// The position of an invocation among the snapshots of its session. Most invocations have none of what is boxed in it.
 pub(crate) struct InvocationCursor {
     session: StoredSession,
     clock: Clock,
@@ -46,7 +46,7 @@ pub(crate) struct InvocationCursor {
     turn_lease: Option<Duration>,
     /// The lock in the store that a turn asks for.
     asked: Option<StoreLock>,
-    held_in_store: Option<HeldInStore>,
+    held_in_store: Option<Box<HeldInStore>>,
     /// The snapshot that the next one follows.
     last: Option<Predecessor>,
     /// Successors of `last` that do not count: a run that the invocation passed over, or the invocation's own.
@@ -59,9 +59,9 @@ pub(crate) struct InvocationCursor {
     /// linear timeline, whether it is the tip.
     at_tip: bool,
     /// On a linear timeline, the rewind that the next snapshot carries out.
-    rewind: Option<RewindDue>,
+    rewind: Option<Box<RewindDue>>,
     /// The open turn of another worker, which this one replays first.
-    taken_up: Option<OpenTurn>,
+    taken_up: Option<Box<OpenTurn>>,
     /// The lease of the background run that the invocation is or may become.
     lease: Lease,
     /// What was used before, where the invocation takes a run over.
@@ -207,7 +207,7 @@ impl InvocationCursor {
         let is_linear = self.timeline == Timeline::Linear;
         let is_latest = Some(&snapshot.id) == self.tip_id();
         self.at_tip = if is_linear { is_latest } else { !is_followed };
-        self.rewind = (is_linear && !is_latest).then(|| RewindDue::To(snapshot.id.clone()));
+        self.rewind = (is_linear && !is_latest).then(|| Box::new(RewindDue::To(snapshot.id.clone())));
         self.seen.snapshot = if is_linear {
             self.tip_id().cloned()
         } else {
@@ -258,7 +258,7 @@ impl InvocationCursor {
         parent: Option<&Snapshot>,
         turn: Option<OpenTurn>,
     ) -> Result<()> {
-        self.taken_up = turn;
+        self.taken_up = turn.map(Box::new);
         // The lease in the snapshot is already this worker's: the takeover has written it.
         self.lease = run.lease()?.unwrap_or_else(Lease::first);
         self.last = parent.map(Predecessor::of).transpose()?;
@@ -417,9 +417,9 @@ impl InvocationCursor {
     pub(crate) fn keep_lock(&mut self, awaited: AwaitedLock) -> Result<Option<Snapshot>> {
         self.held = Some(awaited.guard);
         self.asked = None;
-        self.held_in_store = awaited.in_store.map(|lock| HeldInStore {
-            renewal: lock.renewed(),
-            lock,
+        self.held_in_store = awaited.in_store.map(|lock| {
+            let renewal = lock.renewed();
+            Box::new(HeldInStore { lock, renewal })
         });
         self.seen.commits = awaited.commits;
         let Some(snapshot) = awaited.moved_to else {
@@ -566,7 +566,7 @@ impl InvocationCursor {
     fn open_turn(&self, input: &AgentInput) -> Option<&OpenTurn> {
         let resumed = || self.last.as_ref()?.turn.as_ref();
         let goes_on = !input.has_payload() && self.policy != Concurrency::Fork;
-        self.taken_up.as_ref().or_else(|| resumed().filter(|_| goes_on))
+        self.taken_up.as_deref().or_else(|| resumed().filter(|_| goes_on))
     }
 
     /// Notes that the turn is over. The next one is another turn, unless this one failed in its middle and may continue
@@ -601,7 +601,7 @@ impl InvocationCursor {
         let new = NewSnapshot {
             session: self.session.clone(),
             precondition: self.condition(releases_lock(&snapshot)),
-            rewind: self.rewind.clone(),
+            rewind: self.rewind.as_deref().cloned(),
             named_by_content,
             as_of: self.locks.commits(),
             only_tip: only_tip.cloned(),
@@ -625,7 +625,8 @@ impl InvocationCursor {
             return self.follow(saved.predecessor.clone(), saved.is_followed);
         }
         let id = &saved.snapshot.snapshot_id;
-        self.rewind = saved.unfinished.clone().map(RewindDue::Unfinished);
+        let unfinished = saved.unfinished.clone();
+        self.rewind = unfinished.map(|rewind| Box::new(RewindDue::Unfinished(rewind)));
         self.tip = Some(saved.predecessor.clone());
         if let Some(lock) = &self.turn_lock {
             self.seen = lock.committed(id);

@@ -312,7 +312,7 @@ impl Driver {
         }
         match self.shape(self.session.state()) {
             Ok(shown) => {
-                self.shown = shown;
+                self.shown = shown.map(Box::new);
                 Event::Drained
             }
             Err(error) => Event::TransformFailed(error),
@@ -373,7 +373,7 @@ impl Driver {
             ..
         } = self.result.take().and_then(Result::ok).unwrap_or_default();
         AgentOutput {
-            state: self.shown.take(),
+            state: self.shown.take().map(|shown| *shown),
             message,
             artifacts: (!artifacts.is_empty()).then_some(artifacts),
             finish_reason,
@@ -388,7 +388,7 @@ impl Driver {
         let state = self
             .last_good
             .take()
-            .and_then(|state| self.shape(state).ok().flatten());
+            .and_then(|state| self.shape(*state).ok().flatten());
         let identity = self.identity();
         AgentOutput {
             state,

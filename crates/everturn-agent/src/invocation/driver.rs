@@ -74,11 +74,11 @@ pub(crate) struct Driver {
     pub(super) snapshots: Snapshots,
     pub(super) journals: Journals,
     /// The state for the output of an invocation that fails; only where the client keeps the state.
-    pub(super) last_good: Option<SessionState>,
+    pub(super) last_good: Option<Box<SessionState>>,
     /// Whether the caller gave the session its custom state.
     pub(super) gives_custom: bool,
     /// The state for the output, once the state transform was applied.
-    pub(super) shown: Option<SessionState>,
+    pub(super) shown: Option<Box<SessionState>>,
     pub(super) result: Option<Result<AgentResult>>,
     pub(super) usage: Arc<Spending>,
 }

@@ -140,7 +140,7 @@ impl Driver {
         let state = self.session.state();
         // Without a store a failed invocation returns this state, from which the client continues.
         if self.cursor.is_none() {
-            self.last_good = Some(state.clone());
+            self.last_good = Some(Box::new(state.clone()));
         }
         match self.save(SnapshotEvent::TurnEnd, state) {
             Ok(true) => {}

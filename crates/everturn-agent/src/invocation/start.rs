@@ -249,7 +249,7 @@ impl Driver {
             }
         })?;
         // Only clients that keep the state need the last good one; others resume from the last snapshot.
-        let last_good = cursor.is_none().then(|| session.state());
+        let last_good = cursor.is_none().then(|| Box::new(session.state()));
         let resumed = cursor.as_ref().is_some_and(|cursor| cursor.last().is_some());
         let snapshots = Snapshots::after(
             resumed.then(|| session.state()),
