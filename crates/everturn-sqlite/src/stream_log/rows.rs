@@ -22,6 +22,7 @@ pub(super) const STREAMS: Schema<'_> = Schema {
         include_str!("schema/3.sql"),
         include_str!("schema/4.sql"),
     ],
+    fingerprint: 3_257_959_313,
     name: "stream",
     if_foreign: "this database is not one of streams: a stream log needs a file of its own, beside the session store's",
     if_newer: "choose another path",
@@ -371,9 +372,12 @@ pub(super) fn sweep(db: &Connection, key: &StreamKey, now: i64) -> Outcome<()> {
     Ok(())
 }
 
-/// Returns a number that changes whenever another connection, of any process, has committed.
-pub(super) fn data_version(db: &Connection) -> Outcome<i64> {
-    Ok(db
-        .prepare_cached("PRAGMA data_version")?
-        .query_row([], |row| row.get(0))?)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fingerprint_is_that_of_the_tables_that_the_scripts_make() {
+        assert_eq!(STREAMS.made(), STREAMS.fingerprint);
+    }
 }

@@ -22,7 +22,7 @@ use super::live::Live;
 use super::rows::{self, End};
 use super::shared::Shared;
 use super::writer::SqliteStreamWriter;
-use crate::connection::{Thoroughness, deadline_after, empty_log, retry, scrub};
+use crate::connection::{Thoroughness, data_version, deadline_after, empty_log, retry, scrub};
 use crate::fault::{Fault, Outcome};
 
 /// The greatest number of requests in a transaction.
@@ -138,7 +138,7 @@ impl Thread {
     pub(super) fn new(db: Connection, shared: Arc<Shared>) -> Outcome<Self> {
         let now = Instant::now();
         Ok(Self {
-            version: rows::data_version(&db)?,
+            version: data_version(&db)?,
             db,
             shared,
             writer: None,
@@ -517,7 +517,7 @@ impl Thread {
 
     fn poll(&mut self) -> Outcome<()> {
         let options = &self.shared.options;
-        let version = rows::data_version(&self.db)?;
+        let version = data_version(&self.db)?;
         // The version changes with every commit of another connection, and is cheap to read.
         if version != self.version {
             self.version = version;
