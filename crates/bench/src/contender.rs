@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use everturn::Result;
@@ -169,10 +169,12 @@ impl Contender {
             .expect("a contender has its input until it is dropped");
         writeln!(input, "{work}")?;
         input.flush()?;
-        let line = self
-            .answers
-            .recv_timeout(PATIENCE)
-            .map_err(|_| Error::deadline_exceeded(format!("{name} did not answer {work}")))?;
+        let line = self.answers.recv_timeout(PATIENCE).map_err(|error| match error {
+            RecvTimeoutError::Timeout => Error::deadline_exceeded(format!("{name} did not answer {work}")),
+            RecvTimeoutError::Disconnected => {
+                Error::internal(format!("{name} ended before it answered {work}"))
+            }
+        })?;
         let answer: Value = serde_json::from_str(&line).map_err(Error::foreign)?;
         if let Some(error) = answer["error"].as_str() {
             return Err(Error::internal(format!("{name} failed at {work}: {error}")));

@@ -86,15 +86,16 @@ fn rows_of(table: &Table, earlier: &str) -> String {
             .map(|name| name.trim().trim_end_matches(EARLIER).to_owned())
     };
     let measured: Vec<_> = measured.lines().map(name).collect();
-    section
-        .lines()
-        .filter(|row| row.starts_with("| ") && !measured.contains(&name(row)))
-        .map(|row| {
-            let name = name(row).unwrap_or_default();
+    let mut kept = String::new();
+    for row in section.lines().filter(|row| row.starts_with("| ")) {
+        let named = name(row);
+        if !measured.contains(&named) {
             let cells = row.splitn(3, '|').nth(2).unwrap_or_default();
-            format!("| {name}{EARLIER} |{cells}\n")
-        })
-        .collect()
+            // Writing to a string cannot fail.
+            let _ = writeln!(kept, "| {}{EARLIER} |{cells}", named.unwrap_or_default());
+        }
+    }
+    kept
 }
 
 /// Returns the version that an earlier page names for a contender that was left out now.

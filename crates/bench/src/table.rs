@@ -14,8 +14,9 @@ impl Measured {
     /// Sums up rounds; `None` if there were none.
     pub(crate) fn of(mut rounds: Vec<f64>) -> Option<Self> {
         rounds.sort_by(f64::total_cmp);
+        let middle = |below: usize| rounds.get(below / 2).copied();
         Some(Self {
-            median: *rounds.get(rounds.len() / 2)?,
+            median: f64::midpoint(middle(rounds.len().saturating_sub(1))?, middle(rounds.len())?),
             low: *rounds.first()?,
             high: *rounds.last()?,
         })
