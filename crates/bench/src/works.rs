@@ -119,7 +119,7 @@ impl Bench<'_> {
 
     /// Has one piece of work done by a fresh process in a folder of its own.
     fn once(self, entry: &Entry, work: &Value, value: &str) -> Result<Option<f64>> {
-        if work["turns"].as_u64() > u64::try_from(entry.most_turns).ok() {
+        if !entry.takes(work) {
             return Ok(None);
         }
         let Some(mut contender) = entry.program.start(self.peers)? else {

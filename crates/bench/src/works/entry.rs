@@ -1,5 +1,7 @@
 //! Who takes part: programs, each with one of its stores.
 
+use everturn::prelude::Value;
+
 use crate::contender::Program;
 
 /// A program with one of its stores.
@@ -55,7 +57,7 @@ pub(super) const ENTRIES: [Entry; 16] = [
         "memory",
         "Genkit Python, memory",
         MEMORY,
-        400,
+        100,
     ),
     entry(Program::GenkitGo, "memory", "Genkit Go, memory", MEMORY, 400),
     entry(Program::LangGraph, "memory", "LangGraph, memory", MEMORY, 400),
@@ -97,7 +99,7 @@ pub(super) const ENTRIES: [Entry; 16] = [
     ),
     entry(Program::Everturn, "file", "Everturn, files", FILES, 400),
     entry(Program::GenkitJs, "file", "Genkit JavaScript, files", FILES, 400),
-    entry(Program::GenkitPython, "file", "Genkit Python, files", FILES, 400),
+    entry(Program::GenkitPython, "file", "Genkit Python, files", FILES, 100),
     entry(
         Program::Everturn,
         "postgres",
@@ -121,5 +123,10 @@ impl Entry {
 
     pub(super) fn is_durable(&self) -> bool {
         self.class != MEMORY
+    }
+
+    /// Returns whether the contender takes part in conversations of the length that the work names.
+    pub(super) fn takes(&self, work: &Value) -> bool {
+        work["turns"].as_u64() <= u64::try_from(self.most_turns).ok()
     }
 }

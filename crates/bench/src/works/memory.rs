@@ -82,7 +82,7 @@ impl Bench<'_> {
             work["turns"] = json!(1);
         }
         let mut rows = Vec::new();
-        for entry in self.entries(held.takes_part) {
+        for entry in self.entries(|entry| (held.takes_part)(entry) && entry.takes(&work)) {
             let Some(mut contender) = entry.program.start(self.peers)? else {
                 continue;
             };
