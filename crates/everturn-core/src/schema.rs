@@ -31,17 +31,24 @@ const MAX_VIOLATION_CHARS: usize = 240;
 pub struct Schema(Arc<Inner>);
 
 struct Inner {
+    json: Json,
+    validator: OnceLock<Result<Validator>>,
+}
+
+enum Json {
+    Given(Value),
     /// Described when it is first asked for: an application defines many actions whose types nobody ever validates or lists,
     /// and describing them would take most of the time until its first turn.
-    json: OnceLock<Value>,
-    describe: fn() -> Value,
-    validator: OnceLock<Result<Validator>>,
+    OfType {
+        describe: fn() -> Value,
+        described: OnceLock<Value>,
+    },
 }
 
 impl Schema {
     /// Returns the schema of a Rust type, with subschemas inlined, as models expect it.
     pub fn of<T: JsonSchema + ?Sized>() -> Self {
-        Self::described_by(describe::<T>, OnceLock::new())
+        Self::described_by(describe::<T>)
     }
 
     /// Returns the schema of a Rust type as [`Schema::of`] does, and the same one each time: a type that many actions have is
@@ -57,9 +64,7 @@ impl Schema {
             admit_unknown_fields(&mut json);
             json
         };
-        Self::kept((TypeId::of::<T>(), true), || {
-            Self::described_by(describe, OnceLock::new())
-        })
+        Self::kept((TypeId::of::<T>(), true), || Self::described_by(describe))
     }
 
     fn kept(key: (TypeId, bool), make: impl FnOnce() -> Self) -> Self {
@@ -81,14 +86,20 @@ impl Schema {
     }
 
     fn unchecked(json: Value) -> Self {
-        Self::described_by(|| Value::Null, OnceLock::from(json))
+        Self::having(Json::Given(json))
     }
 
-    /// Creates a schema that is described by a function, unless it is described already.
-    fn described_by(describe: fn() -> Value, json: OnceLock<Value>) -> Self {
+    /// Creates the schema of a type, which a function describes.
+    fn described_by(describe: fn() -> Value) -> Self {
+        Self::having(Json::OfType {
+            describe,
+            described: OnceLock::new(),
+        })
+    }
+
+    fn having(json: Json) -> Self {
         Self(Arc::new(Inner {
             json,
-            describe,
             validator: OnceLock::new(),
         }))
     }
@@ -100,12 +111,14 @@ impl Schema {
 
     /// Returns the schema as JSON.
     pub fn as_json(&self) -> &Value {
-        let Inner { json, describe, .. } = &*self.0;
-        json.get().unwrap_or_else(|| {
-            // A type's own code describes it, so nobody is made to wait for it.
-            let described = describe();
-            json.get_or_init(|| described)
-        })
+        match &self.0.json {
+            Json::Given(json) => json,
+            Json::OfType { describe, described } => described.get().unwrap_or_else(|| {
+                // A type's own code describes it, so nobody is made to wait for it.
+                let json = describe();
+                described.get_or_init(|| json)
+            }),
+        }
     }
 
     fn validator(&self) -> Result<&Validator> {
