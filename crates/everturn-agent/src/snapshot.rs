@@ -19,7 +19,7 @@ mod position;
 mod rewind;
 mod transition;
 
-use everturn_ai::{JsonObject, UsageTotal};
+use everturn_ai::JsonObject;
 use everturn_core::{Error, Result, RuntimeError, TraceParent};
 use jiff::Timestamp;
 use schemars::JsonSchema;
@@ -37,9 +37,6 @@ pub use self::position::Cursor;
 pub(crate) use self::rewind::Rewind;
 pub(crate) use self::transition::{Progress, RUN_OUTPUT, RunEnd, Transition};
 use crate::{AgentFinishReason, SessionId, SessionState, SnapshotEvent, SnapshotId, SnapshotStatus};
-
-/// The field of a snapshot that holds what the conversation has used.
-const USAGE: &str = "usage";
 
 /// The field of a snapshot that holds the note of the server that ran the turn.
 const SERVER_NOTE: &str = "serverNote";
@@ -111,7 +108,7 @@ pub struct Snapshot {
     /// The session's state at this point; a pending snapshot has none yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<SessionState>,
-    /// What the framework notes for itself. Clients never see it.
+    /// What the framework notes for itself. Of it, clients see only what the conversation has used.
     #[serde(flatten)]
     #[schemars(skip)]
     pub bookkeeping: Bookkeeping,
@@ -163,21 +160,6 @@ impl Snapshot {
             )));
         };
         Ok(SnapshotId::of_state(state)? == *id)
-    }
-
-    /// Returns what the models and tools of the conversation have used up to this snapshot, from its first turn on. The
-    /// latest snapshot of a session has the sum of its branch.
-    pub fn usage(&self) -> Option<UsageTotal> {
-        self.extra
-            .get(USAGE)
-            .and_then(|usage| UsageTotal::deserialize(usage).ok())
-    }
-
-    pub(crate) fn set_usage(&mut self, usage: Option<UsageTotal>) {
-        match usage.and_then(|usage| serde_json::to_value(usage).ok()) {
-            Some(usage) => drop(self.extra.insert(USAGE.to_owned(), usage)),
-            None => drop(self.extra.shift_remove(USAGE)),
-        }
     }
 
     /// Returns the span of the invocation that became the background run of this snapshot; `None` if nobody recorded spans,

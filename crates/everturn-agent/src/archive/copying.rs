@@ -83,7 +83,6 @@ impl Archive {
             FORKED_FROM.to_owned(),
             json!({"sessionId": origin.session_id, "snapshotId": id}),
         );
-        // The original's bookkeeping is about its own session.
         let snapshot = Snapshot {
             updated_at: Some(now),
             finish_reason: origin.finish_reason,
@@ -91,6 +90,7 @@ impl Archive {
             turn_index: origin.turn_index,
             event: origin.event,
             state: origin.state,
+            bookkeeping: origin.bookkeeping.of_conversation(),
             extra,
             ..Snapshot::new(name.unwrap_or(id), session.clone(), now)
         };
@@ -144,7 +144,6 @@ impl Archive {
         let index = latest.index.map(|index| index + 1);
         let mut extra = edited.extra;
         extra.shift_remove(FORKED_FROM);
-        // The original's bookkeeping is about its own turn.
         let snapshot = Snapshot {
             parent_id: Some(id),
             updated_at: Some(now),
@@ -153,6 +152,7 @@ impl Archive {
             turn_index: edited.turn_index,
             event: edited.event,
             state: edited.state,
+            bookkeeping: edited.bookkeeping.of_conversation(),
             extra,
             ..Snapshot::new(name.clone(), session, now)
         };

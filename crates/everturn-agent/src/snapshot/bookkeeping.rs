@@ -1,5 +1,9 @@
 //! The framework's own notes in a snapshot.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use everturn_ai::{JsonObject, UsageTotal};
 use everturn_core::{Error, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -8,14 +12,16 @@ use serde_json::Value;
 use super::{BackgroundRun, Lease, OpenTurn, Rewind, Snapshot};
 use crate::AgentInput;
 
-/// The framework's own notes in a snapshot: the background run behind it, the turn in whose middle it was taken, and an
-/// unfinished rewind.
+/// The framework's own notes in a snapshot: what the conversation has used, the background run behind the snapshot, the
+/// turn in whose middle it was taken, and an unfinished rewind.
 ///
-/// A store keeps them like every other field, under their own keys, and interprets none of them. Clients never see
-/// them.
+/// A store keeps them like every other field, under their own keys, and interprets none of them. Clients see only what the
+/// conversation has used.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Bookkeeping {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    usage: Option<NotedUsage>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     background_run: Option<Noted<BackgroundRun>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -32,9 +38,72 @@ pub struct Bookkeeping {
 struct InputsLeft(Vec<AgentInput>);
 
 impl Bookkeeping {
-    /// Returns whether there are no notes.
+    /// Returns whether there are no notes but what the conversation has used.
     pub fn is_empty(&self) -> bool {
         self.background_run.is_none() && self.open_turn.is_none() && self.unfinished_rewind.is_none()
+    }
+
+    /// Returns the notes that are about the conversation, which its copies have too.
+    pub(crate) fn of_conversation(self) -> Self {
+        Self {
+            usage: self.usage,
+            ..Self::default()
+        }
+    }
+}
+
+/// What a conversation has used, or JSON in its place that holds something else. Either is written back unchanged.
+///
+/// It is shared, because a snapshot is cloned several times on its way into a store.
+#[derive(Debug, Clone, PartialEq)]
+enum NotedUsage {
+    Total(Arc<UsageTotal>),
+    Other(Arc<Value>),
+}
+
+impl NotedUsage {
+    fn read(&self) -> Option<UsageTotal> {
+        match self {
+            Self::Total(total) => Some(**total),
+            Self::Other(value) => UsageTotal::deserialize(&**value).ok(),
+        }
+    }
+}
+
+impl From<UsageTotal> for NotedUsage {
+    fn from(mut total: UsageTotal) -> Self {
+        // As exact as in JSON, so that a snapshot is equal to what a store reads back.
+        for time in [&mut total.model_time, &mut total.tool_time, &mut total.turn_time] {
+            *time = Duration::from_nanos_u128(time.as_micros() * 1_000);
+        }
+        Self::Total(Arc::new(total))
+    }
+}
+
+impl Serialize for NotedUsage {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Total(total) => total.serialize(serializer),
+            Self::Other(value) => value.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for NotedUsage {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        struct Fields {
+            #[serde(flatten)]
+            total: UsageTotal,
+            #[serde(flatten)]
+            of_other_versions: JsonObject,
+        }
+
+        let value = Value::deserialize(deserializer)?;
+        Ok(match Fields::deserialize(&value) {
+            Ok(fields) if fields.of_other_versions.is_empty() => Self::Total(Arc::new(fields.total)),
+            _ => Self::Other(Arc::new(value)),
+        })
     }
 }
 
@@ -74,6 +143,16 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Noted<T> {
 }
 
 impl Snapshot {
+    /// Returns what the models and tools of the conversation have used up to this snapshot, from its first turn on. The
+    /// latest snapshot of a session has the sum of its branch.
+    pub fn usage(&self) -> Option<UsageTotal> {
+        self.bookkeeping.usage.as_ref()?.read()
+    }
+
+    pub(crate) fn set_usage(&mut self, usage: Option<UsageTotal>) {
+        self.bookkeeping.usage = usage.map(NotedUsage::from);
+    }
+
     /// Returns the background run behind the snapshot; `None` if no worker of this framework began one.
     ///
     /// # Errors
@@ -134,7 +213,7 @@ impl Snapshot {
         }
     }
 
-    /// Removes all notes of the framework.
+    /// Removes all notes of the framework but what the conversation has used.
     pub(crate) fn clear_bookkeeping(&mut self) {
         let left = match &mut self.bookkeeping.background_run {
             Some(Noted::Readable(run)) => Some(Box::new(InputsLeft(std::mem::take(&mut run.inputs)))),
@@ -143,7 +222,7 @@ impl Snapshot {
         self.clear_background_run();
         self.bookkeeping = Bookkeeping {
             left,
-            ..Bookkeeping::default()
+            ..std::mem::take(&mut self.bookkeeping).of_conversation()
         };
     }
 
@@ -216,6 +295,34 @@ mod tests {
                 key == "unfinishedRewind"
             );
         }
+    }
+
+    #[test]
+    fn the_usage_is_read_written_back_and_shown_to_clients() {
+        let known = json!({"inputTokens": 7, "modelCalls": 1, "modelMs": 1.5});
+        let novel = json!({"inputTokens": 7, "novelty": {"x": 1}});
+        for (usage, tokens) in [(known, Some(7)), (novel, Some(7)), (json!("a lot"), None)] {
+            let stored = stored("usage", &usage);
+
+            let mut snapshot: Snapshot = serde_json::from_value(stored.clone()).unwrap();
+
+            assert_eq!(serde_json::to_value(&snapshot).unwrap(), stored);
+            assert_eq!(snapshot.usage().map(|usage| usage.input_tokens), tokens);
+            snapshot.clear_bookkeeping();
+            assert_eq!(serde_json::to_value(&snapshot).unwrap()["usage"], usage);
+        }
+    }
+
+    #[test]
+    fn a_snapshot_with_a_usage_is_equal_to_what_is_read_back() {
+        let mut snapshot: Snapshot = serde_json::from_value(stored("usage", &json!({}))).unwrap();
+        let mut usage = UsageTotal::default();
+        usage.model_time = Duration::from_nanos(1_234_567);
+        snapshot.set_usage(Some(usage));
+
+        let read: Snapshot = serde_json::from_str(&serde_json::to_string(&snapshot).unwrap()).unwrap();
+
+        assert_eq!(read, snapshot);
     }
 
     #[test]
