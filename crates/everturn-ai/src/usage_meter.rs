@@ -161,11 +161,10 @@ impl UsageMeter {
             reading.delegated += one;
             (meter, *reading)
         });
-        let all: Vec<_> = std::iter::once(own).chain(around).collect();
-        let gates = all
-            .into_iter()
-            .filter_map(|(meter, reading)| Some((meter.gate.get()?, reading)));
-        gates.collect()
+        let counted = std::iter::once(own).chain(around);
+        counted
+            .filter_map(|(meter, reading)| Some((meter.gate.get()?, reading)))
+            .collect()
     }
 
     async fn settle(&self) {

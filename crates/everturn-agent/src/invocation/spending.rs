@@ -111,8 +111,10 @@ impl Spending {
             }),
             entered: AsyncMutex::default(),
         });
-        // Weak, because the gate is part of the meter, which is part of this.
-        meter.set_gate(Arc::new(Gate(Arc::downgrade(&spending))));
+        if spending.limits.any() {
+            // Weak, because the gate is part of the meter, which is part of this.
+            meter.set_gate(Arc::new(Gate(Arc::downgrade(&spending))));
+        }
         spending
     }
 
@@ -304,9 +306,6 @@ impl Spending {
 
     /// Enters everything that was used since the last expense; for a call, only if the tenant's budget allows it.
     async fn spend(&self, call: Option<&NextCall<'_>>, used: MeterReading) -> Result<()> {
-        if !self.limits.any() {
-            return Ok(());
-        }
         let Some((tenant, ledger)) = self.ledger() else {
             return match self.limits.tenant {
                 Some(_) => Err(no_ledger()),
