@@ -383,7 +383,7 @@ impl Driver {
             // The function may have left tasks behind, which hold the session's outbox.
             Command::Release => {
                 self.outbox.silence();
-                self.outbox.end(Error::cancelled("the invocation is over"));
+                self.outbox.close();
             }
         }
     }

@@ -202,6 +202,11 @@ impl Outbox {
     pub(crate) fn end(&self, why: Error) {
         // The first reason stays.
         let _ = self.0.end.set(why);
+        self.close();
+    }
+
+    /// Cancels the work that an invocation leaves behind.
+    pub(crate) fn close(&self) {
         self.0.work.cancel();
     }
 
