@@ -6,6 +6,7 @@
 
 mod scale;
 
+use std::ops::ControlFlow;
 use std::panic::resume_unwind;
 use std::sync::{Arc, LazyLock};
 
@@ -15,7 +16,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
 use self::scale::Scale;
-use crate::schema::Members;
+use crate::schema::visit;
 
 /// The number of bytes of JSON from which on work on it counts as heavy: its parsing, checking and printing takes about a
 /// millisecond.
@@ -62,27 +63,17 @@ pub async fn offload<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'stati
 
 /// Returns whether work on a value should be [offloaded](offload).
 pub fn is_heavy(value: &Value) -> bool {
-    let mut weight = own_weight(value);
-    let mut open = Vec::from_iter(Members::of(value));
-    while weight < HEAVY {
-        let Some(members) = open.last_mut() else {
-            return false;
-        };
-        match members.next() {
-            None => {
-                open.pop();
-            }
-            Some(member) => {
-                weight += own_weight(member);
-                open.extend(Members::of(member));
-            }
+    let mut weight = 0;
+    let weighed = visit(value, |value| {
+        weight += PER_VALUE + value.as_str().map_or(0, str::len);
+        if weight < HEAVY {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
         }
-    }
-    true
-}
-
-fn own_weight(value: &Value) -> usize {
-    PER_VALUE + value.as_str().map_or(0, str::len)
+    });
+    // A value that is nested too deeply counts as heavy.
+    weighed.is_break()
 }
 
 /// Returns whether work on a value that is to be serialised should be [offloaded](offload). A long string costs no more to

@@ -3,6 +3,7 @@
 use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use jsonschema::{ValidationError, Validator};
@@ -218,53 +219,49 @@ pub(crate) struct Size {
 }
 
 impl Size {
-    /// Measures a value without recursion, in memory bounded by [`MAX_DEPTH`].
+    /// Measures a value.
     pub(crate) fn of(value: &Value) -> Result<Self> {
-        let mut values = 1;
-        let mut open = Vec::from_iter(Members::of(value));
-        while let Some(members) = open.last_mut() {
-            let Some(member) = members.next() else {
-                open.pop();
-                continue;
-            };
+        let mut values = 0;
+        let visited = visit(value, |_| {
             values += 1;
-            if let Some(members) = Members::of(member) {
-                if open.len() == MAX_DEPTH {
-                    return Err(Error::invalid_argument(format!(
-                        "nested deeper than {MAX_DEPTH} levels"
-                    )));
-                }
-                open.push(members);
-            }
+            ControlFlow::Continue(())
+        });
+        if visited.is_break() {
+            return Err(Error::invalid_argument(format!(
+                "nested deeper than {MAX_DEPTH} levels"
+            )));
         }
         Ok(Self { values })
     }
 }
 
-/// The members of an array or object.
-pub(crate) enum Members<'a> {
-    Items(std::slice::Iter<'a, Value>),
-    Fields(serde_json::map::Values<'a>),
+/// Visits a value and its members, until `visitor` breaks off or a value is nested deeper than [`MAX_DEPTH`].
+pub(crate) fn visit(value: &Value, mut visitor: impl FnMut(&Value) -> ControlFlow<()>) -> ControlFlow<()> {
+    visit_levels(value, MAX_DEPTH, &mut visitor)
 }
 
-impl<'a> Members<'a> {
-    pub(crate) fn of(value: &'a Value) -> Option<Self> {
-        match value {
-            Value::Array(items) => Some(Self::Items(items.iter())),
-            Value::Object(fields) => Some(Self::Fields(fields.values())),
-            _ => None,
+/// Visits a value in a recursion of at most so many levels.
+fn visit_levels(
+    value: &Value,
+    levels: usize,
+    visitor: &mut impl FnMut(&Value) -> ControlFlow<()>,
+) -> ControlFlow<()> {
+    visitor(value)?;
+    match (value, levels.checked_sub(1)) {
+        (Value::Array(_) | Value::Object(_), None) => ControlFlow::Break(()),
+        (Value::Array(items), Some(levels)) => {
+            let mut items = items.iter();
+            items.try_for_each(|item| visit_levels(item, levels, visitor))
         }
-    }
-
-    pub(crate) fn next(&mut self) -> Option<&'a Value> {
-        match self {
-            Self::Items(items) => items.next(),
-            Self::Fields(fields) => fields.next(),
+        (Value::Object(fields), Some(levels)) => {
+            let mut values = fields.values();
+            values.try_for_each(|value| visit_levels(value, levels, visitor))
         }
+        _ => ControlFlow::Continue(()),
     }
 }
 
-/// Refuses a value nested deeper than [`MAX_DEPTH`], without recursing itself.
+/// Refuses a value nested deeper than [`MAX_DEPTH`], in a recursion that goes no deeper.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT`.
@@ -275,13 +272,16 @@ pub fn check_depth(value: &Value) -> Result<()> {
 /// Drops a value level by level. The ordinary drop recurses, and a value that was refused for its depth could overflow
 /// the stack.
 pub(crate) fn dismantle(value: Value) {
-    let mut open = vec![value];
-    while let Some(value) = open.pop() {
+    // Without room at first: most values that come here were taken out of an `Untrusted`, and are null.
+    let mut open = Vec::new();
+    let mut next = Some(value);
+    while let Some(value) = next {
         match value {
             Value::Array(items) => open.extend(items),
             Value::Object(fields) => open.extend(fields.into_values()),
             _ => {}
         }
+        next = open.pop();
     }
 }
 
