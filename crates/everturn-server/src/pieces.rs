@@ -6,7 +6,7 @@ use std::io::{Result, Write};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use serde::Serialize;
 
@@ -16,21 +16,28 @@ use crate::permits::Permit;
 /// The size of a piece.
 const PIECE: usize = 64 * 1024;
 
+/// The room that a piece begins with, enough for most answers.
+const ROOM: usize = 4 * 1024;
+
 /// A JSON text in pieces. A long text in one piece would be copied as it grows, and held to the last byte.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Pieces {
     full: VecDeque<Bytes>,
-    last: BytesMut,
+    last: Vec<u8>,
     length: usize,
 }
 
 impl Pieces {
     /// Serialises a value.
     pub(crate) fn of(value: &impl Serialize) -> Self {
-        let mut pieces = Self::default();
+        let mut pieces = Self {
+            full: VecDeque::with_capacity(1),
+            last: Vec::with_capacity(ROOM),
+            length: 0,
+        };
         serde_json::to_writer(&mut pieces, value).expect("what is answered is plain data");
         if !pieces.last.is_empty() {
-            pieces.full.push_back(pieces.last.split().freeze());
+            pieces.full.push_back(std::mem::take(&mut pieces.last).into());
         }
         pieces
     }
@@ -43,11 +50,16 @@ impl Pieces {
 
 impl Write for Pieces {
     fn write(&mut self, bytes: &[u8]) -> Result<usize> {
-        self.last.extend_from_slice(bytes);
-        self.length += bytes.len();
-        while self.last.len() >= PIECE {
-            self.full.push_back(self.last.split_to(PIECE).freeze());
+        let mut rest = bytes;
+        while self.last.len() + rest.len() >= PIECE {
+            let (fitting, later) = rest.split_at(PIECE - self.last.len());
+            self.last.extend_from_slice(fitting);
+            self.full
+                .push_back(std::mem::replace(&mut self.last, Vec::with_capacity(ROOM)).into());
+            rest = later;
         }
+        self.last.extend_from_slice(rest);
+        self.length += bytes.len();
         Ok(bytes.len())
     }
 
