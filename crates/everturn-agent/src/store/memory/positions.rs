@@ -17,6 +17,10 @@ pub(super) struct Positions(VecDeque<Position>);
 impl Positions {
     pub(super) fn insert(&mut self, position: Position) {
         if let Err(index) = self.0.binary_search(&position) {
+            // Many sessions have one row, and no room for more is made for it.
+            if self.0.is_empty() {
+                self.0.reserve_exact(1);
+            }
             self.0.insert(index, position);
         }
     }
