@@ -538,7 +538,7 @@ impl InvocationCursor {
     ) -> Option<JournalLocation> {
         self.session.tenant().store().journal()?;
         Some(JournalLocation {
-            tenant: self.session.tenant().clone(),
+            session: self.session.clone(),
             key: self.turn_name(length, input, reserved),
             past: self.open_turn(input).map_or(0, |turn| turn.records),
             guard: JournalGuard::new(reserved.clone(), self.lease, self.precondition()),

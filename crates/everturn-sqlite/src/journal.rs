@@ -60,11 +60,15 @@ impl Journal for SqliteStore {
     }
 
     async fn read(&self, scope: &Scope, key: &JournalKey) -> Result<Vec<JournalRecord>> {
-        if self.tips().has_no_journal(scope, key.session()) {
+        if self.is_known_empty(scope, key.session()) {
             return Ok(Vec::new());
         }
         let (scope, key) = (scope.clone(), key.clone());
         SqliteStore::read(self, move |reading| reading.records(&scope, &key)).await
+    }
+
+    fn is_known_empty(&self, scope: &Scope, session: &SessionId) -> bool {
+        self.tips().has_no_journal(scope, session)
     }
 
     async fn clear(&self, scope: &Scope, key: &JournalKey) -> Result<()> {

@@ -55,7 +55,10 @@ impl ApprovedCall {
             .map_or_else(|| own.clone(), Into::into);
         let key = JournalKey::kept(session, &approval.id);
         let answer = approval.answers.last().map(|given| given.answer.clone());
-        let records = location.journal()?.read(location.tenant.scope(), &key).await?;
+        let records = location
+            .journal()?
+            .read(location.session.tenant().scope(), &key)
+            .await?;
         let mut made = Made::Never;
         for record in &records {
             let Batch { by, entries } = Batch::read(record)?;
@@ -85,7 +88,7 @@ impl ApprovedCall {
     /// own errors.
     pub(super) async fn add(&self, location: &JournalLocation, entry: Entry) -> Result<()> {
         let journal = location.journal()?;
-        let scope = location.tenant.scope();
+        let scope = location.session.tenant().scope();
         let sequence = self.next.load(Ordering::Acquire);
         let batch = Batch {
             by: self.by.clone(),

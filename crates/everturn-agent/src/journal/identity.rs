@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use everturn_ai::{EffectId, ModelEffect, ToolRequest};
+use everturn_ai::{EffectId, Message, ModelEffect, Part, Role, ToolRequest};
 use serde::Serialize;
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -38,27 +38,67 @@ pub(crate) fn turn_key(
 
 /// Returns the identity of the `occurrence`-th effect of a turn that has this fingerprint.
 pub(super) fn effect_id(key: &JournalKey, fingerprint: &str, occurrence: u64) -> EffectId {
+    identity(key, fingerprint, occurrence).into()
+}
+
+/// Returns the identity of the `occurrence`-th of equal model calls of a turn. It is made when it is needed: few calls ask for
+/// tools, and their texts may be long.
+pub(super) fn model_effect_id(key: &TurnKey, asked: &Arc<AskedModel>, occurrence: u64) -> EffectId {
+    let (key, asked) = (TurnKey::clone(key), Arc::clone(asked));
+    EffectId::when_needed(move || identity(&key, &asked.fingerprint(), occurrence))
+}
+
+fn identity(key: &JournalKey, fingerprint: &str, occurrence: u64) -> String {
     half(digest(&(key.session(), key.turn(), fingerprint, occurrence)))
 }
 
 /// Returns the identity of an approved call: the same in every turn that resumes the conversation at its question.
 pub(super) fn approved_effect_id(question: &str, call: &str) -> EffectId {
-    half(digest(&("question", question, call)))
+    half(digest(&("question", question, call))).into()
 }
 
 /// Shortens a digest to a key: half of the hash is still unique, and fits where services limit the length of a key.
-fn half(mut digest: String) -> EffectId {
+fn half(mut digest: String) -> String {
     digest.truncate(32);
-    EffectId::from(digest)
+    digest
 }
 
-/// Returns the fingerprint of a model call: the model, the length of the conversation and its last message.
+/// What makes a model call the same on every attempt: the model, the length of the conversation and its last message.
 ///
 /// Earlier messages are left out: a prompt may contain the time, and that must not make a paid reply unusable.
-pub(super) fn model_fingerprint(effect: &ModelEffect<'_>) -> String {
-    let messages = &effect.request.messages;
-    let last = messages.last().map(|last| (last.role(), last.content()));
-    digest(&("model", effect.model, messages.len(), last))
+pub(super) struct AskedModel {
+    pub(super) model: String,
+    pub(super) length: usize,
+    pub(super) last: Option<Message>,
+}
+
+impl AskedModel {
+    fn fingerprint(&self) -> String {
+        digest(&("model", &self.model, self.length, self.said()))
+    }
+
+    fn said(&self) -> Option<(Role, &[Part])> {
+        let last = self.last.as_ref()?;
+        Some((last.role(), last.content()))
+    }
+}
+
+impl From<&ModelEffect<'_>> for AskedModel {
+    fn from(effect: &ModelEffect<'_>) -> Self {
+        let messages = &effect.request.messages;
+        Self {
+            model: effect.model.to_owned(),
+            length: messages.len(),
+            last: messages.last().cloned(),
+        }
+    }
+}
+
+/// Whether the fingerprints are equal.
+impl PartialEq for AskedModel {
+    fn eq(&self, other: &Self) -> bool {
+        (self.length, &self.model, self.said()) == (other.length, &other.model, other.said())
+    }
 }
 
 /// Returns the fingerprint of a tool call: the reply that asks for it, the position in it, and the tool with its input.

@@ -2,11 +2,14 @@
 //! clock.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use everturn_ai::{EffectId, Message, ModelResponse, Replay, ToolOutcome, ToolRecord};
 
 use super::entry::Entry;
-use super::identity::{TurnKey, approved_effect_id, call_fingerprint, call_of, effect_id};
+use super::identity::{
+    AskedModel, TurnKey, approved_effect_id, call_fingerprint, call_of, effect_id, model_effect_id,
+};
 use crate::session::Change;
 
 /// The effects of one turn, as far as they are known.
@@ -20,7 +23,9 @@ pub(super) struct KnownEffects {
     met: HashSet<EffectId>,
     /// The number of calls that ended.
     endings: usize,
-    /// How often this attempt has met each fingerprint.
+    /// The model calls that this attempt has met.
+    models: Vec<Arc<AskedModel>>,
+    /// How often this attempt has met each fingerprint of other effects.
     occurrences: HashMap<String, u64>,
 }
 
@@ -52,6 +57,7 @@ impl KnownEffects {
             asked: HashMap::new(),
             met: HashSet::new(),
             endings: 0,
+            models: Vec::new(),
             occurrences: HashMap::new(),
         }
     }
@@ -137,8 +143,11 @@ impl KnownEffects {
 
     /// Returns the identity of a model call, its reply if that is known, and the changes of the session by the calls
     /// that the reply asked for, in the order in which these ended.
-    pub(super) fn meet_model(&mut self, fingerprint: &str) -> (EffectId, Option<ModelResponse>, Vec<Change>) {
-        let id = self.next(fingerprint);
+    pub(super) fn meet_model(&mut self, asked: AskedModel) -> (EffectId, Option<ModelResponse>, Vec<Change>) {
+        let id = self.next_model(asked);
+        if self.replies.is_empty() {
+            return (id, None, Vec::new());
+        }
         // Moved out, not cloned: an attempt comes to an identity once.
         let Some(response) = self.replies.remove(&id) else {
             return (id, None, Vec::new());
@@ -208,6 +217,14 @@ impl KnownEffects {
         asked.iter().find(|id| !self.met.contains(*id)).cloned()
     }
 
+    fn next_model(&mut self, asked: AskedModel) -> EffectId {
+        let asked = Arc::new(asked);
+        let occurrence = self.models.iter().filter(|earlier| **earlier == asked).count();
+        let id = model_effect_id(&self.key, &asked, occurrence as u64);
+        self.models.push(asked);
+        id
+    }
+
     fn next(&mut self, fingerprint: &str) -> EffectId {
         let occurrence = self.occurrences.entry(fingerprint.to_owned()).or_default();
         let id = effect_id(&self.key, fingerprint, *occurrence);
@@ -247,7 +264,11 @@ mod tests {
     }
 
     fn new_effects() -> KnownEffects {
-        KnownEffects::new(TurnKey::new(LazyLock::new(Box::new(key))))
+        KnownEffects::new(turn())
+    }
+
+    fn turn() -> TurnKey {
+        TurnKey::new(LazyLock::new(Box::new(key)))
     }
 
     fn key() -> JournalKey {
@@ -258,8 +279,16 @@ mod tests {
         ToolRequest::new("pay", json!({"to": "ann"})).with_reference("1")
     }
 
-    fn reply(fingerprint: &str) -> (EffectId, Entry) {
-        let id = effect_id(&key(), fingerprint, 0);
+    fn asked(model: &str) -> AskedModel {
+        AskedModel {
+            model: model.to_owned(),
+            length: 0,
+            last: None,
+        }
+    }
+
+    fn reply(model: &str) -> (EffectId, Entry) {
+        let id = model_effect_id(&turn(), &Arc::new(asked(model)), 0);
         let response = ModelResponse::new(Message::model(everturn_ai::Part::from(pay())));
         let entry = Entry::Replied {
             effect: id.clone(),
@@ -300,10 +329,10 @@ mod tests {
     fn equal_calls_are_told_apart_by_their_number() {
         let mut effects = effects([]);
 
-        let (first, second) = (effects.meet_model("a").0, effects.meet_model("a").0);
+        let (first, second) = (effects.meet_model(asked("a")).0, effects.meet_model(asked("a")).0);
 
         assert_ne!(first, second);
-        assert_eq!(first, effect_id(&key(), "a", 0));
+        assert_eq!(first, model_effect_id(&turn(), &Arc::new(asked("a")), 0));
     }
 
     #[test]
@@ -311,11 +340,11 @@ mod tests {
         let (id, entry) = reply("a");
         let mut effects = effects([entry]);
 
-        assert!(effects.meet_model("b").1.is_none());
-        let (met, known, _) = effects.meet_model("a");
+        assert!(effects.meet_model(asked("b")).1.is_none());
+        let (met, known, _) = effects.meet_model(asked("a"));
         assert_eq!(met, id);
         assert!(known.is_some());
-        assert!(effects.meet_model("a").1.is_none());
+        assert!(effects.meet_model(asked("a")).1.is_none());
     }
 
     #[test]
@@ -357,7 +386,7 @@ mod tests {
             effects.learn_past(entry);
         }
 
-        let (next, known, _) = effects.meet_model("b");
+        let (next, known, _) = effects.meet_model(asked("b"));
         let met = effects.meet_call(&fingerprint(&next), &call_of(&pay()), Replay::Once);
 
         assert!(known.is_none());
@@ -388,7 +417,7 @@ mod tests {
         let (old, entry) = reply("a");
         let id = effect_id(&key(), &fingerprint(&old), 0);
         let mut effects = effects([entry, started(&id)]);
-        let (new, known, _) = effects.meet_model("another prompt");
+        let (new, known, _) = effects.meet_model(asked("another prompt"));
         assert!(known.is_none());
 
         let first = effects.meet_call(&fingerprint(&new), &call_of(&pay()), Replay::Once);
@@ -408,7 +437,7 @@ mod tests {
         let (old, entry) = reply("a");
         let id = effect_id(&key(), &fingerprint(&old), 0);
         let mut effects = effects([entry]);
-        let (new, ..) = effects.meet_model("another prompt");
+        let (new, ..) = effects.meet_model(asked("another prompt"));
 
         let met = effects.meet_call(&fingerprint(&new), &call_of(&pay()), Replay::Keyed);
 
@@ -427,7 +456,7 @@ mod tests {
         ]);
         let mut free = effects([entry, ended(&id, &reply_id, "read"), Entry::Abandoned]);
 
-        assert!(protected.meet_model("a").1.is_none());
+        assert!(protected.meet_model(asked("a")).1.is_none());
         let kept = protected.meet_call(&fingerprint(&reply_id), &call_of(&pay()), Replay::Once);
         let gone = free.meet_call(&fingerprint(&reply_id), &call_of(&pay()), Replay::Idempotent);
 
@@ -454,7 +483,7 @@ mod tests {
             changing("b", "second"),
         ]);
 
-        let (_, _, changes) = effects.meet_model("a");
+        let (_, _, changes) = effects.meet_model(asked("a"));
 
         assert_eq!(changes, [change("first"), change("second")]);
     }

@@ -14,7 +14,7 @@ use tokio::sync::OnceCell;
 
 use super::approved::{ApprovedCall, Made};
 use super::entry::Entry;
-use super::identity::{call_fingerprint, call_of, effect_fingerprint, model_fingerprint};
+use super::identity::{AskedModel, call_fingerprint, call_of, effect_fingerprint};
 use super::known_effects::{KnownEffects, Met};
 use super::policy::Retention;
 use super::writer::{JournalLocation, Writer};
@@ -300,7 +300,7 @@ fn end_of_approved(
 impl EffectJournal for TurnJournal {
     async fn asking(&self, effect: ModelEffect<'_>) -> Result<(EffectId, Option<ModelResponse>)> {
         self.take_up().await?;
-        let (id, reply, changes) = self.live().known.meet_model(&model_fingerprint(&effect));
+        let (id, reply, changes) = self.live().known.meet_model(AskedModel::from(&effect));
         self.change_again(&changes)?;
         Ok((id, reply))
     }

@@ -14,14 +14,14 @@ use crate::lock::lock;
 use crate::store::{
     Journal, JournalGuard, JournalRecord, Precondition, RECORD_TAKEN, TIP_MOVED, TURN_TAKEN_OVER,
 };
-use crate::stored_session::TenantStore;
+use crate::stored_session::StoredSession;
 
 /// How often another attempt may write while this one takes the turn up.
 const PATIENCE: usize = 16;
 
 /// The location of a turn's journal.
 pub(crate) struct JournalLocation {
-    pub(crate) tenant: TenantStore,
+    pub(crate) session: StoredSession,
     pub(crate) key: TurnKey,
     /// The number of its records whose effects are part of the snapshot that the turn continues from.
     pub(crate) past: u64,
@@ -31,18 +31,25 @@ pub(crate) struct JournalLocation {
 
 impl JournalLocation {
     pub(super) fn journal(&self) -> Result<&dyn Journal> {
-        self.tenant
+        self.session
+            .tenant()
             .store()
             .journal()
             .ok_or_else(|| Error::internal("the session store has stopped keeping journals"))
     }
 
     async fn read(&self) -> Result<Vec<JournalRecord>> {
-        self.journal()?.read(self.tenant.scope(), &self.key).await
+        let (journal, scope) = (self.journal()?, self.session.tenant().scope());
+        // Asked first, because the key of the turn is the digest of its input.
+        if journal.is_known_empty(scope, self.session.id()) {
+            return Ok(Vec::new());
+        }
+        journal.read(scope, &self.key).await
     }
 
     pub(super) async fn clear(&self) -> Result<()> {
-        self.journal()?.clear(self.tenant.scope(), &self.key).await
+        let scope = self.session.tenant().scope();
+        self.journal()?.clear(scope, &self.key).await
     }
 }
 
@@ -207,11 +214,11 @@ impl Writer {
     }
 
     async fn append_record(&self, record: JournalRecord) -> Result<()> {
-        let JournalLocation { tenant, key, .. } = &self.location;
+        let JournalLocation { session, key, .. } = &self.location;
         let journal = self.location.journal()?;
         loop {
             let guard = lock(&self.guard).clone();
-            let appended = journal.append(tenant.scope(), key, record.clone(), Some(&guard));
+            let appended = journal.append(session.tenant().scope(), key, record.clone(), Some(&guard));
             match appended.await {
                 // The invocation itself wrote a snapshot while the record was on its way, so the guard is renewed.
                 Err(error) if error.is(TIP_MOVED) && *lock(&self.guard) != guard => {}

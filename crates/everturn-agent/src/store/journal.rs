@@ -162,6 +162,12 @@ pub trait Journal: Send + Sync {
     /// Reads every record of a journal, in the order of their numbers; none if there is no such journal.
     async fn read(&self, scope: &Scope, key: &JournalKey) -> Result<Vec<JournalRecord>>;
 
+    /// Returns whether it is known, without reading, that a session has no journal. The default knows nothing.
+    fn is_known_empty(&self, scope: &Scope, session: &SessionId) -> bool {
+        let _ = (scope, session);
+        false
+    }
+
     /// Drops a journal. A missing journal is no error.
     async fn clear(&self, scope: &Scope, key: &JournalKey) -> Result<()>;
 

@@ -634,6 +634,12 @@ impl Journal for MemoryStore {
         Ok(records.into_iter().flatten().map(record).collect())
     }
 
+    fn is_known_empty(&self, scope: &Scope, _: &SessionId) -> bool {
+        // Those of all its sessions: a journal is dropped when its turn is committed, so there are seldom any.
+        let tenants = self.tenants();
+        tenants.get(scope).is_none_or(|tenant| tenant.journals.is_empty())
+    }
+
     async fn clear(&self, scope: &Scope, key: &JournalKey) -> Result<()> {
         if let Some(tenant) = self.tenants().get_mut(scope) {
             tenant.journals.remove(key);

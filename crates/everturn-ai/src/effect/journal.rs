@@ -1,11 +1,12 @@
 //! The interface between the generate loop and a journal of its effects.
 
 use std::fmt;
-use std::sync::Arc;
+use std::hash::{Hash, Hasher};
+use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
 use everturn_core::{Context, Error, Result};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -156,14 +157,18 @@ impl<'a> ToolEffect<'a> {
 /// The identity of one effect: equal on every attempt at it and different from every other effect's. Cloning is cheap.
 ///
 /// It consists of letters and digits, so that it can be an idempotency key for any service.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct EffectId(Arc<str>);
+#[derive(Clone)]
+pub struct EffectId(Arc<LazyLock<String, Box<dyn FnOnce() -> String + Send>>>);
 
 impl EffectId {
     /// Creates an identity that no other effect has.
     pub fn fresh() -> Self {
-        Self(Uuid::new_v4().simple().to_string().into())
+        Self::when_needed(|| Uuid::new_v4().simple().to_string())
+    }
+
+    /// Creates an identity whose text is made when somebody asks for it: most model calls have no tools to tell it to.
+    pub fn when_needed(text: impl FnOnce() -> String + Send + 'static) -> Self {
+        Self(Arc::new(LazyLock::new(Box::new(text))))
     }
 
     /// Returns the identity as text.
@@ -174,24 +179,69 @@ impl EffectId {
 
 impl From<String> for EffectId {
     fn from(id: String) -> Self {
-        Self(id.into())
+        Self::when_needed(move || id)
     }
 }
 
 impl From<&str> for EffectId {
     fn from(id: &str) -> Self {
-        Self(id.into())
+        id.to_owned().into()
+    }
+}
+
+impl PartialEq for EffectId {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for EffectId {}
+
+impl Hash for EffectId {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_str().hash(state);
+    }
+}
+
+impl Serialize for EffectId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for EffectId {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        String::deserialize(deserializer).map(Self::from)
     }
 }
 
 impl fmt::Display for EffectId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
+        formatter.write_str(self.as_str())
     }
 }
 
 impl fmt::Debug for EffectId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "EffectId({})", self.0)
+        write!(formatter, "EffectId({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identity_is_made_when_it_is_asked_for() {
+        let unused = EffectId::when_needed(|| unreachable!("nobody asks"));
+        let (made, same) = (
+            EffectId::when_needed(|| "leek".to_owned()),
+            EffectId::from("leek"),
+        );
+
+        assert_eq!(unused, unused.clone());
+        assert_eq!(made, same);
+        assert_eq!(serde_json::to_value(&made).unwrap(), "leek");
+        assert_eq!(serde_json::from_value::<EffectId>("leek".into()).unwrap(), same);
     }
 }

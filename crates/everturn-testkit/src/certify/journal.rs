@@ -43,7 +43,13 @@ async fn write(journal: &dyn Journal, key: &JournalKey, sequence: u64, body: Val
 }
 
 async fn bodies(journal: &dyn Journal, scope: &Scope, key: &JournalKey) -> Result<Vec<(u64, Value)>, String> {
+    let is_said_to_be_empty = journal.is_known_empty(scope, key.session());
     let records = journal.read(scope, key).await.map_err(told)?;
+    ensure!(
+        records.is_empty() || !is_said_to_be_empty,
+        "session '{}' has a journal, and is said to have none",
+        key.session()
+    );
     Ok(records
         .into_iter()
         .map(|record| (record.sequence, record.body))
