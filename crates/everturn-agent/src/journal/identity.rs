@@ -73,7 +73,7 @@ pub(super) struct AskedModel {
 }
 
 impl AskedModel {
-    fn fingerprint(&self) -> String {
+    pub(super) fn fingerprint(&self) -> String {
         digest(&("model", &self.model, self.length, self.said()))
     }
 

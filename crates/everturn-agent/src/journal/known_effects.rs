@@ -332,7 +332,7 @@ mod tests {
         let (first, second) = (effects.meet_model(asked("a")).0, effects.meet_model(asked("a")).0);
 
         assert_ne!(first, second);
-        assert_eq!(first, model_effect_id(&turn(), &Arc::new(asked("a")), 0));
+        assert_eq!(first, effect_id(&key(), &asked("a").fingerprint(), 0));
     }
 
     #[test]
