@@ -78,6 +78,7 @@ mod answers;
 mod artifact;
 mod call_options;
 mod chat;
+mod client_permissions;
 mod clock;
 mod connection;
 mod content_id;
@@ -123,6 +124,7 @@ pub use self::chat::{
     Abort, AgentChunk, AgentReply, AgentTask, AgentTransport, Chat, ChatBuilder, ChatTurn, Interrupt,
     RunWatch,
 };
+pub use self::client_permissions::ClientPermissions;
 pub use self::clock::Clock;
 pub use self::connection::{AgentConnection, TurnChunks};
 pub use self::content_id::SnapshotIds;

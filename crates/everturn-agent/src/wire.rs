@@ -36,7 +36,8 @@ pub struct AgentInit {
     /// Resumes the state that the client kept. Client-managed agents only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<SessionState>,
-    /// The prompt input of the conversation, set when the conversation begins.
+    /// The prompt input of the conversation, set when the conversation begins. From clients only the fields that the agent
+    /// [allows](crate::ClientPermissions::prompt_input), merged over the agent's own input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_input: Option<Value>,
     /// The custom state of a session that begins; refused for one that exists.
@@ -176,20 +177,20 @@ pub struct AgentInput {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detach: Option<bool>,
     /// Tools that the client brings for this turn alone and runs itself. Agents around a prompt offer them to the model
-    /// beside their own, unless [switched off](crate::AgentBuilder::without_client_additions).
+    /// beside their own. From clients only where the agent [allows](crate::ClientPermissions::tools) it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ClientTool>,
     /// Texts of the client for the model, for this turn alone: they follow the agent's system text and are not stored.
-    /// Taken by the agents that take [`tools`](Self::tools).
+    /// From clients only where the agent [allows](crate::ClientPermissions::instructions) it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub instructions: Vec<String>,
-    /// The JSON Schema of the answer to this turn. Agents around a prompt refuse it unless they
-    /// [accept](crate::AgentBuilder::accept_output_schema) it; functions of your own find it in
-    /// [`Turn::input`](crate::Turn::input).
+    /// The JSON Schema of the answer to this turn, which agents around a prompt apply; functions of your own find it in
+    /// [`Turn::input`](crate::Turn::input). From clients only where the agent
+    /// [allows](crate::ClientPermissions::output_schema) it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Arc<Value>>,
-    /// The custom state that the turn begins with, in place of the session's. Agents refuse it unless they
-    /// [accept](crate::AgentBuilder::accept_client_state) it.
+    /// The custom state that the turn begins with, in place of the session's. From clients only where the agent
+    /// [allows](crate::ClientPermissions::custom) it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub custom: Option<Arc<Value>>,
 }

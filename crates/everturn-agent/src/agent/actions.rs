@@ -53,9 +53,7 @@ pub(super) fn run_action(definition: &Arc<Definition>) -> AgentAction {
         json!({
             "concurrency": definition.concurrency.name(),
             "editedInputs": definition.restart_inputs == RestartInputs::Edited,
-            "clientTools": definition.client_additions.tools,
-            "clientState": definition.client_additions.custom,
-            "clientOutputSchema": definition.client_additions.output_schema,
+            "clientPermissions": definition.client_rules.permissions().names(),
             "contentAddressed": definition.snapshot_ids == SnapshotIds::ContentAddressed,
             // Interrupts of these tools are answered by a response; all others can also be restarted.
             "respondOnly": definition.respond_only.keys().collect::<Vec<_>>(),

@@ -15,9 +15,10 @@ use tokio_util::task::TaskTracker;
 
 use super::beginning::always;
 use crate::answers::RestartInputs;
+use crate::client_permissions::ClientRules;
 use crate::invocation::{
-    AgentFunction, AgentPrompt, Beginning, CANCELLATION_GRACE, ClientAdditions, Definition, RespondOnly,
-    ScopeOf, TypedFunction, schema_of,
+    AgentFunction, AgentPrompt, Beginning, CANCELLATION_GRACE, Definition, RespondOnly, ScopeOf,
+    TypedFunction, schema_of,
 };
 use crate::journal::Retention;
 use crate::limits::ChosenLimits;
@@ -32,9 +33,9 @@ use crate::transform::{StateTransform, StreamTransform, one_after_another, over_
 use crate::turn_lock::TURN_LEASE;
 use crate::turn_observer::TurnObservers;
 use crate::{
-    Agent, AgentResult, AgentSession, AgentStreamChunk, Clock, Concurrency, CustomState, Heartbeat,
-    Journaling, Limits, SessionState, SnapshotIds, SnapshotMoment, SnapshotPolicy, Timeline, TurnLocking,
-    WhileInterrupted, WorkerLoss,
+    Agent, AgentResult, AgentSession, AgentStreamChunk, ClientPermissions, Clock, Concurrency, CustomState,
+    Heartbeat, Journaling, Limits, SessionState, SnapshotIds, SnapshotMoment, SnapshotPolicy, Timeline,
+    TurnLocking, WhileInterrupted, WorkerLoss,
 };
 
 /// The shortest time for which a turn may hold its lock in the store without a renewal.
@@ -268,7 +269,7 @@ pub(super) struct Options {
     prompt_input: Option<Arc<Value>>,
     status_schema: Option<Schema>,
     output_schema: Option<Schema>,
-    client_additions: ClientAdditions,
+    client_permissions: ClientPermissions,
     pub(super) beginning: Beginning,
     /// The initial custom state, if it was given as a value.
     pub(super) initial_custom: Option<Result<Value>>,
@@ -652,28 +653,21 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.set(|options| options.max_state_bytes = Some(bytes))
     }
 
-    /// Ignores the [tools](crate::AgentInput::tools) and [instructions](crate::AgentInput::instructions) that clients
-    /// bring to a turn. Agents around a prompt take them otherwise.
-    pub fn without_client_additions(self) -> Self {
-        self.set(|options| options.client_additions.tools = false)
-    }
-
-    /// Lets clients replace the custom state at the start of every turn, in
-    /// [`AgentInput::custom`](crate::AgentInput::custom), as front ends do that share their state with an agent.
+    /// Sets what clients may set in a turn beside their own message; nothing by default.
     ///
-    /// It is checked against the schema of the custom state before the turn runs. Without this, only the agent and its tools
-    /// change the custom state.
-    pub fn accept_client_state(self) -> Self {
-        self.set(|options| options.client_additions.custom = true)
-    }
-
-    /// Lets clients choose the JSON Schema of the answer to a turn, in
-    /// [`AgentInput::output_schema`](crate::AgentInput::output_schema): the turn's answer then has that form instead of the
-    /// prompt's. By default the agent's author alone decides about the form of answers.
-    ///
-    /// A function of your own finds the schema in [`Turn::input`](crate::Turn::input) and sees to it that the answer fits.
-    pub fn accept_output_schema(self) -> Self {
-        self.set(|options| options.client_additions.output_schema = true)
+    /// ```
+    /// use everturn_agent::{ClientPermissions, agent};
+    /// # use everturn_core::{Registry, Result};
+    /// # fn main() -> Result<()> {
+    /// # let registry = Registry::new();
+    /// // A front end brings tools of its own, and tells the model what the user is looking at.
+    /// agent(&registry, "painter")
+    ///     .client_permissions(ClientPermissions::none().tools().instructions())
+    ///     .define()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn client_permissions(self, permissions: ClientPermissions) -> Self {
+        self.set(|options| options.client_permissions = permissions)
     }
 
     /// Sets whether a turn journals its effects, so that a replay of the turn repeats none; by default it does. See
@@ -746,6 +740,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
             beginning.custom = Some(always(custom));
         }
         let definition = Definition {
+            client_rules: ClientRules::new(&self.name, options.client_permissions),
             name: self.name,
             description: options.description,
             is_session_flow: options.is_session_flow,
@@ -782,10 +777,6 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
             status_schema: options.status_schema,
             output_schema: options.output_schema,
             respond_only,
-            client_additions: ClientAdditions {
-                tools: options.client_additions.tools && prompt.is_some(),
-                ..options.client_additions
-            },
             prompt: prompt.map(|prompt| AgentPrompt::new(prompt, &self.registry)),
             prompt_input: options.prompt_input,
             invocations: TaskTracker::new(),

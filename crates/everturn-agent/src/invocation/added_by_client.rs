@@ -8,7 +8,6 @@ use everturn_ai::{
 use everturn_core::{Error, HandlerResult, Result, Schema};
 use serde_json::Value;
 
-use super::ClientAdditions;
 use crate::{AgentInput, ClientTool};
 
 /// The metadata entry that marks the client's part of the system text.
@@ -20,20 +19,11 @@ const LARGEST_SCHEMA: usize = 64 * 1024;
 /// Returns the settings of a turn whose client chose the form of the answer.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` if the agent does not accept an output schema, or this one is too large or none.
-pub(super) fn chosen_output(
-    input: &AgentInput,
-    additions: ClientAdditions,
-) -> Result<Option<PromptOverrides>> {
+/// `INVALID_ARGUMENT` if the output schema is too large or none.
+pub(super) fn chosen_output(input: &AgentInput) -> Result<Option<PromptOverrides>> {
     let Some(schema) = &input.output_schema else {
         return Ok(None);
     };
-    if !additions.output_schema {
-        return Err(refused(
-            "the agent decides the form of its answers: leave 'outputSchema' out, or define the agent with \
-             `accept_output_schema`",
-        ));
-    }
     let size = serde_json::to_vec(schema).map_or(usize::MAX, |text| text.len());
     if size > LARGEST_SCHEMA {
         return Err(refused(format!(

@@ -14,7 +14,6 @@ use everturn_core::{Context, Error, HandlerResult, Result, Schema, SpanKind, in_
 use serde::Serialize;
 use serde_json::Value;
 
-use super::definition::ClientAdditions;
 use super::outbox::Outbox;
 use super::owned_turn::OwnedTurn;
 use super::reception::Reception;
@@ -53,8 +52,6 @@ pub(crate) struct InvocationFacts {
     /// How often a model may make the same call in a turn.
     pub(super) repeated_calls: u32,
     pub(super) observers: TurnObservers,
-    /// What turns do with the additions of clients.
-    pub(super) client_additions: ClientAdditions,
     pub(super) reception: Reception,
     /// The schema of the custom state; `None` if that may be any JSON.
     pub(super) custom_schema: Option<Schema>,
@@ -63,14 +60,8 @@ pub(crate) struct InvocationFacts {
 /// Decodes the custom state with which a client replaces the session's.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` if the agent accepts none, or it does not fit.
+/// `INVALID_ARGUMENT` if it does not fit.
 fn replaced_custom<S: CustomState>(custom: &Value, facts: &InvocationFacts) -> Result<S> {
-    if !facts.client_additions.custom {
-        return Err(Error::invalid_argument(
-            "the agent takes no custom state from clients: leave 'custom' out, or define the agent with `accept_client_state`",
-        )
-        .with_public());
-    }
     let fits = facts
         .custom_schema
         .as_ref()
@@ -203,10 +194,10 @@ impl<S: CustomState> AgentSession<S> {
             |context, recorder| async move {
                 recorder.input(&input);
                 facts.usage.take_up_turn().await?;
+                let received = reception.receive(&session.messages(), &input)?;
                 if let Some(custom) = &input.custom {
                     session.set_custom(replaced_custom(custom, facts)?);
                 }
-                let received = reception.receive(&session.messages(), &input)?;
                 // Boxed, so that the handler's turn has no room for it.
                 let told = received.chunk(outbox.tells_places()).map(Box::new);
                 session.add_messages(received.messages);
@@ -309,10 +300,6 @@ impl<S: CustomState> AgentSession<S> {
     /// Returns the call's settings for the agent's prompt.
     pub(super) fn overrides(&self) -> Option<Arc<PromptOverrides>> {
         self.facts.overrides.clone()
-    }
-
-    pub(super) fn client_additions(&self) -> ClientAdditions {
-        self.facts.client_additions
     }
 
     /// Returns the context of the invocation: who calls, and whether the work is cancelled.

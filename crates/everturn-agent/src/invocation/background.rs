@@ -167,6 +167,7 @@ impl Driver {
             tenant: Scope::brought_by(self.client.context()).filter(|tenant| tenant != cursor.scope()),
             principal: Principal::of(self.client.context()),
             of_client: self.client.context().is_for_client(),
+            by_program: self.client.is_program(),
             used_before: Some(self.usage.before_invocation()).filter(|used| !used.is_zero()),
             used_in_turn: Some(self.usage.of_turn())
                 .filter(|used| self.turns.is_under_way() && !used.is_zero()),

@@ -17,6 +17,7 @@ use super::Beginning;
 use super::reception::Reception;
 use super::typed_function::UntypedFunction;
 use crate::answers::RestartInputs;
+use crate::client_permissions::ClientRules;
 use crate::journal::Retention;
 use crate::limits::ChosenLimits;
 use crate::reading::ResumePoints;
@@ -105,27 +106,6 @@ impl AgentPrompt {
 /// The tools that only a response answers, each with the schema of its answers.
 pub(crate) type RespondOnly = BTreeMap<String, Value>;
 
-/// What a turn does with the additions that clients bring.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ClientAdditions {
-    /// Whether tools and instructions are taken. They are ignored otherwise.
-    pub(crate) tools: bool,
-    /// Whether an output schema is accepted. It is refused otherwise.
-    pub(crate) output_schema: bool,
-    /// Whether a custom state is accepted that replaces the session's. It is refused otherwise.
-    pub(crate) custom: bool,
-}
-
-impl Default for ClientAdditions {
-    fn default() -> Self {
-        Self {
-            tools: true,
-            output_schema: false,
-            custom: false,
-        }
-    }
-}
-
 /// Everything an invocation needs to know about its agent.
 pub(crate) struct Definition {
     pub(crate) name: String,
@@ -181,8 +161,8 @@ pub(crate) struct Definition {
     pub(crate) prompt: Option<AgentPrompt>,
     /// The tools that only a response answers.
     pub(crate) respond_only: RespondOnly,
-    /// What turns do with the additions of clients.
-    pub(crate) client_additions: ClientAdditions,
+    /// What clients may set beside their message.
+    pub(crate) client_rules: ClientRules,
     /// The input of the agent's prompt in conversations that bring none of their own.
     pub(crate) prompt_input: Option<Arc<Value>>,
     /// The drivers of all invocations under way. Each ends with its connection, or with its background run.
@@ -209,9 +189,10 @@ impl Definition {
         }
     }
 
-    /// Returns how the agent receives inputs.
-    pub(super) fn reception(&self) -> Reception {
+    /// Returns how the agent receives inputs, of a client or of this program.
+    pub(super) fn reception(&self, is_of_client: bool) -> Reception {
         Reception {
+            client_rules: is_of_client.then(|| self.client_rules.clone()),
             while_interrupted: self.while_interrupted,
             restart_inputs: self.restart_inputs,
             asks_tools: self.prompt.is_some(),

@@ -460,7 +460,7 @@ impl Driver {
             TurnSnapshot::OfRun => self.background.snapshot(),
         };
         let reserved = reserved.cloned();
-        let reception = self.definition.reception();
+        let reception = self.definition.reception(!self.client.is_program());
         self.snapshots
             .turn_begins(self.session.state(), &input, &reception);
         // A content-addressed snapshot has no id yet, unless it is that of a background run.

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use everturn_core::{Context, Error, Result};
 use serde_json::{Value, json};
 
-use super::Definition;
 use super::beginning::{given_custom, session_exists};
+use super::{Anchor, Definition};
+use crate::client_permissions::merged;
 use crate::cursor::InvocationCursor;
 use crate::reading::{check_owner, not_found, resumable};
 use crate::store::{Detail, Recalled, ResumeAt, check_id};
@@ -59,15 +60,9 @@ pub(crate) async fn open(
     };
     init.check_sources()?;
     let called = init.clone();
-    let custom = given_custom(definition, &mut init)?;
-    let prompt_input = init.prompt_input.take();
-    let sent = init
-        .state
-        .as_ref()
-        .and_then(|state| state.prompt_input.as_deref());
-    for input in prompt_input.iter().chain(sent) {
-        definition.check_prompt_input(input)?;
-    }
+    let is_of_client = !Anchor::is_held(context);
+    let custom = given_custom(definition, &mut init, is_of_client)?;
+    let prompt_input = given_prompt_input(definition, &mut init, is_of_client)?;
     let is_unstored = context.extension::<Unstored>().is_some();
     let is_given = init.session_id.is_none() && init.snapshot_id.is_none();
     // A turn that stores nothing takes no lock.
@@ -135,7 +130,7 @@ async fn complete(
     definition: &Definition,
     found: Found,
     custom: Option<Arc<Value>>,
-    prompt_input: Option<Value>,
+    prompt_input: Option<GivenInput>,
     context: &Context,
 ) -> Result<Opening> {
     let Found {
@@ -425,12 +420,61 @@ async fn completed_ancestor(tenant: &TenantStore, snapshot: &Snapshot) -> Result
     Ok(None)
 }
 
+/// The prompt input that a caller gives to a conversation.
+enum GivenInput {
+    /// The input itself.
+    Whole(Value),
+    /// Fields that a client may set, to be merged over the input that the conversation has without them.
+    Fields(Value),
+}
+
+impl GivenInput {
+    fn over(self, base: Option<&Arc<Value>>) -> Value {
+        match self {
+            Self::Whole(input) => input,
+            Self::Fields(fields) => merged(base, fields),
+        }
+    }
+}
+
+/// Takes the prompt input out of `init`, and checks it before the store is asked for anything. Of the state that a client
+/// kept, only the prompt input's allowed fields are left.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` for a field that the agent does not accept from clients, and for an input that does not fit the prompt.
+fn given_prompt_input(
+    definition: &Definition,
+    init: &mut AgentInit,
+    is_of_client: bool,
+) -> Result<Option<GivenInput>> {
+    let own = definition.prompt_input.as_ref();
+    if let Some(state) = &mut init.state
+        && let Some(kept) = &state.prompt_input
+    {
+        if is_of_client {
+            state.prompt_input = definition.client_rules.kept_prompt_input(kept, own);
+        }
+        definition.check_prompt_input(state.prompt_input.as_deref().unwrap_or(&Value::Null))?;
+    }
+    let Some(given) = init.prompt_input.take() else {
+        return Ok(None);
+    };
+    if !is_of_client {
+        definition.check_prompt_input(&given)?;
+        return Ok(Some(GivenInput::Whole(given)));
+    }
+    definition.client_rules.check_prompt_input(&given)?;
+    definition.check_prompt_input(&merged(own, given.clone()))?;
+    Ok(Some(GivenInput::Fields(given)))
+}
+
 /// Sets the prompt input of a conversation that has none: the given one, else the agent's own. It never changes later.
 fn settle_prompt_input(
     state: &mut SessionState,
-    given: Option<Value>,
+    given: Option<GivenInput>,
     own: Option<&Arc<Value>>,
 ) -> Result<()> {
+    let given = given.map(|given| given.over(state.prompt_input.as_ref().or(own)));
     match (&state.prompt_input, given) {
         (Some(settled), Some(given)) if **settled != given => Err(Error::invalid_argument(
             "'promptInput' is set when a conversation begins, and this one began with another",

@@ -16,7 +16,7 @@ use super::added_by_client::{AddedByClient, chosen_output};
 use super::conversation::{conversation_of, marked};
 use super::generate::ConversationObserver;
 use super::reception::{check_message, given_answers};
-use super::{AgentFunction, AgentPrompt, ClientAdditions};
+use super::{AgentFunction, AgentPrompt};
 use crate::{AgentInput, CustomState, Turn};
 
 /// Returns the function of a prompt agent. `input` is the prompt input of conversations that bring none of their own.
@@ -30,7 +30,6 @@ pub(crate) fn prompt_function<S: CustomState>(
     Arc::new(move |session| {
         let (prompt, input) = (prompt.get(), Arc::clone(&input));
         let overrides = [Some(Arc::clone(&own)), session.overrides()];
-        let additions = session.client_additions();
         Box::pin(async move {
             let prompt = prompt?;
             session
@@ -40,7 +39,6 @@ pub(crate) fn prompt_function<S: CustomState>(
                         prompt.clone(),
                         Arc::clone(&input),
                         overrides.clone(),
-                        additions,
                     )
                 })
                 .await?;
@@ -57,7 +55,6 @@ async fn prompt_turn<S: CustomState>(
     prompt: Prompt,
     input: Arc<Value>,
     overrides: [Option<Arc<PromptOverrides>>; 2],
-    additions: ClientAdditions,
 ) -> HandlerResult<Option<FinishReason>> {
     let history = turn.messages();
     check_input(turn.input(), &history)?;
@@ -78,7 +75,7 @@ async fn prompt_turn<S: CustomState>(
     // Boxed, because it is large and over before the model is asked.
     let rendering = Box::pin(prompt.render_around(&input, conversation, context.clone()));
     let mut rendered = rendering.await.map_err(|error| error.context("prompt render"))?;
-    let by_client = chosen_output(turn.input(), additions)?.map(Box::new);
+    let by_client = chosen_output(turn.input())?.map(Box::new);
     let overrides = overrides.iter().flatten().map(Arc::as_ref);
     for overrides in overrides.chain(by_client.as_deref()) {
         rendered = rendered.overridden(overrides)?;
@@ -97,9 +94,7 @@ async fn prompt_turn<S: CustomState>(
     if let Some(accepted) = AcceptedInput::of(&turn) {
         generate = generate.use_middleware(accepted);
     }
-    if additions.tools
-        && let Some(added) = AddedByClient::of(turn.input())?
-    {
+    if let Some(added) = AddedByClient::of(turn.input())? {
         generate = generate.use_middleware(added);
     }
     let reply = generate.run().await.map_err(|error| {

@@ -11,11 +11,14 @@ use everturn_core::{Context, Error, Result};
 use serde_json::json;
 
 use crate::answers::RestartInputs;
+use crate::client_permissions::ClientRules;
 use crate::{AgentInput, AgentStreamChunk, Clock, SessionId, WhileInterrupted};
 
 /// How an agent receives inputs.
 #[derive(Debug, Clone)]
 pub(super) struct Reception {
+    /// What the inputs may set beside their message; `None` if they are this program's own.
+    pub(super) client_rules: Option<ClientRules>,
     pub(super) while_interrupted: WhileInterrupted,
     /// The inputs with which the agent lets interrupted calls run again, unless a tool says otherwise.
     pub(super) restart_inputs: RestartInputs,
@@ -41,9 +44,12 @@ impl Reception {
     /// Receives an input on a conversation.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` for answers that do not fit the open requests; `FAILED_PRECONDITION` for a message that the agent
+    /// `INVALID_ARGUMENT` for a field that the agent does not accept from clients, and for answers that do not fit the open requests; `FAILED_PRECONDITION` for a message that the agent
     /// does not take while requests are open.
     pub(super) fn receive(&self, history: &History, input: &AgentInput) -> Result<Received> {
+        if let Some(rules) = &self.client_rules {
+            rules.check(input)?;
+        }
         let messages: Vec<Message> = input.messages().cloned().collect();
         if let Some(answers) = given_answers(input) {
             // Before anything runs: a forged answer must not reach a tool.

@@ -196,7 +196,7 @@ impl Driver {
         context: Context,
     ) -> Result<Box<Self>> {
         let (machine, commands) = Machine::take_over(run.inputs.into_iter().map(Box::new).collect());
-        let client = Client::departed(context);
+        let client = Client::departed(context, run.by_program);
         let mut driver = Self::assemble(definition, opening, client, Emitter::silent(), machine)?;
         driver.turns = Turns::after(run.turns);
         // Nobody is at the other end, so chunks go to the watchers from the beginning.
@@ -292,8 +292,7 @@ impl Driver {
             usage: Arc::clone(&usage),
             repeated_calls,
             observers: definition.turn_observers.clone(),
-            client_additions: definition.client_additions,
-            reception: definition.reception(),
+            reception: definition.reception(!client.is_program()),
             custom_schema: definition.custom_schema.clone(),
         };
         let running = begin(context.clone(), outbox.clone(), facts);

@@ -56,6 +56,7 @@ fn background_run(lease: Lease) -> BackgroundRun {
         tenant: None,
         principal: None,
         of_client: false,
+        by_program: false,
         used_before: None,
         used_in_turn: None,
         extra: serde_json::Map::new(),
