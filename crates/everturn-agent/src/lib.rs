@@ -144,7 +144,7 @@ pub use self::run_stream::RunChunks;
 pub use self::session::{Session, SessionHandle};
 pub use self::snapshot::Snapshot;
 pub use self::snapshot_policy::{SnapshotMoment, SnapshotPolicy};
-pub use self::state::{CustomState, SessionState};
+pub use self::state::{CustomState, STATE_UNREADABLE, SessionState};
 pub use self::state_limit::STATE_TOO_LARGE;
 pub use self::store::IntoStore;
 pub use self::stream_logs::erase_streams_in;

@@ -196,7 +196,7 @@ impl<S: CustomState> AgentSession<S> {
                 facts.usage.take_up_turn().await?;
                 let received = reception.receive(&session.messages(), &input)?;
                 if let Some(custom) = &input.custom {
-                    session.set_custom(replaced_custom(custom, facts)?);
+                    session.core().replace_custom(replaced_custom(custom, facts)?);
                 }
                 // Boxed, so that the handler's turn has no room for it.
                 let told = received.chunk(outbox.tells_places()).map(Box::new);

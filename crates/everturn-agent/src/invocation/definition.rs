@@ -18,16 +18,20 @@ use super::reception::Reception;
 use super::typed_function::UntypedFunction;
 use crate::answers::RestartInputs;
 use crate::client_permissions::ClientRules;
+use crate::failure_log::FailedWork;
 use crate::journal::Retention;
 use crate::limits::ChosenLimits;
 use crate::reading::ResumePoints;
 use crate::run_poll::RunPolls;
 use crate::runs::Runs;
+use crate::state::unreadable;
 use crate::store::{Scope, SessionStore};
 use crate::stream_logs::StreamLogs;
 use crate::transform::{StateTransform, StreamTransform};
 use crate::turn_observer::TurnObservers;
-use crate::{Clock, Concurrency, SnapshotIds, SnapshotPolicy, Timeline, WhileInterrupted, WorkerLoss};
+use crate::{
+    Clock, Concurrency, SessionId, SnapshotIds, SnapshotPolicy, Timeline, WhileInterrupted, WorkerLoss,
+};
 
 pub(crate) type ScopeOf = Arc<dyn Fn(&Context) -> Scope + Send + Sync>;
 
@@ -213,6 +217,18 @@ impl Definition {
                 .context(format_args!("'promptInput' does not fit agent '{}'", self.name))
                 .with_public()
         })
+    }
+
+    /// Converts the error of a stored custom state that is not of the agent's type, and logs it.
+    pub(super) fn unreadable_state(&self, session: &SessionId, caller: &Context, error: &Error) -> Error {
+        let error = unreadable(error, self.function.custom_type());
+        let failed = FailedWork {
+            agent: &self.name,
+            session,
+            context: caller,
+        };
+        failed.log("reading a session", &error);
+        error
     }
 
     /// Returns the caller's values that a background run records.

@@ -413,7 +413,11 @@ impl Driver {
                 Some(_) if self.gives_custom => Err(session_exists(self.session.session_id())),
                 Some(moved_to) => {
                     self.usage.moved_to(moved_to.usage());
-                    self.session.reload(moved_to.state.unwrap_or_default())
+                    let reloaded = self.session.reload(moved_to.state.unwrap_or_default());
+                    reloaded.map_err(|error| {
+                        let (session, caller) = (self.session.session_id(), self.client.context());
+                        self.definition.unreadable_state(session, caller, &error)
+                    })
                 }
                 None => Ok(()),
             }

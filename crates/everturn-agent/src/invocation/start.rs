@@ -153,7 +153,8 @@ impl Driver {
     /// Starts the agent's function on a session.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if the session's custom state does not fit the agent.
+    /// `FAILED_PRECONDITION` if the session's stored custom state does not fit the agent, `INVALID_ARGUMENT` if the client's
+    /// does not.
     pub(crate) fn start(
         definition: Arc<Definition>,
         opening: Opening,
@@ -237,15 +238,17 @@ impl Driver {
             caller.extension::<TurnDetails>().is_some(),
         );
         let transform = definition.state_transform.clone();
+        let opened_session = session_id.clone();
         let opened = definition
             .function
             .open(session_id, state, &outbox, transform, caller.clone());
-        // A client that keeps the state sent it, and may read what is wrong with it.
+        let is_stored = cursor.is_some() || init.session_id.is_some() || init.snapshot_id.is_some();
         let (session, begin) = opened.map_err(|error| {
-            if cursor.is_none() {
-                error.with_public()
+            if is_stored {
+                definition.unreadable_state(&opened_session, &caller, &error)
             } else {
-                error
+                // A client that keeps the state sent it, and may read what is wrong with it.
+                error.with_public()
             }
         })?;
         // Only clients that keep the state need the last good one; others resume from the last snapshot.

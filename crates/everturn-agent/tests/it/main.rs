@@ -22,6 +22,7 @@ mod background_runs;
 mod begin_anew;
 mod callbacks_and_callers;
 mod cancellation;
+mod changed_states;
 mod chat;
 mod client_additions;
 mod concurrent_branches;
