@@ -296,7 +296,8 @@ impl Mounted {
     pub(crate) fn context(&self, caller: Provided, correlation: &Correlation) -> Context {
         let context = self.shared.context(caller, correlation);
         if !self.can_be_detached() {
-            return context;
+            // Nothing can be done for the call after the grace period.
+            return context.with_cancellation(self.shared.handle.grace_over().child_token());
         }
         // A child token for each call: with one shared token, all calls would contend for its lock.
         let hand_off = HandOff::when(self.shared.handle.handing_off().child_token());

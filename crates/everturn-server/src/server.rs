@@ -402,8 +402,7 @@ impl Server {
         let log = Arc::clone(self.streams.as_ref()?);
         // What is deleted from an agent's archive is erased from the log too.
         erase_streams_in(&self.registry, &log);
-        let tasks = self.handle.tasks().clone();
-        Some(Durable::new(log, tasks, self.handle.cancelling()))
+        Some(Durable::new(log, &self.handle))
     }
 
     /// Returns the routes to mount: the given ones and, with a stream log, one per streaming route that stops its calls.
