@@ -24,6 +24,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::fault::{Fault, Outcome, describe};
 use crate::options::PostgresStoreOptions;
+use crate::session_lock::HeldConnection;
 use crate::time::DatabaseTime;
 
 /// A connection that was idle for this long is asked for a sign of life before it is used.
@@ -227,8 +228,13 @@ impl Database {
         })
     }
 
-    /// Runs one statement on any connection, once, and returns its rows.
+    /// Runs one statement, once, and returns its rows: on any connection, or on the one on which this task has locked a row.
     pub(crate) async fn run(&self, statement: &Statement<'_>) -> Outcome<Vec<Row>> {
+        if let Some(held) = HeldConnection::current()
+            && let Some(client) = held.client()
+        {
+            return self.run_on(client, statement).await;
+        }
         let connection = self.connection().await?;
         let outcome = self.run_on(&connection, statement).await;
         if outcome.as_ref().is_err_and(Fault::is_lost) {
@@ -283,6 +289,8 @@ impl Database {
         let mut patience = Patience::new(self.patience);
         loop {
             match self.run(statement).await {
+                // A connection with a transaction is lost with it, and its holder begins again.
+                outcome if HeldConnection::current().is_some() => return outcome,
                 Err(fault) if fault.is_lost() && patience.wait().await => {}
                 outcome => return outcome,
             }
@@ -352,6 +360,11 @@ impl Patience {
             deadline: Instant::now() + limit,
             backoff: FIRST_BACKOFF,
         }
+    }
+
+    /// Returns for how long the call goes on trying.
+    pub(crate) fn left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
     }
 
     /// Waits before the next attempt; returns `false` at once if there shall be none.

@@ -20,6 +20,7 @@ use crate::known::Known;
 use crate::list::nanos;
 use crate::position::SessionKey;
 use crate::row::check_id;
+use crate::session_lock::RACES;
 use crate::turn_lock::HeldLock;
 
 #[async_trait]
@@ -108,10 +109,15 @@ impl Inner {
         // Whether a statement's answer was lost, so that the record may be there already.
         let mut unsure = false;
         let mut known = self.cache.session(session);
+        let mut races = 0;
         loop {
-            let outcome = self
-                .try_append(scope, key, record, guard, session, known.take(), &packed, token)
-                .await;
+            let attempt = self.try_append(scope, key, record, guard, session, known.take(), &packed, token);
+            let outcome = if races < RACES {
+                attempt.await
+            } else {
+                Box::pin(self.with_session_locked(session, &patience, attempt)).await
+            };
+            races += u32::from(matches!(outcome, Err(Fault::Moved)));
             let fault = match outcome {
                 Ok(true) => return Ok(()),
                 Ok(false) if unsure && self.is_mine(scope, key, record, token).await? => return Ok(()),
@@ -173,7 +179,7 @@ impl Inner {
              SELECT $1, $2, $3, $4, $5, {NOW}, $6 FROM held ON CONFLICT DO NOTHING RETURNING 1) \
              SELECT (SELECT count(*) FROM held), (SELECT count(*) FROM added)"
         );
-        let rows = self.db.run(&statement).await?;
+        let rows = self.db.write(&statement).await?;
         let row = rows.first().ok_or(Fault::Moved)?;
         let (held, added): (i64, i64) = (column(row, 0)?, column(row, 1)?);
         if held == 0 {

@@ -82,6 +82,7 @@ mod read;
 mod recency;
 mod row;
 mod schema;
+mod session_lock;
 mod store;
 mod stream_log;
 mod time;

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 
+mod contention;
 mod contract;
 mod faults;
 mod maintenance;
