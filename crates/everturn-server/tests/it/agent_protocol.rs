@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use everturn_agent::store::MemoryStore;
+use everturn_agent::{AgentSession, CustomState, custom_agent};
 use everturn_core::{ActionType, Registry};
 use everturn_server::{Layout, Server};
 use serde_json::{Value, json};
@@ -221,4 +222,43 @@ async fn any_companion_can_be_given_a_route() {
         .post(RUN, &says("hi"))
         .await
         .assert_failure(404, "NOT_FOUND");
+}
+
+/// An agent whose custom state is an `S`.
+fn keeping<S: CustomState>(store: &Arc<MemoryStore>, change: fn(&mut S)) -> Registry {
+    let registry = Registry::new();
+    let function = move |session: AgentSession<S>| async move {
+        session
+            .run(|turn| async move {
+                turn.update_custom(change);
+                Ok(())
+            })
+            .await?;
+        Ok(session.result())
+    };
+    let agent = custom_agent(&registry, "parrot", function).store(Arc::clone(store));
+    agent.define().unwrap();
+    registry
+}
+
+#[tokio::test]
+async fn a_stored_state_that_the_program_cannot_read_is_a_failed_precondition_without_its_content() {
+    let store = Arc::new(MemoryStore::new());
+    let before = Served::of(&keeping::<String>(&store, |state| state.push_str("a secret"))).await;
+    let after = Served::of(&keeping::<u64>(&store, |_| {})).await;
+    let first = before.post(RUN, &says("one")).await.result();
+    let next = says_in("two", &json!({ "sessionId": first["sessionId"] }));
+
+    let refused = after.post(RUN, &next).await;
+    let goes_on = before.post(RUN, &next).await;
+
+    refused.assert_failure(400, "FAILED_PRECONDITION");
+    assert_eq!(refused.json()["details"]["reason"], "state-unreadable");
+    assert!(
+        refused.body.contains("cannot read the stored state"),
+        "{}",
+        refused.body
+    );
+    assert!(!refused.body.contains("secret"), "{}", refused.body);
+    assert_eq!(goes_on.status, 200);
 }
