@@ -292,7 +292,6 @@ async fn a_state_that_a_client_gives_replaces_the_stored_one() {
     };
     let desk = custom_agent(&Registry::new(), "desk", function)
         .store(store.clone())
-        .accept_client_state()
         .define()
         .unwrap();
 
