@@ -3,6 +3,8 @@
 //! Every statement is unnamed and typed: it is parsed, bound and executed in one round trip, and any connection of a
 //! pooler can carry it. Nothing is set on a connection, so nothing has to be reset.
 
+mod session_lock;
+
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
@@ -22,9 +24,10 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Config, Row};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+pub(crate) use self::session_lock::RACES;
+use self::session_lock::{HeldConnection, Queues};
 use crate::fault::{Fault, Outcome, describe};
 use crate::options::PostgresStoreOptions;
-use crate::session_lock::HeldConnection;
 use crate::time::DatabaseTime;
 
 /// A connection that was idle for this long is asked for a sign of life before it is used.
@@ -158,6 +161,8 @@ pub(crate) struct Database {
     statement_timeout: Duration,
     pub(crate) patience: Duration,
     pub(crate) counters: Counters,
+    /// The writers that wait to lock the row of their session.
+    queues: Queues,
     /// The database's clock.
     pub(crate) time: DatabaseTime,
 }
@@ -215,6 +220,7 @@ impl Database {
             statement_timeout: options.statement_timeout,
             patience: options.patience,
             counters: Counters::default(),
+            queues: Queues::default(),
             time: DatabaseTime::unknown(),
         })
     }

@@ -13,14 +13,13 @@ use tokio_postgres::types::Type;
 
 use crate::PostgresStore;
 use crate::body;
-use crate::connection::{NOW, Patience, Statement, column};
+use crate::connection::{NOW, Patience, RACES, Statement, column};
 use crate::fault::{Fault, Outcome};
 use crate::inner::Inner;
 use crate::known::Known;
 use crate::list::nanos;
 use crate::position::SessionKey;
 use crate::row::check_id;
-use crate::session_lock::RACES;
 use crate::turn_lock::HeldLock;
 
 #[async_trait]
@@ -115,7 +114,11 @@ impl Inner {
             let outcome = if races < RACES {
                 attempt.await
             } else {
-                Box::pin(self.with_session_locked(session, &patience, attempt)).await
+                Box::pin(
+                    self.db
+                        .with_session_locked((session.tenant, session.id), &patience, attempt),
+                )
+                .await
             };
             races += u32::from(matches!(outcome, Err(Fault::Moved)));
             let fault = match outcome {

@@ -82,7 +82,6 @@ mod read;
 mod recency;
 mod row;
 mod schema;
-mod session_lock;
 mod store;
 mod stream_log;
 mod time;

@@ -20,7 +20,6 @@ use crate::inner::Inner;
 use crate::listen::Channel;
 use crate::options::PostgresStoreOptions;
 use crate::schema;
-use crate::session_lock::Queues;
 use crate::watch::Watchers;
 use crate::write::Wish;
 
@@ -60,7 +59,6 @@ impl PostgresStoreOptions {
         Ok(PostgresStore(Arc::new(Inner {
             watchers: Watchers::start(&db, self.poll, channel),
             db,
-            queues: Queues::default(),
             cache: Cache::new(self.cache_bytes),
             encoder: Encoder {
                 blob_threshold: self.blob_threshold,

@@ -3,7 +3,7 @@
 //! What is written is computed from a session at one version, mostly as this process remembers it. The statement compares
 //! that version and sets the next one, so it writes only if nothing has changed; otherwise all is read again and computed
 //! anew. No lock is held while the caller's mutation runs, unless the commit has lost several races
-//! ([`crate::session_lock`]).
+//! ([`Database::with_session_locked`](crate::connection::Database::with_session_locked)).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use everturn_agent::{SessionId, SessionState, Snapshot, SnapshotId};
 
 use crate::cache::Document;
 use crate::change::{Plan, Remember};
-use crate::connection::{Patience, column, count};
+use crate::connection::{Patience, RACES, column, count};
 use crate::fault::{Fault, Outcome};
 use crate::inner::Inner;
 use crate::known::Tip;
@@ -22,7 +22,6 @@ use crate::listen::tag;
 use crate::position::{Position, SessionKey};
 use crate::read::View;
 use crate::row::{Stored, StoredState, check_id, optional_text, to_time};
-use crate::session_lock::RACES;
 
 /// How a session's tip changes.
 pub(crate) enum NextTip {
@@ -81,7 +80,13 @@ impl Inner {
                         self.attempt(wish, &id, token, Some(&now)).await
                     };
                     // Boxed, because few commits lose as often.
-                    match Box::pin(self.with_session_locked(*session, &patience, attempt)).await {
+                    match Box::pin(self.db.with_session_locked(
+                        (session.tenant, session.id),
+                        &patience,
+                        attempt,
+                    ))
+                    .await
+                    {
                         // Nothing was written: the statement that writes reports its own faults.
                         Err(fault) if fault.is_lost() && patience.wait().await => continue,
                         attempted => attempted?,

@@ -12,11 +12,10 @@ use deadpool_postgres::Object;
 use tokio::sync::Mutex;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
+use uuid::Uuid;
 
-use crate::connection::{Database, Patience, Statement};
+use super::{Database, Patience, Statement};
 use crate::fault::{Fault, Outcome};
-use crate::inner::Inner;
-use crate::position::SessionKey;
 
 /// How many races a writer loses before it locks the row.
 pub(crate) const RACES: u32 = 3;
@@ -35,8 +34,8 @@ tokio::task_local! {
 pub(crate) struct Queues([Mutex<()>; QUEUES]);
 
 impl Queues {
-    fn of(&self, session: SessionKey) -> &Mutex<()> {
-        let (high, low) = session.id.as_u64_pair();
+    fn of(&self, session: Uuid) -> &Mutex<()> {
+        let (high, low) = session.as_u64_pair();
         let number = usize::try_from((high ^ low) % QUEUES as u64).unwrap_or_default();
         &self.0[number]
     }
@@ -86,13 +85,11 @@ impl Database {
         }
         Ok(rows)
     }
-}
 
-impl Inner {
     /// Makes an attempt to write to a session while its row is locked. The attempt writes with [`Database::write`].
     pub(crate) async fn with_session_locked<T>(
         &self,
-        session: SessionKey,
+        (tenant, session): (i32, Uuid),
         patience: &Patience,
         attempt: impl Future<Output = Outcome<T>>,
     ) -> Outcome<T> {
@@ -100,15 +97,15 @@ impl Inner {
         let Ok(_turn) = tokio::time::timeout(patience.left(), queue).await else {
             return Err(Fault::Moved);
         };
-        let connection = self.db.connection().await?;
+        let connection = self.connection().await?;
         let held = Arc::new(HeldConnection(Some(connection)));
         if let Some(client) = held.client() {
             client.batch_execute("BEGIN").await?;
             // A session that does not exist yet has no row to lock.
             let lock = Statement::new("SELECT 1 FROM @session WHERE tenant = $1 AND key = $2 FOR UPDATE")
-                .with(session.tenant, Type::INT4)
-                .with(session.id, Type::UUID);
-            self.db.run_on(client, &lock).await?;
+                .with(tenant, Type::INT4)
+                .with(session, Type::UUID);
+            self.run_on(client, &lock).await?;
         }
         let outcome = HELD.scope(Arc::clone(&held), attempt).await;
         if let Ok(held) = Arc::try_unwrap(held) {
