@@ -1,4 +1,5 @@
-//! A background run of one server is watched, and a stream of one is read on, through another that shares its store.
+//! A background run of one server is watched, and a stream of one is read on, through another that shares its
+//! store.
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 
 mod served;

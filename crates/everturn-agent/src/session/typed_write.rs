@@ -1,9 +1,10 @@
 //! Writing a typed custom state into a stored document that may hold more than the type.
 //!
-//! A document has members that the type does not have when another version of the program wrote it. They survive a write:
-//! the change between the typed state before and after it is applied to the stored document. A member that the type reads
-//! under another name (`#[serde(alias)]`) stays while its value does; a changed value is stored under the type's own name,
-//! and the other name is removed, because a document with both cannot be read.
+//! A document has members that the type does not have when another version of the program wrote it. They
+//! survive a write: the change between the typed state before and after it is applied to the stored document.
+//! A member that the type reads under another name (`#[serde(alias)]`) stays while its value does; a changed
+//! value is stored under the type's own name, and the other name is removed, because a document with both
+//! cannot be read.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -31,7 +32,8 @@ pub(super) fn is_covered(stored: &Value, after: &Value) -> bool {
     }
 }
 
-/// Returns the stored document with the change from `before` to `after`, which are typed states as JSON. It reads as `after`.
+/// Returns the stored document with the change from `before` to `after`, which are typed states as JSON. It
+/// reads as `after`.
 pub(super) fn rewritten<S: CustomState>(stored: &Value, before: &Value, after: &Value) -> Value {
     let expected = unordered(after);
     let reads_as_after = |document: &Value| {
@@ -43,8 +45,8 @@ pub(super) fn rewritten<S: CustomState>(stored: &Value, before: &Value, after: &
     if reads_as_after(&merged) {
         return merged;
     }
-    // The type reads a member of the document under another name than its own. All members get their own names, and what
-    // is left of the document stays unless the type reads it.
+    // The type reads a member of the document under another name than its own. All members get their own
+    // names, and what is left of the document stays unless the type reads it.
     let mut extras = Vec::new();
     collect_extras(&merged, after, &mut Vec::new(), &mut extras);
     let mut document = after.clone();
@@ -92,7 +94,8 @@ fn merged_members(
     }
     for (name, after) in after {
         let before = before.get(name);
-        // A member that did not change is not written: if it is not stored, it is a default or stored under another name.
+        // A member that did not change is not written: if it is not stored, it is a default or stored under
+        // another name.
         if before == Some(after) {
             continue;
         }
@@ -107,8 +110,8 @@ fn merged_members(
 
 /// Returns for each element of a changed list the index that it had before, `None` for a new one.
 ///
-/// Equal elements are the same, wherever they are now. Of the others, those with the same [`identity`] are, and those
-/// without one in the same place of a list that is as long as before.
+/// Equal elements are the same, wherever they are now. Of the others, those with the same [`identity`] are,
+/// and those without one in the same place of a list that is as long as before.
 fn sources(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
     let mut equal: HashMap<String, VecDeque<usize>> = HashMap::new();
     for (index, element) in before.iter().enumerate() {
@@ -210,8 +213,8 @@ fn collect_extras<'a>(
     }
 }
 
-/// Returns the document with its members and lists sorted: maps and sets have no order, so that one state may be written
-/// in several.
+/// Returns the document with its members and lists sorted: maps and sets have no order, so that one state may
+/// be written in several.
 fn unordered(document: &Value) -> Value {
     match document {
         Value::Object(members) => {

@@ -1,8 +1,9 @@
 //! A session's row, locked for a writer that has lost several races.
 //!
-//! A writer compares the session's version and loses if another one was faster. Where many write to one session, such as
-//! turns that branch, a process that has just written wins again and again, because it need not read. A writer that keeps
-//! losing locks the row, reads and writes on one connection, and lets go of it: the database grants such locks in order.
+//! A writer compares the session's version and loses if another one was faster. Where many write to one
+//! session, such as turns that branch, a process that has just written wins again and again, because it need
+//! not read. A writer that keeps losing locks the row, reads and writes on one connection, and lets go of it:
+//! the database grants such locks in order.
 
 use std::future::Future;
 use std::ops::Deref;
@@ -20,8 +21,8 @@ use crate::fault::{Fault, Outcome};
 /// How many races a writer loses before it locks the row.
 pub(crate) const RACES: u32 = 3;
 
-/// How many writers of this process lock rows at the same time. Each takes a connection, and those of one session would only
-/// wait for each other.
+/// How many writers of this process lock rows at the same time. Each takes a connection, and those of one
+/// session would only wait for each other.
 const QUEUES: usize = 8;
 
 tokio::task_local! {
@@ -41,7 +42,8 @@ impl Queues {
     }
 }
 
-/// A connection with a transaction. If it is dropped before its end, it is closed, which undoes the transaction.
+/// A connection with a transaction. If it is dropped before its end, it is closed, which undoes the
+/// transaction.
 pub(crate) struct HeldConnection(Option<Object>);
 
 impl HeldConnection {
@@ -86,7 +88,8 @@ impl Database {
         Ok(rows)
     }
 
-    /// Makes an attempt to write to a session while its row is locked. The attempt writes with [`Database::write`].
+    /// Makes an attempt to write to a session while its row is locked. The attempt writes with
+    /// [`Database::write`].
     pub(crate) async fn with_session_locked<T>(
         &self,
         (tenant, session): (i32, Uuid),
