@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::request::Parts;
-use axum::http::{Request, Response, StatusCode};
+use axum::http::{Request, Response, StatusCode, header};
 use bytes::Bytes;
 use everturn_core::stream_log::StreamLog;
 use everturn_core::{Context, Exposure, RequestId, RuntimeError};
@@ -16,7 +16,9 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 
 use crate::body;
+use crate::context_provider::Provided;
 use crate::correlation::Correlation;
+use crate::envelope::check_content_type;
 use crate::error_body::Refusal;
 use crate::handler::{Held, Shared, caller_of};
 use crate::metrics::{CallMeter, RouteMetrics};
@@ -40,12 +42,29 @@ pub trait Door: Send + Sync + 'static {
         None
     }
 
+    /// Returns who may call; identified callers by default.
+    fn audience(&self) -> Audience {
+        Audience::Callers
+    }
+
     /// Returns the response to a request that the server refuses before the door sees it, in the protocol's own form. The
     /// error has only what the caller may see. `None` is the form of the server's other routes.
     fn refuse(&self, code: StatusCode, error: &RuntimeError) -> Option<Response<Body>> {
         let _ = (code, error);
         None
     }
+}
+
+/// Who may call a [`Door`] of a server with a context provider. Without a provider everybody may call all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Audience {
+    /// Everybody, without being identified: for content that is public, such as the files of a page.
+    Everyone,
+    /// Callers that the context provider identifies.
+    Callers,
+    /// Callers that are [operators](crate::Server::operators).
+    Operators,
 }
 
 /// Returns how much of an error the caller of a door may see, whose call has this context.
@@ -141,12 +160,19 @@ impl Opened {
             .map(|bytes| self.shared.limits.clone().body_bytes(bytes));
         let limits = own.as_ref().unwrap_or(&self.shared.limits);
         let bytes = body::read(&head.headers, body, limits, &self.shared.handle, &mut permit).await?;
-        // Nobody reads the input on a server without providers.
-        let input: Option<Value> = match self.shared.providers.as_slice() {
-            [] => None,
-            _ => serde_json::from_slice(&bytes).ok(),
+        // Clients of OpenAI cancel a response without a body and without a content type.
+        if !bytes.is_empty() || head.headers.contains_key(header::CONTENT_TYPE) {
+            check_content_type(&head.headers)?;
+        }
+        let audience = self.door.audience();
+        let is_asked = self.shared.provider.is_some() && audience != Audience::Everyone;
+        // The input is read by the provider alone.
+        let input: Option<Value> = is_asked.then(|| serde_json::from_slice(&bytes).ok()).flatten();
+        let caller = if is_asked {
+            self.shared.identify(&head, input.as_ref()).await?
+        } else {
+            Provided::new()
         };
-        let caller = self.shared.identify(&head, input.as_ref()).await?;
         permit.assign(caller_of(&caller, &head))?;
         let counted = Held { meter, permit };
         let handle = Arc::new(self.shared.handle.clone());
@@ -154,13 +180,16 @@ impl Opened {
         let agents = ServedAgents(Arc::new(Served {
             shared: Arc::clone(&self.shared),
             paths: Arc::clone(&self.agents),
-            asked: (!self.shared.providers.is_empty()).then(|| (head.clone(), input)),
+            asked: self.shared.provider.is_some().then(|| (head.clone(), input)),
         }));
         let context = self
             .shared
             .context(caller, &correlation)
             .with_extension(handle)
             .with_extension(Arc::new(agents));
+        if audience == Audience::Operators {
+            self.shared.check_operator(&context)?;
+        }
         let context = match &self.shared.durable {
             Some(durable) => context.with_extension(Arc::new(KeptStreams(durable.log()))),
             None => context,

@@ -14,7 +14,7 @@ use everturn_core::stream_log::{
     Entries, Entry, JsonText, Position, StreamEvent, StreamKey, StreamLog, StreamSubject, StreamWriter,
     SubjectNote,
 };
-use everturn_core::{Connection, Error, Principal, Result, Status};
+use everturn_core::{Connection, Error, Result, Scope, Status};
 use futures::StreamExt;
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -86,14 +86,14 @@ impl Durable {
     /// Fails with the call, which has not started, if the log cannot keep another stream.
     pub(crate) async fn run<H: Send + 'static>(
         &self,
-        principal: Option<&Principal>,
+        scope: &Scope,
         owner: &str,
         call: Call,
         held: H,
         not_kept: impl FnOnce() + Send + 'static,
     ) -> Result<Opened, Call> {
         let id = uuid::Uuid::new_v4().to_string();
-        let key = key(principal, &call.action.descriptor().key, &id).owned_by(owner);
+        let key = key(scope, &call.action.descriptor().key, &id).owned_by(owner);
         let note = Arc::new(SubjectNote::default());
         let mut call = call;
         call.context = call.context.with_extension(Arc::clone(&note));
@@ -132,19 +132,15 @@ impl Durable {
         })
     }
 
-    /// Opens an existing stream after the last event that the client has seen; `None` if this principal has no such stream.
+    /// Opens an existing stream after the last event that the client has seen; `None` if this tenant has no such stream.
     pub(crate) async fn replay(
         &self,
-        principal: Option<&Principal>,
+        scope: &Scope,
         action: &str,
         reattachment: &Reattachment,
     ) -> Result<Option<Opened>> {
         let id = reattachment.id.clone();
-        match self
-            .log
-            .read(&key(principal, action, &id), reattachment.after)
-            .await
-        {
+        match self.log.read(&key(scope, action, &id), reattachment.after).await {
             Ok(entries) => Ok(Some(Opened { id, entries })),
             Err(error) if error.status() == Status::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -153,15 +149,14 @@ impl Durable {
 
     /// Asks a call to stop.
     ///
-    /// Fails with `NOT_FOUND` if this principal has no call of that id.
-    pub(crate) async fn stop(&self, principal: Option<&Principal>, action: &str, id: &str) -> Result<()> {
-        self.log.stop(&key(principal, action, id)).await
+    /// Fails with `NOT_FOUND` if this tenant has no call of that id.
+    pub(crate) async fn stop(&self, scope: &Scope, action: &str, id: &str) -> Result<()> {
+        self.log.stop(&key(scope, action, id)).await
     }
 }
 
-/// Returns the key of a stream in the log. Streams of one principal and one action share a scope.
-fn key(principal: Option<&Principal>, action: &str, id: &str) -> StreamKey {
-    let scope = principal.map(Principal::scope).unwrap_or_default();
+/// Returns the key of a stream in the log. Streams of one tenant and one action share a prefix.
+fn key(scope: &Scope, action: &str, id: &str) -> StreamKey {
     let subject = StreamSubject::tenant(scope.as_str());
     StreamKey::new(format!("{}{action}", scope.as_str()), id).about(subject)
 }

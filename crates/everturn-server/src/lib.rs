@@ -47,7 +47,7 @@ pub use self::authenticated::FromCall;
 pub use self::context_provider::{ApiKeys, BearerTokens, CallRequest, ContextProvider, Provided, context_fn};
 #[cfg(feature = "jwt")]
 pub use self::context_provider::{Jwks, JwtTokens};
-pub use self::door::{Door, KeptStreams, ServedAgents, exposure_of};
+pub use self::door::{Audience, Door, KeptStreams, ServedAgents, exposure_of};
 pub use self::door_stream::door_stream;
 pub use self::door_turn::DoorTurn;
 pub use self::error_body::json_response;

@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::body::Body;
+use axum::http::{HeaderValue, Response, StatusCode, Uri, header};
 use axum::routing::{MethodFilter, MethodRouter};
 use everturn_agent::{erase_streams_in, observe_turns};
 use everturn_core::stream_log::{IntoStreamLog, StreamLog};
 use everturn_core::{ActionType, BoxFuture, Error, Exposure, ParsedKey, Registry, Result};
+use serde_json::json;
 use tower_http::cors::CorsLayer;
 
 use crate::archive_access::ArchiveAccess;
@@ -18,8 +21,8 @@ use crate::context_provider::ContextProvider;
 use crate::correlation::identified;
 use crate::door::{Door, Opened, enter};
 use crate::durable::Durable;
-use crate::error_body::Refusal;
-use crate::handler::{Mounted, Shared, handle, stop};
+use crate::error_body::{Refusal, json_response};
+use crate::handler::{Mounted, Provider, Shared, handle, stop};
 use crate::hosts::{Hosts, Pages};
 use crate::metrics::{Metrics, OtherMetrics};
 use crate::openapi::AGENTS;
@@ -53,13 +56,13 @@ use crate::{Grace, Layout, Limits, ListenAddress, Route, RouteKind, ServerHandle
 pub struct Server {
     registry: Registry,
     routes: Vec<Route>,
-    providers: Vec<Arc<dyn ContextProvider>>,
+    providers: Vec<Provider>,
     limits: Limits,
     grace: Grace,
     exposure: Exposure,
     cors: Option<CorsLayer>,
     operations: bool,
-    open_operations: bool,
+    everyone: bool,
     hosts: Hosts,
     extra: Router,
     authenticated: Router,
@@ -90,7 +93,7 @@ impl Server {
             exposure: exposure_of_environment(),
             cors: None,
             operations: true,
-            open_operations: false,
+            everyone: false,
             hosts: Hosts::default(),
             extra: Router::new(),
             authenticated: Router::new(),
@@ -122,10 +125,26 @@ impl Server {
         self
     }
 
-    /// Adds a provider that identifies callers; see [`ContextProvider`]. Providers are asked in the order in which they are
-    /// added.
-    pub fn context(mut self, provider: impl ContextProvider) -> Self {
-        self.providers.push(Arc::new(provider));
+    /// Sets the provider that identifies callers; see [`ContextProvider`]. A call without a tenant is rejected: the provider
+    /// returns a principal, or declares the caller [anonymous](crate::Provided::anonymous).
+    ///
+    /// A server has one provider. Combine several with [`ContextProvider::or`] or [`ContextProvider::and`]; a server to which
+    /// two are given does not start.
+    pub fn context<P: ContextProvider>(mut self, provider: P) -> Self {
+        self.providers.push(Provider {
+            provider: Arc::new(provider),
+            name: std::any::type_name::<P>(),
+            reported: Arc::default(),
+        });
+        self
+    }
+
+    /// Serves everybody who reaches the address, also on an address that other machines reach.
+    ///
+    /// Without a [context provider](Server::context) all callers share all sessions, and may read the metrics. A server
+    /// without one starts only on a loopback address, unless this is called. It has no effect on a server with a provider.
+    pub fn allow_everyone(mut self) -> Self {
+        self.everyone = true;
         self
     }
 
@@ -161,8 +180,10 @@ impl Server {
         self
     }
 
-    /// Sets who may list the tenants of a store, delete everything of one, and apply rules of retention to all of them; nobody by
-    /// default.
+    /// Sets who may read `/metrics`, list the tenants of a store, delete everything of one, and apply rules of retention to all
+    /// of them; nobody by default.
+    ///
+    /// Without a [context provider](Server::context) everybody may read `/metrics`.
     ///
     /// ```
     /// use everturn_core::Registry;
@@ -202,13 +223,6 @@ impl Server {
     /// every request and returns lines in the text format of Prometheus.
     pub fn metrics_of(mut self, text: impl Fn() -> String + Send + Sync + 'static) -> Self {
         self.metrics.push(Arc::new(text));
-        self
-    }
-
-    /// Lets everybody read `GET /agents`, `/openapi.json` and `/metrics`. Without this, callers whom a context provider
-    /// refuses cannot; on a server without a provider everybody can.
-    pub fn open_operations(mut self) -> Self {
-        self.open_operations = true;
         self
     }
 
@@ -271,11 +285,12 @@ impl Server {
     /// Returns the routes as an axum router, to be nested or merged into another one.
     ///
     /// The router answers only for its own paths. The program that serves it is responsible for the rest: the grace period,
-    /// limits on the heads of requests, answers for other paths.
+    /// limits on the heads of requests, answers for other paths, and the choice of an address that only allowed callers reach
+    /// if there is no [context provider](Server::context).
     ///
     /// # Errors
     /// `NOT_FOUND` if a route's action is not registered, `ALREADY_EXISTS` if two routes are the same, `INVALID_ARGUMENT` for
-    /// an invalid path or host name.
+    /// an invalid path or host name, or for more than one context provider.
     pub fn router(&self) -> Result<Router> {
         Ok(self
             .guarding()
@@ -297,11 +312,10 @@ impl Server {
         let turns = metrics.turns();
         observe_turns(&self.registry, &turns);
         let shared = Arc::new(Shared {
-            providers: self.providers.clone(),
+            provider: self.provider()?,
             limits: self.limits.clone(),
             permits: Permits::new(&self.limits),
             exposure: self.exposure,
-            open_operations: self.open_operations || self.providers.is_empty(),
             handle: self.handle.clone(),
             durable: self.durable(),
             archive: self.archive.clone(),
@@ -398,6 +412,30 @@ impl Server {
             .collect()
     }
 
+    fn provider(&self) -> Result<Option<Provider>> {
+        match self.providers.as_slice() {
+            [] => Ok(None),
+            [only] => Ok(Some(only.clone())),
+            several => Err(Error::invalid_argument(format!(
+                "the server has {} context providers; combine them into one, as alternatives with \
+                 `first.or(second)` or in sequence with `first.and(second)`",
+                several.len()
+            ))),
+        }
+    }
+
+    /// Fails with `FAILED_PRECONDITION` if others could call without being identified, and nobody said that they may.
+    fn check_callers(&self, address: SocketAddr) -> Result<()> {
+        let is_private = address.ip().to_canonical().is_loopback();
+        if is_private || self.everyone || !self.providers.is_empty() {
+            return Ok(());
+        }
+        Err(Error::failed_precondition(format!(
+            "everybody who reaches {address} could call all agents and read all sessions: identify callers with \
+             `Server::context`, or allow everything to everybody with `Server::allow_everyone`"
+        )))
+    }
+
     fn durable(&self) -> Option<Durable> {
         let log = Arc::clone(self.streams.as_ref()?);
         // What is deleted from an agent's archive is erased from the log too.
@@ -436,16 +474,19 @@ impl Server {
     ///
     /// # Errors
     /// The error of a [check](Server::check_at_start); as [`Server::router`]; the operating system's error if the address
-    /// cannot be bound.
+    /// cannot be bound; `FAILED_PRECONDITION` if other machines reach the address and the server has neither a
+    /// [context provider](Server::context) nor [allows everyone](Server::allow_everyone).
     pub async fn bind(self, address: impl Into<ListenAddress>) -> Result<Bound> {
         for check in &self.checks {
             check().await?;
         }
         let (exposure, hosts) = (self.exposure, self.guarding());
-        let router = self.unguarded_router()?.merge(self.extra);
-        let router = router.fallback(move || async move { Refusal::no_such_path().respond(exposure) });
+        let router = self.unguarded_router()?.merge(self.extra.clone());
+        let router = router.fallback(move |uri: Uri| async move { not_found(&uri, exposure) });
         let listener = address.into().listen().await?;
-        let router = hosts.guard(router, Some(listener.local_addr()?), exposure);
+        let address = listener.local_addr()?;
+        self.check_callers(address)?;
+        let router = hosts.guard(router, Some(address), exposure);
         Bound::new(listener, router, self.limits, self.grace, self.handle)
     }
 
@@ -458,6 +499,17 @@ impl Server {
         tracing::info!(address = %server.address(), "serving");
         server.run_until_shutdown().await
     }
+}
+
+/// Answers a request for a path without a route.
+fn not_found(uri: &Uri, exposure: Exposure) -> Response<Body> {
+    if uri.path() != "/" {
+        return Refusal::no_such_path().respond(exposure);
+    }
+    let message = "There is no page here. `Everturn::serve` serves the studio, a page to talk to agents, at this path if the \
+                   environment has EVERTURN_ENV=dev and the program the feature `studio`; other servers with \
+                   `Server::studio`. The agents are listed at /agents.";
+    json_response(StatusCode::NOT_FOUND, &json!({ "message": message }))
 }
 
 /// Returns the default exposure of errors: full in a development environment.

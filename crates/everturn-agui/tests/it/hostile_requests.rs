@@ -140,7 +140,7 @@ async fn an_agent_that_is_refused_to_the_caller_is_not_there() {
         if is_refused {
             return Err(Error::permission_denied("not for guests").with_public().into());
         }
-        Ok(Provided::new())
+        Ok(Provided::anonymous("all"))
     });
     let model = ScriptedModel::new().reply("One.");
     let server = Served::with(model, |server| server.context(guard)).await;

@@ -72,7 +72,7 @@ async fn models_are_the_agents_that_the_caller_may_use() {
         if is_refused {
             return Err(Error::permission_denied("not for guests").with_public().into());
         }
-        Ok(Provided::new())
+        Ok(Provided::anonymous("all"))
     });
     let server = Served::with(model, |server| server.context(guard)).await;
     let guest = |method: &str, path: &str| server.request(method, path).header("x-guest", "1");

@@ -59,7 +59,6 @@ async fn a_path_that_does_not_exist_is_not_found() {
     let server = served().await;
 
     for path in [
-        "/",
         "/flows",
         "/flows/",
         "/flows/none",

@@ -4,7 +4,9 @@
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 
 mod agent_protocol;
+mod anonymous_callers;
 mod bounded_memory;
+mod combined_providers;
 mod decoders;
 mod doors;
 mod durable_streams;
