@@ -24,7 +24,7 @@ pub use self::bearer::BearerTokens;
 #[cfg(feature = "jwt")]
 pub use self::jwks::Jwks;
 #[cfg(feature = "jwt")]
-pub use self::jwt::JwtTokens;
+pub use self::jwt::{JwtTokens, PrincipalId};
 use crate::Principal;
 
 /// A request as context providers see it. Its body is parsed, and no action has run.

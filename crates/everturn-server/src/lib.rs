@@ -46,7 +46,7 @@ pub use self::archive_access::ArchiveAccess;
 pub use self::authenticated::FromCall;
 pub use self::context_provider::{ApiKeys, BearerTokens, CallRequest, ContextProvider, Provided, context_fn};
 #[cfg(feature = "jwt")]
-pub use self::context_provider::{Jwks, JwtTokens};
+pub use self::context_provider::{Jwks, JwtTokens, PrincipalId};
 pub use self::door::{Audience, Door, KeptStreams, ServedAgents, exposure_of};
 pub use self::door_stream::door_stream;
 pub use self::door_turn::DoorTurn;
