@@ -40,7 +40,7 @@ export function traceTab(studio) {
 		try {
 			const answer = await api.development(`traces?${new URLSearchParams({ sessionId: conversation.id, limit: '50' })}`);
 			if (mine !== loads) return;
-			if (!answer) return none('Turns are traced in development: start the program with EVERTURN_ENV=dev.');
+			if (!answer) return none('Turns are traced in development, for operators: start the program with EVERTURN_ENV=dev.');
 			traces = answer.traces;
 		} catch {
 			return none('The traces cannot be read now.');
