@@ -4,10 +4,12 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_ai::prompt::{Prompt, note_model};
+use everturn_ai::prompt::{Prompt, note_model, note_prompt};
 use everturn_ai::{ToolErrors, Window};
 use everturn_core::stream_log::{IntoStreamLog, StreamLog};
-use everturn_core::{Context, Error, Function, HandlerResult, Registry, Requirement, Result, Schema};
+use everturn_core::{
+    ActionType, Context, Error, Function, HandlerResult, Registry, Requirement, Result, Schema, Status,
+};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -724,7 +726,13 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
             function,
             prompt,
             respond_only,
-        } = self.kind.into_program(&origin)?;
+        } = self
+            .kind
+            .into_program(&origin)
+            .map_err(|error| defined_twice(&origin, error))?;
+        if let Some(prompt) = &prompt {
+            note_prompt(&self.registry, &self.name, prompt);
+        }
         if let (Some(prompt), Some(input)) = (&prompt, &options.prompt_input) {
             let checked = prompt.check_input(input);
             checked.map_err(|error| error.context(format_args!("agent '{}'", self.name)))?;
@@ -794,9 +802,30 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
     pub fn define(self) -> Result<Agent<S, T, O>> {
         let registry = self.registry.clone();
         let agent = self.build()?;
-        agent.register(&registry)?;
+        let origin = AgentOrigin {
+            registry: &registry,
+            name: agent.name(),
+            prompt_input: None,
+        };
+        agent
+            .register(&registry)
+            .map_err(|error| defined_twice(&origin, error))?;
         Ok(agent)
     }
+}
+
+/// Returns the error about an agent whose name is taken. Its prompt and its actions have its name, so any of them may be found
+/// first.
+fn defined_twice(agent: &AgentOrigin<'_>, error: Error) -> Error {
+    let name = agent.name;
+    if error.status() != Status::AlreadyExists {
+        return error;
+    }
+    if agent.registry.get(&ActionType::AGENT.key(name)).is_some() {
+        let message = format!("agent '{name}' is already defined: give one of the two another name");
+        return Error::already_exists(message).with_source(error);
+    }
+    error.context(format_args!("agent '{name}'"))
 }
 
 /// Returns the lease of turn locks in the store, if turns are locked there.
