@@ -178,7 +178,7 @@ async fn watch_stored(store: &Store, whose: &Whose, id: &str, output: Output) ->
 
 fn ended(status: SnapshotStatus, error: Option<Error>, output: Output) -> Outcome {
     if let Some(error) = error {
-        return Err(Failure::from(error).exit_with(Exit::No));
+        return Err(Failure::from(error).in_turn().exit_with(Exit::No));
     }
     if !output.is_json() {
         output.line(coloured(status))?;

@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 
-use everturn_server::ArchiveAccess;
+use everturn_server::{ArchiveAccess, BearerTokens, Server};
 
 use crate::support::{Kitchen, Program};
 
@@ -49,6 +49,28 @@ async fn a_token_is_taken_from_the_environment() {
     assert!(nobody.err.contains("EVERTURN_TOKEN"), "{}", nobody.err);
     assert!(wrong.err.contains("EVERTURN_TOKEN"), "{}", wrong.err);
     assert!(fork.err.contains("ArchiveAccess"), "{}", fork.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn advice_about_the_token_is_given_only_if_the_server_rejects_it() {
+    let refused = |server: Server| {
+        let tokens = BearerTokens::new([("alice", "alice-token")]);
+        // Without a description of its routes the first request is the turn itself.
+        server.context(tokens).without_operations()
+    };
+    let kitchen = Kitchen::served(refused).await;
+    let chat = |text: &'static str| kitchen.program(&["chat", "chef", text]);
+
+    let rejected = chat("leeks").variable("EVERTURN_TOKEN", "guess").run().exits(4);
+    let failed = chat("a wrong provider key")
+        .variable("EVERTURN_TOKEN", "alice-token")
+        .run()
+        .exits(1);
+
+    assert!(rejected.err.contains("EVERTURN_TOKEN"), "{}", rejected.err);
+    assert!(failed.err.contains("the API key is wrong"), "{}", failed.err);
+    assert!(!failed.err.contains("EVERTURN_TOKEN"), "{}", failed.err);
+    assert!(failed.err.contains("model provider"), "{}", failed.err);
 }
 
 #[tokio::test(flavor = "multi_thread")]

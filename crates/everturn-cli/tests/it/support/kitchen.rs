@@ -193,6 +193,11 @@ async fn cook(turn: Turn<Pantry>) -> HandlerResult<FinishReason> {
         .message()
         .map(|message| message.text().into_owned())
         .unwrap_or_default();
+    if asked == "a wrong provider key" {
+        return Err(Error::unauthenticated("the API key is wrong")
+            .with_public()
+            .into());
+    }
     let answer = format!("Soup for: {asked}");
     turn.send_chunk(answer.as_str()).await?;
     turn.add_message(Message::model(answer));
