@@ -403,8 +403,8 @@ impl Everturn {
     /// Meanwhile it takes over background runs that other processes lost, as with [`Everturn::recover_every`].
     ///
     /// Agents are at `/agents/{name}`, flows at `/flows/{name}`; see [`everturn_server`] for the other routes.
-    /// Everybody who reaches the address may call; use [`Everturn::server`] to add context providers, which identify
-    /// callers.
+    /// Callers are not identified, so the address must be a loopback one; see [`Everturn::serve_with`] for servers that others
+    /// reach.
     ///
     /// In development ([`Everturn::dev_tools`]) Genkit's developer tools see the application, the traces of the last
     /// moments are at `/dev/traces`, and the studio is at `/`: a page to talk to the agents. On a loopback address everybody
@@ -414,6 +414,33 @@ impl Everturn {
     /// As [`Everturn::check`]; the error of the operating system about the address.
     #[cfg(feature = "server")]
     pub async fn serve(&self, address: impl Into<everturn_server::ListenAddress>) -> Result<()> {
+        self.serve_with(address, |server| server).await
+    }
+
+    /// Serves as [`Everturn::serve`] does, with further settings of the server: who calls, limits, other protocols.
+    ///
+    /// ```no_run
+    /// use everturn::prelude::*;
+    /// use everturn::server::BearerTokens;
+    ///
+    /// # async fn serve(app: Everturn) -> Result<()> {
+    /// let tokens = BearerTokens::new([("ann", "a-long-random-token")]);
+    /// app.serve_with("0.0.0.0:8080", |server| server.context(tokens)).await
+    /// # }
+    /// ```
+    ///
+    /// In development the settings begin with the studio, a stream log in memory and, on a loopback address, with
+    /// permission for everybody to change sessions.
+    ///
+    /// # Errors
+    /// As [`Everturn::serve`]; `FAILED_PRECONDITION` if other machines reach the address, and the server neither identifies
+    /// callers nor [allows everyone](everturn_server::Server::allow_everyone).
+    #[cfg(feature = "server")]
+    pub async fn serve_with(
+        &self,
+        address: impl Into<everturn_server::ListenAddress>,
+        settings: impl FnOnce(everturn_server::Server) -> everturn_server::Server,
+    ) -> Result<()> {
         let address: everturn_server::ListenAddress = address.into();
         let recovering = self.recover_every(RECOVERY_INTERVAL);
         let server = self.server();
@@ -424,6 +451,7 @@ impl Everturn {
             Some(tools) => in_development(server, tools, &address),
             None => server,
         };
+        let server = settings(server);
         let outcome = server.serve(address).await;
         #[cfg(feature = "dev")]
         if let Some(tools) = tools {
