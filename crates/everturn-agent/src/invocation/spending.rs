@@ -281,7 +281,7 @@ impl Spending {
         ]
     }
 
-    fn check(&self, call: &NextCall<'_>, used: MeterReading) -> Result<()> {
+    fn check(&self, call: &NextCall<'_>, used: &MeterReading) -> Result<()> {
         let levels = self.levels(used.total());
         let mut budgets = levels
             .iter()
@@ -305,18 +305,19 @@ impl Spending {
     }
 
     /// Enters everything that was used since the last expense; for a call, only if the tenant's budget allows it.
-    async fn spend(&self, call: Option<&NextCall<'_>>, used: MeterReading) -> Result<()> {
+    async fn spend(&self, call: Option<&NextCall<'_>>, used: &MeterReading) -> Result<()> {
         let Some((tenant, ledger)) = self.ledger() else {
+            // Of an agent that another one calls, the other counts the tenant.
             return match self.limits.tenant {
-                Some(_) => Err(no_ledger()),
-                None => Ok(()),
+                Some(_) if !self.meter.counts_tenant() => Err(no_ledger()),
+                _ => Ok(()),
             };
         };
         let mut entered = self.entered.lock().await;
         let (own, total, account) = {
             let marks = self.marks();
             (
-                marks.reading(used.own),
+                marks.reading(used.of_tenant),
                 marks.reading(used.total()),
                 marks.account.clone(),
             )
@@ -356,8 +357,8 @@ impl SpendingGate for Gate {
         let Some(spending) = self.0.upgrade() else {
             return Ok(());
         };
-        spending.check(call, used)?;
-        let entered = spending.spend(Some(call), used).await;
+        spending.check(call, &used)?;
+        let entered = spending.spend(Some(call), &used).await;
         entered.map_err(|error| {
             if error.is(reason::LIMIT_REACHED) {
                 error
@@ -367,9 +368,14 @@ impl SpendingGate for Gate {
         })
     }
 
+    fn counts_tenant(&self) -> bool {
+        let spending = self.0.upgrade();
+        spending.is_some_and(|spending| spending.limits.tenant.is_some() && spending.ledger().is_some())
+    }
+
     async fn settle(&self, used: MeterReading) {
         if let Some(spending) = self.0.upgrade()
-            && let Err(error) = spending.spend(None, used).await
+            && let Err(error) = spending.spend(None, &used).await
         {
             // It is entered with the next expense of the invocation.
             tracing::warn!(%error, "what a call used could not be recorded yet");
