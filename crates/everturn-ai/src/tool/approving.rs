@@ -79,6 +79,12 @@ impl Tool {
         self.edit(|inner| inner.approving.repeat = repeat)
     }
 
+    /// Returns whether an answer to a call counts only under rules that a conversation has to prove.
+    pub(super) fn needs_proof(&self) -> bool {
+        let rules = &self.0.approving;
+        rules.within.is_some() || rules.needed > 1 || rules.by_another
+    }
+
     /// Returns the treatment of an approved call that another resumption has already made.
     pub fn repeat(&self) -> Repeat {
         self.0.approving.repeat
