@@ -4,10 +4,11 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use everturn_core::{Error, Result};
+use everturn_ai::{Feature, Message, Messages, Part, Resource};
+use everturn_core::{ActionType, Error, Registry, Result, WeakRegistry};
 use serde_json::Value;
 
-use crate::AgentInput;
+use crate::{AgentInput, SessionState};
 
 /// The parts of a turn that clients of an agent may set beside their own message; nothing by default.
 ///
@@ -140,23 +141,40 @@ impl ClientPermissions {
     }
 }
 
-/// The permissions of an agent, applied to a call from a client.
-#[derive(Debug, Clone)]
-pub(crate) struct ClientRules {
-    agent: Arc<str>,
-    permissions: Arc<ClientPermissions>,
+/// What a call from a client may bring to an agent. Cloning is cheap.
+#[derive(Clone)]
+pub(crate) struct ClientRules(Arc<Rules>);
+
+struct Rules {
+    agent: String,
+    permissions: ClientPermissions,
+    /// The names of the resources that messages may link to.
+    resources: Vec<String>,
+    registry: WeakRegistry,
 }
 
 impl ClientRules {
-    pub(crate) fn new(agent: &str, permissions: ClientPermissions) -> Self {
-        Self {
-            agent: agent.into(),
-            permissions: Arc::new(permissions),
-        }
+    pub(crate) fn new(
+        agent: &str,
+        permissions: ClientPermissions,
+        resources: Vec<String>,
+        registry: &Registry,
+    ) -> Self {
+        Self(Arc::new(Rules {
+            agent: agent.to_owned(),
+            permissions,
+            resources,
+            registry: registry.downgrade(),
+        }))
     }
 
     pub(crate) fn permissions(&self) -> &ClientPermissions {
-        &self.permissions
+        &self.0.permissions
+    }
+
+    /// Returns the names of the resources that messages may link to.
+    pub(crate) fn resources(&self) -> &[String] {
+        &self.0.resources
     }
 
     /// Checks the input of a turn.
@@ -175,13 +193,50 @@ impl ClientRules {
                 self.require(field)?;
             }
         }
+        input.messages().try_for_each(|message| self.check_links(message))
+    }
+
+    /// Checks the conversation that a client kept.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for a link to a resource that the agent does not list.
+    pub(crate) fn check_state(&self, state: &SessionState) -> Result<()> {
+        let messages = Messages::from(&state.messages);
+        let mut start = 0;
+        while let Some(index) = messages.next_with(Feature::Resource, start) {
+            messages
+                .get(index)
+                .map_or(Ok(()), |message| self.check_links(message))?;
+            start = index + 1;
+        }
         Ok(())
+    }
+
+    fn check_links(&self, message: &Message) -> Result<()> {
+        let mut links = message.content().iter().filter_map(Part::as_resource);
+        links.try_for_each(|link| {
+            let registry = self.0.registry.upgrade()?;
+            let serves = |name: &String| {
+                let action = registry.get(&ActionType::RESOURCE.key(name));
+                let resource = action.and_then(Resource::from_action);
+                resource.is_some_and(|resource| resource.matches(&link.uri).is_some())
+            };
+            if self.0.resources.iter().any(serves) {
+                return Ok(());
+            }
+            Err(Error::invalid_argument(format!(
+                "agent '{}' does not read the resource '{}' for clients: leave the link out, or list the resource with \
+                 `AgentBuilder::resources`",
+                self.0.agent, link.uri
+            ))
+            .with_public())
+        })
     }
 
     /// # Errors
     /// `INVALID_ARGUMENT` for a field that the agent does not allow.
     pub(crate) fn require(&self, field: Field) -> Result<()> {
-        if self.permissions.allows(field) {
+        if self.0.permissions.allows(field) {
             return Ok(());
         }
         let (name, method) = field.names();
@@ -196,7 +251,7 @@ impl ClientRules {
         let Value::Object(given) = given else {
             return Err(Error::invalid_argument("'promptInput' of a client is an object").with_public());
         };
-        let allowed = &self.permissions.prompt_input;
+        let allowed = &self.0.permissions.prompt_input;
         match given.keys().find(|field| !allowed.contains(*field)) {
             Some(field) => Err(self.refused(format_args!("promptInput.{field}"), "prompt_input")),
             None => Ok(()),
@@ -207,7 +262,9 @@ impl ClientRules {
     pub(crate) fn kept_prompt_input(&self, kept: &Value, own: Option<&Arc<Value>>) -> Option<Arc<Value>> {
         let mut allowed = kept.clone();
         match &mut allowed {
-            Value::Object(fields) => fields.retain(|field, _| self.permissions.prompt_input.contains(field)),
+            Value::Object(fields) => {
+                fields.retain(|field, _| self.0.permissions.prompt_input.contains(field));
+            }
             _ => return own.cloned(),
         }
         match allowed.as_object() {
@@ -220,7 +277,7 @@ impl ClientRules {
         Error::invalid_argument(format!(
             "agent '{}' does not accept '{field}' from clients: leave it out, or define the agent with \
              `ClientPermissions::{method}`",
-            self.agent
+            self.0.agent
         ))
         .with_public()
     }
@@ -235,5 +292,11 @@ pub(crate) fn merged(base: Option<&Arc<Value>>, given: Value) -> Value {
             Value::Object(fields)
         }
         (_, given) => given,
+    }
+}
+
+impl fmt::Debug for ClientRules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ClientRules").field(&self.0.permissions).finish()
     }
 }

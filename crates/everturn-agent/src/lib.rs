@@ -136,7 +136,9 @@ pub use self::invocation::{
 pub use self::journal::{Journaling, TURN_TAKEN_OVER};
 pub use self::lifecycle::{SnapshotEvent, SnapshotStatus};
 pub use self::limits::{Limits, set_limits};
-pub use self::middleware::{AgentRef, ArtifactStrategy, Artifacts, Delegation, register_agent_middleware};
+pub use self::middleware::{
+    AgentRef, ArtifactStrategy, Artifacts, Delegation, internal_agents, register_agent_middleware,
+};
 pub use self::prompt_agent::{InlinePrompt, NamedPrompt, agent, prompt_agent};
 pub use self::reading::{SNAPSHOT_NOT_FOUND, STORE_NOT_CONFIGURED};
 pub use self::recovery::{RecoveredRun, Recovery, RecoveryLoop, recover_all, recover_every};

@@ -302,7 +302,7 @@ fn shared_state(
         return (None, None);
     }
     match client {
-        Some(client) if agent.accepts_client_state() => (Some(client.clone()), None),
+        Some(client) if agent.accepts_custom() => (Some(client.clone()), None),
         _ => {
             let told = stored.map(|stored| json!({ "type": "STATE_SNAPSHOT", "snapshot": stored }));
             (None, told)

@@ -48,8 +48,11 @@ pub(crate) async fn run(
     } else {
         client_kept::plan(agent, &input, &shown)?
     };
-    if agent.takes_additions() {
+    // Front ends always send both, so they are ignored where the agent does not accept them.
+    if agent.accepts_tools() {
         plan.input.tools = input.tools();
+    }
+    if agent.accepts_instructions() {
         plan.input.instructions = input.instructions();
     }
     // A child, so that stopping the run ends this turn and nothing else.

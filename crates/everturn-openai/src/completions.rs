@@ -38,14 +38,14 @@ pub(crate) async fn complete(
         .and_then(|options| options.get("include_usage"))
         .and_then(Value::as_bool)
         .unwrap_or(false);
-    let tools = tools(body, true)?;
+    let tools = tools(body, true, agent)?;
     let said = messages(field(body, "messages").ok_or_else(|| Fault::missing("messages"))?)?;
     let session = conversation(body, headers)?.filter(|_| agent.has_store());
     let mut plan = if let Some(session) = session {
         plan_chat(agent, said, session, tools, &context).await?
     } else {
-        let (said, instructions) = without_instructions(said);
-        hearsay(said, instructions, tools, agent).map_err(Fault::in_messages)?
+        let (said, instructions) = without_instructions(said, agent);
+        hearsay(said, instructions, tools).map_err(Fault::in_messages)?
     };
     plan.input.output_schema = format.map(|format| Arc::new(format.schema));
     let turn = start(agent, &plan, streams, &context).await?;

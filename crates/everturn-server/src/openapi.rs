@@ -140,7 +140,7 @@ fn agents() -> Value {
             "description": { "type": ["string", "null"] },
             "metadata": {
                 "type": "object",
-                "description": "`agent` says where the state is kept, and has the schemas of state and status; `everturn` says what happens to a turn that meets another.",
+                "description": "`agent` says where the state is kept, and has the schemas of state and status; `everturn` says what happens to a turn that meets another, and what clients may bring (`clientPermissions`).",
             },
             "actions": {
                 "type": "array",

@@ -78,19 +78,35 @@ impl ServedAgent {
             .is_some()
     }
 
-    /// Returns whether the agent takes the tools and instructions of clients.
-    pub fn takes_additions(&self) -> bool {
-        self.own("clientTools") == Some(&Value::Bool(true))
+    /// Returns whether the agent is one around a prompt, whose turns tell that they accepted their input.
+    pub fn is_prompted(&self) -> bool {
+        self.own("prompted") == Some(&Value::Bool(true))
+    }
+
+    /// Returns whether the agent accepts texts of clients for the model.
+    pub fn accepts_instructions(&self) -> bool {
+        self.permits("instructions")
+    }
+
+    /// Returns whether the agent accepts tools of clients.
+    pub fn accepts_tools(&self) -> bool {
+        self.permits("tools")
+    }
+
+    /// Returns whether clients may replace the custom state at the start of a turn.
+    pub fn accepts_custom(&self) -> bool {
+        self.permits("custom")
     }
 
     /// Returns whether clients may choose the schema of an answer.
     pub fn accepts_output_schema(&self) -> bool {
-        self.own("clientOutputSchema") == Some(&Value::Bool(true))
+        self.permits("outputSchema")
     }
 
-    /// Returns whether clients may replace the custom state at the start of a turn.
-    pub fn accepts_client_state(&self) -> bool {
-        self.own("clientState") == Some(&Value::Bool(true))
+    /// Returns whether the agent's [permissions](everturn_agent::ClientPermissions) have an entry.
+    fn permits(&self, entry: &str) -> bool {
+        let entries = self.own("clientPermissions").and_then(Value::as_array);
+        entries.is_some_and(|entries| entries.iter().any(|allowed| allowed == entry))
     }
 
     /// Returns whether the agent has background runs.

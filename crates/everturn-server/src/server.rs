@@ -55,7 +55,8 @@ use crate::{Grace, Layout, Limits, ListenAddress, Route, RouteKind, ServerHandle
 #[must_use = "a server serves once it is bound or its router is mounted"]
 pub struct Server {
     registry: Registry,
-    routes: Vec<Route>,
+    /// The routes to mount; `None` for the default layout of everything.
+    routes: Option<Vec<Route>>,
     providers: Vec<Provider>,
     limits: Limits,
     grace: Grace,
@@ -80,13 +81,14 @@ pub struct Server {
 type StartCheck = Box<dyn Fn() -> BoxFuture<'static, Result<()>> + Send + Sync>;
 
 impl Server {
-    /// Returns a server of all agents and flows in the registry, in the default [`Layout`].
+    /// Returns a server of the agents and flows in the registry, in the default [`Layout`]. Agents that others delegate to are
+    /// served only if they are [public](everturn_agent::AgentBuilder::public).
     ///
     /// Clients see private error messages in a development environment: `EVERTURN_ENV=dev` or `GENKIT_ENV=dev`.
     pub fn new(registry: &Registry) -> Self {
         Self {
             registry: registry.clone(),
-            routes: Layout::default().routes(registry),
+            routes: None,
             providers: Vec::new(),
             limits: Limits::default(),
             grace: Grace::default(),
@@ -119,9 +121,10 @@ impl Server {
         self
     }
 
-    /// Mounts only these routes.
+    /// Mounts only these routes, which may also be those of internal agents ([`Layout::agent_routes`]). Without this, the
+    /// [`Layout`]'s of all agents and flows that are registered when the server is bound, or its router is made.
     pub fn routes(mut self, routes: impl IntoIterator<Item = Route>) -> Self {
-        self.routes = routes.into_iter().collect();
+        self.routes = Some(routes.into_iter().collect());
         self
     }
 
@@ -326,7 +329,8 @@ impl Server {
         // Collected by path first, because axum panics on a second route for one path and method.
         let mut paths: BTreeMap<String, Methods> = BTreeMap::new();
         let mut mounted = Vec::new();
-        for route in &self.mounted_routes() {
+        let given = self.mounted_routes();
+        for route in &given {
             let action = self.action(route)?;
             // Two routes may share a path with different methods: a turn is a POST and its stop a DELETE.
             let methods = paths.entry(checked(&route.path)?.to_owned()).or_default();
@@ -343,7 +347,7 @@ impl Server {
             let handler = match route.kind {
                 RouteKind::Stop => axum::routing::on(filter, stop).with_state(this),
                 RouteKind::Conversation => {
-                    axum::routing::on(filter, websocket::converse).with_state(self.endpoint(this))
+                    axum::routing::on(filter, websocket::converse).with_state(self.endpoint(this, &given))
                 }
                 _ => axum::routing::on(filter, handle).with_state(this),
             };
@@ -362,7 +366,7 @@ impl Server {
         // Paths are literal: without this, a name with a colon or a brace would be read as a parameter of another
         // version.
         let mut router = Router::new().without_v07_checks();
-        let agents = Arc::new(self.agent_paths());
+        let agents = Arc::new(agent_paths(&given));
         for (path, door) in &self.doors {
             let opened = Arc::new(Opened {
                 door: Arc::clone(door),
@@ -393,23 +397,15 @@ impl Server {
     }
 
     /// Returns the abort action of an agent's WebSocket, which is offered if abort has a route.
-    fn endpoint(&self, mounted: Arc<Mounted>) -> Arc<Endpoint> {
+    fn endpoint(&self, mounted: Arc<Mounted>, routes: &[Route]) -> Arc<Endpoint> {
         let name = ParsedKey::parse(&mounted.route.key).map_or("", |key| key.name);
         let key = ActionType::AGENT_ABORT.key(name);
-        let is_offered = self.routes.iter().any(|route| route.key == key);
+        let is_offered = routes.iter().any(|route| route.key == key);
         Arc::new(Endpoint {
             abort: self.registry.get(&key).filter(|_| is_offered),
             settings: self.websockets.clone(),
             mounted,
         })
-    }
-
-    /// Returns the paths of the agents that have a route.
-    fn agent_paths(&self) -> BTreeMap<String, String> {
-        let agents = self.routes.iter().filter(|route| route.kind == RouteKind::Agent);
-        agents
-            .filter_map(|route| Some((ParsedKey::parse(&route.key)?.name.to_owned(), route.path.clone())))
-            .collect()
     }
 
     fn provider(&self) -> Result<Option<Provider>> {
@@ -445,7 +441,9 @@ impl Server {
 
     /// Returns the routes to mount: the given ones and, with a stream log, one per streaming route that stops its calls.
     pub fn mounted_routes(&self) -> Vec<Route> {
-        let mut routes = self.routes.clone();
+        let of_registry = || Layout::default().routes(&self.registry);
+        let given = self.routes.clone().unwrap_or_else(of_registry);
+        let mut routes = given.clone();
         if !self.archive.is_offered() {
             routes.retain(|route| route.kind != RouteKind::Archive);
         }
@@ -454,9 +452,9 @@ impl Server {
         }
         if self.streams.is_some() {
             let is_streamed = |route: &&Route| matches!(route.kind, RouteKind::Agent | RouteKind::Flow);
-            let streamed = self.routes.iter().filter(is_streamed);
+            let streamed = given.iter().filter(is_streamed);
             let stops = streamed.map(|route| Route::stop(&route.path, &route.key));
-            routes.extend(stops.filter(|stop| !self.routes.contains(stop)));
+            routes.extend(stops.filter(|stop| !given.contains(stop)));
         }
         routes
     }
@@ -510,6 +508,14 @@ fn not_found(uri: &Uri, exposure: Exposure) -> Response<Body> {
                    environment has EVERTURN_ENV=dev and the program the feature `studio`; other servers with \
                    `Server::studio`. The agents are listed at /agents.";
     json_response(StatusCode::NOT_FOUND, &json!({ "message": message }))
+}
+
+/// Returns the paths of the agents that have a route.
+fn agent_paths(routes: &[Route]) -> BTreeMap<String, String> {
+    let agents = routes.iter().filter(|route| route.kind == RouteKind::Agent);
+    agents
+        .filter_map(|route| Some((ParsedKey::parse(&route.key)?.name.to_owned(), route.path.clone())))
+        .collect()
 }
 
 /// Returns the default exposure of errors: full in a development environment.
@@ -591,7 +597,7 @@ fn checked_door(path: &str) -> Result<&str> {
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server")
-            .field("routes", &self.routes)
+            .field("routes", &self.mounted_routes())
             .field("limits", &self.limits)
             .finish_non_exhaustive()
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use everturn_agent::{
     AgentBuilder, AgentResult, AgentSession, Custom, CustomState, InlinePrompt, Limits, NamedPrompt,
-    Recovery, RecoveryLoop, recover_all, recover_every, register_agent_middleware,
+    Recovery, RecoveryLoop, internal_agents, recover_all, recover_every, register_agent_middleware,
 };
 use everturn_ai::catalogue::register_catalogue;
 use everturn_ai::prompt::{Mistakes, Prompt, PromptFolder, Reload, check_default_model, check_names};
@@ -16,7 +16,8 @@ use everturn_ai::{
     set_default_model,
 };
 use everturn_core::{
-    BidiFlow, Emitter, Error, Flow, Function, Inputs, Payload, Plugin, Registry, Result, StreamingFlow,
+    ActionType, BidiFlow, Emitter, Error, Flow, Function, Inputs, Payload, Plugin, Registry, Result,
+    StreamingFlow,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -254,6 +255,16 @@ impl EverturnBuilder {
     }
 }
 
+/// The agents of an application that was [checked](Everturn::check), by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Checked {
+    /// The agents that servers offer to clients.
+    pub served: Vec<String>,
+    /// The agents that other agents delegate to, and that servers offer to nobody.
+    pub internal: Vec<String>,
+}
+
 /// Checks that everything that the agents and prompts of a registry name exists.
 async fn check(registry: &Registry) -> Result<()> {
     let mut mistakes = check_default_model(registry).await;
@@ -336,10 +347,32 @@ impl Everturn {
     /// # Ok(()) }
     /// ```
     ///
+    /// The result lists the agents that servers offer to clients, and the internal ones, which other agents delegate to:
+    ///
+    /// ```
+    /// # use everturn::prelude::*;
+    /// # use everturn::testkit::EchoModel;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
+    /// # let app = Everturn::builder().model("echo", EchoModel).default_model("echo").build().await?;
+    /// app.agent("editor").use_middleware(Delegation::to(["writer"])).define()?;
+    /// app.agent("writer").define()?;
+    ///
+    /// let checked = app.check().await?;
+    /// assert_eq!(checked.served, ["editor"]);
+    /// assert_eq!(checked.internal, ["writer"]); // unless it is `.public()`
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// One error that lists all mistakes, with file and line for those in `.prompt` files.
-    pub async fn check(&self) -> Result<()> {
-        check(&self.registry).await
+    pub async fn check(&self) -> Result<Checked> {
+        check(&self.registry).await?;
+        let internal = internal_agents(&self.registry);
+        let agents = self.registry.of_type(&ActionType::AGENT).into_keys();
+        Ok(Checked {
+            served: agents.filter(|agent| !internal.contains(agent)).collect(),
+            internal: internal.into_iter().collect(),
+        })
     }
 
     /// Polls once for lost background runs of every agent, and takes them over.

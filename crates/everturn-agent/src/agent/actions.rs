@@ -8,7 +8,7 @@ use serde_json::{Map, json};
 
 use crate::answers::RestartInputs;
 use crate::archive::{GetSessionRequest, ListSnapshotsRequest, SessionView, SnapshotList};
-use crate::invocation::{Definition, invoke};
+use crate::invocation::{Definition, Visibility, invoke};
 use crate::reading::not_found;
 use crate::{
     AbortRequest, AbortResponse, AgentInit, AgentInput, AgentMetadata, AgentOutput, AgentStreamChunk,
@@ -54,6 +54,8 @@ pub(super) fn run_action(definition: &Arc<Definition>) -> AgentAction {
             "concurrency": definition.concurrency.name(),
             "editedInputs": definition.restart_inputs == RestartInputs::Edited,
             "clientPermissions": definition.client_rules.permissions().names(),
+            "public": definition.visibility == Visibility::Public,
+            "prompted": definition.prompt.is_some(),
             "contentAddressed": definition.snapshot_ids == SnapshotIds::ContentAddressed,
             // Interrupts of these tools are answered by a response; all others can also be restarted.
             "respondOnly": definition.respond_only.keys().collect::<Vec<_>>(),

@@ -20,7 +20,7 @@ use crate::answers::RestartInputs;
 use crate::client_permissions::ClientRules;
 use crate::invocation::{
     AgentFunction, AgentPrompt, Beginning, CANCELLATION_GRACE, Definition, RespondOnly, ScopeOf,
-    TypedFunction, schema_of,
+    TypedFunction, Visibility, schema_of,
 };
 use crate::journal::Retention;
 use crate::limits::ChosenLimits;
@@ -272,6 +272,8 @@ pub(super) struct Options {
     status_schema: Option<Schema>,
     output_schema: Option<Schema>,
     client_permissions: ClientPermissions,
+    resources: Vec<String>,
+    visibility: Visibility,
     pub(super) beginning: Beginning,
     /// The initial custom state, if it was given as a value.
     pub(super) initial_custom: Option<Result<Value>>,
@@ -672,6 +674,37 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.set(|options| options.client_permissions = permissions)
     }
 
+    /// Adds registered [resources](everturn_ai::Resource), by name, that clients' messages may link to; none by default. A resource
+    /// has the name of its URI or template, unless its plugin names it.
+    ///
+    /// A message of a client with a link to any other resource is `INVALID_ARGUMENT`. A link to a listed one is read in the
+    /// context of the caller, so the resource itself decides who may read what, by its caller's
+    /// [`Principal`](everturn_core::Principal). Links in the agent's own prompt, and in messages of this program, may name every
+    /// registered resource.
+    ///
+    /// ```
+    /// use everturn_agent::agent;
+    /// use everturn_ai::{Resource, define_resource};
+    /// # use everturn_core::{Registry, Result};
+    /// # fn main() -> Result<()> {
+    /// # let registry = Registry::new();
+    /// let recipes = Resource::template("recipe://{dish}", |input| async move {
+    ///     Ok(format!("How to cook {}.", input.variables["dish"]))
+    /// })?;
+    /// define_resource(&registry, &recipes)?;
+    /// agent(&registry, "chef").resources(["recipe://{dish}"]).define()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn resources<N: Into<String>>(self, names: impl IntoIterator<Item = N>) -> Self {
+        self.set(|options| options.resources.extend(names.into_iter().map(Into::into)))
+    }
+
+    /// Makes servers offer the agent to clients although another agent [delegates](crate::Delegation) to it. Agents that no other
+    /// delegates to are offered in any case.
+    pub fn public(self) -> Self {
+        self.set(|options| options.visibility = Visibility::Public)
+    }
+
     /// Sets whether a turn journals its effects, so that a replay of the turn repeats none; by default it does. See
     /// [`journal`](crate::journal).
     pub fn journaling(self, journaling: Journaling) -> Self {
@@ -748,7 +781,13 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
             beginning.custom = Some(always(custom));
         }
         let definition = Definition {
-            client_rules: ClientRules::new(&self.name, options.client_permissions),
+            client_rules: ClientRules::new(
+                &self.name,
+                options.client_permissions,
+                options.resources,
+                &self.registry,
+            ),
+            visibility: options.visibility,
             name: self.name,
             description: options.description,
             is_session_flow: options.is_session_flow,

@@ -20,6 +20,7 @@ use super::reception::Reception;
 use super::snapshots::CreatedSnapshots;
 use super::spending::Spending;
 use super::turn::TurnStart;
+use crate::client_permissions::ClientRules;
 use crate::failure_log::FailedWork;
 use crate::state::decode_custom;
 use crate::state_limit::StateLimit;
@@ -53,6 +54,8 @@ pub(crate) struct InvocationFacts {
     pub(super) repeated_calls: u32,
     pub(super) observers: TurnObservers,
     pub(super) reception: Reception,
+    /// The rules that name the agent's resources.
+    pub(super) resources: ClientRules,
     /// The schema of the custom state; `None` if that may be any JSON.
     pub(super) custom_schema: Option<Schema>,
 }
@@ -300,6 +303,11 @@ impl<S: CustomState> AgentSession<S> {
     /// Returns the call's settings for the agent's prompt.
     pub(super) fn overrides(&self) -> Option<Arc<PromptOverrides>> {
         self.facts.overrides.clone()
+    }
+
+    /// Returns the names of the resources that messages of clients may link to.
+    pub(super) fn resources(&self) -> &[String] {
+        self.facts.resources.resources()
     }
 
     /// Returns the context of the invocation: who calls, and whether the work is cancelled.

@@ -110,6 +110,15 @@ impl AgentPrompt {
 /// The tools that only a response answers, each with the schema of its answers.
 pub(crate) type RespondOnly = BTreeMap<String, Value>;
 
+/// Whether servers offer an agent to clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Visibility {
+    /// Unless another agent delegates to it.
+    #[default]
+    UnlessDelegate,
+    Public,
+}
+
 /// Everything an invocation needs to know about its agent.
 pub(crate) struct Definition {
     pub(crate) name: String,
@@ -165,6 +174,7 @@ pub(crate) struct Definition {
     pub(crate) prompt: Option<AgentPrompt>,
     /// The tools that only a response answers.
     pub(crate) respond_only: RespondOnly,
+    pub(crate) visibility: Visibility,
     /// What clients may set beside their message.
     pub(crate) client_rules: ClientRules,
     /// The input of the agent's prompt in conversations that bring none of their own.
@@ -194,9 +204,10 @@ impl Definition {
     }
 
     /// Returns how the agent receives inputs, of a client or of this program.
-    pub(super) fn reception(&self, is_of_client: bool) -> Reception {
+    pub(super) fn reception(&self, is_of_client: bool, is_clients_word: bool) -> Reception {
         Reception {
             client_rules: is_of_client.then(|| self.client_rules.clone()),
+            is_clients_word,
             while_interrupted: self.while_interrupted,
             restart_inputs: self.restart_inputs,
             asks_tools: self.prompt.is_some(),

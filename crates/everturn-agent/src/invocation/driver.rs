@@ -464,7 +464,7 @@ impl Driver {
             TurnSnapshot::OfRun => self.background.snapshot(),
         };
         let reserved = reserved.cloned();
-        let reception = self.definition.reception(!self.client.is_program());
+        let reception = self.definition.reception(!self.client.is_program(), false);
         self.snapshots
             .turn_begins(self.session.state(), &input, &reception);
         // A content-addressed snapshot has no id yet, unless it is that of a background run.

@@ -26,6 +26,8 @@ pub(crate) struct Opening {
     pub(crate) cursor: Option<Box<InvocationCursor>>,
     /// Whether the state differs from the resumed snapshot: it holds a new prompt input, or what a session begins with.
     pub(crate) differs_from_snapshot: bool,
+    /// Whether the state is what a client says of the conversation, which nothing proves.
+    pub(crate) is_clients_word: bool,
     /// How the invocation was called, as its function may see it.
     pub(crate) init: AgentInit,
     /// Whether the caller gave the session its custom state.
@@ -65,6 +67,10 @@ pub(crate) async fn open(
     let prompt_input = given_prompt_input(definition, &mut init, is_of_client)?;
     let is_unstored = context.extension::<Unstored>().is_some();
     let is_given = init.session_id.is_none() && init.snapshot_id.is_none();
+    let is_clients_word = is_of_client && is_given && (is_unstored || definition.store.is_none());
+    if let Some(state) = init.state.as_ref().filter(|_| is_clients_word) {
+        definition.client_rules.check_state(state)?;
+    }
     // A turn that stores nothing takes no lock.
     let first_turn = (takes_turn && !is_unstored).then(SnapshotId::fresh);
     let mut early_lock = None;
@@ -111,6 +117,7 @@ pub(crate) async fn open(
         (Ok(completed), lock) => {
             let opening = Opening {
                 init: called,
+                is_clients_word,
                 first_turn,
                 ..completed
             };
@@ -157,6 +164,7 @@ async fn complete(
         state,
         cursor,
         init: AgentInit::default(),
+        is_clients_word: false,
         gives_custom,
         first_turn: None,
     })

@@ -39,6 +39,7 @@ pub(crate) fn prompt_function<S: CustomState>(
                         prompt.clone(),
                         Arc::clone(&input),
                         overrides.clone(),
+                        session.resources(),
                     )
                 })
                 .await?;
@@ -55,6 +56,7 @@ async fn prompt_turn<S: CustomState>(
     prompt: Prompt,
     input: Arc<Value>,
     overrides: [Option<Arc<PromptOverrides>>; 2],
+    resources: &[String],
 ) -> HandlerResult<Option<FinishReason>> {
     let history = turn.messages();
     check_input(turn.input(), &history)?;
@@ -93,6 +95,10 @@ async fn prompt_turn<S: CustomState>(
     }
     if let Some(accepted) = AcceptedInput::of(&turn) {
         generate = generate.use_middleware(accepted);
+    }
+    // Before other resources with the same URI: the agent listed these for its clients.
+    for resource in resources {
+        generate = generate.resource_named(resource);
     }
     if let Some(added) = AddedByClient::of(turn.input())? {
         generate = generate.use_middleware(added);

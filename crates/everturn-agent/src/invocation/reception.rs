@@ -19,6 +19,8 @@ use crate::{AgentInput, AgentStreamChunk, Clock, SessionId, WhileInterrupted};
 pub(super) struct Reception {
     /// What the inputs may set beside their message; `None` if they are this program's own.
     pub(super) client_rules: Option<ClientRules>,
+    /// Whether the conversation is what a client says of it, which nothing proves.
+    pub(super) is_clients_word: bool,
     pub(super) while_interrupted: WhileInterrupted,
     /// The inputs with which the agent lets interrupted calls run again, unless a tool says otherwise.
     pub(super) restart_inputs: RestartInputs,
@@ -104,7 +106,8 @@ impl Reception {
         let clock = self.clock.clone();
         let questions = Questions::new(move || clock.now())
             .in_session(session.as_str())
-            .allowing_edits(self.restart_inputs == RestartInputs::Edited);
+            .allowing_edits(self.restart_inputs == RestartInputs::Edited)
+            .kept_by_client(self.is_clients_word);
         with_questions(context, questions)
     }
 }

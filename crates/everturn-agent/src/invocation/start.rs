@@ -224,6 +224,7 @@ impl Driver {
             cursor,
             differs_from_snapshot,
             init,
+            is_clients_word,
             gives_custom,
             first_turn,
         } = opening;
@@ -295,7 +296,8 @@ impl Driver {
             usage: Arc::clone(&usage),
             repeated_calls,
             observers: definition.turn_observers.clone(),
-            reception: definition.reception(!client.is_program()),
+            reception: definition.reception(!client.is_program(), is_clients_word),
+            resources: definition.client_rules.clone(),
             custom_schema: definition.custom_schema.clone(),
         };
         let running = begin(context.clone(), outbox.clone(), facts);

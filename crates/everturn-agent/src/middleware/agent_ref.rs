@@ -34,6 +34,8 @@ pub struct AgentRef {
     pub(super) description: Option<String>,
     /// The way to the agent; `None` if it is looked up in the registry.
     pub(super) transport: Option<Arc<dyn AgentTransport>>,
+    /// Whether the agent is on another server.
+    is_remote: bool,
     seed: Option<Seed>,
 }
 
@@ -70,6 +72,7 @@ impl AgentRef {
             name: name.into(),
             description: None,
             transport: None,
+            is_remote: false,
             seed: None,
         }
     }
@@ -78,6 +81,7 @@ impl AgentRef {
     pub fn reached(name: impl Into<String>, transport: impl AgentTransport) -> Self {
         Self {
             transport: Some(Arc::new(transport)),
+            is_remote: true,
             ..Self::new(name)
         }
     }
@@ -96,6 +100,11 @@ impl AgentRef {
     pub fn seed(mut self, seed: impl Fn(Context) -> Context + Send + Sync + 'static) -> Self {
         self.seed = Some(Arc::new(seed));
         self
+    }
+
+    /// Returns the agent's name if it is an agent of this process.
+    pub(super) fn own_name(&self) -> Option<&str> {
+        (!self.is_remote).then_some(self.name.as_str())
     }
 
     /// Returns the context of an invocation that a call in `context` delegates.
@@ -123,6 +132,7 @@ impl<S: CustomState, T: 'static, O: 'static> From<&Agent<S, T, O>> for AgentRef 
     fn from(agent: &Agent<S, T, O>) -> Self {
         Self {
             description: agent.description().map(str::to_owned),
+            is_remote: false,
             ..Self::reached(agent.name(), agent.clone())
         }
     }

@@ -26,6 +26,9 @@ const MARKER: &str = "agents-middleware-instructions";
 /// it made. Whatever goes wrong with a sub-agent is told to the model as a result, never as an error. Named artifacts
 /// of a sub-agent become artifacts of the session, under `<agent>_<n>/<name>`.
 ///
+/// A sub-agent is internal: servers and protocol adapters do not offer it to clients, unless it is
+/// [public](crate::AgentBuilder::public). Its usage counts towards the budgets of the agent that delegates.
+///
 /// ```
 /// use everturn_agent::{Delegation, AgentRef};
 ///
@@ -68,6 +71,9 @@ fn default_prefix() -> String {
 }
 
 impl Delegation {
+    /// The name of the middleware in `.prompt` files.
+    pub(super) const NAME: &str = "agents";
+
     /// Creates middleware that delegates to these agents.
     pub fn to(agents: impl IntoIterator<Item = impl Into<AgentRef>>) -> Self {
         Self {
@@ -103,6 +109,26 @@ impl Delegation {
         self
     }
 
+    /// Returns the names of the sub-agents of this process.
+    fn delegates(&self) -> impl Iterator<Item = &str> {
+        self.agents.iter().filter_map(AgentRef::own_name)
+    }
+
+    /// Returns the names of the sub-agents that a middleware delegates to.
+    pub(super) fn delegates_of(middleware: &MiddlewareSource) -> Vec<String> {
+        let Some(reference) = middleware.reference() else {
+            return middleware.delegates().to_vec();
+        };
+        let config = reference.config.as_ref().filter(|_| {
+            let name = reference.name.rsplit('/').next();
+            name == Some(Self::NAME)
+        });
+        // A configuration that cannot be read is found when the application is checked.
+        let delegation = config.and_then(|config| Self::deserialize(config).ok());
+        let names = delegation.iter().flat_map(Self::delegates);
+        names.map(str::to_owned).collect()
+    }
+
     /// Creates the bundle for one generation.
     pub(super) fn start(self, registry: &Registry) -> Result<Delegating> {
         if self.agents.is_empty() {
@@ -120,7 +146,9 @@ impl Delegation {
 
 impl IntoMiddleware for Delegation {
     fn into_middleware(self) -> MiddlewareSource {
+        let delegates: Vec<String> = self.delegates().map(str::to_owned).collect();
         MiddlewareSource::factory(move |registry| Ok(Arc::new(self.clone().start(registry)?)))
+            .delegating_to(delegates)
     }
 }
 

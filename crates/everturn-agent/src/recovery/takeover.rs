@@ -144,6 +144,7 @@ impl TakenRun {
             cursor: Some(Box::new(cursor)),
             differs_from_snapshot: false,
             init: AgentInit::snapshot(id.clone()),
+            is_clients_word: false,
             gives_custom: false,
             first_turn: None,
         };

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use everturn_agent::store::{Ledger, MemoryStore, Scope};
 use everturn_agent::{
-    Agent, AgentInit, AgentReply, Budget, Clock, Limits, SnapshotStatus, Timestamp, agent, set_limits,
+    Agent, AgentInit, AgentReply, Budget, Clock, Delegation, Limits, SnapshotStatus, Timestamp, agent,
+    set_limits,
 };
 use everturn_ai::catalogue::Retry;
 use everturn_ai::{
@@ -522,6 +523,64 @@ async fn a_tenant_has_one_budget_in_all_its_sessions_and_agents() {
         Limits::new().per_tenant(Budget::new().tokens(40)),
     );
     raised.cook.chat().context(of("ann")).run("Soup?").await.unwrap();
+}
+
+/// A boss with a store, who delegates to a helper without one; the model that they share says where each call belongs.
+fn team(boss: Limits, all: Limits, model: &ScriptedModel) -> (Agent, Agent) {
+    let registry = Registry::new();
+    model.register(&registry, "scripted").unwrap();
+    set_limits(&registry, all);
+    let builder = agent(&registry, "boss").model("scripted").limits(boss);
+    let builder = builder.use_middleware(Delegation::to(["helper"]));
+    let boss = builder.store(MemoryStore::new()).define().unwrap();
+    let helper = agent(&registry, "helper")
+        .model("scripted")
+        .public()
+        .define()
+        .unwrap();
+    (boss, helper)
+}
+
+fn delegating() -> ScriptedModel {
+    let task = Reply::tool("delegate_to_helper", json!({"task": "Look."}));
+    ScriptedModel::new().replies([task, Reply::text("Found."), Reply::text("Done.")])
+}
+
+#[tokio::test]
+async fn the_work_of_a_delegate_that_counts_no_tenant_counts_for_the_tenant_of_its_caller() {
+    let counted = Limits::new().per_tenant(Budget::new().model_calls(3));
+    // Limits of the agent that delegates, and of the application, under which a delegate without a store works, too.
+    for (own, all) in [(counted.clone(), Limits::new()), (Limits::new(), counted)] {
+        let model = delegating();
+        let (boss, _helper) = team(own, all, &model);
+        let ann = || Principal::new("ann").context();
+
+        let reply = boss.chat().context(ann()).run("Go.").await.unwrap();
+        let refused = boss.chat().context(ann()).run("Again.").await;
+
+        assert_eq!(reply.text(), "Done.");
+        model.assert_calls(3);
+        assert_limit(refused, "tenant", "modelCalls");
+        let archive = boss.archive_in(&ann()).unwrap();
+        assert_eq!(archive.tenant_usage().await.unwrap().unwrap().model_calls, 3);
+    }
+}
+
+#[tokio::test]
+async fn a_delegate_that_is_called_directly_has_the_limits_of_the_application() {
+    let model = ScriptedModel::new().otherwise(|_| "Found.");
+    let (_boss, helper) = team(
+        Limits::new(),
+        Limits::new().per_turn(Budget::new().model_calls(0)),
+        &model,
+    );
+    assert_limit(helper.run_text("Look.").await, "turn", "modelCalls");
+
+    // What a tenant uses has to be counted somewhere, so without a store nothing runs.
+    let (_boss, helper) = team(Limits::new(), Limits::new().per_tenant(Budget::new()), &model);
+    let refused = helper.run_text("Look.").await.unwrap_err();
+    assert_eq!(refused.status(), Status::FailedPrecondition, "{refused}");
+    model.assert_calls(0);
 }
 
 #[tokio::test]

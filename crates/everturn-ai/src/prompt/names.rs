@@ -8,7 +8,7 @@ use everturn_core::{ActionType, Error, Registry, Result, Status};
 use super::definition::{CompiledMessages, Parts, Settings};
 use super::{Mistakes, Prompt, PromptOverrides, Registered, value_key};
 use crate::model::ModelHandle;
-use crate::{ModelReference, ToolReference, default_model, lookup_tool, lookup_tools};
+use crate::{MiddlewareSource, ModelReference, ToolReference, default_model, lookup_tool, lookup_tools};
 
 /// The prefix of the registry values that hold the settings which agents put before those of their prompts.
 const OVERRIDES: &str = "prompt-overrides/";
@@ -79,6 +79,26 @@ pub async fn check_names(registry: &Registry) -> Mistakes {
         }
     }
     mistakes
+}
+
+/// Returns the middleware of all prompts of the registry, and of agents.
+pub fn used_middleware(registry: &Registry) -> Vec<MiddlewareSource> {
+    let mut used = Vec::new();
+    for name in names_under(registry, &value_key("")) {
+        let source = registry.value::<Registered>(&value_key(&name));
+        // A prompt that cannot be read is found by `check_names`.
+        if let Some(Ok(parts)) = source.map(|source| source.0.parts(registry)) {
+            used.extend(parts.settings.middleware.iter().cloned());
+        }
+    }
+    for agent in names_under(registry, OVERRIDES) {
+        let mut settings = Settings::default();
+        let overrides = registry.value::<PromptOverrides>(&format!("{OVERRIDES}{agent}"));
+        if overrides.is_some_and(|overrides| overrides.apply(&mut settings).is_ok()) {
+            used.extend(settings.middleware);
+        }
+    }
+    used
 }
 
 /// Checks that the registry's default model exists, or, if there is no default, that every agent names a model.

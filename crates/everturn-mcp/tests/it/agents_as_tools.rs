@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use everturn_agent::Delegation;
 use everturn_agent::store::MemoryStore;
 use everturn_ai::{Generate, Tool, ToolContext, lookup_tool, set_default_model};
 use everturn_core::{Error, JsonCall, Registry, Status};
@@ -67,6 +68,24 @@ pub(crate) fn scripted() -> (Registry, ScriptedModel) {
         .define()
         .unwrap();
     (registry, model)
+}
+
+#[tokio::test]
+async fn an_agent_that_another_delegates_to_is_no_tool() {
+    let (app, model) = scripted();
+    model.push(Reply::text("Hello."));
+    let team = Delegation::to(["scout", "porter"]);
+    let define = |name: &str| everturn_agent::agent(&app, name);
+    define("desk").use_middleware(team).define().unwrap();
+    define("scout").define().unwrap();
+    define("porter").public().define().unwrap();
+    let (registry, _connections) = client_of(McpServer::new(&app)).await;
+
+    assert!(lookup_tool(&registry, "s/scout").await.is_err());
+    assert!(lookup_tool(&registry, "s/desk").await.is_ok());
+    let public = run(&registry, "s/porter", json!({ "message": "hi" })).await;
+    assert!(public.is_ok(), "{public:?}");
+    model.assert_calls(1);
 }
 
 /// Longer than an agent is waited for.

@@ -1,5 +1,7 @@
 //! Errors from which the clients' exceptions are made.
 
+use everturn_agent::{Delegation, agent};
+use everturn_core::Registry;
 use everturn_server::BearerTokens;
 use everturn_testkit::{Gate, Reply, ScriptedModel};
 use serde_json::{Map, Value, json};
@@ -251,7 +253,7 @@ async fn agents_are_models() {
         .iter()
         .map(|model| model["id"].clone())
         .collect();
-    assert_eq!(ids, ["forgetful", "keeper", "shaper"]);
+    assert_eq!(ids, ["forgetful", "keeper", "shaper", "strict"]);
     assert_eq!(server.get("/models/keeper").await.json()["object"], "model");
     assert_eq!(server.get("/models/nobody").await.error().1, "model_not_found");
     assert_eq!(server.get("/files").await.error().0, 404);
@@ -297,4 +299,24 @@ async fn a_conversation_whose_tip_is_in_the_background_takes_no_turn() {
 
     assert_eq!(response.error().0, 400);
     assert_eq!(completion.error().0, 400);
+}
+
+#[tokio::test]
+async fn an_agent_that_another_delegates_to_is_no_model() {
+    let define = |registry: &Registry| {
+        let team = Delegation::to(["scout"]);
+        agent(registry, "boss").use_middleware(team).define().unwrap();
+        agent(registry, "scout").define().unwrap();
+    };
+    let server = Served::beside(define, ScriptedModel::new(), |server| server).await;
+
+    let listed = server.get("/models").await.body;
+    let called = json!({"model": "scout", "input": "hi"});
+
+    assert!(listed.contains("boss") && !listed.contains("scout"), "{listed}");
+    assert_eq!(server.get("/models/scout").await.error().1, "model_not_found");
+    assert_eq!(
+        server.post("/responses", called).await.error().1,
+        "model_not_found"
+    );
 }

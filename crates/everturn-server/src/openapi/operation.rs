@@ -42,6 +42,11 @@ pub(super) fn operation(mounted: &Mounted, components: &mut Components) -> Value
     if let Some(description) = &descriptor.description {
         operation["description"] = description.as_str().into();
     }
+    let own = descriptor.metadata.get("everturn");
+    if let Some(allowed) = own.and_then(|own| own.get("clientPermissions")) {
+        // The schemas are those of the protocol; this is what the agent accepts of it.
+        operation["x-everturn-client-permissions"] = allowed.clone();
+    }
     if super::alternatives(&mounted.shared)
         .iter()
         .any(|schemes| !schemes.is_empty())

@@ -6,6 +6,7 @@
 mod agent_protocol;
 mod anonymous_callers;
 mod bounded_memory;
+mod client_permissions;
 mod combined_providers;
 mod decoders;
 mod doors;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use everturn_agent::agent;
 use everturn_agent::store::MemoryStore;
+use everturn_agent::{ClientPermissions, agent};
 use everturn_ai::{Tool, ToolContext, set_default_model};
 use everturn_core::Registry;
 use everturn_core::stream_log::MemoryStreamLog;
@@ -70,8 +70,8 @@ pub(crate) fn names(events: &[Value]) -> Vec<&str> {
 }
 
 impl Served {
-    /// Serves `keeper`, with a store and three tools, `shaper`, which lets clients choose the form of its answers, and
-    /// `forgetful`, without a store, on this model.
+    /// Serves `keeper`, with a store and three tools, `shaper`, which lets clients choose the form of its answers,
+    /// `forgetful`, without a store, and `strict`, which allows clients nothing, on this model.
     pub(crate) async fn answering<R: Into<Reply>>(replies: impl IntoIterator<Item = R>) -> Self {
         Self::with(ScriptedModel::new().replies(replies), |server| server).await
     }
@@ -101,16 +101,25 @@ impl Served {
         agent(&registry, "keeper")
             .system("You keep.")
             .tools([look.clone(), ask, pay])
+            .client_permissions(ClientPermissions::none().instructions().tools())
             .store(MemoryStore::new())
             .define()
             .unwrap();
         agent(&registry, "shaper")
             .tool(look)
-            .accept_output_schema()
+            .client_permissions(ClientPermissions::none().output_schema())
             .store(MemoryStore::new())
             .define()
             .unwrap();
-        agent(&registry, "forgetful").define().unwrap();
+        agent(&registry, "forgetful")
+            .client_permissions(ClientPermissions::none().instructions().tools())
+            .define()
+            .unwrap();
+        agent(&registry, "strict")
+            .system("You keep.")
+            .store(MemoryStore::new())
+            .define()
+            .unwrap();
         let server = Server::new(&registry).stream_log(MemoryStreamLog::new()).openai();
         let bound = change(server).bind(("127.0.0.1", 0)).await.unwrap();
         Self {
