@@ -237,6 +237,38 @@ async fn turns_without_a_snapshot_of_their_own_are_not_lost_with_the_worker() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_worker_that_takes_over_knows_whether_the_inputs_are_a_clients() {
+    for (of_program, status) in [(true, SnapshotStatus::Completed), (false, SnapshotStatus::Failed)] {
+        let (first, second) = Worker::two();
+        let input = AgentInput::from("two").with_instructions("Be brief.").detached();
+        let id = if of_program {
+            let mut connection = first.agent.connect(AgentInit::session("s"));
+            connection.send("one").await.unwrap();
+            connection.send(input).await.unwrap();
+            connection.output().await
+        } else {
+            let mut connection = first.agent.action().connect(AgentInit::session("s"));
+            connection.send(AgentInput::from("one")).await.unwrap();
+            connection.send(input).await.unwrap();
+            connection.output().await
+        };
+        let id = id.unwrap().snapshot_id.unwrap();
+        settle().await;
+        // The second input is not looked at before its worker is lost.
+        first.lose();
+        tokio::time::sleep(A_WHILE).await;
+
+        let _ = second.agent.recover().await;
+        second.gate.add_permits(2);
+        second.agent.idle().await;
+
+        let snapshot = second.snapshot(&id).await;
+        assert_eq!(snapshot.status, status, "{snapshot:?}");
+        assert_eq!(second.turns().contains(&"two".to_owned()), of_program);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_run_with_an_unreadable_lease_is_neither_written_nor_taken_over() {
     let (first, second) = Worker::two();
     let task = first.detach("plan").await;
