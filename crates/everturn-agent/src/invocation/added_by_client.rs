@@ -5,7 +5,7 @@ use everturn_ai::{
     Feature, GenerateRound, Messages, Middleware, ModelResponse, NextRound, Part, Tool, async_trait,
     place_system_part,
 };
-use everturn_core::{Error, HandlerResult, Result, Schema};
+use everturn_core::{HandlerResult, Result, Schema};
 use serde_json::Value;
 
 use crate::{AgentInput, ClientTool};
@@ -14,7 +14,7 @@ use crate::{AgentInput, ClientTool};
 const MARKER: &str = "_everturn_client";
 
 /// The greatest size of an output schema, in bytes of JSON.
-const LARGEST_SCHEMA: usize = 64 * 1024;
+const LARGEST_SCHEMA: usize = 32 * 1024;
 
 /// Returns the settings of a turn whose client chose the form of the answer.
 ///
@@ -24,19 +24,9 @@ pub(super) fn chosen_output(input: &AgentInput) -> Result<Option<PromptOverrides
     let Some(schema) = &input.output_schema else {
         return Ok(None);
     };
-    let size = serde_json::to_vec(schema).map_or(usize::MAX, |text| text.len());
-    if size > LARGEST_SCHEMA {
-        return Err(refused(format!(
-            "the output schema has {size} bytes and may have {LARGEST_SCHEMA}"
-        )));
-    }
-    let schema = Schema::from_json(Value::clone(schema))
+    let schema = Schema::from_client(Value::clone(schema), LARGEST_SCHEMA)
         .map_err(|error| error.context("the output schema of the client").with_public())?;
     Ok(Some(PromptOverrides::new().output_schema(&schema)))
-}
-
-fn refused(message: impl Into<String>) -> Error {
-    Error::invalid_argument(message).with_public()
 }
 
 /// Offers the client's tools to the model and puts its instructions after the agent's system text.

@@ -23,6 +23,13 @@ fn paint() -> ClientTool {
     }
 }
 
+fn described(name: &str, characters: usize) -> ClientTool {
+    ClientTool {
+        description: Some("x".repeat(characters)),
+        ..ClientTool::new(name)
+    }
+}
+
 fn painter<R: Into<Reply>>(replies: impl IntoIterator<Item = R>) -> (Agent, ScriptedModel) {
     let (registry, model) = answering(replies);
     let look = Tool::new("look", "Looks.", |_: Value, _: ToolContext| async { Ok("seen") });
@@ -125,8 +132,13 @@ async fn a_tool_of_the_client_never_replaces_one_of_the_agent() {
             "the input schema of the client's tool 'odd'",
         ),
         (
-            (0..129).map(|n| ClientTool::new(format!("t{n}"))).collect(),
-            "may bring 128",
+            (0..65).map(|n| ClientTool::new(format!("t{n}"))).collect(),
+            "may bring 64",
+        ),
+        (vec![described("long", 20_000)], "may have 16384"),
+        (
+            (0..10).map(|n| described(&format!("t{n}"), 15_000)).collect(),
+            "more than 131072 bytes together",
         ),
     ] {
         let input = AgentInput::from("hi").with_tools(tools);
@@ -439,7 +451,7 @@ async fn an_output_schema_that_is_none_or_too_large_is_refused() {
     let (cook, model) = cook(["never said"]);
     let schemas = [
         (json!({"type": "nothing"}), "the output schema of the client"),
-        (json!({"title": "x".repeat(70_000)}), "may have 65536"),
+        (json!({"title": "x".repeat(70_000)}), "may have 32768"),
     ];
 
     for (schema, fault) in schemas {
