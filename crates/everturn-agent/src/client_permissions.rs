@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use everturn_ai::{Feature, Message, Messages, Part, Resource};
-use everturn_core::{ActionType, Error, Registry, Result, WeakRegistry};
+use everturn_ai::{ClientMedia, Feature, FetchRules, History, Message, Messages, Part, Resource};
+use everturn_core::{ActionType, Context, Error, Registry, Result, WeakRegistry};
 use serde_json::Value;
 
 use crate::{AgentInput, SessionState};
@@ -23,6 +23,7 @@ use crate::{AgentInput, SessionState};
 /// | [`custom`](Self::custom) | the custom state: of a new session, and replaced at the start of a turn | `init.custom`, `data.custom` |
 /// | [`prompt_input`](Self::prompt_input) | the named fields of the prompt input of a new conversation | `init.promptInput` |
 /// | [`output_schema`](Self::output_schema) | the JSON Schema of the answer to a turn | `data.outputSchema` |
+/// | [`fetch_media`](Self::fetch_media) | media that the server fetches for a model that needs it inline | URLs in messages |
 ///
 /// A field that is not allowed is `INVALID_ARGUMENT`, with a public message that names the field and the method, before
 /// anything runs. The protocol adapters ignore some fields instead, because their clients always send them; `docs/serving.md`
@@ -58,6 +59,8 @@ pub struct ClientPermissions {
     fields: BTreeSet<Field>,
     /// The fields of the prompt input that clients may set.
     prompt_input: BTreeSet<String>,
+    /// The rules for media that is fetched for clients; `None` if none is.
+    fetch_media: Option<FetchRules>,
 }
 
 /// A field of a request that an agent may allow.
@@ -121,6 +124,22 @@ impl ClientPermissions {
         self.allow(Field::OutputSchema)
     }
 
+    /// Allows the server to fetch media behind URLs of the conversation, for models that do not fetch URLs themselves.
+    ///
+    /// Without it, a turn whose model needs such media inline fails with `INVALID_ARGUMENT`, and nothing is requested. URLs that
+    /// the model's provider fetches itself are passed on in any case. The rules hold for the whole conversation, whoever wrote
+    /// the message; URLs that only the prompt or a tool gives to a model are the program's own.
+    ///
+    /// ```
+    /// # use everturn_agent::ClientPermissions;
+    /// use everturn_ai::FetchRules;
+    /// let permissions = ClientPermissions::none().fetch_media(FetchRules::hosts(["images.example.com"]));
+    /// ```
+    pub fn fetch_media(mut self, rules: FetchRules) -> Self {
+        self.fetch_media = Some(rules);
+        self
+    }
+
     fn allow(mut self, field: Field) -> Self {
         self.fields.insert(field);
         self
@@ -137,7 +156,8 @@ impl ClientPermissions {
             .prompt_input
             .iter()
             .map(|field| format!("promptInput.{field}"));
-        fields.chain(of_input).collect()
+        let media = self.fetch_media.iter().map(|_| "fetchMedia".to_owned());
+        fields.chain(of_input).chain(media).collect()
     }
 }
 
@@ -175,6 +195,17 @@ impl ClientRules {
     /// Returns the names of the resources that messages may link to.
     pub(crate) fn resources(&self) -> &[String] {
         &self.0.resources
+    }
+
+    /// Puts the media of the conversation under the rules for clients.
+    pub(crate) fn enter(&self, context: Context, conversation: &History) -> Context {
+        let setting = "`ClientPermissions::fetch_media`";
+        ClientMedia::enter(
+            context,
+            conversation,
+            self.0.permissions.fetch_media.as_ref(),
+            setting,
+        )
     }
 
     /// Checks the input of a turn.

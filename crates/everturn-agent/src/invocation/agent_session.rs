@@ -212,6 +212,10 @@ impl<S: CustomState> AgentSession<S> {
                 let outcome = if received.is_waiting {
                     Ok(AgentFinishReason::Interrupted.into())
                 } else {
+                    let context = match &reception.client_rules {
+                        Some(rules) => rules.enter(context, &session.messages()),
+                        None => context,
+                    };
                     let turn = Turn::new(session.clone(), *input, place, context, outbox.clone());
                     handler(turn).await.map(Into::into).map_err(Error::from)
                 };

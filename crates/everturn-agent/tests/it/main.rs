@@ -24,6 +24,7 @@ mod callbacks_and_callers;
 mod cancellation;
 mod changed_states;
 mod chat;
+mod client_media;
 mod client_permissions;
 mod concurrent_branches;
 mod concurrent_turns;

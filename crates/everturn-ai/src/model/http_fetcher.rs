@@ -33,7 +33,9 @@ impl HttpMediaFetcher {
             match redirected(&response) {
                 Some(target) => {
                     url = parsed(target?.as_str())?;
-                    fetch.rules().check_url(url.as_str())?;
+                    // Where it leads is nothing for the caller.
+                    let checked = fetch.rules().check_url(url.as_str());
+                    checked.map_err(|error| failed(format_args!("it redirects elsewhere: {error}")))?;
                 }
                 None => return read(response, fetch).await,
             }
