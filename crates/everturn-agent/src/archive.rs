@@ -51,6 +51,7 @@
 //! rights: every holder of an archive may use all of it.
 
 mod annotation;
+mod bounded_page;
 mod copying;
 mod deletion;
 mod difference;

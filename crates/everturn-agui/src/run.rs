@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::Response;
+use bytes::Bytes;
 use everturn_agent::{AddedMessages, AgentFinishReason, AgentOutput, SnapshotId};
 use everturn_ai::{OptionalMedia, Role, UsageTotal};
 use everturn_core::stream_log::{JsonText, StreamEvent, StreamLog};
@@ -33,11 +34,11 @@ const DELEGATES: &str = "delegate_to_";
 /// The error of a run that was refused before it began.
 pub(crate) async fn run(
     agent: &ServedAgent,
-    body: &[u8],
+    body: &Bytes,
     (log, runs): (&Arc<dyn StreamLog>, &Runs),
     context: Context,
 ) -> Result<Response<Body>> {
-    let input = RunInput::read(body)?;
+    let input = RunInput::read(body).await?;
     let shown = input.shown()?;
     let kept = Kept::of(log, agent.name(), &input, &context);
     if let Some(entries) = kept.made_before().await {

@@ -6,6 +6,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, StatusCode, header};
 use bytes::{Bytes, BytesMut};
 use everturn_core::Error;
+use everturn_core::offload::{HEAVY, offload};
 use http_body_util::BodyExt;
 
 use crate::error_body::Refusal;
@@ -21,7 +22,8 @@ const DISCARD_TIME: Duration = Duration::from_secs(30);
 
 /// Reads the whole body.
 ///
-/// Fails with `413` if it is too large, with `408` if it takes too long, with `400` if the client breaks off, with `429` if
+/// Fails with `413` if it is too large, with `400` if its values would take too much memory, with `408` if it takes too long, with `400` if the client breaks off,
+/// with `429` if
 /// the server holds as much as it may and with `503` if it has ended its grace period.
 pub(crate) async fn read(
     headers: &HeaderMap,
@@ -84,7 +86,15 @@ async fn collect(mut body: Body, limits: &Limits, permit: &mut Permit) -> Result
         permit.take(data.len())?;
         collected.extend_from_slice(&data);
     }
-    Ok(collected.freeze())
+    let collected = collected.freeze();
+    let size = if collected.len() > HEAVY {
+        let (text, limits) = (collected.clone(), limits.clone());
+        offload(move || limits.check_parsed_size(&text)).await
+    } else {
+        limits.check_parsed_size(&collected)
+    };
+    permit.take_parsed(size?)?;
+    Ok(collected)
 }
 
 pub(crate) async fn discard(mut body: Body) {

@@ -2,17 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use async_trait::async_trait;
+use axum::BoxError;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::request::Parts;
 use axum::http::{Request, Response, StatusCode, header};
 use bytes::Bytes;
+use everturn_core::offload::{HEAVY, offload};
 use everturn_core::stream_log::StreamLog;
 use everturn_core::{Context, Exposure, RequestId, RuntimeError};
-use http_body_util::BodyExt;
+use hyper::body::{Frame, SizeHint};
 use serde_json::Value;
 
 use crate::body;
@@ -22,6 +26,7 @@ use crate::envelope::check_content_type;
 use crate::error_body::Refusal;
 use crate::handler::{Held, Shared, caller_of};
 use crate::metrics::{CallMeter, RouteMetrics};
+use crate::permits::ReadingPlace;
 
 /// Another protocol at one path of a server; see [`Server::door`](crate::Server::door).
 ///
@@ -45,6 +50,12 @@ pub trait Door: Send + Sync + 'static {
     /// Returns who may call; identified callers by default.
     fn audience(&self) -> Audience {
         Audience::Callers
+    }
+
+    /// Returns whether a request reads what is stored, however large that is. A server answers few such requests at once.
+    fn reads_storage(&self, request: &Request<Bytes>) -> bool {
+        let _ = request;
+        false
     }
 
     /// Returns the response to a request that the server refuses before the door sees it, in the protocol's own form. The
@@ -167,14 +178,21 @@ impl Opened {
         let audience = self.door.audience();
         let is_asked = self.shared.provider.is_some() && audience != Audience::Everyone;
         // The input is read by the provider alone.
-        let input: Option<Value> = is_asked.then(|| serde_json::from_slice(&bytes).ok()).flatten();
+        let input: Option<Value> = match is_asked {
+            true if bytes.len() > HEAVY => {
+                let bytes = bytes.clone();
+                offload(move || serde_json::from_slice(&bytes).ok()).await
+            }
+            true => serde_json::from_slice(&bytes).ok(),
+            false => None,
+        };
         let caller = if is_asked {
             self.shared.identify(&head, input.as_ref()).await?
         } else {
             Provided::new()
         };
         permit.assign(caller_of(&caller, &head))?;
-        let counted = Held { meter, permit };
+        let mut counted = Held { meter, permit };
         let handle = Arc::new(self.shared.handle.clone());
         let correlation = Correlation::of(&head);
         let agents = ServedAgents(Arc::new(Served {
@@ -195,13 +213,60 @@ impl Opened {
             None => context,
         };
         let request = Request::from_parts(head, bytes);
+        let reading = if self.door.reads_storage(&request) {
+            counted.permit.reading().await
+        } else {
+            None
+        };
         let response = self.door.answer(request, context).await;
-        // The call counts as running until its answer has been read.
+        counted.permit.give_back_parsed();
         Ok(response.map(|body| {
-            Body::new(body.map_frame(move |frame| {
-                let _under_way = &counted;
-                frame
-            }))
+            Body::new(CountedBody {
+                body,
+                counted,
+                reading,
+                last: 0,
+            })
         }))
+    }
+}
+
+/// The answer of a door. The call counts as running, and its bytes as its caller's, until they are sent.
+struct CountedBody {
+    body: Body,
+    counted: Held,
+    /// Kept until the answer begins, which is made of what was read.
+    reading: Option<ReadingPlace>,
+    /// The size of the piece that is being sent.
+    last: usize,
+}
+
+impl hyper::body::Body for CountedBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = &mut *self;
+        this.counted.permit.give_back(std::mem::take(&mut this.last));
+        let frame = std::task::ready!(Pin::new(&mut this.body).poll_frame(cx));
+        this.reading = None;
+        Poll::Ready(frame.map(|frame| {
+            let frame = frame?;
+            let length = frame.data_ref().map_or(0, Bytes::len);
+            this.counted.permit.take(length)?;
+            this.last = length;
+            Ok(frame)
+        }))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }

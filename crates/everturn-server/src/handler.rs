@@ -214,7 +214,7 @@ impl Mounted {
         let envelope = self.read(&head, body, &mut permit).await?;
         let caller = self.identify(&head, &envelope).await?;
         permit.assign(caller_of(&caller, &head))?;
-        let counted = Held { meter, permit };
+        let mut counted = Held { meter, permit };
         let (context, trace) = Trace::follow(self.context(caller, &Correlation::of(&head)));
         self.check_access(&context)?;
         let call = Call {
@@ -222,6 +222,10 @@ impl Mounted {
             envelope,
             context,
         };
+        if streams {
+            // A stream may go on for long after its request was read.
+            counted.permit.give_back_parsed();
+        }
         if self.gives_lines() && lines::are_wanted(&head.headers) {
             return Ok(lines::respond(call.start(self.shared.exposure, form), counted).await);
         }
@@ -316,6 +320,10 @@ impl Mounted {
             ActionType::AGENT_SNAPSHOT,
             ActionType::AGENT_SNAPSHOTS,
             ActionType::AGENT_SESSION,
+            ActionType::AGENT_TREE,
+            ActionType::AGENT_DIFF,
+            ActionType::AGENT_FORK,
+            ActionType::AGENT_EXPORT,
         ];
         readers.contains(&self.action.descriptor().action_type)
     }

@@ -13,6 +13,9 @@ use crate::Limits;
 /// further readings of the caller wait.
 const READINGS: usize = 2;
 
+/// How many stored values all callers together may have read at once.
+const ALL_READINGS: usize = 4;
+
 /// The caller of a request, as far as it is known.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Caller {
@@ -28,6 +31,14 @@ pub(crate) enum Caller {
 pub(crate) struct Permits {
     allowed: Allowed,
     used: Arc<Mutex<Used>>,
+    readings: Arc<Semaphore>,
+}
+
+/// The place of a caller that has a stored value read.
+#[derive(Debug)]
+pub(crate) struct ReadingPlace {
+    _own: OwnedSemaphorePermit,
+    _of_all: OwnedSemaphorePermit,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -67,8 +78,11 @@ pub(crate) struct Permit {
     /// `None` until the caller is known.
     caller: Option<Caller>,
     bytes: usize,
+    /// Those of the bytes that stand for the values of the parsed request.
+    parsed: usize,
     allowed: Allowed,
     used: Arc<Mutex<Used>>,
+    readings: Arc<Semaphore>,
 }
 
 impl Permits {
@@ -80,6 +94,7 @@ impl Permits {
                 bytes: limits.bytes_in_flight,
             },
             used: Arc::default(),
+            readings: Arc::new(Semaphore::new(ALL_READINGS)),
         }
     }
 
@@ -88,8 +103,10 @@ impl Permits {
         Permit {
             caller: None,
             bytes: 0,
+            parsed: 0,
             allowed: self.allowed,
             used: Arc::clone(&self.used),
+            readings: Arc::clone(&self.readings),
         }
     }
 }
@@ -172,10 +189,29 @@ impl Permit {
     }
 
     /// Waits until the caller may have one more stored value read.
-    pub(crate) async fn reading(&self) -> Option<OwnedSemaphorePermit> {
+    pub(crate) async fn reading(&self) -> Option<ReadingPlace> {
         let caller = self.caller.as_ref()?;
-        let readings = Arc::clone(&self.used().callers.get(caller)?.readings);
-        readings.acquire_owned().await.ok()
+        let own = Arc::clone(&self.used().callers.get(caller)?.readings);
+        Some(ReadingPlace {
+            _own: own.acquire_owned().await.ok()?,
+            _of_all: Arc::clone(&self.readings).acquire_owned().await.ok()?,
+        })
+    }
+
+    /// Counts the values of the request, which take more memory than its text.
+    ///
+    /// # Errors
+    /// As [`Permit::take`].
+    pub(crate) fn take_parsed(&mut self, bytes: usize) -> Result<()> {
+        self.take(bytes)?;
+        self.parsed += bytes;
+        Ok(())
+    }
+
+    /// Ceases to count the values of the request: the work on them has begun, and they are gone.
+    pub(crate) fn give_back_parsed(&mut self) {
+        let parsed = std::mem::take(&mut self.parsed);
+        self.give_back(parsed);
     }
 
     /// Counts these bytes instead of those counted so far.
@@ -183,6 +219,7 @@ impl Permit {
     /// # Errors
     /// As [`Permit::take`].
     pub(crate) fn take_instead(&mut self, bytes: usize) -> Result<()> {
+        self.parsed = 0;
         self.give_back(self.bytes);
         self.take(bytes)
     }

@@ -186,25 +186,38 @@ impl ServedAgent {
         }
     }
 
-    /// Reads all snapshots of a session, with their states.
+    /// Reads all snapshots of a session, with their states, a page at a time, and returns what `take` makes of each.
     ///
     /// # Errors
     /// The store's own errors.
-    pub async fn snapshots(&self, session: &SessionId, context: &Context) -> Result<Vec<Snapshot>> {
+    pub async fn snapshots<T>(
+        &self,
+        session: &SessionId,
+        context: &Context,
+        take: impl Fn(Snapshot) -> T + Send,
+    ) -> Result<Vec<T>>
+    where
+        T: Send,
+    {
         let request = ListSnapshotsRequest {
             whole: true,
             ..ListSnapshotsRequest::of(session.clone())
         };
-        self.list(request, context).await
+        self.list(request, context, take).await
     }
 
     /// Reads all snapshots of a session without their states, the newest first.
     pub(crate) async fn summaries(&self, session: &SessionId, context: &Context) -> Result<Vec<Snapshot>> {
-        self.list(ListSnapshotsRequest::of(session.clone()), context)
-            .await
+        let request = ListSnapshotsRequest::of(session.clone());
+        self.list(request, context, |snapshot| snapshot).await
     }
 
-    async fn list(&self, mut request: ListSnapshotsRequest, context: &Context) -> Result<Vec<Snapshot>> {
+    async fn list<T: Send>(
+        &self,
+        mut request: ListSnapshotsRequest,
+        context: &Context,
+        take: impl Fn(Snapshot) -> T + Send,
+    ) -> Result<Vec<T>> {
         let Some(action) = self.companion::<SnapshotsAction>(&ActionType::AGENT_SNAPSHOTS) else {
             return Ok(Vec::new());
         };
@@ -214,7 +227,7 @@ impl ServedAgent {
             let page = action
                 .call(request.clone(), context.clone(), Emitter::silent())
                 .await?;
-            snapshots.extend(page.snapshots);
+            snapshots.extend(page.snapshots.into_iter().map(&take));
             match page.next {
                 Some(next) => request.after = Some(next),
                 None => return Ok(snapshots),

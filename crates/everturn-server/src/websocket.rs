@@ -23,5 +23,5 @@ type Stream = WebSocketStream<TokioIo<Upgraded>>;
 
 /// Returns whether a text is a frame that a client may send.
 pub(crate) fn is_frame(text: &str) -> bool {
-    frame::ClientFrame::parse(text).is_ok()
+    frame::ClientFrame::parse(text, &crate::Limits::default()).is_ok()
 }

@@ -114,7 +114,7 @@ pub(super) fn snapshots_action(definition: &Arc<Definition>) -> Option<Snapshots
             let this = Arc::clone(&this);
             async move {
                 let query = request.query()?;
-                Ok(this.archive(&context)?.list(&query).await?.into())
+                Ok(this.archive(&context)?.bounded_page(&query).await?.into())
             }
         },
     );

@@ -14,7 +14,7 @@ use crate::store::{
 };
 use crate::{SessionId, Snapshot, SnapshotId};
 
-/// The greatest number of snapshots on a page with excerpts: each is read whole.
+/// The greatest number of snapshots on a page with excerpts: each of them is read whole.
 const MAX_EXCERPTS: usize = 100;
 
 /// The number of characters of an excerpt.
@@ -175,11 +175,11 @@ impl Archive {
 
     /// Returns an excerpt of each snapshot of a session, as a client may see it.
     async fn excerpts(&self, session: &SessionId) -> Result<BTreeMap<SnapshotId, String>> {
-        let mut query = all_of(session).oldest_first().whole().limit(MAX_EXCERPTS);
+        let mut query = all_of(session).oldest_first();
         let mut excerpts = BTreeMap::new();
         loop {
-            let page = self.list(&query).await?;
-            excerpts.extend(page.items.iter().filter_map(excerpt));
+            let (page, more) = self.excerpted_page(&query).await?;
+            excerpts.extend(more);
             let Some(next) = page.next else {
                 return Ok(excerpts);
             };
@@ -197,23 +197,16 @@ impl Archive {
         let mut query = all_of(&session).oldest_first();
         query.limit = request.limit.unwrap_or(query.limit);
         query.after = request.after;
-        if request.excerpts {
-            query = query.whole();
+        let (page, excerpts) = if request.excerpts {
             query.limit = query.limit.min(MAX_EXCERPTS);
-        }
-        let mut page = self.list(&query).await?;
+            let (page, excerpts) = self.excerpted_page(&query).await?;
+            (page, Some(excerpts))
+        } else {
+            (self.list(&query).await?, None)
+        };
         if page.items.is_empty() && query.after.is_none() {
             return Err(nothing_in(&session));
         }
-        let excerpts = request.excerpts.then(|| {
-            let excerpts = page.items.iter().filter_map(excerpt).collect();
-            page.items = page
-                .items
-                .drain(..)
-                .map(|item| Detail::Metadata.cut(item))
-                .collect();
-            excerpts
-        });
         Ok(TreePage {
             session_id: session,
             latest: tip.map(|tip| tip.snapshot_id),
@@ -282,7 +275,7 @@ pub(super) fn all_of(session: &SessionId) -> SnapshotQuery {
 }
 
 /// Returns the first words of the last user message at a snapshot, and the names of the tools that the model asked for since.
-fn excerpt(snapshot: &Snapshot) -> Option<(SnapshotId, String)> {
+pub(super) fn excerpt(snapshot: &Snapshot) -> Option<(SnapshotId, String)> {
     let mut tools = Vec::new();
     let mut text = String::new();
     for message in snapshot.state.as_ref()?.messages.iter().rev() {

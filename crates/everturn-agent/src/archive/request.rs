@@ -25,10 +25,10 @@ pub struct ListSnapshotsRequest {
     /// Whether to include orphaned snapshots.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub orphaned: bool,
-    /// Whether to include the states.
+    /// Whether to include the states. Such a page ends early where its states are large: after about 8 MiB, or one snapshot.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub whole: bool,
-    /// The number of snapshots on a page.
+    /// The greatest number of snapshots on a page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
     /// The end of the page before this one: its `next`.

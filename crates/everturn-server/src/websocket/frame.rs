@@ -41,7 +41,9 @@ impl TryFrom<bool> for True {
 
 impl ClientFrame {
     /// Parses a frame. The parser limits its nesting, and the socket its size.
-    pub(super) fn parse(text: &str) -> Result<Self, Ending> {
+    pub(super) fn parse(text: &str, limits: &Limits) -> Result<Self, Ending> {
+        let size = limits.check_parsed_size(text.as_bytes());
+        size.map_err(|error| Ending::fault(CloseCode::Policy, error.message()))?;
         serde_json::from_str(text).map_err(|error| {
             let shape = r#"a frame must be {"init": …}, {"input": …}, {"close": true}, {"cancel": true} or {"abort": "<snapshotId>"}"#;
             Ending::fault(CloseCode::Invalid, format!("{shape}: {error}"))
@@ -130,17 +132,18 @@ mod tests {
 
     use super::*;
 
+    fn parse(text: &str) -> Result<ClientFrame, Ending> {
+        ClientFrame::parse(text, &Limits::default())
+    }
+
     #[test]
     fn a_frame_is_an_object_with_one_known_field() {
-        let init = ClientFrame::parse(r#"{"init": {"sessionId": "s"}}"#).unwrap();
-        let abort = ClientFrame::parse(r#"{"abort": "x"}"#).unwrap();
+        let init = parse(r#"{"init": {"sessionId": "s"}}"#).unwrap();
+        let abort = parse(r#"{"abort": "x"}"#).unwrap();
 
         assert_eq!(init, ClientFrame::Init(json!({"sessionId": "s"})));
         assert_eq!(abort, ClientFrame::Abort("x".to_owned()));
-        assert_eq!(
-            ClientFrame::parse(r#"{"close": true}"#).unwrap(),
-            ClientFrame::Close(True)
-        );
+        assert_eq!(parse(r#"{"close": true}"#).unwrap(), ClientFrame::Close(True));
     }
 
     #[test]
@@ -161,7 +164,7 @@ mod tests {
             r#"{"input": 1} x"#,
             deep.as_str(),
         ] {
-            let ending = ClientFrame::parse(wrong).unwrap_err();
+            let ending = parse(wrong).unwrap_err();
 
             assert_eq!(ending.code, CloseCode::Invalid);
             assert!(ending.error.unwrap().public_message().is_some());

@@ -189,7 +189,7 @@ impl Socket {
             Some(Ok(Message::Text(text))) => {
                 let bytes = text.len();
                 let limits = self.mounted.shared.limits.clone();
-                let parse = move || ClientFrame::parse(&text)?.checked(&limits);
+                let parse = move || ClientFrame::parse(&text, &limits)?.checked(&limits);
                 let frame = if bytes > HEAVY {
                     offload(parse).await
                 } else {
