@@ -4,6 +4,7 @@
 #![cfg(target_os = "linux")]
 
 mod clients;
+mod costly_requests;
 mod frozen_neighbour;
 mod observer;
 #[path = "../processes/mod.rs"]

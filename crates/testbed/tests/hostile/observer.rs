@@ -117,7 +117,7 @@ fn latency(host: &str) -> Duration {
     asked.elapsed()
 }
 
-fn resident_bytes(process: u32) -> usize {
+pub(crate) fn resident_bytes(process: u32) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status
         .lines()

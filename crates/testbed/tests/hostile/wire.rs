@@ -29,11 +29,16 @@ pub(crate) fn send(host: &str, request: &str) -> TcpStream {
 
 /// Connects from another address of this machine: without a principal, an address is a caller.
 pub(crate) fn connect_as_another(host: &str) -> TcpStream {
+    connect_as(host, 2)
+}
+
+/// Connects as one of several callers: from an address of this machine with that number.
+pub(crate) fn connect_as(host: &str, number: u8) -> TcpStream {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
     let stream = runtime.unwrap().block_on(async {
         let socket = tokio::net::TcpSocket::new_v4().unwrap();
         socket
-            .bind(SocketAddr::from((Ipv4Addr::new(127, 0, 0, 2), 0)))
+            .bind(SocketAddr::from((Ipv4Addr::new(127, 0, 0, number), 0)))
             .unwrap();
         let stream = socket.connect(host.parse().unwrap()).await.unwrap();
         stream.into_std().unwrap()

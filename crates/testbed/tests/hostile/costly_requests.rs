@@ -1,0 +1,327 @@
+//! Small requests that cost much: links to fetch, long lists to show, schemas to compile. Eight callers repeat them on every
+//! route and adapter.
+//!
+//! `EVERTURN_HOSTILE_SECONDS` sets how long; `60` is the long form.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::observer::{Observer, resident_bytes};
+use crate::served::Testbed;
+use crate::wire::{STREAMED, connect_as, exchange, post};
+use crate::{MEGABYTE, alone};
+
+const OPEN: &str = "promptAgentOpenToClients";
+const CLOSED: &str = "promptAgentInline";
+
+/// The number of callers.
+const CALLERS: u8 = 8;
+
+/// How much memory the server may have at any time.
+const PEAK: usize = 512 * MEGABYTE;
+
+/// How long the server may take to return memory once the last client has left.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn duration() -> Duration {
+    let seconds = std::env::var("EVERTURN_HOSTILE_SECONDS").ok();
+    Duration::from_secs(seconds.map_or(6, |seconds| seconds.parse().unwrap()))
+}
+
+/// Serves a body without end at `/endless`, nothing at `/silent`, and a redirect to the metadata service of a cloud elsewhere.
+fn serve_media() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for connection in listener.incoming() {
+            std::thread::spawn(|| answer_media(connection.unwrap()));
+        }
+    });
+    format!("http://{address}")
+}
+
+fn answer_media(mut connection: TcpStream) {
+    let mut request = [0; 1024];
+    let length = connection.read(&mut request).unwrap_or(0);
+    let request = String::from_utf8_lossy(&request[..length]).into_owned();
+    if request.starts_with("GET /silent") {
+        // Until the server gives up.
+        let _ = connection.read(&mut [0; 1]);
+    } else if request.starts_with("GET /endless") {
+        let _ = connection.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: image/png\r\n\r\n");
+        while connection.write_all(&[b'x'; 64 * 1024]).is_ok() {}
+    } else {
+        let _ = connection.write_all(
+            b"HTTP/1.1 302 Found\r\nlocation: http://169.254.169.254/latest/meta-data/\r\ncontent-length: 0\r\n\r\n",
+        );
+    }
+}
+
+/// A schema of about so many bytes.
+fn schema(bytes: usize) -> Value {
+    let properties: serde_json::Map<String, Value> = (0..bytes / 60)
+        .map(|number| {
+            (
+                format!("p{number}"),
+                json!({"type": "object", "properties": {"a": {"enum": [1, 2]}}}),
+            )
+        })
+        .collect();
+    json!({"type": "object", "properties": properties})
+}
+
+/// The schemas of tools: too many and too large, or as many as are accepted.
+fn schemas() -> Vec<Vec<Value>> {
+    vec![vec![schema(40_000); 90], vec![schema(1_500); 60]]
+}
+
+/// A hostile request: what it is, and its bytes.
+type Hostile = (&'static str, String);
+
+/// The requests of one point on the route of an agent's turn, and at each adapter.
+fn turns(agent: &str, what: &'static str, links: &[String], tools: &[Value]) -> Vec<Hostile> {
+    let parts = |make: &dyn Fn(&String) -> Value| -> Vec<Value> { links.iter().map(make).collect() };
+    let native = {
+        let content = parts(&|url| json!({"media": {"url": url, "contentType": "image/png"}}));
+        let content = if content.is_empty() {
+            vec![json!({"text": "hi"})]
+        } else {
+            content
+        };
+        let tools: Vec<Value> = numbered(tools, |name, schema| json!({"name": name, "inputSchema": schema}));
+        let mut data = json!({"message": {"role": "user", "content": content}, "tools": tools});
+        if let Some(schema) = tools.first() {
+            data["outputSchema"] = schema["inputSchema"].clone();
+        }
+        json!({ "data": data }).to_string()
+    };
+    let responses = {
+        let mut content = parts(&|url| json!({"type": "input_image", "image_url": url}));
+        content.push(json!({"type": "input_text", "text": "hi"}));
+        let tools = numbered(
+            tools,
+            |name, schema| json!({"type": "function", "name": name, "parameters": schema}),
+        );
+        json!({"model": agent, "input": [{"role": "user", "content": content}], "tools": tools}).to_string()
+    };
+    let chat = {
+        let mut content = parts(&|url| json!({"type": "image_url", "image_url": {"url": url}}));
+        content.push(json!({"type": "text", "text": "hi"}));
+        let tools = numbered(
+            tools,
+            |name, schema| json!({"type": "function", "function": {"name": name, "parameters": schema}}),
+        );
+        json!({"model": agent, "messages": [{"role": "user", "content": content}], "tools": tools})
+            .to_string()
+    };
+    let agui = {
+        let mut content = parts(
+            &|url| json!({"type": "image", "source": {"type": "url", "value": url, "mimeType": "image/png"}}),
+        );
+        content.push(json!({"type": "text", "text": "hi"}));
+        let tools = numbered(
+            tools,
+            |name, schema| json!({"name": name, "description": "", "parameters": schema}),
+        );
+        let messages = json!([{"id": "u1", "role": "user", "content": content}]);
+        json!({"threadId": format!("t{}", fastrand::u64(..)), "runId": format!("r{}", fastrand::u64(..)), "messages": messages, "tools": tools})
+            .to_string()
+    };
+    vec![
+        (what, post(&format!("/{agent}"), "", &native)),
+        (what, post(&format!("/{agent}"), STREAMED, &native)),
+        (what, post("/v1/responses", "", &responses)),
+        (what, post("/v1/chat/completions", "", &chat)),
+        (what, post(&format!("/agui/{agent}"), "", &agui)),
+        (what, post(&format!("/copilotkit/agent/{agent}/run"), "", &agui)),
+    ]
+}
+
+fn numbered(schemas: &[Value], make: impl Fn(String, &Value) -> Value) -> Vec<Value> {
+    let named = schemas.iter().enumerate();
+    named
+        .map(|(number, schema)| make(format!("t{number}"), schema))
+        .collect()
+}
+
+/// The requests that show a large session.
+fn readings(session: &str, snapshot: &str) -> Vec<Hostile> {
+    let get = |path: String| format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
+    let data = |action: &str, data: Value| {
+        post(
+            &format!("/{OPEN}/{action}"),
+            "",
+            &json!({ "data": data }).to_string(),
+        )
+    };
+    let thread = json!({"threadId": session, "runId": "r", "messages": []}).to_string();
+    vec![
+        (
+            "listSnapshots",
+            data(
+                "listSnapshots",
+                json!({"sessionId": session, "whole": true, "limit": 1000}),
+            ),
+        ),
+        ("getSnapshot", data("getSnapshot", json!({"sessionId": session}))),
+        ("getSession", data("getSession", json!({"sessionId": session}))),
+        (
+            "tree",
+            data("tree", json!({"sessionId": session, "excerpts": true})),
+        ),
+        ("diff", data("diff", json!({"left": snapshot, "right": snapshot}))),
+        ("listSessions", data("listSessions", json!({"limit": 1000}))),
+        ("usage", data("usage", json!({"sessionId": session}))),
+        (
+            "items",
+            get(format!("/v1/conversations/{session}/items?limit=100")),
+        ),
+        ("connect", post(&format!("/agui/{OPEN}/connect"), "", &thread)),
+        (
+            "copilotkit connect",
+            post(&format!("/copilotkit/agent/{OPEN}/connect"), "", &thread),
+        ),
+    ]
+}
+
+/// Bodies whose values take a hundred times the memory of their text.
+fn dense(bytes: usize) -> Vec<Hostile> {
+    let objects = vec![r#"{"":0}"#; bytes / 7].join(",");
+    let state = format!(
+        r#"{{"data":{{"message":{{"role":"user","content":[{{"text":"hi"}}]}},"custom":[{objects}]}}}}"#
+    );
+    let agui = format!(r#"{{"threadId":"t","runId":"r","messages":[],"state":[{objects}]}}"#);
+    let responses = format!(r#"{{"model":"{OPEN}","input":"hi","metadata":[{objects}]}}"#);
+    vec![
+        ("dense values", post(&format!("/{OPEN}"), "", &state)),
+        ("dense values", post(&format!("/agui/{OPEN}"), "", &agui)),
+        ("dense values", post("/v1/responses", "", &responses)),
+    ]
+}
+
+/// Sends a request as one of the callers, and reads the answer without keeping it. Returns the status.
+fn visit(host: &str, caller: u8, request: &str) -> String {
+    let mut stream = connect_as(host, caller);
+    // A server that has refused the request may have closed the connection.
+    let _ = stream.write_all(request.as_bytes());
+    let mut head = Vec::new();
+    let mut piece = vec![0; 64 * 1024];
+    while let Ok(length @ 1..) = stream.read(&mut piece) {
+        if head.len() < 64 {
+            head.extend_from_slice(&piece[..length.min(64)]);
+        }
+    }
+    let head = String::from_utf8_lossy(&head);
+    head.split(' ').nth(1).unwrap_or("broken off").to_owned()
+}
+
+/// Makes a session of 20 MB whose every snapshot holds all before it. Returns the id of its last snapshot.
+fn large_session(server: &Testbed) -> String {
+    let text = "x".repeat(2 * MEGABYTE);
+    let mut last = String::new();
+    for _ in 0..10 {
+        let body = json!({
+            "data": {"message": {"role": "user", "content": [{"text": text}]}},
+            "init": {"sessionId": "large"},
+        });
+        let answer = exchange(server.host(), &post(&format!("/{OPEN}"), "", &body.to_string()));
+        let id = answer
+            .split(r#""snapshotId":""#)
+            .nth(1)
+            .and_then(|rest| rest.split('"').next());
+        last = id
+            .unwrap_or_else(|| panic!("{}", &answer[..answer.len().min(500)]))
+            .to_owned();
+    }
+    last
+}
+
+#[test]
+fn costly_requests_of_eight_callers_on_every_route() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    let store = format!("sqlite:{}", folder.path().join("sessions.db").display());
+    let server = Testbed::start_with(&["--store", &store]);
+    server.program(r#"{"responses":[{"message":{"role":"model","content":[{"text":"soup"}]}}]}"#);
+    let media = serve_media();
+    let snapshot = large_session(&server);
+    let links = |path: &str| {
+        (0..40)
+            .map(|number| format!("{media}/{path}?{number}"))
+            .collect::<Vec<_>>()
+    };
+    let metadata: Vec<String> = (0..40)
+        .map(|number| format!("http://169.254.169.254/{number}"))
+        .collect();
+    let mut requests = readings("large", &snapshot);
+    requests.extend(turns(OPEN, "media", &links("redirect"), &[]));
+    requests.extend(turns(OPEN, "schemas", &[], &schemas()[1]));
+    // As a server is that has been used: code, caches and threads are there.
+    for (_, request) in &requests {
+        visit(server.host(), 9, request);
+    }
+    for agent in [OPEN, CLOSED] {
+        for path in ["endless", "silent"] {
+            requests.extend(turns(agent, "media", &links(path), &[]));
+        }
+        requests.extend(turns(agent, "media", &metadata, &[]));
+        for tools in schemas() {
+            requests.extend(turns(agent, "schemas", &[], &tools));
+        }
+    }
+    requests.extend(dense(3 * MEGABYTE));
+    let before = resident_bytes(server.id());
+    let observer = Observer::of(&server);
+
+    let until = Instant::now() + duration();
+    let seen: Mutex<BTreeMap<(&str, String), usize>> = Mutex::default();
+    std::thread::scope(|scope| {
+        for caller in 0..CALLERS {
+            let (requests, seen, host) = (&requests, &seen, server.host());
+            scope.spawn(move || {
+                // Each begins elsewhere, so that different requests meet.
+                let start = usize::from(caller) * requests.len() / usize::from(CALLERS);
+                let mut order = requests.iter().cycle().skip(start);
+                while Instant::now() < until {
+                    let (what, request) = order.next().unwrap();
+                    let status = visit(host, 10 + caller, request);
+                    *seen.lock().unwrap().entry((what, status)).or_default() += 1;
+                }
+            });
+        }
+    });
+
+    let seen = seen.into_inner().unwrap();
+    println!("answers: {seen:?}");
+    observer.assert_unharmed("costly requests", PEAK - before);
+    for (what, status) in seen.keys() {
+        assert!(
+            ["200", "400", "413", "422", "429", "500", "504"].contains(&status.as_str()),
+            "{what} was answered with {status}"
+        );
+    }
+    let waiting = Instant::now();
+    let allowed = before + before / 5;
+    let mut after = resident_bytes(server.id());
+    while after > allowed && waiting.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(100));
+        after = resident_bytes(server.id());
+    }
+    println!(
+        "{} MB before, {} MB after {:?}",
+        before / MEGABYTE,
+        after / MEGABYTE,
+        waiting.elapsed()
+    );
+    assert!(
+        after <= allowed,
+        "{} MB before, {} MB after",
+        before / MEGABYTE,
+        after / MEGABYTE
+    );
+}
