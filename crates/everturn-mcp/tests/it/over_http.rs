@@ -264,6 +264,68 @@ async fn a_questions_state_is_of_use_for_the_same_call_of_the_same_caller_only()
     );
 }
 
+/// Asks for a payment, and answers it as often as there are servers.
+async fn answered_at(served: &[&Served], token: &str) -> Vec<Value> {
+    let asked = post_stateless(
+        &served[0].url,
+        token,
+        "pay",
+        json!({ "arguments": { "euros": 7 } }),
+    )
+    .await;
+    let answer = json!({
+        "arguments": { "euros": 7 },
+        "inputResponses": { "answer": { "action": "accept", "content": { "by": "Ada" } } },
+        "requestState": asked["result"]["requestState"],
+    });
+    let mut answers = Vec::new();
+    for server in served {
+        answers.push(post_stateless(&server.url, token, "pay", answer.clone()).await);
+    }
+    answers
+}
+
+fn is_refused_as_answered(answer: &Value) -> bool {
+    let message = answer["error"]["message"].as_str().unwrap_or_default();
+    message.contains("answered before")
+}
+
+#[tokio::test]
+async fn a_question_is_answered_once() {
+    let served = guarded().await;
+
+    let answers = answered_at(&[&served, &served, &served], "alice-token").await;
+
+    assert_eq!(
+        answers[0]["result"]["content"][0]["text"],
+        "7 paid, allowed by \"Ada\""
+    );
+    assert!(answers[1..].iter().all(is_refused_as_answered), "{answers:?}");
+}
+
+#[tokio::test]
+async fn processes_that_share_a_key_and_a_store_take_an_answer_once() {
+    let store = MemoryStore::new();
+    let process = async || {
+        let app = kitchen();
+        let mcp = McpServer::new(&app)
+            .state_key(*b"a secret of at least 32 bytes ..")
+            .unwrap();
+        let tokens = BearerTokens::new([("alice", "alice-token")]);
+        let mcp = mcp.store(store.clone());
+        Served::start(Server::new(&app).context(tokens).door("/mcp", mcp)).await
+    };
+    let (one, two) = (process().await, process().await);
+
+    let answers = answered_at(&[&one, &two], "alice-token").await;
+
+    assert_eq!(
+        answers[0]["result"]["content"][0]["text"],
+        "7 paid, allowed by \"Ada\""
+    );
+    assert!(is_refused_as_answered(&answers[1]), "{answers:?}");
+}
+
 /// An application whose agent waits at a gate.
 fn with_worker(gate: &Gate) -> Registry {
     let registry = Registry::new();
