@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 
 pub(crate) use self::new_snapshot::Saved;
 use self::new_snapshot::{NewSnapshot, RewindDue};
-use crate::journal::{JournalLocation, TurnKey, turn_key};
+use crate::journal::{JournalLocation, TurnKey, journal_key, turn_key};
 use crate::reading::ResumePoints;
 use crate::snapshot::{Lease, OpenTurn, Transition};
 use crate::store::{
@@ -537,10 +537,23 @@ impl InvocationCursor {
         reserved: &SnapshotId,
     ) -> Option<JournalLocation> {
         self.session.tenant().store().journal()?;
+        let (session, last) = (self.session_id().clone(), self.last().cloned());
+        let own = Some(reserved)
+            .filter(|_| self.policy == Concurrency::Fork)
+            .cloned();
+        // Another input than the open turn's finds there what that turn left behind.
+        let left = self.last.as_ref().and_then(|last| last.turn.as_ref());
+        let open = self.open_turn(input).or(left.filter(|_| own.is_none()));
+        let journal = open.map(|turn| turn.journal.clone());
+        let key: Box<dyn FnOnce() -> JournalKey + Send> = Box::new(move || match journal {
+            Some(journal) => JournalKey::new(session, journal),
+            None => journal_key(&session, last.as_ref(), length, own.as_ref()),
+        });
         Some(JournalLocation {
             session: self.session.clone(),
-            key: self.turn_name(length, input, reserved),
-            past: self.open_turn(input).map_or(0, |turn| turn.records),
+            key: TurnKey::new(LazyLock::new(key)),
+            turn: self.turn_name(length, input, reserved),
+            past: open.map_or(0, |turn| turn.records),
             guard: JournalGuard::new(reserved.clone(), self.lease, self.precondition()),
         })
     }
@@ -551,8 +564,8 @@ impl InvocationCursor {
         let own = Some(reserved).filter(|_| self.policy == Concurrency::Fork);
         let session = self.session_id().clone();
         let key: Box<dyn FnOnce() -> JournalKey + Send> = if let Some(turn) = self.open_turn(input) {
-            let journal = turn.journal.clone();
-            Box::new(move || JournalKey::new(session, journal))
+            let name = turn.turn.clone().unwrap_or_else(|| turn.journal.clone());
+            Box::new(move || JournalKey::new(session, name))
         } else {
             let (last, input, own) = (self.last().cloned(), input.clone(), own.cloned());
             Box::new(move || turn_key(&session, last.as_ref(), length, &input, own.as_ref()))

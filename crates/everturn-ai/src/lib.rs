@@ -115,7 +115,7 @@ pub use self::held::{held_by_json, held_by_parts};
 pub use self::model::HttpMediaFetcher;
 pub use self::{
     answers::{Answers, Declined},
-    approval::{Approval, ApprovalAnswer, ApprovalForm, Questions, with_questions},
+    approval::{Answerer, Approval, ApprovalAnswer, ApprovalForm, OPERATOR, Questions, with_questions},
     budget::{Budget, Exceeded},
     chunk::ModelResponseChunk,
     content::Content,
@@ -175,7 +175,7 @@ pub use self::{
     role::Role,
     tally::{Feature, Tally},
     tool::{
-        AnswerForm, AnsweredBy, FromToolContext, GivenAnswer, IntoTool, NoInput, OPERATOR, Requirement, Tool,
+        AnswerForm, AnsweredBy, FromToolContext, GivenAnswer, IntoTool, NoInput, Requirement, Tool,
         ToolContext, ToolReference, interrupt, interrupt_data, lookup_tool, lookup_tools, outcome_unknown,
     },
     usage::Usage,

@@ -3,16 +3,19 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
 
-use everturn_ai::{Part, Role};
+use everturn_ai::history::awaiting;
+use everturn_ai::{Message, Part, Role};
 use everturn_core::{Error, Result};
 
 use super::plain::plain;
-use super::{Archive, SnapshotTree, TreePage, TreeRequest, named_session, named_snapshot};
+use super::{
+    Archive, OpenQuestion, SessionList, SnapshotTree, TreePage, TreeRequest, named_session, named_snapshot,
+};
 use crate::reading::nothing_in;
 use crate::store::{
     Cursor, Detail, MAX_PAGE, Page, PendingCursor, PendingQuery, SessionQuery, SessionSummary, SnapshotQuery,
 };
-use crate::{SessionId, Snapshot, SnapshotId};
+use crate::{AgentFinishReason, SessionId, Snapshot, SnapshotId};
 
 /// The greatest number of snapshots on a page with excerpts: each of them is read whole.
 const MAX_EXCERPTS: usize = 100;
@@ -80,6 +83,37 @@ impl Archive {
             items: page.items.into_iter().map(shown).collect::<Result<_>>()?,
             next: page.next,
         })
+    }
+
+    /// Returns the sessions of one page of the tenant's sessions that wait for answers, with their open questions: approvals,
+    /// and calls whose outcome is unknown. The page may be empty and have a next one.
+    ///
+    /// # Errors
+    /// The error of the agent's state transform.
+    pub async fn interrupted(&self, query: &SessionQuery) -> Result<SessionList> {
+        let page = self.sessions(query).await?;
+        let mut list = SessionList {
+            sessions: Vec::new(),
+            next: page.next,
+            questions: Vec::new(),
+        };
+        for summary in page.items {
+            if summary.latest.finish_reason != Some(AgentFinishReason::Interrupted) {
+                continue;
+            }
+            let latest = self.get(summary.latest.snapshot_id.clone()).await?;
+            let messages = latest.state.map(|state| state.messages).unwrap_or_default();
+            let asking = awaiting(&messages).and_then(|place| messages.get(place));
+            let open = asking.into_iter().flat_map(Message::interrupts);
+            list.questions.extend(open.map(|request| OpenQuestion {
+                session_id: summary.session_id.clone(),
+                snapshot_id: summary.latest.snapshot_id.clone(),
+                outcome_unknown: request.is_outcome_unknown(),
+                request: request.clone(),
+            }));
+            list.sessions.push(summary);
+        }
+        Ok(list)
     }
 
     /// Returns one page of the tenant's background runs that are not over, the earliest first: their snapshots without

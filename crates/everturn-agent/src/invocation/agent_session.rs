@@ -9,7 +9,7 @@ use std::time::Instant;
 use everturn_ai::effect::without_journal;
 use everturn_ai::history::awaiting;
 use everturn_ai::prompt::PromptOverrides;
-use everturn_ai::{reason, with_repeated_calls};
+use everturn_ai::{History, Message, reason, with_repeated_calls};
 use everturn_core::{Context, Error, HandlerResult, Result, Schema, SpanKind, in_span};
 use serde::Serialize;
 use serde_json::Value;
@@ -197,7 +197,7 @@ impl<S: CustomState> AgentSession<S> {
             |context, recorder| async move {
                 recorder.input(&input);
                 facts.usage.take_up_turn().await?;
-                let received = reception.receive(&session.messages(), &input)?;
+                let received = reception.receive(&session.messages(), &input, &context)?;
                 if let Some(custom) = &input.custom {
                     session.core().replace_custom(replaced_custom(custom, facts)?);
                 }
@@ -253,6 +253,10 @@ impl<S: CustomState> AgentSession<S> {
             },
             failure: outcome.as_ref().err().map(Error::status),
             limit_reached: outcome.as_ref().is_err_and(is_limit),
+            unknown_outcomes: match finish_reason {
+                Some(AgentFinishReason::Interrupted) => unknown_outcomes(&self.session.messages()),
+                _ => 0,
+            },
             usage: self.facts.usage.own() - used_before,
             took: began.elapsed(),
         });
@@ -348,4 +352,11 @@ impl<S: CustomState> fmt::Debug for AgentSession<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("AgentSession").field(&self.session).finish()
     }
+}
+
+/// Returns the number of open calls whose outcome is unknown.
+fn unknown_outcomes(messages: &History) -> usize {
+    let asking = awaiting(messages).and_then(|place| messages.get(place));
+    let open = asking.into_iter().flat_map(Message::interrupts);
+    open.filter(|part| part.is_outcome_unknown()).count()
 }

@@ -465,8 +465,11 @@ impl Driver {
         };
         let reserved = reserved.cloned();
         let reception = self.definition.reception(!self.client.is_program(), false);
-        self.snapshots
-            .turn_begins(self.session.state(), &input, &reception);
+        let received = reception.receive(&self.session.state().messages, &input, self.client.context());
+        self.snapshots.turn_begins(
+            self.session.state(),
+            received.ok().map(|received| received.messages),
+        );
         // A content-addressed snapshot has no id yet, unless it is that of a background run.
         let is_named =
             self.definition.snapshot_ids == SnapshotIds::Uuid || self.background.snapshot().is_some();

@@ -4,14 +4,13 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::{Arc, Mutex};
 
-use everturn_ai::{History, Message, Messages, UsageTotal};
+use everturn_ai::{History, Message, Messages, UsageTotal, reason};
 use everturn_core::{Error, Result, SpanKind, SpanRecorder, in_span};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use super::machine::{Commit, Event, TakeoverPoint};
 use super::outbox::Answer;
-use super::reception::{Reception, given_answers};
 use super::{AgentEvent, Driver, Written};
 use crate::content_id::SNAPSHOT_ID_ENTRY;
 use crate::cursor::Saved;
@@ -87,14 +86,9 @@ impl Snapshots {
         }
     }
 
-    /// Notes the state at which a turn begins, and its input.
-    pub(super) fn turn_begins(&mut self, state: SessionState, input: &AgentInput, reception: &Reception) {
-        let messages = match reception.receive(&state.messages, input) {
-            Ok(received) => Some(received.messages),
-            Err(_) if given_answers(input).is_some() => Some(input.messages().cloned().collect()),
-            // A message that is refused while requests are open must not come between them and their answers.
-            Err(_) => None,
-        };
+    /// Notes the state at which a turn begins, and the messages that it adds first; none if its input is refused, because
+    /// neither a refused message nor a refused answer may come between requests and their answers.
+    pub(super) fn turn_begins(&mut self, state: SessionState, messages: Option<Vec<Message>>) {
         // Kept apart: a push here would take the tip of the lineage, which the session is about to extend.
         self.begun = messages.map(|messages| (state, messages));
     }
@@ -170,7 +164,10 @@ impl Driver {
 
     /// Keeps the turn that failed: the state at which it began, its message and its error.
     pub(super) fn keep_turn(&mut self) {
-        let (Some(cursor), Some((mut state, messages))) = (&self.cursor, self.snapshots.begun.clone()) else {
+        let begun = self.snapshots.begun.clone();
+        // An answer that was refused leaves no trace: the question is open as before.
+        let begun = begun.filter(|_| !self.turns.error().is_some_and(is_refused_answer));
+        let (Some(cursor), Some((mut state, messages))) = (&self.cursor, begun) else {
             self.raised.push_back(Event::TurnKept);
             return;
         };
@@ -520,4 +517,15 @@ impl Driver {
         self.journals.0.push(Arc::clone(&journal));
         Some(journal)
     }
+}
+
+/// Returns whether an error refuses an answer to a tool request before anything ran.
+fn is_refused_answer(error: &Error) -> bool {
+    [
+        reason::ANSWER_REFUSED,
+        reason::QUESTION_EXPIRED,
+        reason::UNRESOLVED_TOOL_REQUEST,
+    ]
+    .into_iter()
+    .any(|reason| error.is(reason))
 }

@@ -14,8 +14,19 @@ use crate::{AgentInput, SessionId, SnapshotId};
 /// A turn's key, which is made when the turn has its first effect: the digest of a long input costs, and many turns have none.
 pub(crate) type TurnKey = Arc<LazyLock<JournalKey, Box<dyn FnOnce() -> JournalKey + Send>>>;
 
-/// Names the journal of a turn that continues the snapshot `base`, in a conversation of that length. `own` tells it
-/// from identical turns that run beside it.
+/// Names the journal of turns that continue the snapshot `base`, in a conversation of that length. `own` tells it from
+/// turns that run beside it.
+pub(crate) fn journal_key(
+    session: &SessionId,
+    base: Option<&SnapshotId>,
+    length: usize,
+    own: Option<&SnapshotId>,
+) -> JournalKey {
+    JournalKey::new(session.clone(), digest(&("journal", base, length, own)))
+}
+
+/// Names a turn that continues the snapshot `base`, in a conversation of that length. `own` tells it from identical turns that
+/// run beside it.
 ///
 /// The length stands for the number of turns since `base`: every turn adds to the conversation and, unlike a counter,
 /// the length is the same for every worker that continues from the same state.

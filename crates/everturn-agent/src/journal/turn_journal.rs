@@ -61,7 +61,7 @@ struct Call {
 impl TurnJournal {
     pub(crate) fn new(location: JournalLocation, session: SessionHandle, retention: Arc<Retention>) -> Self {
         let live = Live {
-            known: KnownEffects::new(location.key.clone()),
+            known: KnownEffects::new(location.turn.clone()),
             calls: HashMap::new(),
             has_begun: false,
             failure: None,
@@ -97,13 +97,14 @@ impl TurnJournal {
     /// Returns the turn as it began.
     pub(crate) fn beginning(&self) -> OpenTurn {
         let location = self.writer.location();
-        OpenTurn::new(location.key.turn(), location.past)
+        OpenTurn::new(location.key.turn(), location.past).named(location.turn.turn())
     }
 
     /// Returns the turn with its records so far, if there are any.
     pub(crate) fn so_far(&self) -> Option<OpenTurn> {
         let key = self.written()?;
-        Some(OpenTurn::new(key.turn(), self.writer.records()))
+        let turn = self.writer.location().turn.turn();
+        Some(OpenTurn::new(key.turn(), self.writer.records()).named(turn))
     }
 
     /// The invocation wrote a snapshot while the turn ran; the next one is written under this condition.
@@ -119,11 +120,17 @@ impl TurnJournal {
         let read = async {
             let [past, since] = self.writer.take_up().await?;
             let mut live = self.live();
-            for entry in past {
-                live.known.learn_past(entry);
+            for (turn, entry) in past {
+                match turn {
+                    None => live.known.learn_past(entry),
+                    Some(turn) => live.known.learn_of_another(entry, &turn, true),
+                }
             }
-            for entry in since {
-                live.known.learn(entry);
+            for (turn, entry) in since {
+                match turn {
+                    None => live.known.learn(entry),
+                    Some(turn) => live.known.learn_of_another(entry, &turn, false),
+                }
             }
             Ok(())
         };
@@ -196,7 +203,7 @@ impl TurnJournal {
         let location = self.writer.location();
         let (call, made) = ApprovedCall::open(location, approval, self.writer.attempt()).await?;
         // An equal turn may have been committed before, and its journal dropped.
-        let is_own = |turn: &str| *own == ToolRecord::Started && turn == location.key.turn();
+        let is_own = |turn: &str| *own == ToolRecord::Started && turn == location.turn.turn();
         let (record, began_before) = match made {
             Made::Never => (ToolRecord::Nothing, false),
             Made::Began { turn } if is_own(&turn) => (ToolRecord::Started, true),
@@ -302,6 +309,17 @@ impl EffectJournal for TurnJournal {
         self.take_up().await?;
         let (id, reply, changes) = self.live().known.meet_model(AskedModel::from(&effect));
         self.change_again(&changes)?;
+        let reply = reply.or_else(|| {
+            let said = || -> Vec<_> {
+                self.session
+                    .messages()
+                    .iter()
+                    .flat_map(Message::tool_requests)
+                    .cloned()
+                    .collect()
+            };
+            self.live().known.cut_short.reply(&id, said)
+        });
         Ok((id, reply))
     }
 
@@ -328,6 +346,10 @@ impl EffectJournal for TurnJournal {
         self.take_up().await?;
         let call = call_of(effect.request);
         let asked_by = effect.asked_by.cloned();
+        let cut_short = self.live().known.meet_cut_short(effect.asked_by, effect.request);
+        if let Some(met) = cut_short {
+            return self.meet(call, asked_by, effect.replay, |_| met);
+        }
         let Some(approval) = effect.approval else {
             let fingerprint = call_fingerprint(effect.asked_by, effect.position, &call);
             return self.meet(call.clone(), asked_by, effect.replay, |known| {
@@ -402,14 +424,14 @@ impl EffectJournal for TurnJournal {
         self.append(entry).await
     }
 
-    async fn failed(&self, id: &EffectId, error: &Error, by_itself: bool) {
+    async fn failed(&self, id: &EffectId, error: &Error, had_no_effect: bool) {
         let call = {
             let mut live = self.live();
             live.failure = Some(error.status());
             live.calls.remove(id)
         };
         // Nothing was recorded of a call that has not begun, and a call that was cut short may have taken effect.
-        let Some(call) = call.filter(|call| call.has_begun && by_itself) else {
+        let Some(call) = call.filter(|call| call.has_begun && had_no_effect) else {
             return;
         };
         let failed = Entry::Failed { effect: id.clone() };

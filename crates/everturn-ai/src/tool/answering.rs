@@ -8,12 +8,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Tool, interrupt};
+use super::{Tool, body, interrupt};
 use crate::approval::Questions;
-use crate::{Declined, Part, Replay, ToolRequest};
-
-/// The role of callers who may settle a call whose outcome is unknown.
-pub const OPERATOR: &str = "operator";
+use crate::{Answerer, Declined, OPERATOR, Part, Replay, ToolRequest};
 
 /// The forms in which an interrupted call of a tool may be answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
@@ -236,7 +233,35 @@ impl Tool {
             GivenAnswer::Restart { .. } if !self.is_restartable() => {
                 Err(self.refuse_form("answered with an output, not restarted"))
             }
-            GivenAnswer::Restart { decision, .. } => self.check_decision(decision),
+            GivenAnswer::Restart {
+                call: again,
+                decision,
+            } => {
+                self.check_decision(decision)?;
+                if again.input == call.input {
+                    return Ok(());
+                }
+                // An edit that does not fit must not consume the question.
+                let input = body::completed(again.input.clone(), self.input_schema());
+                body::check_input(self, &input).map_err(Error::with_public)
+            }
+        }
+    }
+
+    /// Returns the callers who may answer a question about a call, as the question records them; `None` for everyone who
+    /// may use the session.
+    pub(super) fn answerer(&self, call: &ToolRequest, is_outcome: bool, asker: &Context) -> Option<Answerer> {
+        let answering = &self.0.answering;
+        let by = match (is_outcome, &answering.outcome_by) {
+            (false, _) => &answering.by,
+            (true, Some(by)) => by,
+            (true, None) => &AnsweredBy::role(OPERATOR),
+        };
+        match &by.0 {
+            Rule::Anyone => None,
+            Rule::Role(role) => Some(Answerer::Role(role.to_string())),
+            Rule::When(decide) if decide(Principal::of(asker).as_ref(), call) => Some(Answerer::Asker),
+            Rule::When(_) => Some(Answerer::Others),
         }
     }
 
