@@ -133,9 +133,9 @@ pub use self::{
         EvaluatorInfo, Score, ScoreValue, define_evaluator, evaluate,
     },
     generate::{
-        Chunk, Generate, GenerateObserver, GenerateStream, Generated, ToolErrors, define_format,
-        is_unfit_answer, register_generate, unusable_response, with_observer, with_repeated_calls,
-        with_tool_errors,
+        Chunk, Generate, GenerateObserver, GenerateStream, Generated, PartialGeneration, ToolErrors,
+        define_format, is_limit, is_unfit_answer, partial_generation, register_generate, unusable_response,
+        with_observer, with_repeated_calls, with_tool_errors,
     },
     generate_options::{GenerateActionOptions, GenerateActionOutputConfig, OutputInstructions},
     history::{History, Lineage, LineageId},

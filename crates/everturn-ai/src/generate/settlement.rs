@@ -124,6 +124,7 @@ impl Call {
         // A copy in the request: the caller's history keeps the message with its interrupt.
         let settled = [settled(&interrupted, &approvals), answers.clone()];
         messages.splice(place..messages.len(), settled.into_iter().chain(waited));
+        self.progress.reach(&round);
         round_end(&round.context, &round.request.messages).await?;
         send_answers(&round.emitter, &answers, &index).await?;
         round.message_index = index.following();

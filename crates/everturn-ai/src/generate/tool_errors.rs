@@ -142,6 +142,17 @@ impl Mistakes {
     }
 }
 
+/// Returns whether a limit of the generation or of its context is the error: too many rounds, calls, tokens, or too much time.
+pub fn is_limit(error: &Error) -> bool {
+    [
+        reason::LIMIT_REACHED,
+        reason::REPEATED_CALL,
+        reason::MAX_ROUNDS_EXCEEDED,
+    ]
+    .into_iter()
+    .any(|limit| error.is(limit))
+}
+
 /// Returns the error of a call of a tool that the model was not given.
 pub(super) fn no_such_tool<'a>(name: &str, tools: impl Iterator<Item = &'a Tool>) -> Error {
     let known: Vec<&str> = tools.map(Tool::short_name).collect();
