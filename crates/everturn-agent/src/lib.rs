@@ -134,13 +134,13 @@ pub use self::invocation::{
     AgentSession, HandOff, Heartbeat, OwnedTurn, Turn, TurnContext, TurnEffect, TurnGenerate, TurnResult,
 };
 pub use self::journal::{Journaling, TURN_TAKEN_OVER};
-pub use self::lifecycle::{SnapshotEvent, SnapshotStatus};
+pub use self::lifecycle::{OtherStatus, SnapshotEvent, SnapshotStatus};
 pub use self::limits::{Limits, set_limits};
 pub use self::middleware::{
     AgentRef, ArtifactStrategy, Artifacts, Delegation, internal_agents, register_agent_middleware,
 };
 pub use self::prompt_agent::{InlinePrompt, NamedPrompt, agent, prompt_agent};
-pub use self::reading::{SNAPSHOT_NOT_FOUND, STORE_NOT_CONFIGURED};
+pub use self::reading::{FailedTurns, SNAPSHOT_NOT_FOUND, STORE_NOT_CONFIGURED};
 pub use self::recovery::{RecoveredRun, Recovery, RecoveryLoop, recover_all, recover_every};
 pub use self::run_stream::RunChunks;
 pub use self::session::{Session, SessionHandle};

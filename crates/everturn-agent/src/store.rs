@@ -283,10 +283,11 @@ pub fn admit(id: &SnapshotId, existing: Option<&Snapshot>, mut row: Snapshot) ->
             "snapshot '{id}' needs a session id"
         )));
     }
-    if row.status == SnapshotStatus::Expired {
-        return Err(Error::invalid_argument(
-            "'expired' is how a pending snapshot is reported; it is never stored",
-        ));
+    if matches!(row.status, SnapshotStatus::Expired | SnapshotStatus::Other(_)) {
+        return Err(Error::invalid_argument(format!(
+            "'{}' is a status that snapshots are reported with; it is never stored",
+            row.status
+        )));
     }
     Ok(row)
 }

@@ -366,8 +366,8 @@ pub struct AgentOutput {
     /// The session's id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<SessionId>,
-    /// The snapshot to resume: the last committed one, or the pending snapshot of a detached run. Server-managed agents
-    /// only.
+    /// The snapshot to resume: the last committed one, that of a turn which failed and was kept, or the pending snapshot of a
+    /// detached run. Server-managed agents only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_id: Option<SnapshotId>,
     /// The ids of all snapshots of the invocation, in order. Only from agents with a
@@ -395,6 +395,17 @@ pub struct AgentOutput {
     /// What the invocation's models and tools used, if it called any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<UsageTotal>,
+}
+
+impl AgentOutput {
+    /// Returns whether the invocation failed, or was stopped before its end.
+    pub fn is_failure(&self) -> bool {
+        match self.finish_reason {
+            Some(AgentFinishReason::Failed) => true,
+            Some(AgentFinishReason::Aborted) => self.error.is_some(),
+            _ => false,
+        }
+    }
 }
 
 /// One chunk of an agent's stream.
@@ -471,8 +482,7 @@ pub struct AddedMessages {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnEnd {
-    /// The snapshot that holds the turn, or its failure if the agent keeps failed turns. It can be read as soon as this
-    /// arrives.
+    /// The snapshot that holds the turn, or what a turn that failed had committed. It can be read as soon as this arrives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_id: Option<SnapshotId>,
     /// The reason for the end of the turn, if one was given.
@@ -587,8 +597,10 @@ pub struct AgentMetadata {
 }
 
 /// A request for a snapshot: by its id, or the latest of a session; with both, the snapshot must belong to the session.
+///
+/// Fields that this version does not know are ignored, as in all requests of Genkit's companion actions.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct GetSnapshotRequest {
     /// The snapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -596,11 +608,32 @@ pub struct GetSnapshotRequest {
     /// The session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<SessionId>,
+    /// Whether the snapshot is read without its state.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub metadata_only: bool,
+}
+
+impl GetSnapshotRequest {
+    /// Asks for the snapshot with this id.
+    pub fn snapshot(id: impl Into<SnapshotId>) -> Self {
+        Self {
+            snapshot_id: Some(id.into()),
+            ..Self::default()
+        }
+    }
+
+    /// Asks for the latest snapshot of a session.
+    pub fn latest(session: impl Into<SessionId>) -> Self {
+        Self {
+            session_id: Some(session.into()),
+            ..Self::default()
+        }
+    }
 }
 
 /// A request to abort a background run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct AbortRequest {
     /// The run's pending snapshot.
     pub snapshot_id: SnapshotId,
@@ -612,7 +645,7 @@ pub struct AbortRequest {
 pub struct AbortResponse {
     /// The run's snapshot.
     pub snapshot_id: SnapshotId,
-    /// The status of the run's snapshot after the abort.
+    /// The status of the run's snapshot after the abort; before it, from some other servers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<SnapshotStatus>,
 }

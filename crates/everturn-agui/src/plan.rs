@@ -159,7 +159,7 @@ pub(crate) fn repeated(run: &str) -> Error {
 
 /// Returns whether a snapshot is that of background work.
 pub(crate) fn is_under_way(snapshot: &Snapshot) -> bool {
-    matches!(snapshot.status, SnapshotStatus::Pending | SnapshotStatus::Expired)
+    snapshot.status.is_under_way() || snapshot.status == SnapshotStatus::Expired
 }
 
 /// Returns the messages of a snapshot.

@@ -15,7 +15,7 @@ use crate::place::{Place, refuse_agent, refuse_tenant, scope};
 use crate::progress;
 use crate::server::ServedAgent;
 use crate::store::Store;
-use crate::transcript::{Transcript, coloured, status_name, time};
+use crate::transcript::{Transcript, coloured, time};
 
 #[derive(Debug, Args)]
 pub(crate) struct RunsArguments {
@@ -111,7 +111,7 @@ fn list(runs: &[Snapshot], output: Output) -> Outcome {
                     .as_ref()
                     .map(ToString::to_string)
                     .unwrap_or_default(),
-                status_name(run.status),
+                run.status.to_string(),
                 time(run.created_at),
                 run.heartbeat_at.map(time).unwrap_or_default(),
             ]
@@ -193,8 +193,9 @@ fn aborted(id: &str, abort: Option<Abort>, output: Output) -> Outcome {
     let Some(abort) = abort else {
         return Err(Error::not_found(format!("there is no run '{id}'")).into());
     };
-    if abort.status != SnapshotStatus::Aborted {
-        let message = format!("the run '{id}' is over already: {}", status_name(abort.status));
+    // Servers of other runtimes report a run that winds down.
+    if abort.status != SnapshotStatus::Aborted && !abort.status.is_under_way() {
+        let message = format!("the run '{id}' is over already: {}", abort.status);
         return Err(Error::failed_precondition(message).into());
     }
     let told: Value = json!({ "snapshotId": id, "status": abort.status });

@@ -159,12 +159,6 @@ pub(crate) fn time(moment: Timestamp) -> String {
     moment.strftime("%Y-%m-%d %H:%M:%S").to_string()
 }
 
-/// Returns the name of a status on the wire.
-pub(crate) fn status_name(status: SnapshotStatus) -> String {
-    let name = serde_json::to_value(status).unwrap_or_default();
-    name.as_str().unwrap_or("unknown").to_owned()
-}
-
 /// Returns a status in its colour.
 pub(crate) fn coloured(status: SnapshotStatus) -> String {
     let style = match status {
@@ -172,7 +166,7 @@ pub(crate) fn coloured(status: SnapshotStatus) -> String {
         SnapshotStatus::Failed | SnapshotStatus::Aborted => RED,
         _ => YELLOW,
     };
-    format!("{style}{}{style:#}", status_name(status))
+    format!("{style}{status}{style:#}")
 }
 
 /// Formats a whole snapshot.

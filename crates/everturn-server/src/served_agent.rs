@@ -156,10 +156,7 @@ impl ServedAgent {
     /// # Errors
     /// The store's own errors.
     pub async fn snapshot(&self, id: &SnapshotId, context: &Context) -> Result<Option<Snapshot>> {
-        let request = GetSnapshotRequest {
-            snapshot_id: Some(id.clone()),
-            session_id: None,
-        };
+        let request = GetSnapshotRequest::snapshot(id.clone());
         self.read(request, context).await
     }
 
@@ -168,10 +165,7 @@ impl ServedAgent {
     /// # Errors
     /// The store's own errors.
     pub async fn tip(&self, session: &SessionId, context: &Context) -> Result<Option<Snapshot>> {
-        let request = GetSnapshotRequest {
-            snapshot_id: None,
-            session_id: Some(session.clone()),
-        };
+        let request = GetSnapshotRequest::latest(session.clone());
         self.read(request, context).await
     }
 

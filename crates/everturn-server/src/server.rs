@@ -21,7 +21,7 @@ use crate::context_provider::ContextProvider;
 use crate::correlation::identified;
 use crate::door::{Door, Opened, enter};
 use crate::durable::Durable;
-use crate::error_body::{Refusal, json_response};
+use crate::error_body::{Refusal, json_response, no_such_path};
 use crate::handler::{Mounted, Provider, Shared, handle, stop};
 use crate::hosts::{Hosts, Pages};
 use crate::metrics::{Metrics, OtherMetrics};
@@ -480,7 +480,7 @@ impl Server {
         }
         let (exposure, hosts) = (self.exposure, self.guarding());
         let router = self.unguarded_router()?.merge(self.extra.clone());
-        let router = router.fallback(move |uri: Uri| async move { not_found(&uri, exposure) });
+        let router = router.fallback(async |uri: Uri| not_found(&uri));
         let listener = address.into().listen().await?;
         let address = listener.local_addr()?;
         self.check_callers(address)?;
@@ -500,9 +500,9 @@ impl Server {
 }
 
 /// Answers a request for a path without a route.
-fn not_found(uri: &Uri, exposure: Exposure) -> Response<Body> {
+fn not_found(uri: &Uri) -> Response<Body> {
     if uri.path() != "/" {
-        return Refusal::no_such_path().respond(exposure);
+        return no_such_path();
     }
     let message = "There is no page here. `Everturn::serve` serves the studio, a page to talk to agents, at this path if the \
                    environment has EVERTURN_ENV=dev and the program the feature `studio`; other servers with \

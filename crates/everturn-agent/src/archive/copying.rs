@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::intake::{Intake, Names};
 use super::{Archive, named_session, named_snapshot};
-use crate::reading::{ResumePoints, resumable};
+use crate::reading::{FailedTurns, resumable};
 use crate::snapshot::Transition;
 use crate::store::{Detail, Precondition};
 use crate::{SessionId, SessionState, Snapshot, SnapshotId, Timeline};
@@ -67,7 +67,7 @@ impl Archive {
         session: SessionId,
         custom: Option<Value>,
     ) -> Result<Snapshot> {
-        let origin = resumable(self.stored(&id, Detail::Whole).await?, ResumePoints::default())?;
+        let origin = resumable(self.stored(&id, Detail::Whole).await?, FailedTurns::Discard)?;
         let is_edited = custom.is_some();
         let (origin, name) = match custom {
             Some(custom) => Self::edited(origin, |state| state.custom = Some(Arc::new(custom)))?,

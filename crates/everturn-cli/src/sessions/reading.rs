@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::archive::{AnyArchive, on};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{GREEN, Output, RED, YELLOW, table};
-use crate::transcript::{self, status_name, time};
+use crate::transcript::{self, time};
 
 pub(super) async fn list(archive: &AnyArchive, limit: usize, output: Output) -> Outcome {
     let mut query = SessionQuery::default();
@@ -30,7 +30,7 @@ pub(super) async fn list(archive: &AnyArchive, limit: usize, output: Output) -> 
             [
                 session.session_id.to_string(),
                 latest.snapshot_id.to_string(),
-                status_name(latest.status),
+                latest.status.to_string(),
                 time(latest.updated_at.unwrap_or(latest.created_at)),
                 latest.labels.join(", "),
             ]

@@ -54,10 +54,7 @@ impl RemoteArchive {
     /// # Errors
     /// `NOT_FOUND` if there is none; what the server refuses with.
     pub async fn get(&self, id: impl Into<SnapshotId>) -> Result<Snapshot> {
-        let request = GetSnapshotRequest {
-            snapshot_id: Some(id.into()),
-            session_id: None,
-        };
+        let request = GetSnapshotRequest::snapshot(id);
         self.routes.read(request, &Context::current()).await
     }
 
@@ -66,10 +63,7 @@ impl RemoteArchive {
     /// # Errors
     /// As [`RemoteArchive::get`].
     pub async fn latest(&self, session: impl Into<SessionId>) -> Result<Snapshot> {
-        let request = GetSnapshotRequest {
-            snapshot_id: None,
-            session_id: Some(session.into()),
-        };
+        let request = GetSnapshotRequest::latest(session);
         self.routes.read(request, &Context::current()).await
     }
 

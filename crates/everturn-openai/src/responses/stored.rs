@@ -152,7 +152,7 @@ impl StoredResponse {
                 message: "the worker of the response was lost".into(),
                 details: None,
             }),
-            SnapshotStatus::Pending | SnapshotStatus::Expired => State::InProgress,
+            SnapshotStatus::Pending | SnapshotStatus::Aborting | SnapshotStatus::Expired => State::InProgress,
             SnapshotStatus::Aborted => State::Cancelled,
             _ => State::ended(snapshot.finish_reason, snapshot.error.clone()),
         }

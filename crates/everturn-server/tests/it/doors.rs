@@ -152,5 +152,5 @@ async fn a_door_may_be_at_many_paths() {
     let above = server.post("/who", &json!("hi")).await;
 
     assert_eq!(below.body, "POST nobody 4");
-    above.assert_failure(404, "NOT_FOUND");
+    above.assert_no_such_path();
 }

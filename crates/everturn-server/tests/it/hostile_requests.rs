@@ -66,7 +66,7 @@ async fn a_path_that_does_not_exist_is_not_found() {
         "/%00",
         "/..%2f..%2fetc",
     ] {
-        server.get(path).await.assert_failure(404, "NOT_FOUND");
+        server.get(path).await.assert_no_such_path();
     }
 }
 

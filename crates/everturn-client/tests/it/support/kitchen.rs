@@ -106,7 +106,6 @@ fn define_forgetful(registry: &Registry) -> Result<()> {
             Ok(session.result())
         }
     })
-    .keep_failed_turns()
     .store(MemoryStore::new())
     .define()?;
     Ok(())
