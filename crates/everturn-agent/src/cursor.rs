@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 pub(crate) use self::new_snapshot::Saved;
 use self::new_snapshot::{NewSnapshot, RewindDue};
 use crate::journal::{JournalLocation, TurnKey, journal_key, turn_key};
-use crate::reading::ResumePoints;
+use crate::reading::FailedTurns;
 use crate::snapshot::{Lease, OpenTurn, Transition};
 use crate::store::{
     Detail, JournalGuard, JournalKey, LockPlace, LockRequest, Precondition, Scope, StatusStream,
@@ -37,7 +37,7 @@ pub(crate) struct InvocationCursor {
     policy: Concurrency,
     timeline: Timeline,
     ids: SnapshotIds,
-    resume_points: ResumePoints,
+    failed_turns: FailedTurns,
     locks: Arc<SessionLocks>,
     /// The lock that the next turn takes; `None` if it needs none.
     turn_lock: Option<Arc<TurnLock>>,
@@ -140,7 +140,7 @@ impl InvocationCursor {
             policy,
             timeline: Timeline::default(),
             ids: SnapshotIds::default(),
-            resume_points: ResumePoints::default(),
+            failed_turns: FailedTurns::default(),
             turn_lock: None,
             held: None,
             turn_lease: None,
@@ -159,16 +159,11 @@ impl InvocationCursor {
     }
 
     /// Sets what resuming an earlier snapshot does to later ones, and how snapshots are named.
-    pub(crate) fn with_rules(
-        self,
-        timeline: Timeline,
-        ids: SnapshotIds,
-        resume_points: ResumePoints,
-    ) -> Self {
+    pub(crate) fn with_rules(self, timeline: Timeline, ids: SnapshotIds, failed_turns: FailedTurns) -> Self {
         Self {
             timeline,
             ids,
-            resume_points,
+            failed_turns,
             ..self
         }
     }
@@ -347,7 +342,7 @@ impl InvocationCursor {
             in_store,
             turn: turn.clone(),
             seen: self.seen.clone(),
-            resume_points: self.resume_points,
+            failed_turns: self.failed_turns,
         })))
     }
 
@@ -560,6 +555,16 @@ impl InvocationCursor {
 
     /// Returns the name of a turn that begins in a conversation of that length, equal for every attempt at the turn.
     pub(crate) fn turn_name(&self, length: usize, input: &AgentInput, reserved: &SnapshotId) -> TurnKey {
+        self.turn_key(self.open_turn(input), length, input, reserved)
+    }
+
+    fn turn_key(
+        &self,
+        open: Option<&OpenTurn>,
+        length: usize,
+        input: &AgentInput,
+        reserved: &SnapshotId,
+    ) -> TurnKey {
         // Identical turns may run side by side only if the agent forks; then the reserved id tells them apart.
         let own = Some(reserved).filter(|_| self.policy == Concurrency::Fork);
         let session = self.session_id().clone();

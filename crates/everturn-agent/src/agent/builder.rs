@@ -24,7 +24,7 @@ use crate::invocation::{
 };
 use crate::journal::Retention;
 use crate::limits::ChosenLimits;
-use crate::reading::ResumePoints;
+use crate::reading::FailedTurns;
 use crate::run_stream::own_log;
 use crate::runs::Runs;
 use crate::state::{AgentTypes, decode_custom};
@@ -255,7 +255,7 @@ pub(super) struct Options {
     names_messages: bool,
     journaling: Journaling,
     resume_past_failures: bool,
-    resume_points: ResumePoints,
+    failed_turns: FailedTurns,
     heartbeat: Heartbeat,
     worker_loss: WorkerLoss,
     recorded_context: Vec<String>,
@@ -488,31 +488,23 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.set(|options| options.names_messages = true)
     }
 
-    /// Lets a session be resumed by its id although its latest snapshot is failed, aborted or pending: it continues
-    /// from the last completed one, or begins anew if there is none.
+    /// Lets a session be resumed by its id although its latest snapshot is no resume point: a background run that is not over,
+    /// or one that [left nothing](FailedTurns::Discard). The session continues from the nearest snapshot before it that is one,
+    /// or begins anew if there is none.
     pub fn resume_past_failures(self) -> Self {
         self.set(|options| options.resume_past_failures = true)
     }
 
-    /// Lets a conversation be resumed from the snapshot of a background run that failed or was aborted, with the state that
-    /// the run had come to. By default such a snapshot can be read, and resuming it is refused.
+    /// Sets what is left of a turn that fails, or whose client leaves: by default a snapshot with all that was finished, from
+    /// which every client can continue ([`FailedTurns::Keep`]).
     ///
-    /// It comes before [`resume_past_failures`](AgentBuilder::resume_past_failures) where an agent has both.
-    pub fn resume_from_failures(self) -> Self {
-        self.set(|options| options.resume_points.ended_runs = true)
-    }
-
-    /// Keeps a turn that fails, or whose client leaves, as a snapshot with the status `failed`. By default it leaves none,
-    /// and the first message of a session is lost with its turn.
-    ///
-    /// The snapshot holds the session's state at the beginning of the turn, the message of the user, and the error. Its id
-    /// is a UUID, and comes with the end of the turn and with the output. Every client can resume it by that id, or by the
-    /// session's: an input without a message ([`Chat::retry`](crate::Chat::retry)) tries the turn again, and what the turn
+    /// The snapshot's id is a UUID, and comes with the end of the turn and with the output. It can be resumed by that id, or by
+    /// the session's: an input without a message ([`Chat::retry`](crate::Chat::retry)) goes on with the turn, and what the turn
     /// had done is not repeated; an input with a message continues the conversation after the one that failed.
     ///
     /// The turns of a background run are not kept one by one: the run's last snapshot holds the state it came to.
-    pub fn keep_failed_turns(self) -> Self {
-        self.set(|options| options.resume_points.failed_turns = true)
+    pub fn failed_turns(self, failed_turns: FailedTurns) -> Self {
+        self.set(|options| options.failed_turns = failed_turns)
     }
 
     /// Sets whether the model is told of tool calls that fail, or the turn fails with them. By default the model is told of its
@@ -806,7 +798,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
             timeline: options.timeline,
             names_messages: options.names_messages,
             resume_past_failures: options.resume_past_failures,
-            resume_points: options.resume_points,
+            failed_turns: options.failed_turns,
             tool_errors: options.tool_errors.unwrap_or(ToolErrors::Fail),
             window: options.window.unwrap_or_default(),
             limits: options.limits,

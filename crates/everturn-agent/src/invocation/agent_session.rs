@@ -9,7 +9,7 @@ use std::time::Instant;
 use everturn_ai::effect::without_journal;
 use everturn_ai::history::awaiting;
 use everturn_ai::prompt::PromptOverrides;
-use everturn_ai::{History, Message, reason, with_repeated_calls};
+use everturn_ai::{History, Message, is_limit, with_repeated_calls};
 use everturn_core::{Context, Error, HandlerResult, Result, Schema, SpanKind, in_span};
 use serde::Serialize;
 use serde_json::Value;
@@ -73,11 +73,6 @@ fn replaced_custom<S: CustomState>(custom: &Value, facts: &InvocationFacts) -> R
         .map_err(|error| error.context("the custom state of the client").with_public())
 }
 
-/// Returns whether a limit ended a turn.
-fn is_limit(error: &Error) -> bool {
-    error.is(reason::LIMIT_REACHED) || error.is(reason::REPEATED_CALL)
-}
-
 /// The output that a turn's span records.
 #[derive(Serialize)]
 struct TurnOutput {
@@ -103,7 +98,7 @@ impl<S: CustomState> AgentSession<S> {
     /// # Errors
     /// The error of `handler`, or of the store if the turn could not be saved; `RESOURCE_EXHAUSTED` if the session's state
     /// is larger than [`AgentBuilder::max_state_bytes`](crate::AgentBuilder::max_state_bytes). The client then learns that the turn failed. The function may return that error and fail, or call `run` again: inputs still waiting
-    /// are then processed, on the session as the failed turn left it. `CANCELLED` or `DEADLINE_EXCEEDED` if the
+    /// are then processed, on the session as it was before the failed turn, or as that turn [committed](Turn::committed) it. `CANCELLED` or `DEADLINE_EXCEEDED` if the
     /// invocation is over.
     pub async fn run<F, Fut, R>(&self, mut handler: F) -> Result<()>
     where
@@ -249,6 +244,7 @@ impl<S: CustomState> AgentSession<S> {
             agent: &self.facts.agent,
             finish_reason: match &outcome {
                 Ok(()) => finish_reason.unwrap_or(AgentFinishReason::Unknown),
+                Err(error) if is_limit(error) || self.context.is_over() => AgentFinishReason::Aborted,
                 Err(_) => AgentFinishReason::Failed,
             },
             failure: outcome.as_ref().err().map(Error::status),

@@ -403,7 +403,11 @@ impl Driver {
             state,
             // A turn that was kept can be tried again from its own snapshot.
             snapshot_id: self.turns.snapshot().cloned().or(identity.snapshot_id),
-            finish_reason: Some(AgentFinishReason::Failed),
+            finish_reason: Some(if self.is_stop(error) {
+                AgentFinishReason::Aborted
+            } else {
+                AgentFinishReason::Failed
+            }),
             error: Some(error.to_wire(exposure(self.client.context()))),
             ..identity
         }
@@ -420,7 +424,7 @@ impl Driver {
 }
 
 /// Returns whether a turn failed because a turn of another process has the session.
-fn lost_the_session(error: &Error) -> bool {
+pub(super) fn lost_the_session(error: &Error) -> bool {
     [TIP_MOVED, TURN_TAKEN_OVER, RECORD_TAKEN]
         .into_iter()
         .any(|reason| error.is(reason))

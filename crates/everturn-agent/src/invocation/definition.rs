@@ -21,7 +21,7 @@ use crate::client_permissions::ClientRules;
 use crate::failure_log::FailedWork;
 use crate::journal::Retention;
 use crate::limits::ChosenLimits;
-use crate::reading::ResumePoints;
+use crate::reading::FailedTurns;
 use crate::run_poll::RunPolls;
 use crate::runs::Runs;
 use crate::state::unreadable;
@@ -141,8 +141,8 @@ pub(crate) struct Definition {
     /// Whether the last message of a snapshot names it.
     pub(crate) names_messages: bool,
     pub(crate) resume_past_failures: bool,
-    /// Which snapshots can be resumed although they did not complete.
-    pub(crate) resume_points: ResumePoints,
+    /// What is left of turns that fail, and whether it can be resumed.
+    pub(crate) failed_turns: FailedTurns,
     /// Whether models are told of tool calls that fail.
     pub(crate) tool_errors: ToolErrors,
     /// What models see of a conversation.

@@ -10,7 +10,7 @@ use super::beginning::{given_custom, session_exists};
 use super::{Anchor, Definition};
 use crate::client_permissions::merged;
 use crate::cursor::InvocationCursor;
-use crate::reading::{check_owner, not_found, resumable};
+use crate::reading::{check_owner, not_found, why_not};
 use crate::store::{Detail, Recalled, ResumeAt, check_id};
 use crate::stored_session::TenantStore;
 use crate::turn_lock::EarlyLock;
@@ -216,7 +216,7 @@ impl Stored<'_> {
         .with_rules(
             self.definition.timeline,
             self.definition.snapshot_ids,
-            self.definition.resume_points,
+            self.definition.failed_turns,
         )
         .with_store_locks(self.definition.turn_lease);
         Box::new(cursor)
@@ -290,7 +290,9 @@ impl Stored<'_> {
         if let Some(session_id) = &session_id {
             check_owner(&snapshot, session_id)?;
         }
-        let snapshot = resumable(snapshot, self.definition.resume_points)?;
+        if !self.definition.failed_turns.admit(&snapshot) {
+            return Err(self.refusal(&snapshot, "cannot resume").await?);
+        }
         let session_id = snapshot.session_id.clone().unwrap_or_else(SessionId::fresh);
         let mut cursor = self.cursor(session_id.clone());
         let latest = self.latest(&session_id, Detail::Metadata).await?;
@@ -321,15 +323,16 @@ impl Stored<'_> {
             let (good, beside) = match &latest {
                 Some(latest) => {
                     check_answer(latest, &session_id)?;
-                    match resumable(latest.clone(), self.definition.resume_points) {
-                        Err(_) if self.definition.resume_past_failures => {
-                            let good = last_completed(&self.tenant, latest).await?;
-                            let session = self.tenant.session(session_id.clone());
-                            let beside = read(session.successors(good.as_ref()).await)?;
-                            (good, beside)
-                        }
-                        Ok(snapshot) => (Some(snapshot), Vec::new()),
-                        Err(error) => return Err(with_advice(error, &self.tenant, latest).await?),
+                    if self.definition.failed_turns.admit(latest) {
+                        (Some(latest.clone()), Vec::new())
+                    } else if self.definition.resume_past_failures {
+                        let good = self.resumable_before(latest).await?;
+                        let session = self.tenant.session(session_id.clone());
+                        let beside = read(session.successors(good.as_ref()).await)?;
+                        (good, beside)
+                    } else {
+                        let what = "cannot resume the session: its latest is";
+                        return Err(self.refusal(latest, what).await?);
                     }
                 }
                 None => (None, Vec::new()),
@@ -341,6 +344,63 @@ impl Stored<'_> {
             cursor.resume_latest(good.as_ref(), latest.as_ref(), beside)?;
             return Ok(resumed(session_id, good, cursor));
         }
+    }
+
+    /// Returns the error of a snapshot that cannot be resumed, which says what can be done instead.
+    async fn refusal(&self, snapshot: &Snapshot, what: &str) -> Result<Error> {
+        let mut shown = snapshot.clone();
+        if self.definition.liveness().is_expired(snapshot) {
+            shown.status = SnapshotStatus::Expired;
+        }
+        let why = format!("{what} snapshot '{}': {}", snapshot.snapshot_id, why_not(&shown));
+        if shown.status.is_under_way() {
+            // The run may yet complete.
+            return Ok(Error::failed_precondition(why).with_public());
+        }
+        let before = self.resumable_before(snapshot).await?;
+        let first = match snapshot.status {
+            // Another worker may take the run over as long as nobody ends it.
+            SnapshotStatus::Pending => "abort it, then ",
+            _ => "",
+        };
+        let advice = match &before {
+            Some(before) => format!(
+                "{first}resume snapshot '{}' with 'snapshotId' to go on before it",
+                before.snapshot_id
+            ),
+            None => "nothing was saved before it, so begin another session".to_owned(),
+        };
+        let public = format!("{why}; {advice}");
+        let private = match &snapshot.error {
+            Some(error) => format!("{public} (it failed with: {})", error.message),
+            None => public.clone(),
+        };
+        let refusal = Error::failed_precondition(private).with_public_message(public);
+        Ok(match before {
+            Some(before) => refusal.with_details(json!({ "resumableSnapshotId": before.snapshot_id })),
+            None => refusal,
+        })
+    }
+
+    /// Returns the nearest ancestor of a snapshot from which the conversation can be resumed.
+    async fn resumable_before(&self, snapshot: &Snapshot) -> Result<Option<Snapshot>> {
+        let mut seen = HashSet::from([snapshot.snapshot_id.clone()]);
+        let mut parent = snapshot.parent_id.clone();
+        while let Some(id) = parent {
+            if !seen.insert(id.clone()) {
+                return Err(Error::failed_precondition(format!(
+                    "the ancestors of snapshot '{id}' form a circle"
+                )));
+            }
+            let Some(ancestor) = read(self.tenant.get(&id, Detail::Whole).await)? else {
+                return Ok(None);
+            };
+            if self.definition.failed_turns.admit(&ancestor) {
+                return Ok(Some(ancestor));
+            }
+            parent = ancestor.parent_id;
+        }
+        Ok(None)
     }
 
     /// Returns whether the session's latest snapshot is no longer this one.
@@ -375,57 +435,6 @@ fn check_answer(snapshot: &Snapshot, session_id: &SessionId) -> Result<()> {
         "the store violates its contract: asked for session '{session_id}', it answered with snapshot '{}' of another",
         snapshot.snapshot_id
     )))
-}
-
-/// Adds to the error of a session whose latest snapshot cannot be resumed which snapshot can be.
-async fn with_advice(error: Error, tenant: &TenantStore, latest: &Snapshot) -> Result<Error> {
-    let what = match latest.status {
-        SnapshotStatus::Aborted => "was aborted",
-        SnapshotStatus::Failed => "failed",
-        // The run may yet complete.
-        _ => return Ok(error),
-    };
-    let id = &latest.snapshot_id;
-    let completed = completed_ancestor(tenant, latest).await?;
-    let advice = match &completed {
-        Some(completed) => format!("resume snapshot '{completed}' with 'snapshotId' to go on before it"),
-        None => "nothing was completed before it, so begin another session".to_owned(),
-    };
-    let public = format!("cannot resume the session: its latest snapshot '{id}' {what}; {advice}");
-    let private = format!("{}; {advice}", error.message());
-    let advised = Error::failed_precondition(private).with_public_message(public);
-    Ok(match completed {
-        Some(completed) => advised.with_details(json!({ "resumableSnapshotId": completed })),
-        None => advised,
-    })
-}
-
-/// Returns the nearest completed ancestor of a snapshot.
-async fn last_completed(tenant: &TenantStore, snapshot: &Snapshot) -> Result<Option<Snapshot>> {
-    match completed_ancestor(tenant, snapshot).await? {
-        Some(id) => read(tenant.get(&id, Detail::Whole).await),
-        None => Ok(None),
-    }
-}
-
-async fn completed_ancestor(tenant: &TenantStore, snapshot: &Snapshot) -> Result<Option<SnapshotId>> {
-    let mut seen = HashSet::from([snapshot.snapshot_id.clone()]);
-    let mut parent = snapshot.parent_id.clone();
-    while let Some(id) = parent {
-        if !seen.insert(id.clone()) {
-            return Err(Error::failed_precondition(format!(
-                "the ancestors of snapshot '{id}' form a circle"
-            )));
-        }
-        let Some(ancestor) = read(tenant.get(&id, Detail::Metadata).await)? else {
-            return Ok(None);
-        };
-        if ancestor.status == SnapshotStatus::Completed {
-            return Ok(Some(id));
-        }
-        parent = ancestor.parent_id;
-    }
-    Ok(None)
 }
 
 /// The prompt input that a caller gives to a conversation.

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::accepted_input::AcceptedInput;
 use super::added_by_client::{AddedByClient, chosen_output};
-use super::conversation::{conversation_of, marked};
+use super::conversation::{conversation_so_far, marked};
 use super::generate::ConversationObserver;
 use super::reception::{check_message, given_answers};
 use super::{AgentFunction, AgentPrompt};
@@ -65,7 +65,7 @@ async fn prompt_turn<S: CustomState>(
     // A closure, so that the state is serialised only for templates that read it.
     let context = with_prompt_state(turn.context().clone(), move || session.custom_json());
     let observed = Arc::new(OnceLock::from(history.clone()));
-    let context = ConversationObserver::install(&turn, &observed, context);
+    let context = ConversationObserver::install(&turn, &observed, true, context);
     let answers = given_answers(turn.input());
     // Answers continue the interrupted turn, and so does an input without a message.
     let (conversation, since) = if answers.is_some() || turn.input().messages().next().is_none() {
@@ -169,7 +169,7 @@ fn at_the_interrupted_turn(history: &History) -> (History, Messages) {
 /// Messages that other code added to the session meanwhile, for example a tool, are kept before the answer.
 pub(super) fn remember<S: CustomState>(turn: &Turn<S>, history: &History, reply: &ModelResponse) {
     let request = reply.request.as_ref().map(|request| &request.messages);
-    let mut conversation = conversation_so_far(turn, history, request.unwrap_or(&history.into()));
+    let mut conversation = conversation_so_far(&turn.messages(), history, request.unwrap_or(&history.into()));
     // Messages that wait for an answer still do so if the question is open again.
     let waiting = awaiting(history)
         .filter(|asking| *asking == conversation.len())
@@ -177,21 +177,6 @@ pub(super) fn remember<S: CustomState>(turn: &Turn<S>, history: &History, reply:
     conversation.extend(reply.message.clone());
     conversation.extend(waiting.into_iter().flatten());
     turn.set_messages(conversation);
-}
-
-/// Returns the conversation up to this request, and the messages that other code added to the session meanwhile.
-pub(super) fn conversation_so_far<S: CustomState>(
-    turn: &Turn<S>,
-    history: &History,
-    request: &Messages,
-) -> Messages {
-    let mut conversation = conversation_of(request, history);
-    let present = turn.messages();
-    // If the session's messages were replaced meanwhile, there is no common beginning to append after.
-    if present.shared_prefix(history) == history.len() {
-        conversation.extend(present.since(history.len()).cloned());
-    }
-    conversation
 }
 
 /// Streams the tool requests that wait for an answer to the client.

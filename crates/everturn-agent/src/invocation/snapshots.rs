@@ -4,23 +4,26 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::{Arc, Mutex};
 
-use everturn_ai::{History, Message, Messages, UsageTotal, reason};
+use everturn_ai::{History, Messages, UsageTotal, reason};
 use everturn_core::{Error, Result, SpanKind, SpanRecorder, in_span};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
+use super::client::lost_the_session;
+use super::conversation::conversation_so_far;
 use super::machine::{Commit, Event, TakeoverPoint};
-use super::outbox::Answer;
+use super::outbox::{Answer, Committed};
 use super::{AgentEvent, Driver, Written};
 use crate::content_id::SNAPSHOT_ID_ENTRY;
 use crate::cursor::Saved;
 use crate::journal::TurnJournal;
 use crate::lock::lock;
 use crate::snapshot::OpenTurn;
+use crate::state_limit::StateLimit;
 use crate::store::{JournalKey, Precondition, TurnAccount};
 use crate::{
-    AgentFinishReason, AgentInput, AgentStreamChunk, ServerNote, SessionState, Snapshot, SnapshotCreated,
-    SnapshotEvent, SnapshotId, SnapshotIds, SnapshotMoment, SnapshotStatus,
+    AgentFinishReason, AgentInput, AgentStreamChunk, FailedTurns, ServerNote, SessionState, Snapshot,
+    SnapshotCreated, SnapshotEvent, SnapshotId, SnapshotIds, SnapshotMoment, SnapshotStatus,
 };
 
 /// The snapshots of the invocation, as far as the driver must remember them.
@@ -33,8 +36,12 @@ pub(super) struct Snapshots {
     unsaved_turns: u64,
     /// Every snapshot written, in order.
     created: CreatedSnapshots,
-    /// The state at which the latest turn began, and its message: the state of the snapshot if the turn fails and is kept.
-    begun: Option<(SessionState, Vec<Message>)>,
+    /// The number of messages with which the latest turn began.
+    begun_with: Option<usize>,
+    /// The state that the session returns to if the turn under way fails and has committed nothing.
+    before_turn: Option<SessionState>,
+    /// Whether the latest turn failed after it had committed something.
+    is_committed: bool,
     /// Rounds whose generations wait for a snapshot, in order.
     rounds: VecDeque<Round>,
 }
@@ -81,21 +88,23 @@ impl Snapshots {
             written: None,
             unsaved_turns: 0,
             created: CreatedSnapshots::default(),
-            begun: None,
+            begun_with: None,
+            before_turn: None,
+            is_committed: false,
             rounds: VecDeque::new(),
         }
     }
 
-    /// Notes the state at which a turn begins, and the messages that it adds first; none if its input is refused, because
-    /// neither a refused message nor a refused answer may come between requests and their answers.
-    pub(super) fn turn_begins(&mut self, state: SessionState, messages: Option<Vec<Message>>) {
-        // Kept apart: a push here would take the tip of the lineage, which the session is about to extend.
-        self.begun = messages.map(|messages| (state, messages));
+    /// Notes the state at which a turn begins.
+    pub(super) fn turn_begins(&mut self, state: SessionState) {
+        self.begun_with = Some(state.messages.len());
+        self.before_turn = Some(state);
+        self.is_committed = false;
     }
 
     /// Returns the number of messages with which the last turn began.
     pub(super) fn begun_with(&self) -> Option<usize> {
-        self.begun.as_ref().map(|(state, _)| state.messages.len())
+        self.begun_with
     }
 
     pub(super) fn wait(&mut self, conversation: Messages, settled: Answer<Option<SnapshotId>>) {
@@ -162,22 +171,59 @@ impl Driver {
         }
     }
 
-    /// Keeps the turn that failed: the state at which it began, its message and its error.
-    pub(super) fn keep_turn(&mut self) {
-        let begun = self.snapshots.begun.clone();
+    /// Leaves of the turn that failed what it had committed, or nothing. A turn that another worker has is not this one's to
+    /// keep.
+    pub(super) fn roll_back(&mut self, error: &Error) {
+        let committed = self.outbox.take_committed().map(|committed| {
+            let Committed { state, asked } = *committed;
+            let Some((history, request)) = asked else {
+                return state;
+            };
+            let conversation = conversation_so_far(&state.messages, &history, &request);
+            SessionState {
+                messages: self.session.state_with(conversation).messages,
+                ..state
+            }
+        });
+        let limit = StateLimit::new(self.definition.max_state_bytes);
         // An answer that was refused leaves no trace: the question is open as before.
-        let begun = begun.filter(|_| !self.turns.error().is_some_and(is_refused_answer));
-        let (Some(cursor), Some((mut state, messages))) = (&self.cursor, begun) else {
-            self.raised.push_back(Event::TurnKept);
+        let is_kept = !lost_the_session(error) && !is_refused_answer(error);
+        let committed = committed.filter(|state| is_kept && limit.check(state).is_ok());
+        self.snapshots.is_committed = committed.is_some();
+        let Some(state) = committed.or_else(|| self.snapshots.before_turn.take()) else {
             return;
         };
-        state.messages.extend(messages);
+        if let Err(error) = self.session.reload(state) {
+            self.failed_work().log("rolling back a turn that failed", &error);
+        }
+        // Without a store a failed invocation returns this state, from which the client continues.
+        if self.cursor.is_none() && self.definition.failed_turns == FailedTurns::Keep {
+            self.last_good = Some(Box::new(self.session.state()));
+        }
+    }
+
+    /// Returns the journal of the turn that failed, as the snapshot with what it had committed names it.
+    pub(super) fn left_turn(&self) -> Option<OpenTurn> {
+        self.journals.left().filter(|_| self.snapshots.is_committed)
+    }
+
+    /// Keeps the turn that failed: what it had committed, and its error.
+    pub(super) fn keep_turn(&mut self) {
+        let Some(cursor) = self.cursor.as_ref().filter(|_| self.snapshots.is_committed) else {
+            self.raised.push_back(Event::TurnKept(Commit::Nothing));
+            return;
+        };
+        let state = self.session.state();
         let id = self.turns.reserved().cloned().unwrap_or_else(SnapshotId::fresh);
         let snapshot = cursor.next_snapshot(id);
         let messages = state.messages.clone();
+        let finish_reason = self.turns.failure();
         let mut snapshot = Snapshot {
-            status: SnapshotStatus::Failed,
-            finish_reason: Some(AgentFinishReason::Failed),
+            status: match finish_reason {
+                AgentFinishReason::Aborted => SnapshotStatus::Aborted,
+                _ => SnapshotStatus::Failed,
+            },
+            finish_reason: Some(finish_reason),
             error: self.turns.error().map(Error::for_operator),
             turn_index: Some(cursor.next_turn() + self.snapshots.unsaved_turns),
             state: Some(state),
@@ -185,8 +231,8 @@ impl Driver {
         };
         snapshot.set_usage(self.used_until_now());
         self.add_note(&mut snapshot);
-        // Trying the turn again continues its journal from the beginning.
-        if let Some(turn) = self.journals.begun() {
+        // Trying the turn again continues its journal.
+        if let Some(turn) = self.left_turn() {
             snapshot.set_open_turn(turn);
         }
         let id = snapshot.snapshot_id.clone();
@@ -379,6 +425,8 @@ impl Driver {
                 Event::TurnCommitted(Commit::Snapshot)
             }
             SnapshotEvent::RoundEnd => {
+                // The next snapshot follows this one, whatever becomes of the turn.
+                self.snapshots.before_turn.clone_from(&self.snapshots.written);
                 if let Some(round) = self.snapshots.rounds.front_mut() {
                     round.snapshot = Some(snapshot.snapshot_id);
                 }
@@ -398,7 +446,7 @@ impl Driver {
         self.snapshots.unsaved_turns = 0;
         self.report(&snapshot.snapshot_id, SnapshotEvent::TurnEnd);
         self.turns.keep(snapshot.snapshot_id);
-        Event::TurnKept
+        Event::TurnKept(Commit::Snapshot)
     }
 
     /// Returns what the conversation has used up to now, this invocation included.
@@ -461,6 +509,11 @@ impl Journals {
     /// Returns the beginning of the turn under way, if it has a journal.
     pub(super) fn begun(&self) -> Option<OpenTurn> {
         self.0.last().map(|journal| journal.beginning())
+    }
+
+    /// Returns the turn under way as it is left if it fails, if it has a journal.
+    fn left(&self) -> Option<OpenTurn> {
+        self.0.last().map(|journal| journal.left())
     }
 
     /// Returns the turn under way with its records so far, if there are any.

@@ -35,8 +35,8 @@ use crate::state_limit::StateLimit;
 use crate::stored_session::TenantStore;
 use crate::turn_lock::EarlyLock;
 use crate::{
-    AgentInit, AgentInput, AgentOutput, AgentStreamChunk, SessionHandle, SnapshotEvent, SnapshotId,
-    TurnDetails,
+    AgentInit, AgentInput, AgentOutput, AgentStreamChunk, FailedTurns, SessionHandle, SnapshotEvent,
+    SnapshotId, TurnDetails,
 };
 
 /// Opens an invocation and waits for its output.
@@ -176,7 +176,7 @@ impl Driver {
         } else {
             machine
         };
-        let machine = if definition.resume_points.failed_turns {
+        let machine = if definition.failed_turns == FailedTurns::Keep {
             machine.keeping_failures()
         } else {
             machine
@@ -322,6 +322,7 @@ impl Driver {
             gives_custom,
             shown: None,
             result: None,
+            is_stopped: false,
             usage,
             definition,
             _registry: registry,

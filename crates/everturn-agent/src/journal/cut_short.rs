@@ -36,6 +36,13 @@ struct CutShort {
     changes: Vec<Change>,
 }
 
+impl CutShort {
+    /// Returns whether it must become part of the conversation: it must not be made twice, or it changed the session.
+    fn is_due(&self) -> bool {
+        self.has_begun || !self.changes.is_empty()
+    }
+}
+
 impl CutShortCalls {
     /// Learns an entry of another turn.
     pub(super) fn learn(&mut self, entry: Entry, turn: &JournalKey) {
@@ -112,7 +119,7 @@ impl CutShortCalls {
         let mut said = None;
         let mut parts = Vec::new();
         for known in &self.calls {
-            if !known.has_begun && known.changes.is_empty() {
+            if !known.is_due() {
                 continue;
             }
             let request = self.requests.get(&known.id).cloned().or_else(|| {
@@ -143,6 +150,11 @@ impl CutShortCalls {
             record: outcome.map_or(ToolRecord::CutShort, ToolRecord::Ended),
             changes,
         })
+    }
+
+    /// Returns whether there are calls whose outcomes this turn still has to take over.
+    pub(super) fn is_due(&self) -> bool {
+        self.calls.iter().any(CutShort::is_due)
     }
 
     /// Returns whether there are calls that must not be made twice.

@@ -82,6 +82,12 @@ impl KnownEffects {
         }
     }
 
+    /// Returns whether this attempt has reached every effect of earlier attempts.
+    pub(super) fn is_replayed(&self) -> bool {
+        let are_met = self.calls.keys().all(|call| self.met.contains(call));
+        self.replies.is_empty() && are_met && !self.cut_short.is_due()
+    }
+
     /// Learns an entry of an earlier attempt.
     pub(super) fn learn(&mut self, entry: Entry) {
         match entry {

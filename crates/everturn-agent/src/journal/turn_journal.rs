@@ -1,6 +1,7 @@
 //! The journal of one turn, as the generations in the turn use it.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use everturn_ai::metadata::OUTCOME_UNKNOWN;
@@ -31,6 +32,8 @@ pub(crate) struct TurnJournal {
     retention: Arc<Retention>,
     taken_up: OnceCell<()>,
     live: Mutex<Live>,
+    /// The number of records when the turn last reached a point from which it can be continued.
+    marked: AtomicU64,
 }
 
 struct Live {
@@ -66,12 +69,14 @@ impl TurnJournal {
             has_begun: false,
             failure: None,
         };
+        let marked = AtomicU64::new(location.past);
         Self {
             writer: Writer::new(location),
             session,
             retention,
             taken_up: OnceCell::new(),
             live: Mutex::new(live),
+            marked,
         }
     }
 
@@ -98,6 +103,27 @@ impl TurnJournal {
     pub(crate) fn beginning(&self) -> OpenTurn {
         let location = self.writer.location();
         OpenTurn::new(location.key.turn(), location.past).named(location.turn.turn())
+    }
+
+    /// Notes that the turn can be continued from its state at this moment, which holds the effects that are recorded. Returns
+    /// `false` if it does not hold all of them, because the turn still replays an earlier attempt.
+    pub(crate) fn mark(&self) -> bool {
+        // Before the first effect nothing was read: the turn stands where it began.
+        if !self.taken_up.initialized() {
+            return true;
+        }
+        if !self.live().known.is_replayed() {
+            return false;
+        }
+        let records = self.writer.records().max(self.writer.location().past);
+        self.marked.store(records, Ordering::Release);
+        true
+    }
+
+    /// Returns the turn as it is left if it fails: with the records up to the last mark.
+    pub(crate) fn left(&self) -> OpenTurn {
+        let location = self.writer.location();
+        OpenTurn::new(location.key.turn(), self.marked.load(Ordering::Acquire)).named(location.turn.turn())
     }
 
     /// Returns the turn with its records so far, if there are any.

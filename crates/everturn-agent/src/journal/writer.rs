@@ -137,10 +137,12 @@ impl Writer {
         let mut sequence = self.sequence.lock().await;
         for _ in 0..PATIENCE {
             let records = self.location.read().await?;
+            // A journal that was dropped is begun again after the records that the snapshot holds the effects of.
+            sequence.next = self.location.past;
             let Some(last) = records.last() else {
                 return Ok([Vec::new(), Vec::new()]);
             };
-            sequence.next = last.sequence + 1;
+            sequence.next = sequence.next.max(last.sequence + 1);
             let taken_up = Batch {
                 by: self.by.clone(),
                 turn: self.turn(),

@@ -135,7 +135,7 @@ impl TakenRun {
         .with_rules(
             definition.timeline,
             definition.snapshot_ids,
-            definition.resume_points,
+            definition.failed_turns,
         );
         cursor.take_over(&snapshot, parent.as_ref(), run.turn.clone())?;
         let opening = Opening {

@@ -4,8 +4,7 @@
 use everturn_agent::store::MemoryStore;
 use everturn_agent::{
     Agent, AgentInit, AgentInput, AgentReply, AgentSession, ClientPermissions, ClientTool, agent,
-    custom_agent,
-};
+    custom_agent, SnapshotStatus};
 use everturn_ai::{Message, Part, Tool, ToolContext, ToolResponse};
 use everturn_core::{DynAction, JsonCall, Result, Schema, Status};
 use everturn_testkit::{Reply, ScriptedModel};
@@ -443,7 +442,9 @@ async fn an_answer_that_does_not_fit_the_chosen_schema_fails_the_turn() {
 
     assert_eq!(error.status(), Status::Internal, "{error}");
     assert!(error.message().contains("the client's output schema"), "{error}");
-    assert!(cook.latest_snapshot("s").await.is_err());
+    let kept = cook.latest_snapshot("s").await.unwrap();
+    assert_eq!(kept.status, SnapshotStatus::Failed);
+    assert_eq!(kept.state.unwrap().messages.len(), 1, "the answer is not kept");
 }
 
 #[tokio::test]

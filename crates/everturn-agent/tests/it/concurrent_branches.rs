@@ -262,6 +262,8 @@ async fn fail_a_run_after(store: &MemoryStore, parent: &SnapshotId) {
     run.snapshot_id = "run".into();
     run.created_at += jiff::SignedDuration::from_micros(1);
     run.status = SnapshotStatus::Failed;
+    // Nothing can be resumed from it.
+    run.state = None;
     let put = Mutation::new(move |_| Ok(Some(run.clone())));
     let id = SnapshotId::from("run");
     let scope = Scope::default();

@@ -141,27 +141,33 @@ fn a_tool_with_a_reconcile_function_asks_no_person() {
 
 #[test]
 fn a_turn_that_failed_for_now_goes_on_where_it_failed() {
-    let setting = Setting::new();
-    let fuse = Fuse::never();
-    let fetch = tool("fetch", &setting.world, |run| async move {
-        match run {
-            1 => Err(Error::unavailable("the shop is closed")),
-            _ => Ok(json!("leeks")),
-        }
-    });
-    let agent = setting.agent(
-        &fuse,
-        once(&["pay", "fetch"]),
-        [done("pay", &setting.world), fetch.with_replay(Replay::Idempotent)],
-    );
+    // Tried again, or followed by another message: what was paid is paid, though the conversation has no answer to the call.
+    for (again, models) in [(AgentInput::default(), 2), ("go".into(), 3)] {
+        let setting = Setting::new();
+        let fuse = Fuse::never();
+        let fetch = tool("fetch", &setting.world, |run| async move {
+            match run {
+                1 => Err(Error::unavailable("the shop is closed")),
+                _ => Ok(json!("leeks")),
+            }
+        });
+        let agent = setting.agent(
+            &fuse,
+            once(&["pay", "fetch"]),
+            [done("pay", &setting.world), fetch.with_replay(Replay::Idempotent)],
+        );
 
-    let failed = run(&fuse, &agent, "go").unwrap().unwrap();
-    let output = run(&fuse, &agent, "go").unwrap().unwrap();
+        let failed = run(&fuse, &agent, "go").unwrap().unwrap();
+        let output = run(&fuse, &agent, again).unwrap().unwrap();
 
-    assert_eq!(failed.finish_reason, Some(AgentFinishReason::Failed));
-    assert_eq!(output.message.unwrap().text(), "Done.");
-    let counted = |what: &str| setting.world.counted(what);
-    assert_eq!((counted("pay"), counted("fetch"), counted("model")), (1, 2, 2));
+        assert_eq!(failed.finish_reason, Some(AgentFinishReason::Failed));
+        assert_eq!(output.message.unwrap().text(), "Done.");
+        let counted = |what: &str| setting.world.counted(what);
+        assert_eq!(
+            (counted("pay"), counted("fetch"), counted("model")),
+            (1, 2, models)
+        );
+    }
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use everturn_agent::store::{Ledger, MemoryStore, Scope};
 use everturn_agent::{
-    Agent, AgentInit, AgentReply, Budget, Clock, Delegation, Limits, SnapshotStatus, Timestamp, agent,
-    set_limits,
+    Agent, AgentInit, AgentInput, AgentReply, Budget, Clock, Delegation, Limits, SnapshotStatus, Timestamp,
+    agent, set_limits,
 };
 use everturn_ai::catalogue::Retry;
 use everturn_ai::{
@@ -58,6 +58,11 @@ impl Kitchen {
 
     async fn ask(&self, text: &str) -> Result<AgentReply, Error> {
         self.cook.chat().resume("s").run(text).await
+    }
+
+    /// Goes on with the turn that failed.
+    async fn retry(&self) -> Result<AgentReply, Error> {
+        self.cook.chat().resume("s").run(AgentInput::default()).await
     }
 }
 
@@ -152,7 +157,7 @@ async fn a_turn_goes_on_where_it_stopped_once_the_limit_is_raised() {
     assert_eq!(poor.stocked(), 2);
 
     let rich = kitchen(asking(3), &store, Limits::new());
-    let reply = rich.ask("Soup?").await.unwrap();
+    let reply = rich.retry().await.unwrap();
 
     // The calls that were made are journaled, and the one that the limit forbade did not begin.
     assert_eq!(reply.text(), "Soup.");
@@ -464,7 +469,7 @@ async fn a_turn_that_is_tried_again_goes_on_with_its_own_budget() {
 
     // The first reply is journaled. The second was paid for, perhaps, and is asked for again.
     let second = kitchen(asking(5), &store, limits.clone());
-    assert_limit(second.ask("Soup?").await, "turn", "modelCalls");
+    assert_limit(second.retry().await, "turn", "modelCalls");
     second.model.assert_calls(1);
 
     // Another turn has a budget of its own.
@@ -480,7 +485,7 @@ async fn a_snapshot_holds_what_the_attempts_at_its_turn_have_used() {
     die(&first, "Soup?").await;
 
     let second = kitchen(asking(1), &store, limits);
-    second.ask("Soup?").await.unwrap();
+    second.retry().await.unwrap();
 
     // Two calls of the process that died and one of this one, for which the first reply was known.
     let latest = second.cook.latest_snapshot("s").await.unwrap();

@@ -36,6 +36,7 @@ mod decoders;
 mod definition;
 mod delegation;
 mod failed_turns;
+mod finished_rounds;
 mod freed_agents;
 #[path = "../fuzz_entry/mod.rs"]
 mod fuzz_entry;

@@ -44,8 +44,6 @@ impl Setting {
             .timeline(timeline)
             .while_interrupted(self.policy)
             .allow_edited_inputs()
-            .resume_from_failures()
-            .keep_failed_turns()
             .build()
             .expect("an agent with a name and a store")
     }
@@ -59,8 +57,6 @@ impl Setting {
         .store(Arc::clone(&self.store))
         .clock(self.clock.clone())
         .while_interrupted(self.policy)
-        .resume_from_failures()
-        .keep_failed_turns()
         .build()
         .expect("an agent with a name and a store")
     }
