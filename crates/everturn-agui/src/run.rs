@@ -362,10 +362,11 @@ impl Telling {
         let mut events = self
             .teller
             .give_up(failure.as_ref().map(|error| error.message.as_str()));
-        let is_stopped = reason == Some(AgentFinishReason::Aborted)
-            || failure
-                .as_ref()
-                .is_some_and(|error| error.status == Some(Status::Cancelled));
+        // A turn that a limit stopped has failed for its user.
+        let is_stopped = match &failure {
+            Some(error) => error.status == Some(Status::Cancelled),
+            None => reason == Some(AgentFinishReason::Aborted),
+        };
         events.push(match failure {
             _ if is_stopped => self.input.cancelled(details),
             Some(error) => failed(&error, details),

@@ -68,6 +68,7 @@ static EMBEDDED: &[(&str, &[u8])] = embedded!(
     "js/tool-card.js"
     "js/trace-tab.js"
     "js/turn.js"
+    "js/usage.js"
     "js/view.js"
     "js/welcome.js"
 );

@@ -23,7 +23,7 @@ fn cook(registry: &Registry) -> AgentBuilder<Value> {
                     let is_first = !failed.swap(true, Ordering::SeqCst);
                     async move {
                         if is_first {
-                            return Err(Error::unavailable("the secret is 42").into());
+                            return Err(turn.committed(Error::unavailable("the secret is 42")).into());
                         }
                         let last = turn.messages().last().map(|last| last.text().into_owned());
                         turn.add_message(Message::model(format!("re: {}", last.unwrap_or_default())));

@@ -6,6 +6,7 @@ import { ago, lasted } from './time.js';
 import { copyButton } from './copy.js';
 import { jsonTree } from './json-tree.js';
 import { costs, parsed, waterfall } from './spans.js';
+import { used } from './usage.js';
 
 const KINDS = { model: 'model call', tool: 'tool', store: 'store', other: 'step' };
 
@@ -105,11 +106,6 @@ export function traceTab(studio) {
 			}));
 	};
 	return { element: h('div.trace', h('div.panel-bar', choice), empty, list), update, on: ['tree', 'turn', 'reset'] };
-}
-
-/** What was used, in words. @param {string} by @param {Usage} [usage] */
-function used(by, { inputTokens = 0, outputTokens = 0, modelCalls = 0, toolCalls = 0, modelMs = 0, toolMs = 0, cost } = {}) {
-	return modelCalls + toolCalls > 0 ? `${by}: ${inputTokens} tokens in, ${outputTokens} out · ${modelCalls} model calls ${lasted(modelMs)} · ${toolCalls} tool calls ${lasted(toolMs)}${costs(cost)}` : '';
 }
 
 function details({ span }) {

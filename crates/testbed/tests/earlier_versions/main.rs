@@ -395,8 +395,12 @@ async fn runs_that_are_over_are_reported_as_they_ended() {
         ] {
             let tip = agent.latest_snapshot(session).await.unwrap();
             assert_eq!(tip.status, status);
-            let refused = agent.chat().resume(session).run("again").await.unwrap_err();
-            assert_eq!(refused.status(), Status::FailedPrecondition);
+            let after = agent.chat().resume(session).run("again").await.unwrap();
+            let after = agent
+                .get_snapshot(after.snapshot_id().unwrap().clone())
+                .await
+                .unwrap();
+            assert_eq!(after.parent_id, Some(tip.snapshot_id));
         }
     }
 }

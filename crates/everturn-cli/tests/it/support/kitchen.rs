@@ -40,6 +40,12 @@ async fn transfer(amount: u64, context: &ToolContext) -> Result<String> {
     }
 }
 
+/// Counts the cups.
+#[tool]
+async fn count() -> Result<u32> {
+    Ok(12)
+}
+
 /// Agents whose sessions are in one store, and how the program reaches them.
 pub(crate) struct Kitchen {
     pub(crate) folder: TempDir,
@@ -121,7 +127,13 @@ impl Kitchen {
         let model = ScriptedModel::new()
             .reply(Reply::tool("transfer", json!({ "amount": 50 })))
             .reply("Done.");
-        let builder = Everturn::builder().model("scripted", model);
+        let failing = ScriptedModel::new()
+            .reply(Reply::tool("count", json!({})))
+            .reply(Error::unavailable("the model is busy").with_public())
+            .reply("Here you are.");
+        let builder = Everturn::builder()
+            .model("scripted", model)
+            .model("failing", failing);
         let app = builder.default_model("scripted").build().await.unwrap();
         let (gate, store) = (Arc::new(Semaphore::new(0)), store.into_store());
         let chef = app
@@ -135,6 +147,12 @@ impl Kitchen {
             .unwrap();
         app.agent("banker")
             .tool(transfer)
+            .store(Arc::clone(&store))
+            .define()
+            .unwrap();
+        app.agent("waiter")
+            .model("failing")
+            .tool(count)
             .store(Arc::clone(&store))
             .define()
             .unwrap();

@@ -95,7 +95,8 @@ fn define_forgetful(registry: &Registry) -> Result<()> {
                     let is_first = !failed.swap(true, Ordering::SeqCst);
                     async move {
                         if is_first {
-                            return Err(Error::unavailable("the oven is cold").with_public().into());
+                            let error = Error::unavailable("the oven is cold").with_public();
+                            return Err(turn.committed(error).into());
                         }
                         let asked = turn.messages().last().map(|last| last.text().into_owned());
                         turn.add_message(Message::model(format!("Yes: {}", asked.unwrap_or_default())));
