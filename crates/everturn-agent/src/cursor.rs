@@ -555,16 +555,6 @@ impl InvocationCursor {
 
     /// Returns the name of a turn that begins in a conversation of that length, equal for every attempt at the turn.
     pub(crate) fn turn_name(&self, length: usize, input: &AgentInput, reserved: &SnapshotId) -> TurnKey {
-        self.turn_key(self.open_turn(input), length, input, reserved)
-    }
-
-    fn turn_key(
-        &self,
-        open: Option<&OpenTurn>,
-        length: usize,
-        input: &AgentInput,
-        reserved: &SnapshotId,
-    ) -> TurnKey {
         // Identical turns may run side by side only if the agent forks; then the reserved id tells them apart.
         let own = Some(reserved).filter(|_| self.policy == Concurrency::Fork);
         let session = self.session_id().clone();

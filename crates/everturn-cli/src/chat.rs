@@ -225,7 +225,7 @@ impl Conversation {
         let Some(reply) = AgentReply::<Value>::of(error) else {
             return;
         };
-        let cost = used(reply.usage());
+        let cost = used(&reply.usage());
         if !cost.is_empty() {
             self.output.remark(format!("The turn failed. It used {cost}."));
         }

@@ -3,8 +3,9 @@
 
 use everturn_agent::store::MemoryStore;
 use everturn_agent::{
-    Agent, AgentInit, AgentInput, AgentReply, AgentSession, ClientPermissions, ClientTool, agent,
-    custom_agent, SnapshotStatus};
+    Agent, AgentInit, AgentInput, AgentReply, AgentSession, ClientPermissions, ClientTool, SnapshotStatus,
+    agent, custom_agent,
+};
 use everturn_ai::{Message, Part, Tool, ToolContext, ToolResponse};
 use everturn_core::{DynAction, JsonCall, Result, Schema, Status};
 use everturn_testkit::{Reply, ScriptedModel};

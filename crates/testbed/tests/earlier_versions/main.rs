@@ -14,8 +14,8 @@ use everturn_agent::store::{
     Detail, JournalKey, MemoryStore, PendingQuery, Scope, SessionQuery, SessionStore, SnapshotQuery,
 };
 use everturn_agent::{Agent, AgentInit, AgentInput, AgentOutput, Clock, Snapshot, SnapshotStatus};
+use everturn_core::Context;
 use everturn_core::stream_log::{Position, StreamEvent, StreamKey, StreamLog, WRITER_LOST};
-use everturn_core::{Context, Status};
 use everturn_file::FileStore;
 use everturn_sqlite::{SqliteStore, SqliteStreamLog};
 use everturn_testkit::{Reply, ScriptedModel};
