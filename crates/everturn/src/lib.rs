@@ -145,9 +145,10 @@ pub mod prelude {
     pub use everturn_agent::store::{MemoryStore, SessionStore};
     pub use everturn_agent::{
         Agent, AgentFinishReason, AgentInput, AgentRef, AgentReply, AgentSession, AgentTask, Artifact,
-        Artifacts, Chat, ClientPermissions, Concurrency, Delegation, Heartbeat, Interrupt, Limits, Session,
-        SessionHandle, SessionId, SessionState, Snapshot, SnapshotEvent, SnapshotId, SnapshotIds,
-        SnapshotPolicy, SnapshotStatus, Timeline, Turn, TurnLocking, WhileInterrupted, WorkerLoss,
+        Artifacts, Chat, ClientPermissions, Concurrency, Delegation, FailedTurns, Heartbeat, Interrupt,
+        Limits, Session, SessionHandle, SessionId, SessionState, Snapshot, SnapshotEvent, SnapshotId,
+        SnapshotIds, SnapshotPolicy, SnapshotStatus, Timeline, Turn, TurnLocking, WhileInterrupted,
+        WorkerLoss,
     };
     pub use everturn_ai::catalogue::{Fallback, Retry, ToolApproval};
     pub use everturn_ai::prompt::PromptDefinition;

@@ -193,7 +193,7 @@ fn refusal(outcome: Result<Value>) -> (String, String) {
 async fn a_client_may_bring_nothing_unless_the_agent_allows_it() {
     let (registry, model) = answering(["never said"]);
     let builder = agent(&registry, "strict").system("Be {{tone}}.");
-    let builder = builder.prompt_input(json!({"tone": "kind"})).keep_failed_turns();
+    let builder = builder.prompt_input(json!({"tone": "kind"}));
     let strict = builder.store(MemoryStore::new()).define().unwrap();
     let session = || json!({"sessionId": "s"});
 

@@ -169,7 +169,7 @@ async fn a_refused_answer_leaves_no_trace_also_where_failed_turns_are_kept() {
             .answered_by(AnsweredBy::role("staff"))
             .with_editable_input(true)
     };
-    let desk = Desk::new(tool(), AgentBuilder::keep_failed_turns);
+    let desk = Desk::new(tool(), |builder| builder);
     let asked = desk.ask().await;
     let before = desk.snapshots().await;
     let question = &asked.interrupts()[0];
