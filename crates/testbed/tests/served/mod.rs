@@ -19,7 +19,13 @@ impl Testbed {
     }
 
     pub(crate) fn start_with(arguments: &[&str]) -> Self {
+        Self::start_in(&[], arguments)
+    }
+
+    /// Starts a server with these variables in its environment.
+    pub(crate) fn start_in(variables: &[(&str, &str)], arguments: &[&str]) -> Self {
         let mut process = Command::new(env!("CARGO_BIN_EXE_testbed"))
+            .envs(variables.iter().copied())
             .args(["--addr", "127.0.0.1:0"])
             .args(arguments)
             .stdout(Stdio::piped())
