@@ -60,7 +60,7 @@ pub(crate) struct Shared {
 /// The context provider of a server.
 #[derive(Clone)]
 pub(crate) struct Provider {
-    pub(crate) provider: Arc<dyn ContextProvider>,
+    pub(crate) inner: Arc<dyn ContextProvider>,
     /// The name of its type, for the operator.
     pub(crate) name: &'static str,
     /// Whether the operator was informed that it returns no principal.
@@ -107,11 +107,11 @@ impl Shared {
             headers: &head.headers,
             input,
         };
-        let provided = provider.provider.provide(&request).await.map_err(Error::from)?;
-        if !provided.has_tenant() {
+        let caller = provider.inner.provide(&request).await.map_err(Error::from)?;
+        if !caller.has_tenant() {
             return Err(provider.no_tenant().into());
         }
-        Ok(provided)
+        Ok(caller)
     }
 
     /// Returns whether a call with this context is an operator's. Without a context provider every caller is one.

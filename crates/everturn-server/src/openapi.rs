@@ -80,7 +80,7 @@ pub(crate) fn document(mounted: &[Arc<Mounted>], shared: &Shared, is_operator: b
 /// Returns the alternatives by which callers identify themselves.
 fn alternatives(shared: &Shared) -> Vec<Vec<(&'static str, Value)>> {
     let provider = shared.provider.as_ref();
-    provider.map_or_else(Vec::new, |provider| provider.provider.security())
+    provider.map_or_else(Vec::new, |provider| provider.inner.security())
 }
 
 /// Returns the security requirements of a route for identified callers.

@@ -135,7 +135,7 @@ impl Server {
     /// two are given does not start.
     pub fn context<P: ContextProvider>(mut self, provider: P) -> Self {
         self.providers.push(Provider {
-            provider: Arc::new(provider),
+            inner: Arc::new(provider),
             name: std::any::type_name::<P>(),
             reported: Arc::default(),
         });

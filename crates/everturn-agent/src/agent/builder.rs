@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_ai::prompt::{Prompt, note_model, note_prompt};
+use everturn_ai::prompt::{Prompt, note_model};
 use everturn_ai::{ToolErrors, Window};
 use everturn_core::stream_log::{IntoStreamLog, StreamLog};
 use everturn_core::{
@@ -755,9 +755,6 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
             .kind
             .into_program(&origin)
             .map_err(|error| defined_twice(&origin, error))?;
-        if let Some(prompt) = &prompt {
-            note_prompt(&self.registry, &self.name, prompt);
-        }
         if let (Some(prompt), Some(input)) = (&prompt, &options.prompt_input) {
             let checked = prompt.check_input(input);
             checked.map_err(|error| error.context(format_args!("agent '{}'", self.name)))?;
