@@ -3,8 +3,6 @@
 //! Every statement is unnamed and typed: it is parsed, bound and executed in one round trip, and any connection of a
 //! pooler can carry it. Nothing is set on a connection, so nothing has to be reset.
 
-mod session_lock;
-
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
@@ -24,8 +22,6 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Config, Row};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-pub(crate) use self::session_lock::RACES;
-use self::session_lock::{HeldConnection, Queues};
 use crate::fault::{Fault, Outcome, describe};
 use crate::options::PostgresStoreOptions;
 use crate::time::DatabaseTime;
@@ -161,8 +157,6 @@ pub(crate) struct Database {
     statement_timeout: Duration,
     pub(crate) patience: Duration,
     pub(crate) counters: Counters,
-    /// The writers that wait to lock the row of their session.
-    queues: Queues,
     /// The database's clock.
     pub(crate) time: DatabaseTime,
 }
@@ -220,7 +214,6 @@ impl Database {
             statement_timeout: options.statement_timeout,
             patience: options.patience,
             counters: Counters::default(),
-            queues: Queues::default(),
             time: DatabaseTime::unknown(),
         })
     }
@@ -234,13 +227,8 @@ impl Database {
         })
     }
 
-    /// Runs one statement, once, and returns its rows: on any connection, or on the one on which this task has locked a row.
+    /// Runs one statement on any connection, once, and returns its rows.
     pub(crate) async fn run(&self, statement: &Statement<'_>) -> Outcome<Vec<Row>> {
-        if let Some(held) = HeldConnection::current()
-            && let Some(client) = held.client()
-        {
-            return self.run_on(client, statement).await;
-        }
         let connection = self.connection().await?;
         let outcome = self.run_on(&connection, statement).await;
         if outcome.as_ref().is_err_and(Fault::is_lost) {
@@ -295,8 +283,6 @@ impl Database {
         let mut patience = Patience::new(self.patience);
         loop {
             match self.run(statement).await {
-                // A connection with a transaction is lost with it, and its holder begins again.
-                outcome if HeldConnection::current().is_some() => return outcome,
                 Err(fault) if fault.is_lost() && patience.wait().await => {}
                 outcome => return outcome,
             }
@@ -366,11 +352,6 @@ impl Patience {
             deadline: Instant::now() + limit,
             backoff: FIRST_BACKOFF,
         }
-    }
-
-    /// Returns for how long the call goes on trying.
-    pub(crate) fn left(&self) -> Duration {
-        self.deadline.saturating_duration_since(Instant::now())
     }
 
     /// Waits before the next attempt; returns `false` at once if there shall be none.

@@ -13,7 +13,7 @@ use tokio_postgres::types::Type;
 
 use crate::PostgresStore;
 use crate::body;
-use crate::connection::{NOW, Patience, RACES, Statement, column};
+use crate::connection::{NOW, Patience, Statement, column};
 use crate::fault::{Fault, Outcome};
 use crate::inner::Inner;
 use crate::known::Known;
@@ -108,19 +108,10 @@ impl Inner {
         // Whether a statement's answer was lost, so that the record may be there already.
         let mut unsure = false;
         let mut known = self.cache.session(session);
-        let mut races = 0;
         loop {
-            let attempt = self.try_append(scope, key, record, guard, session, known.take(), &packed, token);
-            let outcome = if races < RACES {
-                attempt.await
-            } else {
-                Box::pin(
-                    self.db
-                        .with_session_locked((session.tenant, session.id), &patience, attempt),
-                )
-                .await
-            };
-            races += u32::from(matches!(outcome, Err(Fault::Moved)));
+            let outcome = self
+                .try_append(scope, key, record, guard, session, known.take(), &packed, token)
+                .await;
             let fault = match outcome {
                 Ok(true) => return Ok(()),
                 Ok(false) if unsure && self.is_mine(scope, key, record, token).await? => return Ok(()),
@@ -182,7 +173,7 @@ impl Inner {
              SELECT $1, $2, $3, $4, $5, {NOW}, $6 FROM held ON CONFLICT DO NOTHING RETURNING 1) \
              SELECT (SELECT count(*) FROM held), (SELECT count(*) FROM added)"
         );
-        let rows = self.db.write(&statement).await?;
+        let rows = self.db.run(&statement).await?;
         let row = rows.first().ok_or(Fault::Moved)?;
         let (held, added): (i64, i64) = (column(row, 0)?, column(row, 1)?);
         if held == 0 {

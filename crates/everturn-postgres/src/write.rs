@@ -2,8 +2,7 @@
 //!
 //! What is written is computed from a session at one version, mostly as this process remembers it. The statement compares
 //! that version and sets the next one, so it writes only if nothing has changed; otherwise all is read again and computed
-//! anew. No lock is held while the caller's mutation runs, unless the commit has lost several races
-//! ([`Database::with_session_locked`](crate::connection::Database::with_session_locked)).
+//! anew. No lock is held while the caller's mutation runs.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +13,7 @@ use everturn_agent::{SessionId, SessionState, Snapshot, SnapshotId};
 
 use crate::cache::Document;
 use crate::change::{Plan, Remember};
-use crate::connection::{Patience, RACES, column, count};
+use crate::connection::{Patience, column, count};
 use crate::fault::{Fault, Outcome};
 use crate::inner::Inner;
 use crate::known::Tip;
@@ -64,37 +63,8 @@ impl Inner {
         let token = fastrand::i64(..);
         let mut patience = Patience::new(self.db.patience);
         let mut view = None;
-        // A statement whose answer was lost is settled by looking without a lock.
-        let (mut races, mut is_unsure) = (0, false);
         loop {
-            let attempted = match &view {
-                Some(View {
-                    looked: Some(session),
-                    ..
-                }) if races >= RACES && !is_unsure => {
-                    let attempt = async {
-                        let now = self
-                            .reading()
-                            .view(wish.scope, id.as_str(), Some(*session))
-                            .await?;
-                        self.attempt(wish, &id, token, Some(&now)).await
-                    };
-                    // Boxed, because few commits lose as often.
-                    match Box::pin(self.db.with_session_locked(
-                        (session.tenant, session.id),
-                        &patience,
-                        attempt,
-                    ))
-                    .await
-                    {
-                        // Nothing was written: the statement that writes reports its own faults.
-                        Err(fault) if fault.is_lost() && patience.wait().await => continue,
-                        attempted => attempted?,
-                    }
-                }
-                view => self.attempt(wish, &id, token, view.as_ref()).await?,
-            };
-            let look = match attempted {
+            let look = match self.attempt(wish, &id, token, view.as_ref()).await? {
                 Attempt::Done(saved) => {
                     count(&self.db.counters.commits);
                     let nanos = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -104,8 +74,6 @@ impl Inner {
                 Attempt::Look(session) => (session, None),
                 Attempt::Failed { fault, session, row } => {
                     count(&self.db.counters.conflicts);
-                    races += u32::from(!fault.is_lost());
-                    is_unsure |= fault.is_lost();
                     let goes_on = if fault.is_lost() {
                         patience.wait().await
                     } else {
@@ -257,7 +225,7 @@ impl Inner {
         };
         let tip = plan.next_tip(&row, existing);
         let statement = plan.statement(wish, &row, state.as_ref(), before.is_some(), &tip, token)?;
-        let written = match self.db.write(&statement).await {
+        let written = match self.db.run(&statement).await {
             Ok(rows) => rows,
             Err(fault) if fault.is_conflict() || fault.is_lost() => return failed(fault, row),
             Err(fault) => return Err(fault),

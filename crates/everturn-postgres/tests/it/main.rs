@@ -4,7 +4,6 @@
 
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 
-mod contention;
 mod contract;
 mod faults;
 mod maintenance;
