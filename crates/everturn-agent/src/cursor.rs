@@ -21,7 +21,7 @@ use crate::store::{
     Detail, JournalGuard, JournalKey, LockPlace, LockRequest, Precondition, Scope, StatusStream,
     drop_journals, tip_moved,
 };
-use crate::stored_session::StoredSession;
+use crate::stored_session::{StoredSession, TenantStore};
 use crate::turn_lock::{
     AwaitedLock, EarlyLock, LockAnswer, QueuedTurn, Seen, SessionLocks, StoreLock, TurnLock, TurnLockGuard,
 };
@@ -100,6 +100,8 @@ struct Predecessor {
     usage: Option<UsageTotal>,
     /// The turn that the snapshot was taken in the middle of.
     turn: Option<OpenTurn>,
+    /// The marks of the last calls of its branch.
+    calls: Option<Box<str>>,
 }
 
 impl Predecessor {
@@ -121,6 +123,7 @@ impl Predecessor {
             is_completed: snapshot.status == SnapshotStatus::Completed,
             usage: snapshot.usage(),
             turn: snapshot.open_turn()?.cloned(),
+            calls: snapshot.calls().map(Box::from),
         })
     }
 }
@@ -287,6 +290,22 @@ impl InvocationCursor {
     /// Returns the last snapshot that this invocation committed or resumed from.
     pub(crate) fn last(&self) -> Option<&SnapshotId> {
         self.last.as_ref().map(|last| &last.id)
+    }
+
+    /// Returns the marks of the last calls that the branch has answered.
+    pub(crate) fn calls(&self) -> Option<&str> {
+        self.last.as_ref()?.calls.as_deref()
+    }
+
+    /// Returns a snapshot of the session whose turn, or one before it, answered a call: the last one, or the session's latest.
+    pub(crate) fn answering(&self, mark: &str) -> Option<(TenantStore, SnapshotId)> {
+        let known = [&self.last, &self.tip].into_iter().flatten();
+        let mut marked = known.filter(|snapshot| {
+            let calls = snapshot.calls.as_deref().unwrap_or_default();
+            calls.split(' ').any(|call| call == mark)
+        });
+        let id = marked.next()?.id.clone();
+        Some((self.session.tenant().clone(), id))
     }
 
     /// Returns what was used before the invocation.

@@ -50,6 +50,7 @@ mod owned_turn;
 mod places;
 mod prompt_turn;
 mod reception;
+mod repeated;
 mod snapshots;
 mod spending;
 mod start;

@@ -75,7 +75,7 @@ mod policy;
 mod turn_journal;
 mod writer;
 
-pub(crate) use self::identity::{TurnKey, journal_key, turn_key};
+pub(crate) use self::identity::{TurnKey, call_mark, journal_key, turn_key};
 pub use self::policy::Journaling;
 pub(crate) use self::policy::Retention;
 pub(crate) use self::turn_journal::TurnJournal;

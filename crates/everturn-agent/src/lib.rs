@@ -119,7 +119,7 @@ pub use self::agent::{
 pub use self::answers::{validate_answers, validate_edited_answers};
 pub use self::archive::Archive;
 pub use self::artifact::Artifact;
-pub use self::call_options::{BeginAnew, ServerNote, TurnDetails, Unstored};
+pub use self::call_options::{BeginAnew, IdempotencyKey, ServerNote, TurnDetails, Unstored};
 pub use self::chat::{
     Abort, AgentChunk, AgentReply, AgentTask, AgentTransport, Chat, ChatBuilder, ChatTurn, Interrupt,
     RunWatch,

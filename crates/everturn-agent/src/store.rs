@@ -4,7 +4,8 @@
 //!
 //! - **Atomic read-modify-write.** [`SessionStore::commit`] reads the snapshot, computes the new one and writes it as one
 //!   step: commits of one session behave as if they ran one after the other (they are *serializable*), in every process
-//!   that shares the store. A commit that fails has written nothing.
+//!   that shares the store. A commit that fails has written nothing, unless its error
+//!   says that this is unknown ([`SAVE_UNKNOWN`]).
 //! - **Preconditions inside the commit.** A [`Precondition`] is checked in the same step as the write: of any number of
 //!   commits that continue one snapshot, one succeeds. Commits that continue other snapshots of the session do not
 //!   matter to it: branches grow side by side.
@@ -84,7 +85,7 @@ pub use self::memory::MemoryStore;
 pub use self::names::{MAX_ID_BYTES, check_id};
 pub use self::pending::{PendingCursor, PendingPage, PendingQuery, PendingRun};
 pub(crate) use self::precondition::tip_moved;
-pub use self::precondition::{Precondition, TIP_MOVED};
+pub use self::precondition::{Precondition, SAVE_UNKNOWN, TIP_MOVED, save_unknown};
 pub use self::query::{
     Cursor, DEFAULT_PAGE, Deletion, MAX_PAGE, Order, Page, SessionQuery, SessionSummary, SnapshotQuery,
 };
@@ -144,7 +145,8 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// The mutation's own error; `INVALID_ARGUMENT` for a snapshot without a session id or an id the store cannot keep;
     /// `ABORTED` with [`TIP_MOVED`] if the precondition does not hold; `FAILED_PRECONDITION` for a change of the status
-    /// of a snapshot that is over, or of a snapshot's session.
+    /// of a snapshot that is over, or of a snapshot's session; `UNAVAILABLE` with [`SAVE_UNKNOWN`] if the snapshot may have been
+    /// written, or still be: then a later read of its id decides.
     async fn commit(
         &self,
         scope: &Scope,

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use everturn_core::offload::{is_heavy, offload};
 use everturn_core::stream_log::JsonText;
 use everturn_core::{
-    Connection, Context, DynAction, Emitter, Error, Exposure, JsonCall, Reason, RefusedBy, RequestId, Result,
+    ActionType, Connection, Context, DynAction, Emitter, Error, Exposure, JsonCall, Reason, RefusedBy,
+    RequestId, Result,
 };
 use serde_json::Value;
 
-use crate::correlation::log_failed_call;
+use crate::correlation::{keyed, log_failed_call};
 use crate::envelope::Envelope;
 use crate::extensions::AnswerForm;
 use crate::running::Running;
@@ -56,6 +57,11 @@ impl Call {
             context,
         } = *{ self };
         let request = RequestId::of(&context);
+        let context = if action.descriptor().action_type == ActionType::AGENT {
+            keyed(context)
+        } else {
+            context
+        };
         let call = JsonCall {
             input: envelope.data,
             init: envelope.init,

@@ -29,6 +29,7 @@ use super::machine::{
     Cancellation, Cause, Command, Commit, EndOfInput, Event, Machine, Resolution, TurnOutcome, TurnSnapshot,
 };
 use super::outbox::{ChunkSignal, MODEL_CHUNKS, Outbox, Signal};
+use super::repeated::answered_meanwhile;
 use super::snapshots::{Journals, SnapshotWritten, Snapshots};
 use super::spending::Spending;
 use super::turn::{TurnContext, TurnReport, TurnStart};
@@ -417,6 +418,9 @@ impl Driver {
             let moved_to = self.cursor.as_mut().map(|cursor| cursor.keep_lock(awaited));
             match moved_to.transpose()?.flatten() {
                 Some(_) if self.gives_custom => Err(session_exists(self.session.session_id())),
+                Some(moved_to) if self.snapshots.is_answered_in(&moved_to) => {
+                    Err(answered_meanwhile(self.cursor.as_deref()))
+                }
                 Some(moved_to) => {
                     self.usage.moved_to(moved_to.usage());
                     let reloaded = self.session.reload(moved_to.state.unwrap_or_default());

@@ -34,6 +34,8 @@ pub(crate) struct Opening {
     pub(crate) gives_custom: bool,
     /// The id of the first turn, if the turn has one already.
     pub(crate) first_turn: Option<SnapshotId>,
+    /// The mark of the call, which the snapshot of its first turn records.
+    pub(crate) call: Option<String>,
 }
 
 /// Where an invocation starts, before a new session is given its content.
@@ -167,6 +169,7 @@ async fn complete(
         is_clients_word: false,
         gives_custom,
         first_turn: None,
+        call: None,
     })
 }
 

@@ -13,6 +13,7 @@ use super::client::lost_the_session;
 use super::conversation::conversation_so_far;
 use super::machine::{Commit, Event, TakeoverPoint};
 use super::outbox::{Answer, Committed};
+use super::repeated::unknown_to_client;
 use super::{AgentEvent, Driver, Written};
 use crate::content_id::SNAPSHOT_ID_ENTRY;
 use crate::cursor::Saved;
@@ -20,7 +21,7 @@ use crate::journal::TurnJournal;
 use crate::lock::lock;
 use crate::snapshot::OpenTurn;
 use crate::state_limit::StateLimit;
-use crate::store::{JournalKey, Precondition, TurnAccount};
+use crate::store::{JournalKey, Precondition, SAVE_UNKNOWN, TurnAccount};
 use crate::{
     AgentFinishReason, AgentInput, AgentStreamChunk, FailedTurns, ServerNote, SessionState, Snapshot,
     SnapshotCreated, SnapshotEvent, SnapshotId, SnapshotIds, SnapshotMoment, SnapshotStatus,
@@ -44,6 +45,10 @@ pub(super) struct Snapshots {
     is_committed: bool,
     /// Rounds whose generations wait for a snapshot, in order.
     rounds: VecDeque<Round>,
+    /// The mark of the call that the first turn answers, until that turn begins.
+    next_call: Option<String>,
+    /// The mark of the call that the turn answers.
+    call: Option<String>,
 }
 
 /// The ids of the snapshots that an invocation has written so far, in order. A clone shares them.
@@ -74,6 +79,7 @@ pub(super) struct SnapshotWritten {
     event: SnapshotEvent,
     /// Whether it is the snapshot of a turn that failed.
     is_failure: bool,
+    id: SnapshotId,
     /// The snapshot's messages, without the snapshot's id in the last one.
     messages: History,
     saved: Result<Box<Saved>>,
@@ -92,7 +98,23 @@ impl Snapshots {
             before_turn: None,
             is_committed: false,
             rounds: VecDeque::new(),
+            next_call: None,
+            call: None,
         }
+    }
+
+    /// Has the snapshot of the first turn record the mark of its call.
+    pub(super) fn answering(self, call: Option<String>) -> Self {
+        Self {
+            next_call: call,
+            ..self
+        }
+    }
+
+    /// Returns whether the call of the turn that is about to begin is answered in a snapshot.
+    pub(super) fn is_answered_in(&self, snapshot: &Snapshot) -> bool {
+        let call = self.next_call.as_deref();
+        call.is_some_and(|call| snapshot.answers_call(call))
     }
 
     /// Notes the state at which a turn begins.
@@ -100,6 +122,7 @@ impl Snapshots {
         self.begun_with = Some(state.messages.len());
         self.before_turn = Some(state);
         self.is_committed = false;
+        self.call = self.next_call.take();
     }
 
     /// Returns the number of messages with which the last turn began.
@@ -235,11 +258,14 @@ impl Driver {
         if let Some(turn) = self.left_turn() {
             snapshot.set_open_turn(turn);
         }
+        snapshot.set_calls(None, cursor.calls());
         let id = snapshot.snapshot_id.clone();
-        let written = self.traced(id, cursor.keep(snapshot).boxed()).map(move |saved| {
+        let kept = self.traced(id.clone(), cursor.keep(snapshot).boxed());
+        let written = kept.map(move |saved| {
             Written::Snapshot(SnapshotWritten {
                 event: SnapshotEvent::TurnEnd,
                 is_failure: true,
+                id,
                 messages,
                 saved: saved.map(Box::new),
             })
@@ -334,6 +360,11 @@ impl Driver {
         {
             snapshot.set_open_turn(turn);
         }
+        let own_call = self.snapshots.call.as_deref();
+        snapshot.set_calls(
+            own_call.filter(|_| event == SnapshotEvent::TurnEnd),
+            cursor.calls(),
+        );
         let journals = match event {
             SnapshotEvent::TurnEnd => self.turns_held(),
             // The turn is still under way, or its own snapshot has dropped them.
@@ -341,11 +372,12 @@ impl Driver {
         };
         let id = snapshot.snapshot_id.clone();
         let written = self
-            .traced(id, cursor.create(snapshot, journals).boxed())
+            .traced(id.clone(), cursor.create(snapshot, journals).boxed())
             .map(move |saved| {
                 Written::Snapshot(SnapshotWritten {
                     event,
                     is_failure: false,
+                    id,
                     messages,
                     saved: saved.map(Box::new),
                 })
@@ -379,6 +411,7 @@ impl Driver {
         let SnapshotWritten {
             event,
             is_failure,
+            id,
             messages,
             saved,
         } = written;
@@ -387,6 +420,10 @@ impl Driver {
             Err(error) if is_failure => {
                 self.failed_work().log("keeping a turn that failed", &error);
                 return Event::CommitFailed(error);
+            }
+            Err(error) if error.is(SAVE_UNKNOWN) => {
+                let (context, session) = (self.client.context(), self.session.session_id());
+                return Event::CommitFailed(unknown_to_client(error, context, session, &id));
             }
             Err(error) => {
                 return Event::CommitFailed(error.context(match event {

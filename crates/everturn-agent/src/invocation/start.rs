@@ -26,16 +26,19 @@ use super::function::{RunningFunction, Turns};
 use super::machine::{Machine, StoreSupport};
 use super::opening::{Opening, open};
 use super::outbox::Outbox;
+use super::repeated::Repeated;
 use super::snapshots::{Journals, Snapshots};
 use super::spending::Spending;
 use super::{Definition, Driver, QueuedInput};
 use crate::cursor::InvocationCursor;
+use crate::journal::call_mark;
 use crate::snapshot::BackgroundRun;
 use crate::state_limit::StateLimit;
 use crate::stored_session::TenantStore;
 use crate::turn_lock::EarlyLock;
 use crate::{
-    AgentInit, AgentInput, AgentOutput, AgentStreamChunk, FailedTurns, SessionHandle, SnapshotEvent,
+    AgentInit, AgentInput, AgentOutput, AgentStreamChunk, FailedTurns, IdempotencyKey, SessionHandle,
+    SnapshotEvent,
     SnapshotId, TurnDetails,
 };
 
@@ -73,8 +76,16 @@ async fn begin(
     emitter: Emitter<AgentStreamChunk>,
     context: Context,
 ) -> Result<(Driving, oneshot::Receiver<Result<Box<AgentOutput>>>)> {
+    let is_nested = SessionHandle::of(&context).is_some();
+    let key = context.extension::<IdempotencyKey>().filter(|_| !is_nested);
+    let (mut has_arrived, mut call) = (false, None);
+    if definition.turn_lease.is_some() || key.is_some() {
+        let first = first_input(&mut inputs);
+        has_arrived = first.is_some();
+        call = key.zip(first).map(|(key, input)| call_mark(key.as_str(), &input));
+    }
     // A turn that is asked for already may take its lock in the store in place of a reading.
-    let takes_turn = definition.turn_lease.is_some() && has_arrived(&mut inputs);
+    let takes_turn = definition.turn_lease.is_some() && has_arrived;
     // Nothing runs and nothing is written before the init was accepted.
     let (opening, early_lock) = open(&definition, init, &context, takes_turn).await?;
     SpanRecorder::current().session_id(opening.session_id.as_str());
@@ -85,7 +96,20 @@ async fn begin(
             opening.session_id.as_str(),
         ));
     }
-    let is_nested = SessionHandle::of(&context).is_some();
+    let answering = call.as_deref().zip(opening.cursor.as_deref());
+    let answering = answering.and_then(|(call, cursor)| Some((call, cursor.answering(call)?)));
+    if let Some((call, at)) = answering
+        && let Some(repeated) = Box::pin(Repeated::find(opening.session_id.clone(), call, at)).await?
+    {
+        if let Some(lock) = early_lock {
+            Box::pin(lock.release()).await;
+        }
+        let (answer, outcome) = oneshot::channel();
+        let output = Box::pin(repeated.tell(&definition, &emitter, &context)).await;
+        let _ = answer.send(output.map(Box::new));
+        return Ok((Driving(None), outcome));
+    }
+    let opening = Opening { call, ..opening };
     let (answer, outcome) = oneshot::channel();
     let driver = Driver::start(Arc::clone(&definition), opening, inputs, emitter, context, answer);
     let mut driver = match (driver, early_lock) {
@@ -139,14 +163,12 @@ impl Drop for Driving {
     }
 }
 
-/// Returns whether the first input has arrived, which stays the first of the inputs.
-fn has_arrived(inputs: &mut Inputs<AgentInput>) -> bool {
-    let Some(Some(first)) = inputs.next().now_or_never() else {
-        return false;
-    };
+/// Returns the first input if it has arrived; it stays the first of the inputs.
+fn first_input(inputs: &mut Inputs<AgentInput>) -> Option<AgentInput> {
+    let first = inputs.next().now_or_never()??;
     let rest = std::mem::replace(inputs, Inputs::from_stream(stream::empty()));
-    *inputs = Inputs::from_stream(stream::iter([first]).chain(rest));
-    true
+    *inputs = Inputs::from_stream(stream::iter([first.clone()]).chain(rest));
+    Some(first)
 }
 
 impl Driver {
@@ -227,6 +249,7 @@ impl Driver {
             is_clients_word,
             gives_custom,
             first_turn,
+            call,
         } = opening;
         let caller = client.context().clone();
         let work = CancellationToken::new();
@@ -258,7 +281,8 @@ impl Driver {
         let snapshots = Snapshots::after(
             resumed.then(|| session.state()),
             differs_from_snapshot.then(|| session.state()),
-        );
+        )
+        .answering(call);
 
         // The work is cancelled by the machine alone: after a detach it must outlive its caller's cancellation.
         let context = session.enter(caller.detached().with_cancellation(work));

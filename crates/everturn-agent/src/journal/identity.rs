@@ -47,6 +47,13 @@ pub(crate) fn turn_key(
     JournalKey::new(session.clone(), digest)
 }
 
+/// Returns what a snapshot records of the call that its turn answers: equal for every repetition of the call.
+pub(crate) fn call_mark(key: &str, input: &AgentInput) -> String {
+    let mut mark = digest(&("call", key, &input.message, &input.answers, &input.earlier));
+    mark.truncate(16);
+    mark
+}
+
 /// Returns the identity of the `occurrence`-th effect of a turn that has this fingerprint.
 pub(super) fn effect_id(key: &JournalKey, fingerprint: &str, occurrence: u64) -> EffectId {
     identity(key, fingerprint, occurrence).into()

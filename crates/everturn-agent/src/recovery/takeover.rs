@@ -147,6 +147,7 @@ impl TakenRun {
             is_clients_word: false,
             gives_custom: false,
             first_turn: None,
+            call: None,
         };
         Ok(Ok(Self {
             id,

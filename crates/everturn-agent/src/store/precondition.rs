@@ -8,6 +8,21 @@ use crate::{SessionId, SnapshotId, SnapshotStatus};
 /// The reason of a commit that failed because another snapshot follows the one that the turn continues.
 pub const TIP_MOVED: Reason = Reason::new("session-tip-moved");
 
+/// The reason of a commit of which it is unknown whether it was carried out, because the store did not answer.
+pub const SAVE_UNKNOWN: Reason = Reason::new("save-outcome-unknown");
+
+/// Creates the error of a commit that was sent to a store and not answered, for the reason `why`: the snapshot may have been
+/// saved, or still be.
+pub fn save_unknown(snapshot: &SnapshotId, why: Error) -> Error {
+    Error::unavailable(format!(
+        "whether snapshot '{snapshot}' was saved is not known: {}; once the store answers, resend the request with the same \
+         request id, or read the snapshot",
+        why.message()
+    ))
+    .with_source(why)
+    .with_reason(SAVE_UNKNOWN)
+}
+
 /// A condition that a store checks in the same step as it writes. It applies to new and to rewritten snapshots. If it
 /// does not hold, the commit fails with `ABORTED` and [`TIP_MOVED`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -82,6 +82,7 @@ mod prompt_agent_sharing;
 mod prompt_agent_streaming;
 mod prompt_agent_tools;
 mod prompt_support;
+mod repeated_calls;
 mod reserved_questions;
 mod round_snapshots;
 mod session_flows;

@@ -24,6 +24,7 @@ mod operations;
 mod private_text_stays_inside;
 mod readers_and_leavers;
 mod recovered_runs;
+mod repeated_requests;
 mod seen_by_operators;
 mod strict_clients;
 mod support;
