@@ -89,13 +89,13 @@ impl Inner {
 
     async fn try_delete(&self, scope: &Scope, deletion: &Deletion) -> Outcome<u64> {
         let mut connection = self.db.connection().await?;
-        let transaction = connection.transaction().await?;
+        let transaction = self.db.bounded(connection.transaction()).await?;
         let deleting = Deleting(Reading {
             store: self,
             on: Some(transaction.client()),
         });
         let rows = deleting.delete(scope, deletion).await?;
-        transaction.commit().await?;
+        self.db.bounded(transaction.commit()).await?;
         for row in &rows {
             self.cache.forget_session(row.session);
         }
@@ -124,14 +124,14 @@ impl Inner {
     pub(crate) async fn release(&self, session: SessionKey, released: Released) -> Outcome<()> {
         self.cache.forget_session(session);
         let mut connection = self.db.connection().await?;
-        let transaction = connection.transaction().await?;
+        let transaction = self.db.bounded(connection.transaction()).await?;
         let deleting = Deleting(Reading {
             store: self,
             on: Some(transaction.client()),
         });
         deleting.lock(&BTreeSet::from([session])).await?;
         deleting.release(released).await?;
-        Ok(transaction.commit().await?)
+        self.db.bounded(transaction.commit()).await
     }
 }
 

@@ -31,13 +31,11 @@ impl Journal for PostgresStore {
         record: JournalRecord,
         guard: Option<&JournalGuard>,
     ) -> Result<()> {
-        let outcome = self.inner().append(scope, key, &record, guard).await;
-        self.result(outcome)
+        self.call(self.inner().append(scope, key, &record, guard)).await
     }
 
     async fn read(&self, scope: &Scope, key: &JournalKey) -> Result<Vec<JournalRecord>> {
-        let outcome = self.inner().records(scope, key).await;
-        self.result(outcome)
+        self.call(self.inner().records(scope, key)).await
     }
 
     async fn clear(&self, scope: &Scope, key: &JournalKey) -> Result<()> {
@@ -46,8 +44,7 @@ impl Journal for PostgresStore {
     }
 
     async fn sweep(&self, before: Timestamp) -> Result<u64> {
-        let outcome = self.inner().sweep(before).await;
-        self.result(outcome)
+        self.call(self.inner().sweep(before)).await
     }
 }
 

@@ -22,8 +22,7 @@ use crate::row::check_id;
 #[async_trait]
 impl Ledger for PostgresStore {
     async fn spend(&self, scope: &Scope, expense: &Expense) -> Result<UsageTotal> {
-        let outcome = self.inner().spend(scope, expense).await;
-        self.result(outcome)
+        self.call(self.inner().spend(scope, expense)).await
     }
 
     async fn of_session(&self, scope: &Scope, session: &SessionId) -> Result<Vec<TurnExpenses>> {
@@ -105,7 +104,7 @@ impl Inner {
         }
         let mut patience = Patience::new(self.db.patience);
         loop {
-            match self.try_spend(scope, expense).await {
+            match self.db.bounded(self.try_spend(scope, expense)).await {
                 Err(fault) if fault.is_conflict() && patience.wait_turn().await => {}
                 outcome => return outcome,
             }

@@ -29,6 +29,7 @@
 //! | what survives a crash of the process | every save that has returned |
 //! | what survives a crash of the database, or a loss of power | every save that has returned, as far as the server's `synchronous_commit` and `fsync` are on, which is the default |
 //! | a connection that breaks while a save is under way | the save is looked for, not guessed: it is acknowledged if it is there, and tried again if it is not |
+//! | a server that does not answer | calls end after [`patience`](PostgresStoreOptions::patience), 15 s by default. A save that was sent fails with [`SAVE_UNKNOWN`](everturn_agent::store::SAVE_UNKNOWN): a later read of its id decides |
 //! | when watchers hear | at once for changes made in this process; within 100 ms for those of others where notifications arrive, else within the poll interval, 250 ms by default |
 //! | what a deletion leaves | nothing that a query can reach; after PostgreSQL's own vacuum, nothing in the tables. Write-ahead logs and backups keep it as long as they are kept |
 //!
@@ -82,10 +83,12 @@ mod read;
 mod recency;
 mod row;
 mod schema;
+mod slots;
 mod store;
 mod stream_log;
 mod time;
 mod turn_lock;
+mod unknown_save;
 mod upkeep;
 mod verify;
 mod watch;

@@ -44,7 +44,7 @@ impl PostgresStore {
     /// # Errors
     /// `UNAVAILABLE` if the database cannot be reached.
     pub async fn tidy(&self) -> Result<u64> {
-        let outcome = self.inner().tidy().await;
+        let outcome = self.inner().db.unhurried(self.inner().tidy()).await;
         self.result(outcome)
     }
 
@@ -63,7 +63,7 @@ impl PostgresStore {
             }
             Outcome::Ok(())
         };
-        let outcome = vacuum.await;
+        let outcome = self.inner().db.unhurried(vacuum).await;
         self.result(outcome)
     }
 
@@ -97,8 +97,8 @@ impl PostgresStore {
         .with(chore.as_bytes().to_vec(), Type::BYTEA)
         .with(every, Type::INT8);
         // Not tried again if its answer is lost: the chore then waits for the next interval instead of being done twice.
-        let outcome = self.inner().db.run(&statement).await;
-        self.result(outcome.map(|rows| !rows.is_empty()))
+        let rows = self.call(self.inner().db.run(&statement)).await?;
+        Ok(!rows.is_empty())
     }
 }
 

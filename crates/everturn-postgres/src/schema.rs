@@ -43,14 +43,17 @@ impl Schema<'_> {
     /// # Errors
     /// `FAILED_PRECONDITION` for tables of a newer version, or of an older one that may not be migrated.
     pub(crate) async fn migrate(self, database: &Database, may_migrate: bool) -> Outcome<()> {
-        let mut patience = Patience::new(database.patience);
-        loop {
-            // A migration is one transaction, so it may be tried again after its connection broke.
-            match self.migrate_once(database, may_migrate).await {
-                Err(fault) if fault.is_lost() && patience.wait().await => {}
-                outcome => return outcome,
+        let migrating = async {
+            let mut patience = Patience::new(database.patience);
+            loop {
+                // A migration is one transaction, so it may be tried again after its connection broke.
+                match self.migrate_once(database, may_migrate).await {
+                    Err(fault) if fault.is_lost() && patience.wait().await => {}
+                    outcome => return outcome,
+                }
             }
-        }
+        };
+        database.unhurried(migrating).await
     }
 
     async fn migrate_once(self, database: &Database, may_migrate: bool) -> Outcome<()> {

@@ -151,15 +151,9 @@ impl StreamLog for PostgresStreamLog {
         self.result(check_id("stream scope", key.scope()))?;
         self.result(check_id("stream id", key.id()))?;
         let options = &self.0.options;
-        let opened = rows::open(
-            &self.0.db,
-            key,
-            options.now(),
-            options.lease,
-            options.keep_for,
-            &self.0.slots,
-        )
-        .await;
+        let (now, lease, keep_for) = (options.now(), options.lease, options.keep_for);
+        let opening = rows::open(&self.0.db, key, now, lease, keep_for, &self.0.slots);
+        let opened = self.0.db.within(opening).await;
         let row = self.result(opened)?.ok_or_else(|| already_exists(key))?;
         let live = Arc::new(Live::new(row, options.clone()));
         self.live().insert(key.clone(), Arc::clone(&live));

@@ -134,7 +134,8 @@ impl PostgresStore {
     /// # Errors
     /// `UNAVAILABLE` if the database cannot be read. Problems inside it are listed in the [`Verification`].
     pub async fn verify(&self) -> Result<Verification> {
-        let outcome = verify(&self.inner().reading()).await;
+        let reading = self.inner().reading();
+        let outcome = self.inner().db.unhurried(verify(&reading)).await;
         self.result(outcome)
     }
 }

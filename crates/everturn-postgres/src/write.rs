@@ -21,6 +21,7 @@ use crate::listen::tag;
 use crate::position::{Position, SessionKey};
 use crate::read::View;
 use crate::row::{Stored, StoredState, check_id, optional_text, to_time};
+use crate::unknown_save::UnknownSave;
 
 /// How a session's tip changes.
 pub(crate) enum NextTip {
@@ -63,8 +64,19 @@ impl Inner {
         let token = fastrand::i64(..);
         let mut patience = Patience::new(self.db.patience);
         let mut view = None;
+        // The fault of a statement that was sent and may still be carried out.
+        let mut unanswered = None;
+        let unknown = |unanswered: Option<UnknownSave>, fault| match unanswered {
+            Some(save) => Fault::Unknown(Box::new(save)),
+            None => fault,
+        };
         loop {
-            let look = match self.attempt(wish, &id, token, view.as_ref()).await? {
+            let attempt = match self.attempt(wish, &id, token, view.as_ref()).await {
+                Ok(attempt) => attempt,
+                Err(fault) if fault.is_lost() => return Err(unknown(unanswered, fault)),
+                Err(fault) => return Err(fault),
+            };
+            let look = match attempt {
                 Attempt::Done(saved) => {
                     count(&self.db.counters.commits);
                     let nanos = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -79,13 +91,23 @@ impl Inner {
                     } else {
                         patience.wait_turn().await
                     };
+                    if fault.is_unanswered() {
+                        unanswered = Some(UnknownSave {
+                            snapshot: id.clone(),
+                            session: row.session_id.clone(),
+                            why: fault.clone(),
+                        });
+                    }
                     if !goes_on {
-                        return Err(fault);
+                        return Err(unknown(unanswered, fault));
                     }
                     (Some(session), Some(row))
                 }
             };
-            let found = self.reading().view(wish.scope, id.as_str(), look.0).await?;
+            let found = match self.reading().view(wish.scope, id.as_str(), look.0).await {
+                Ok(found) => found,
+                Err(fault) => return Err(unknown(unanswered, fault)),
+            };
             // A statement whose answer was lost is settled by looking. Until the version has moved it may still arrive;
             // then it fails, because the next attempt has moved the version, or the next attempt does.
             let arrived = |found: &View| {

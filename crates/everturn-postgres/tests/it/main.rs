@@ -4,11 +4,13 @@
 
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 
+mod connections;
 mod contract;
 mod faults;
 mod maintenance;
 mod opening;
 mod round_trips;
+mod silence;
 mod stream_log_contract;
 mod support;
 mod watching_a_status;

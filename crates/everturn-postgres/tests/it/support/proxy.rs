@@ -1,11 +1,13 @@
-//! A proxy before a server that cuts and stalls connections.
+//! Proxies before a server: one cuts and stalls connections at random, one is closed and opened by a test.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 
 /// One in so many messages of a client meets a fault.
 const ODDS: u32 = 12;
@@ -102,5 +104,64 @@ fn fault() -> Fault {
         1 => Fault::CutInside,
         2 => Fault::CutAfter,
         _ => Fault::Stall,
+    }
+}
+
+/// A proxy that stops passing bytes on, in one direction or in both, and passes them on when it is opened again. Connections
+/// stay open meanwhile, and what a client sent before it left arrives in the end.
+pub(crate) struct Gate {
+    pub(crate) port: u16,
+    asks: watch::Sender<bool>,
+    answers: watch::Sender<bool>,
+}
+
+impl Gate {
+    /// Starts an open gate before the server on a port.
+    pub(crate) async fn start(server: u16) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (asks, answers) = (watch::Sender::new(true), watch::Sender::new(true));
+        let (may_ask, may_answer) = (asks.subscribe(), answers.subscribe());
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                let Ok(server) = TcpStream::connect(("127.0.0.1", server)).await else {
+                    continue;
+                };
+                let (asked, answer) = client.into_split();
+                let (answered, ask) = server.into_split();
+                tokio::spawn(pass_if_open(asked, ask, may_ask.clone()));
+                tokio::spawn(pass_if_open(answered, answer, may_answer.clone()));
+            }
+        });
+        Self { port, asks, answers }
+    }
+
+    /// Holds back what clients send, and what the server answers.
+    pub(crate) fn close(&self) {
+        self.asks.send_replace(false);
+        self.answers.send_replace(false);
+    }
+
+    /// Holds back what the server answers.
+    pub(crate) fn hold_answers(&self) {
+        self.answers.send_replace(false);
+    }
+
+    pub(crate) fn open(&self) {
+        self.asks.send_replace(true);
+        self.answers.send_replace(true);
+    }
+}
+
+async fn pass_if_open(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, mut open: watch::Receiver<bool>) {
+    let mut bytes = vec![0; 1 << 16];
+    while let Ok(len @ 1..) = from.read(&mut bytes).await {
+        let passed = async {
+            open.wait_for(|open| *open).await.ok()?;
+            to.write_all(&bytes[..len]).await.ok()
+        };
+        if passed.await.is_none() {
+            return;
+        }
     }
 }
