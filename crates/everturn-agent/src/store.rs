@@ -58,6 +58,7 @@
 //! A store owns the ids it is not given and keeps the session id of an existing snapshot; times and status belong to
 //! the caller and are stored as they come.
 
+mod checksum;
 mod into_store;
 mod journal;
 mod ledger;
@@ -74,6 +75,7 @@ use async_trait::async_trait;
 use everturn_core::{Error, Result};
 use futures::stream::BoxStream;
 
+pub use self::checksum::Checksum;
 pub use self::into_store::IntoStore;
 pub use self::journal::{
     Journal, JournalGuard, JournalKey, JournalRecord, KEPT, RECORD_TAKEN, TURN_TAKEN_OVER, record_taken,

@@ -38,6 +38,9 @@ const MAX_TURN: Duration = Duration::from_millis(8);
 /// How long a statement that took too long has to be cancelled.
 const AFTER_CANCEL: Duration = Duration::from_secs(1);
 
+/// The fraction of a call's time that a statement needs at least, to be sent at all.
+const LEAST: u32 = 32;
+
 /// The deadline of work that has none.
 const NEVER: Duration = Duration::from_hours(24 * 365);
 
@@ -234,17 +237,16 @@ impl Database {
 
     /// Runs one call of the store. Everything in it, waiting for a connection and further attempts included, ends by one
     /// deadline. Inside of another call, that one's deadline applies.
-    pub(crate) async fn within<T>(&self, work: impl Future<Output = T>) -> T {
-        if deadline().is_some() {
-            work.await
-        } else {
-            DEADLINE.scope(Instant::now() + self.patience, work).await
-        }
+    pub(crate) fn within<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
+        let deadline = deadline().unwrap_or_else(|| Instant::now() + self.patience);
+        // Boxed to keep the futures around it small.
+        DEADLINE.scope(deadline, Box::pin(work))
     }
 
     /// Runs work of many statements, of which each has the time of a statement, and all together as long as they need.
-    pub(crate) async fn unhurried<T>(&self, work: impl Future<Output = T>) -> T {
-        DEADLINE.scope(Instant::now() + NEVER, work).await
+    #[expect(clippy::unused_self, reason = "as `within`")]
+    pub(crate) fn unhurried<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
+        DEADLINE.scope(Instant::now() + NEVER, Box::pin(work))
     }
 
     /// Returns how long a statement may take now: half of the time that the call has left, so that a connection which no
@@ -300,6 +302,13 @@ impl Database {
     /// Runs one statement on any connection, once, and returns its rows.
     pub(crate) async fn run(&self, statement: &Statement<'_>) -> Outcome<Vec<Row>> {
         let connection = self.connection().await?;
+        // A statement that could neither be answered nor cancelled in time would leave its outcome unknown.
+        if self.statement_limit() < self.statement_timeout.min(self.patience / LEAST) {
+            return Err(Fault::NoConnection(format!(
+                "no time is left of {:?}",
+                self.patience
+            )));
+        }
         match self.run_on(&connection, statement).await {
             Err(fault) if fault.is_lost() => {
                 count(&self.counters.lost_connections);
@@ -332,10 +341,11 @@ impl Database {
         // carried out just now, which its answer says.
         let cancel = client.cancel_token();
         let cancelled = async {
-            let _ = cancel.cancel_query(self.address.tls.clone()).await;
+            // Boxed: it is large, and rare.
+            let _ = Box::pin(cancel.cancel_query(self.address.tls.clone())).await;
             answer.await
         };
-        let patience = left().map_or(AFTER_CANCEL, |left| AFTER_CANCEL.min(left / 2));
+        let patience = left().map_or(AFTER_CANCEL, |left| AFTER_CANCEL.min(left));
         match tokio::time::timeout(patience, cancelled).await {
             Ok(Err(error)) if error.code() == Some(&SqlState::QUERY_CANCELED) => Err(Fault::TimedOut(limit)),
             Ok(answer) => Ok(answer?),

@@ -11,13 +11,13 @@ use everturn_agent::SnapshotId;
 use everturn_agent::store::{Deletion, Scope};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
-use uuid::Uuid;
 
 use crate::connection::{Patience, Statement, column};
 use crate::fault::Outcome;
 use crate::inner::Inner;
+use crate::known::{line, line_checksum};
 use crate::ledger::close_tenant;
-use crate::position::{LineageKey, SessionKey, column as number_column, length, tenant};
+use crate::position::{LineageKey, SessionKey, column as number_column, length, new_version, tenant};
 use crate::read::{Reading, bytes};
 use crate::row::{COLUMNS, Stored, StoredState};
 
@@ -30,8 +30,7 @@ pub(crate) struct Released {
 
 impl Released {
     fn add(&mut self, session: SessionKey, state: &StoredState) {
-        self.lineages
-            .extend(state.messages.map(|messages| messages.lineage));
+        self.lineages.extend(state.messages.map(|(at, _)| at.lineage));
         self.documents
             .extend(state.documents().map(|number| (session, number)));
     }
@@ -182,8 +181,9 @@ impl Deleting<'_> {
     /// Locks sessions, always in one order, and sets their next versions.
     async fn lock(&self, sessions: &BTreeSet<SessionKey>) -> Outcome<()> {
         for session in sessions {
-            let sql = "UPDATE @session SET version = version + 1 WHERE tenant = $1 AND key = $2";
-            self.0.rows(&of_session(sql, *session)).await?;
+            let sql = "UPDATE @session SET version = $3 WHERE tenant = $1 AND key = $2";
+            let statement = of_session(sql, *session).with(new_version(), Type::INT8);
+            self.0.rows(&statement).await?;
         }
         Ok(())
     }
@@ -257,8 +257,12 @@ impl Deleting<'_> {
         let place = |sql: &str| of_session(sql, lineage.session).with(lineage.number, Type::INT8);
         // Its session too, if it is another one: what that session's writers know of the lineage becomes false.
         self.lock(&BTreeSet::from([lineage.session])).await?;
-        let sql = "SELECT parent_session, parent FROM @lineage WHERE tenant = $1 AND session = $2 AND number = $3 FOR UPDATE";
+        let sql = "SELECT parent_session, parent, base, cut, NULL::integer, checksum FROM @lineage \
+                   WHERE tenant = $1 AND session = $2 AND number = $3 FOR UPDATE";
         let Some(row) = self.0.rows(&place(sql)).await?.into_iter().next() else {
+            return Ok(None);
+        };
+        let Some(known) = line(&row, 0, lineage)? else {
             return Ok(None);
         };
         let sql = "SELECT greatest( \
@@ -272,25 +276,17 @@ impl Deleting<'_> {
         if used > 0 {
             if cut {
                 // A position must keep its meaning, so no message may be appended where messages were deleted.
-                let sql = "UPDATE @lineage SET cut = $4 WHERE tenant = $1 AND session = $2 AND number = $3";
-                let statement = place(sql).with(number_column(used)?, Type::INT4);
+                let (used, base) = (number_column(used)?, number_column(known.base)?);
+                let checksum = line_checksum(lineage, known.parent, base, Some(used));
+                let sql = "UPDATE @lineage SET cut = $4, checksum = $5 WHERE tenant = $1 AND session = $2 AND number = $3";
+                let statement = place(sql).with(used, Type::INT4).with(checksum, Type::INT8);
                 self.0.rows(&statement).await?;
             }
             return Ok(None);
         }
         let sql = "DELETE FROM @lineage WHERE tenant = $1 AND session = $2 AND number = $3";
         self.0.rows(&place(sql)).await?;
-        let parent = (column::<Option<Uuid>>(&row, 0)?, column::<Option<i64>>(&row, 1)?);
-        Ok(match parent {
-            (Some(id), Some(number)) => Some(LineageKey {
-                session: SessionKey {
-                    tenant: lineage.session.tenant,
-                    id,
-                },
-                number,
-            }),
-            _ => None,
-        })
+        Ok(known.parent)
     }
 
     /// Deletes the messages of a lineage from an index on and returns whether there were any.

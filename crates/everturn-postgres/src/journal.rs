@@ -6,10 +6,13 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use everturn_agent::store::{Detail, Journal, JournalGuard, JournalKey, JournalRecord, Scope, record_taken};
+use everturn_agent::store::{
+    Checksum, Detail, Journal, JournalGuard, JournalKey, JournalRecord, Scope, record_taken,
+};
 use everturn_core::{Error, Result};
 use jiff::Timestamp;
 use tokio_postgres::types::Type;
+use uuid::Uuid;
 
 use crate::PostgresStore;
 use crate::body;
@@ -18,7 +21,7 @@ use crate::fault::{Fault, Outcome};
 use crate::inner::Inner;
 use crate::known::Known;
 use crate::list::nanos;
-use crate::position::SessionKey;
+use crate::position::{SessionKey, new_version};
 use crate::row::check_id;
 use crate::turn_lock::HeldLock;
 
@@ -48,9 +51,32 @@ impl Journal for PostgresStore {
     }
 }
 
+/// Returns the checksum of a record's row.
+fn record_checksum(session: Uuid, turn: &[u8], sequence: i64, text: &str) -> i64 {
+    let identity = Checksum::default().bytes(session).bytes(turn).integer(sequence);
+    identity.text(text).finish()
+}
+
+/// Returns the text of a stored record.
+pub(crate) fn record(
+    session: Uuid,
+    turn: &[u8],
+    sequence: i64,
+    packed: &[u8],
+    checksum: i64,
+) -> Outcome<String> {
+    let text = body::unpack(packed)?;
+    if checksum != record_checksum(session, turn, sequence, &text) {
+        return Err(Fault::damaged(format!(
+            "journal record {sequence} is not what its checksum says"
+        )));
+    }
+    Ok(text)
+}
+
 pub(crate) fn records(scope: &Scope, key: &JournalKey) -> Statement<'static> {
     of_turn(
-        "SELECT sequence, body, token FROM @journal WHERE tenant = $1 AND session = $2 AND turn = $3 ORDER BY sequence",
+        "SELECT sequence, body, token, checksum FROM @journal WHERE tenant = $1 AND session = $2 AND turn = $3 ORDER BY sequence",
         scope,
         key,
     )
@@ -99,7 +125,14 @@ impl Inner {
         check_id("session id", key.session().as_str())?;
         check_id("turn", key.turn())?;
         let session = SessionKey::of(scope, key.session().as_str());
-        let packed = self.encoder.pack(&body::write(&record.body)?)?;
+        let text = body::write(&record.body)?;
+        let packed = self.encoder.pack(&text)?;
+        let checksum = record_checksum(
+            session.id,
+            key.turn().as_bytes(),
+            record.sequence.cast_signed(),
+            &text,
+        );
         let token = fastrand::i64(..);
         let mut patience = Patience::new(self.db.patience);
         // Whether a statement's answer was lost, so that the record may be there already.
@@ -107,7 +140,16 @@ impl Inner {
         let mut known = self.cache.session(session);
         loop {
             let outcome = self
-                .try_append(scope, key, record, guard, session, known.take(), &packed, token)
+                .try_append(
+                    scope,
+                    key,
+                    record,
+                    guard,
+                    session,
+                    known.take(),
+                    (&packed, checksum),
+                    token,
+                )
                 .await;
             let fault = match outcome {
                 Ok(true) => return Ok(()),
@@ -140,7 +182,7 @@ impl Inner {
         guard: Option<&JournalGuard>,
         session: SessionKey,
         known: Option<Arc<Known>>,
-        packed: &[u8],
+        (packed, checksum): (&[u8], i64),
         token: i64,
     ) -> Outcome<bool> {
         let version = match (guard, known) {
@@ -151,7 +193,8 @@ impl Inner {
         let mut statement = of_turn("", scope, key)
             .with(record.sequence.cast_signed(), Type::INT8)
             .with(token, Type::INT8)
-            .with(packed.to_vec(), Type::BYTEA);
+            .with(packed.to_vec(), Type::BYTEA)
+            .with(checksum, Type::INT8);
         let held = match version {
             // A commit changes this row, so it waits, and is waited for.
             Some(version) => {
@@ -166,8 +209,8 @@ impl Inner {
             None => "held AS (SELECT 1)".to_owned(),
         };
         statement.sql = format!(
-            "WITH {held}, added AS (INSERT INTO @journal (tenant, session, turn, sequence, token, added_at, body) \
-             SELECT $1, $2, $3, $4, $5, {NOW}, $6 FROM held ON CONFLICT DO NOTHING RETURNING 1) \
+            "WITH {held}, added AS (INSERT INTO @journal (tenant, session, turn, sequence, token, added_at, body, checksum) \
+             SELECT $1, $2, $3, $4, $5, {NOW}, $6, $7 FROM held ON CONFLICT DO NOTHING RETURNING 1) \
              SELECT (SELECT count(*) FROM held), (SELECT count(*) FROM added)"
         );
         let rows = self.db.run(&statement).await?;
@@ -244,7 +287,7 @@ impl Inner {
         ))
         .with(session.tenant, Type::INT4)
         .with(session.id, Type::UUID)
-        .with(fastrand::i64(1..i64::MAX >> 3), Type::INT8)
+        .with(new_version(), Type::INT8)
         .with(scope.as_str().as_bytes().to_vec(), Type::BYTEA)
         .with(key.session().as_str().as_bytes().to_vec(), Type::BYTEA);
         self.db.read(&statement).await.map(|_| ())
@@ -267,12 +310,21 @@ impl Inner {
     }
 
     async fn records(&self, scope: &Scope, key: &JournalKey) -> Outcome<Vec<JournalRecord>> {
+        let session = SessionKey::of(scope, key.session().as_str());
         let rows = self.db.read(&records(scope, key)).await?;
         rows.iter()
             .map(|row| {
+                let sequence: i64 = column(row, 0)?;
+                let text = record(
+                    session.id,
+                    key.turn().as_bytes(),
+                    sequence,
+                    column(row, 1)?,
+                    column(row, 3)?,
+                )?;
                 Ok(JournalRecord {
-                    sequence: column::<i64>(row, 0)?.cast_unsigned(),
-                    body: body::parse(&body::unpack(column(row, 1)?)?)?,
+                    sequence: sequence.cast_unsigned(),
+                    body: body::parse(&text)?,
                 })
             })
             .collect()

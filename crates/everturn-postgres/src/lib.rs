@@ -55,7 +55,11 @@
 //! Messages are rows and snapshots are positions: a message is stored once however many snapshots contain it, and a
 //! branch costs a few hundred bytes. Custom state and artifacts that did not change are not written again; a large
 //! document that changed a little is kept as a patch. Long strings, such as inline images, are stored once in a session by
-//! their hash, large values are compressed, and every value has a checksum.
+//! their hash, large values are compressed, and every row has a checksum of its values and its identity.
+//!
+//! Recently used conversations stay in memory. What is in memory is used only if the row that is read says the same
+//! checksums, or a version that is random for each commit. So a database that is restored to an earlier point under a running
+//! program, or a standby that lags behind and takes over, is read anew.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod blob;
@@ -86,6 +90,7 @@ mod schema;
 mod slots;
 mod store;
 mod stream_log;
+mod tail;
 mod time;
 mod turn_lock;
 mod unknown_save;

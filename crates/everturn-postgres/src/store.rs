@@ -73,6 +73,7 @@ impl PostgresStoreOptions {
             _ if self.connections == 0 => zero("connections"),
             _ if self.blob_threshold == 0 => zero("blob_threshold"),
             _ if self.poll.is_zero() => zero("poll_every"),
+            _ if self.patience.is_zero() => zero("patience"),
             _ if self.connect_timeout.is_zero() => zero("connect_timeout"),
             _ if self.checkout_timeout.is_zero() => zero("checkout_timeout"),
             _ if self.statement_timeout.is_zero() => zero("statement_timeout"),
@@ -117,9 +118,12 @@ impl PostgresStore {
     }
 
     /// Runs one call of the store, which ends by its deadline.
-    pub(crate) async fn call<T>(&self, work: impl Future<Output = Outcome<T>>) -> Result<T> {
-        let outcome = self.0.db.within(work).await;
-        self.result(outcome)
+    pub(crate) fn call<T, F>(&self, work: F) -> impl Future<Output = Result<T>> + use<'_, T, F>
+    where
+        F: Future<Output = Outcome<T>>,
+    {
+        let call = self.0.db.within(work);
+        async move { self.result(call.await) }
     }
 
     pub(crate) fn result<T>(&self, outcome: Outcome<T>) -> Result<T> {

@@ -21,7 +21,7 @@ use crate::fault::{Fault, Outcome};
 use crate::inner::Inner;
 use crate::known::Known;
 use crate::listen::tag;
-use crate::position::SessionKey;
+use crate::position::{SessionKey, new_version};
 use crate::row::{Stored, check_id, optional_text};
 
 #[async_trait]
@@ -266,7 +266,7 @@ impl Inner {
         let place = statement.bind(place.key().into_bytes(), Type::BYTEA);
         let lease = statement.bind(nanos(request.lease), Type::INT8);
         let waits = statement.bind(request.waits, Type::BOOL);
-        let version = known.map_or_else(|| fastrand::i64(1..i64::MAX >> 3), |known| known.version);
+        let version = known.map_or_else(new_version, |known| known.version);
         let at = statement.bind(version, Type::INT8);
         // Not shared: those who take locks of a session come one after the other, and so does one that changes its version.
         let still = if known.is_some() {
@@ -281,11 +281,15 @@ impl Inner {
                  VALUES ($1, $2, {at}, {NOW}, {owner}, {name}, '{{}}') ON CONFLICT DO NOTHING RETURNING 1"
             )
         };
+        let next_version = new_version();
         let bump = if known.is_some() {
-            ", bumped AS (UPDATE @session SET version = version + 1 WHERE tenant = $1 AND key = $2 \
-             AND EXISTS (SELECT 1 FROM taken WHERE was_taken))"
+            let next = statement.bind(next_version, Type::INT8);
+            format!(
+                ", bumped AS (UPDATE @session SET version = {next} WHERE tenant = $1 AND key = $2 \
+                 AND EXISTS (SELECT 1 FROM taken WHERE was_taken))"
+            )
         } else {
-            ""
+            String::new()
         };
         statement.sql = format!(
             "WITH still AS ({still}), \
@@ -319,7 +323,7 @@ impl Inner {
             }
             (Some(true), Some(known)) => {
                 let bumped = Known {
-                    version: version + 1,
+                    version: next_version,
                     guard: None,
                     ..known.clone()
                 };

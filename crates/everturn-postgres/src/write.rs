@@ -21,6 +21,7 @@ use crate::listen::tag;
 use crate::position::{Position, SessionKey};
 use crate::read::View;
 use crate::row::{Stored, StoredState, check_id, optional_text, to_time};
+use crate::tail::Tail;
 use crate::unknown_save::UnknownSave;
 
 /// How a session's tip changes.
@@ -201,7 +202,7 @@ impl Inner {
             self.check_lock(wish.scope, session_id, wish.precondition).await?;
         }
         let plan = Plan::new(self, session, known);
-        self.write(wish, plan, row, before, existing.as_ref(), token)
+        self.write(wish, plan, row, before, existing.as_ref(), token, verified)
             .await
     }
 
@@ -219,6 +220,10 @@ impl Inner {
         }
     }
 
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the row, what it replaces and what it is based on"
+    )]
     async fn write(
         &self,
         wish: &Wish<'_>,
@@ -227,6 +232,7 @@ impl Inner {
         before: Option<&Stored>,
         existing: Option<&Snapshot>,
         token: i64,
+        verified: bool,
     ) -> Outcome<Attempt> {
         let own = before.and_then(|before| before.state.as_ref());
         let planned = match &row.state {
@@ -253,8 +259,10 @@ impl Inner {
             Err(fault) => return Err(fault),
         };
         let Some(written) = written.first() else {
-            if let Some(place) = plan.foreign {
-                // The lineage of another session may be the one that is gone.
+            // The messages before the new ones may be others than this process takes them for: those of another session may
+            // be gone, and after a restore others have their places.
+            let is_foreign = plan.change.foreign.is_some();
+            if let Some(place) = plan.found_by.filter(|_| is_foreign || verified) {
                 self.cache.forget_place(place);
             }
             return failed(Fault::Moved, row);
@@ -311,8 +319,8 @@ fn plan_session(before: Option<&Stored>, scope: &Scope, row: &Snapshot) -> Sessi
 fn replaces(before: &StoredState, after: Option<&StoredState>) -> bool {
     let kept: Vec<i64> = after.into_iter().flat_map(StoredState::documents).collect();
     let messages = after.and_then(|after| after.messages);
-    let shrunk = before.messages.is_some_and(|before| {
-        messages.is_none_or(|after| after.lineage != before.lineage || after.len < before.len)
+    let shrunk = before.messages.is_some_and(|(before, _)| {
+        messages.is_none_or(|(after, _)| after.lineage != before.lineage || after.len < before.len)
     });
     shrunk || before.documents().any(|document| !kept.contains(&document))
 }
@@ -332,7 +340,7 @@ impl Plan<'_> {
             Some(parent) if documents || start.is_none() => self.parent(scope, parent).await?,
             _ => None,
         };
-        let related: Vec<Position> = own
+        let related: Vec<(Position, Tail)> = own
             .into_iter()
             .chain(parent.as_ref().map(|(state, _)| state))
             .filter_map(|state| state.messages)
@@ -409,11 +417,7 @@ impl Plan<'_> {
         let cache = &self.store.cache;
         for fact in self.remember {
             match fact {
-                Remember::History {
-                    lineage,
-                    history,
-                    bytes,
-                } => cache.learn_history(lineage, &history, bytes),
+                Remember::History { lineage, grown } => cache.learn_grown(lineage, grown),
                 Remember::Document {
                     number,
                     document,
@@ -422,7 +426,7 @@ impl Plan<'_> {
                 } => cache.learn_document((self.session, number), &document, depth, bytes),
             }
         }
-        self.known.version += 1;
+        self.known.version = self.next_version;
         self.known.tip = tip;
         self.known.row = Some(Arc::new(Stored {
             session: self.session,

@@ -87,8 +87,12 @@ pub(super) struct SnapshotWritten {
 
 impl Snapshots {
     /// Begins after the snapshot with the `newest` state, if there is one; `unsaved` is the state to begin with where it
-    /// differs from that.
-    pub(super) fn after(newest: Option<SessionState>, unsaved: Option<SessionState>) -> Self {
+    /// differs from that. The snapshot of the first turn records the mark of its `call`.
+    pub(super) fn after(
+        newest: Option<SessionState>,
+        unsaved: Option<SessionState>,
+        call: Option<String>,
+    ) -> Self {
         Self {
             takeover: TakeoverPoint::new(newest, unsaved),
             written: None,
@@ -98,16 +102,8 @@ impl Snapshots {
             before_turn: None,
             is_committed: false,
             rounds: VecDeque::new(),
-            next_call: None,
-            call: None,
-        }
-    }
-
-    /// Has the snapshot of the first turn record the mark of its call.
-    pub(super) fn answering(self, call: Option<String>) -> Self {
-        Self {
             next_call: call,
-            ..self
+            call: None,
         }
     }
 

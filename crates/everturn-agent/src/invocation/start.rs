@@ -278,11 +278,9 @@ impl Driver {
         // Only clients that keep the state need the last good one; others resume from the last snapshot.
         let last_good = cursor.is_none().then(|| Box::new(session.state()));
         let resumed = cursor.as_ref().is_some_and(|cursor| cursor.last().is_some());
-        let snapshots = Snapshots::after(
-            resumed.then(|| session.state()),
-            differs_from_snapshot.then(|| session.state()),
-        )
-        .answering(call);
+        let newest = resumed.then(|| session.state());
+        let unsaved = differs_from_snapshot.then(|| session.state());
+        let snapshots = Snapshots::after(newest, unsaved, call);
 
         // The work is cancelled by the machine alone: after a detach it must outlive its caller's cancellation.
         let context = session.enter(caller.detached().with_cancellation(work));

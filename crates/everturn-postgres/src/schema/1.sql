@@ -3,8 +3,8 @@
 -- Names, ids and bodies are bytes: text refuses U+0000, and sorts as the database's locale says.
 -- Times are nanoseconds since 1970.
 
--- One row per session. A writer compares and sets the version, so all writes of a session come one after the other. The
--- first version is random: a session that is deleted and begun anew never comes back to a version it had.
+-- One row per session. A writer compares and sets the version, so all writes of a session come one after the other.
+-- Versions are random: a session that is deleted and begun anew, or restored, never comes back to a version it had.
 -- `tokens` names the last commits, newest first, for a writer whose connection broke before it was answered.
 CREATE TABLE session (
     tenant integer NOT NULL,
@@ -33,12 +33,16 @@ CREATE TABLE lineage (
     session uuid NOT NULL,
     parent_session uuid,
     cut integer,
+    checksum bigint NOT NULL,
     PRIMARY KEY (tenant, session, number)
 );
 CREATE INDEX lineage_by_parent ON lineage (tenant, parent_session, parent) WHERE parent IS NOT NULL;
 
--- The first byte of a body says how it is packed, the next four are a checksum. `cuts` counts the strings taken out.
+-- The first byte of a body says how it is packed, the next four are a checksum of the packed bytes. `cuts` counts the strings
+-- taken out. `checksum` covers the message's text and place, and the checksum of the message before it; its upper half is random
+-- for each commit.
 CREATE TABLE message (
+    checksum bigint NOT NULL,
     lineage bigint NOT NULL,
     tenant integer NOT NULL,
     number integer NOT NULL,
@@ -48,8 +52,10 @@ CREATE TABLE message (
     PRIMARY KEY (tenant, session, lineage, number)
 );
 
--- JSON documents: custom state, artifacts, prompt inputs. With a base, the body is a patch on that document.
+-- JSON documents: custom state, artifacts, prompt inputs. With a base, the body is a patch on that document. `checksum` covers
+-- the full text.
 CREATE TABLE document (
+    checksum bigint NOT NULL,
     number bigint NOT NULL,
     tenant integer NOT NULL,
     depth integer NOT NULL,
@@ -91,10 +97,13 @@ CREATE INDEX document_blob_by_hash ON document_blob (tenant, session, hash);
 
 -- `details` and `rest` are JSON and mostly absent. Without `up_to` there is no state; an empty history has no lineage.
 -- `line_session` is the session of the lineage where that is not the snapshot's own. `named` says that the state repeats
--- the session's id.
+-- the session's id. `tail` is the checksum of the history's last message; `checksum` covers the whole row, its scope, its id and
+-- its session's name.
 CREATE TABLE snapshot (
     tenant integer NOT NULL,
     up_to integer,
+    checksum bigint NOT NULL,
+    tail bigint,
     lineage bigint,
     custom bigint,
     artifacts bigint,
@@ -131,6 +140,7 @@ CREATE TABLE journal (
     sequence bigint NOT NULL,
     added_at bigint NOT NULL,
     token bigint NOT NULL,
+    checksum bigint NOT NULL,
     turn bytea NOT NULL,
     body bytea NOT NULL,
     PRIMARY KEY (tenant, session, turn, sequence)

@@ -6,9 +6,11 @@
 
 mod connections;
 mod contract;
+mod damaged_rows;
 mod faults;
 mod maintenance;
 mod opening;
+mod restores;
 mod round_trips;
 mod silence;
 mod stream_log_contract;

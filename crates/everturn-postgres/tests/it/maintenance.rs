@@ -131,13 +131,17 @@ async fn what_a_dead_process_left_is_tidied_up() {
     };
     talk(&fixture).await;
     let schema = &fixture.schema;
-    // As if the process had died between rewriting the snapshot and releasing what it referred to.
-    sql(
-        &fixture.url,
-        &format!("UPDATE \"{schema}\".snapshot SET custom = NULL WHERE id = 'r3'"),
-    )
-    .await;
-    assert!(!fixture.store.verify().await.unwrap().is_clean());
+    // As if the process had died between rewriting a snapshot and releasing what it referred to.
+    let left = format!(
+        "INSERT INTO \"{schema}\".document (tenant, session, number, depth, cuts, body, checksum) \
+         SELECT tenant, session, number + 3, depth, cuts, body, checksum FROM \"{schema}\".document WHERE base IS NULL"
+    );
+    sql(&fixture.url, &left).await;
+    let problems = fixture.store.verify().await.unwrap().problems;
+    assert!(
+        problems[0].contains("nothing refers to a document"),
+        "{problems:?}"
+    );
 
     assert_eq!(fixture.store.tidy().await.unwrap(), 1);
 

@@ -4,7 +4,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use everturn_agent::store::{Deletion, Detail, Precondition, SessionStore};
+use everturn_agent::store::{
+    Deletion, Detail, Journal, JournalKey, JournalRecord, Precondition, SessionStore,
+};
 use everturn_agent::{Snapshot, SnapshotId};
 use everturn_ai::{Message, Part};
 use everturn_core::Status;
@@ -139,6 +141,80 @@ async fn every_reference_that_leads_nowhere_names_session_and_snapshot() {
             assert!(names, "{damage}: {error}");
         }
         assert!(!store.verify().await.unwrap().is_clean(), "{damage}");
+    }
+}
+
+#[tokio::test]
+async fn no_changed_or_exchanged_row_goes_unnoticed() {
+    let swap = |table: &str, columns: &[&str], keys: [&str; 2]| {
+        let [one, other] = keys;
+        let set: Vec<String> = columns
+            .iter()
+            .map(|column| format!("{column} = b.{column}"))
+            .collect();
+        format!(
+            "CREATE TABLE b AS SELECT * FROM {table}; UPDATE {table} SET {set} FROM b \
+             WHERE ({table}.key = ({one}) AND b.key = ({other})) OR ({table}.key = ({other}) AND b.key = ({one})); \
+             DROP TABLE b",
+            set = set.join(", ")
+        )
+    };
+    let message = |number: i64| format!("SELECT min(key) + {number} FROM b WHERE key & 16777215 = 0");
+    let (first, second) = (message(0), message(2));
+    let of_other = "SELECT max(key) + 2 FROM b WHERE key & 16777215 = 0".to_owned();
+    let turn = |turn: &str| format!("SELECT key FROM b WHERE turn = '{turn}'");
+    let mut damages = vec![
+        swap("message", &["body"], [&first, &second]),
+        swap("message", &["body", "checksum"], [&first, &second]),
+        swap("message", &["body", "checksum"], [&second, &of_other]),
+        swap(
+            "document",
+            &["base", "depth", "cuts", "body", "checksum"],
+            ["SELECT 1", "SELECT 6"],
+        ),
+        swap("journal", &["body", "checksum"], [&turn("t"), &turn("u")]),
+    ];
+    for change in [
+        "up_to = up_to - 1",
+        "status = 'failed'",
+        "parent = NULL",
+        "created_at = created_at + 1",
+        "updated_at = 5",
+        "heartbeat_at = 5",
+        "finish_reason = 'stop'",
+        "event = 'turnEnd'",
+        "number = 77",
+        "turn = 77",
+        "orphaned = 1",
+        "artifacts = custom",
+        "id = 'renamed'",
+        "session = (SELECT max(key) FROM session)",
+    ] {
+        damages.push(format!("UPDATE snapshot SET {change} WHERE id = 'session-3-4'"));
+    }
+    for damage in damages {
+        let (fixture, rows) = filled().await;
+        for turn in ["t", "u"] {
+            let key = JournalKey::new("session-3".into(), turn);
+            let record = JournalRecord {
+                sequence: 0,
+                body: json!({"turn": turn}),
+            };
+            fixture.store.append(&scope(), &key, record, None).await.unwrap();
+        }
+        assert!(fixture.store.verify().await.unwrap().is_clean());
+        fixture.store.close().await.unwrap();
+        change(&fixture.path(), &damage);
+        let store = open(fixture.folder.path()).await;
+
+        assert!(!store.verify().await.unwrap().is_clean(), "not noticed: {damage}");
+        for row in &rows {
+            match store.get(&scope(), &row.snapshot_id, Detail::Whole).await {
+                Ok(Some(read)) => assert_eq!(read, *row, "{damage}"),
+                Ok(None) => {}
+                Err(error) => assert_eq!(error.status(), Status::DataLoss, "{damage}: {error}"),
+            }
+        }
     }
 }
 
