@@ -340,7 +340,7 @@ mod tests {
         let durable = Durable::new(Arc::new(MemoryStreamLog::new()), &handle);
 
         let opened = durable
-            .run(None, "", call(&registry, Context::new()), (), || {})
+            .run(&Scope::default(), "", call(&registry, Context::new()), (), || {})
             .await;
         drop(opened);
         handle.tasks().close();
@@ -372,7 +372,7 @@ mod tests {
         let log = MemoryStreamLog::options().max_stream_bytes(10_000).build();
         let durable = Durable::new(Arc::new(log), &handle);
         let opened = durable
-            .run(None, "", call(&registry, Context::new()), (), || {})
+            .run(&Scope::default(), "", call(&registry, Context::new()), (), || {})
             .await;
         let mut entries = opened.ok().unwrap().entries;
         for _ in 0..20 {

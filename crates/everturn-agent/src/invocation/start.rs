@@ -38,8 +38,7 @@ use crate::stored_session::TenantStore;
 use crate::turn_lock::EarlyLock;
 use crate::{
     AgentInit, AgentInput, AgentOutput, AgentStreamChunk, FailedTurns, IdempotencyKey, SessionHandle,
-    SnapshotEvent,
-    SnapshotId, TurnDetails,
+    SnapshotEvent, SnapshotId, TurnDetails,
 };
 
 /// Opens an invocation and waits for its output.
