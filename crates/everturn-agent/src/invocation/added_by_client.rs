@@ -5,6 +5,7 @@ use everturn_ai::{
     Feature, GenerateRound, Messages, Middleware, ModelResponse, NextRound, Part, Tool, async_trait,
     place_system_part,
 };
+use everturn_core::offload::offload;
 use everturn_core::{HandlerResult, Result, Schema};
 use serde_json::Value;
 
@@ -44,12 +45,20 @@ impl AddedByClient {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` for a tool that no client may bring.
-    pub(super) fn of(input: &AgentInput) -> Result<Option<Self>> {
+    pub(super) async fn of(input: &AgentInput) -> Result<Option<Self>> {
         if input.tools.is_empty() && input.instructions.is_empty() {
             return Ok(None);
         }
+        let tools = match input.tools.as_slice() {
+            few @ ([] | [_] | [_, _] | [_, _, _] | [_, _, _, _]) => ClientTool::prepare(few)?,
+            many => {
+                let many = many.to_vec();
+                // Boxed, so that turns without such tools have no room for it.
+                Box::pin(offload(move || ClientTool::prepare(&many))).await?
+            }
+        };
         Ok(Some(Self {
-            tools: ClientTool::prepare(&input.tools)?,
+            tools,
             instructions: input.instructions.join("\n\n"),
         }))
     }

@@ -100,7 +100,7 @@ async fn prompt_turn<S: CustomState>(
     for resource in resources {
         generate = generate.resource_named(resource);
     }
-    if let Some(added) = AddedByClient::of(turn.input())? {
+    if let Some(added) = AddedByClient::of(turn.input()).await? {
         generate = generate.use_middleware(added);
     }
     let reply = generate.run().await.map_err(|error| {

@@ -120,8 +120,11 @@ fn requests_with_thousands_of_answers_to_interrupts() {
     let within = at_once(&answering(3_000, 1_000));
 
     observer.assert_unharmed("answers to interrupts", 256 * MEGABYTE);
+    assert!(beyond.iter().any(|answer| answer.starts_with("HTTP/1.1 400 ")));
     for answer in &beyond {
-        assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+        // The values of as many at once may take more memory than the server gives to all callers.
+        let refused = ["HTTP/1.1 400 ", "HTTP/1.1 429 "];
+        assert!(refused.iter().any(|head| answer.starts_with(head)), "{answer}");
         assert!(answer.contains("Limits::"), "{answer}");
     }
     for answer in &within {
