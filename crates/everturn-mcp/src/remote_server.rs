@@ -75,9 +75,14 @@ impl RemoteServer {
         tasks.insert(call.to_string(), task.to_owned());
     }
 
-    /// Returns the task that a call has become, and forgets it.
-    pub(crate) async fn take_task(&self, call: &EffectId) -> Option<String> {
-        self.tasks.lock().await.remove(call.as_str())
+    /// Returns the task that a call has become.
+    pub(crate) async fn task_of(&self, call: &EffectId) -> Option<String> {
+        self.tasks.lock().await.get(call.as_str()).cloned()
+    }
+
+    /// Forgets the task of a call that is over.
+    pub(crate) async fn forget_task(&self, call: &EffectId) {
+        self.tasks.lock().await.remove(call.as_str());
     }
 
     pub(crate) async fn connect(self: &Arc<Self>) -> Result<RunningService<RoleClient, Handler>> {

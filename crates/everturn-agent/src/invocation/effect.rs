@@ -54,6 +54,7 @@ impl<S: CustomState> Turn<S> {
             replay,
             context: self.context().clone(),
             journal: TurnJournal::of(self.context(), self.session_id()),
+            is_of_tool: false,
             reconcile: None,
         }
     }
@@ -68,6 +69,8 @@ pub struct TurnEffect {
     replay: Replay,
     context: Context,
     journal: Option<Arc<TurnJournal>>,
+    /// Whether it is part of a tool call, whose identity is in its name.
+    is_of_tool: bool,
     reconcile: Option<Reconcile>,
 }
 
@@ -76,7 +79,8 @@ impl TurnEffect {
     /// be done twice. If the context belongs to no turn, nothing is recorded.
     ///
     /// As with [`Turn::effect`], effects of one name are told apart by their order; a tool makes its names unique with
-    /// [`ToolContext::effect_id`](everturn_ai::ToolContext::effect_id).
+    /// [`ToolContext::effect_id`](everturn_ai::ToolContext::effect_id). If the turn was cut short, the turn that reconciles the
+    /// call finds the recorded outcomes of its effects by their names.
     pub fn within(context: &Context, name: impl Into<String>, replay: Replay) -> Self {
         let session = SessionHandle::of(context);
         Self {
@@ -84,6 +88,7 @@ impl TurnEffect {
             replay,
             context: context.clone(),
             journal: session.and_then(|session| TurnJournal::of(context, session.session_id())),
+            is_of_tool: true,
             reconcile: None,
         }
     }
@@ -124,7 +129,9 @@ impl TurnEffect {
         let Some(journal) = self.journal else {
             return Ok(work(EffectId::fresh()).await?);
         };
-        let (id, record) = journal.calling_own(&self.name, self.replay).await?;
+        let (id, record) = journal
+            .calling_own(&self.name, self.replay, self.is_of_tool)
+            .await?;
         let mut reconcile = self.reconcile;
         let known = match record {
             ToolRecord::Nothing => None,

@@ -152,6 +152,14 @@ impl CutShortCalls {
         })
     }
 
+    /// Returns the outcome of an effect of one of the calls, by the digest of its name.
+    pub(super) fn take_ended(&mut self, call: &str) -> Option<(ToolOutcome, Vec<Change>)> {
+        let has_ended = |known: &CutShort| known.call == call && known.outcome.is_some();
+        let place = self.calls.iter().position(has_ended)?;
+        let ended = self.calls.remove(place);
+        Some((ended.outcome?, ended.changes))
+    }
+
     /// Returns whether there are calls whose outcomes this turn still has to take over.
     pub(super) fn is_due(&self) -> bool {
         self.calls.iter().any(CutShort::is_due)

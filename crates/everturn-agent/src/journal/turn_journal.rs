@@ -181,12 +181,28 @@ impl TurnJournal {
             .map_err(|error| error.context("a recorded change of the session no longer applies"))
     }
 
-    /// Returns the identity of an effect of the turn's own code, and its record.
-    pub(crate) async fn calling_own(&self, name: &str, replay: Replay) -> Result<(EffectId, ToolRecord)> {
+    /// Returns the identity of an effect of the turn's own code, or of a tool's, and its record.
+    pub(crate) async fn calling_own(
+        &self,
+        name: &str,
+        replay: Replay,
+        is_of_tool: bool,
+    ) -> Result<(EffectId, ToolRecord)> {
         self.take_up().await?;
         let what = effect_fingerprint(name);
         self.meet(what.clone(), None, replay, |known| {
-            known.meet_call(&what, &what, replay)
+            let met = known.meet_call(&what, &what, replay);
+            if !is_of_tool || met.record != ToolRecord::Nothing {
+                return met;
+            }
+            match known.cut_short.take_ended(&what) {
+                Some((outcome, changes)) => Met {
+                    record: ToolRecord::Ended(outcome),
+                    changes,
+                    ..met
+                },
+                None => met,
+            }
         })
     }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use everturn_agent::store::MemoryStore;
 use everturn_agent::{
-    Agent, AgentFinishReason, AgentInput, AgentOutput, EndedTurn, Session, TurnObserver, agent, observe_turns,
+    Agent, AgentFinishReason, AgentInput, AgentOutput, EndedTurn, Session, TurnEffect, TurnObserver, agent,
+    observe_turns,
 };
 use everturn_ai::{
     Answers, Message, ModelRequest, ModelResponse, Part, Reconciliation, Replay, Role, Tool, ToolContext,
@@ -456,4 +457,44 @@ fn an_unknown_outcome_is_counted() {
     done(&fuse, &agent, "Lisbon");
 
     assert_eq!(desk.world.counted("unknown"), 1);
+}
+
+#[test]
+fn the_effects_of_a_call_that_was_cut_short_are_known_when_it_is_reconciled() {
+    let (desk, fuse) = (Desk::new(), Fuse::never());
+    let order = |cx: &ToolContext, world: Arc<World>| {
+        let name = format!("order of {}", cx.effect_id());
+        TurnEffect::within(cx.context(), name, Replay::Idempotent).run(move |_| async move {
+            world.count("order");
+            Ok(17)
+        })
+    };
+    let (dies, world) = (fuse.clone(), Arc::clone(&desk.world));
+    let (placing, asking) = (Arc::clone(&world), world);
+    let book = Tool::new("book", "Books a trip.", move |trip: Trip, cx: ToolContext| {
+        let (dies, world) = (dies.clone(), Arc::clone(&placing));
+        async move {
+            let number: u32 = order(&cx, world).await?;
+            if trip.to == "Lisbon" {
+                dies.die().await;
+            }
+            Ok(format!("{} is booked as {number}", trip.to))
+        }
+    })
+    .with_reconcile(move |trip: Trip, cx: ToolContext| {
+        let world = Arc::clone(&asking);
+        async move {
+            let number: u32 = order(&cx, world).await?;
+            note(&format!("{} {number}", trip.to));
+            Ok(Reconciliation::Happened(format!("{} is booked", trip.to)))
+        }
+    });
+    assert!(run(&fuse, &desk.agent(&fuse, book.clone()), "Lisbon").is_none());
+
+    let fuse = Fuse::never();
+    let output = done(&fuse, &desk.agent(&fuse, book), "Porto");
+
+    assert_eq!(output.message.unwrap().text(), "Done.");
+    assert_eq!(desk.booked(), ["Lisbon 17"]);
+    assert_eq!(desk.world.counted("order"), 2, "one for each trip");
 }

@@ -121,7 +121,7 @@ async fn call(server: &Arc<RemoteServer>, tool: &str, input: Value, context: &To
             let result = RemoteTask::new(server, &task).finish(context).await;
             let has_failed = |error: &Error| interrupt_data(error).is_none();
             if !result.as_ref().is_err_and(has_failed) {
-                server.take_task(context.effect_id()).await;
+                server.forget_task(context.effect_id()).await;
             }
             Ok(output(result?, context))
         }
@@ -153,7 +153,7 @@ fn no_task() -> Error {
 
 /// Finds out what came of a call whose process died: if it became a task, the task knows.
 async fn reconcile(server: &Arc<RemoteServer>, context: &ToolContext) -> Result<Reconciliation<Value>> {
-    let task: String = match server.take_task(context.effect_id()).await {
+    let task: String = match server.task_of(context.effect_id()).await {
         // The call failed in this very process.
         Some(task) => task,
         None => match task_of(context).run(|_| async { Err(no_task().into()) }).await {
@@ -163,6 +163,7 @@ async fn reconcile(server: &Arc<RemoteServer>, context: &ToolContext) -> Result<
         },
     };
     let result = RemoteTask::new(server, &task).finish(context).await?;
+    server.forget_task(context.effect_id()).await;
     Ok(Reconciliation::Happened(output(result, context)))
 }
 

@@ -12,7 +12,7 @@ use everturn_agent::{
     custom_agent,
 };
 use everturn_agui::ServeAgui;
-use everturn_ai::{FromToolContext, Message, Tool, ToolContext, ToolRequest, set_default_model};
+use everturn_ai::{FromToolContext, Message, Replay, Tool, ToolContext, ToolRequest, set_default_model};
 use everturn_core::Registry;
 use everturn_openai::ServeOpenAi;
 use everturn_server::Server;
@@ -134,7 +134,8 @@ impl Served {
         let registry = Registry::new();
         model.register(&registry, "scripted").unwrap();
         set_default_model(&registry, "scripted");
-        let look = Tool::new("look", "Looks.", |_: Value, _: ToolContext| async { Ok("seen") });
+        let look = Tool::new("look", "Looks.", |_: Value, _: ToolContext| async { Ok("seen") })
+            .with_replay(Replay::Pure);
         let ask = Tool::interrupt::<Value, Counter>("ask", "Asks a person.");
         let pay = Tool::new("pay", "Pays.", |sum: Value, context: ToolContext| async move {
             if !context.is_restarted() {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use everturn_agent::store::MemoryStore;
 use everturn_agent::{ClientPermissions, agent};
-use everturn_ai::{Tool, ToolContext, set_default_model};
+use everturn_ai::{Replay, Tool, ToolContext, set_default_model};
 use everturn_core::Registry;
 use everturn_core::stream_log::MemoryStreamLog;
 use everturn_openai::ServeOpenAi;
@@ -90,7 +90,8 @@ impl Served {
         define(&registry);
         model.register(&registry, "scripted").unwrap();
         set_default_model(&registry, "scripted");
-        let look = Tool::new("look", "Looks.", |_: Value, _: ToolContext| async { Ok("seen") });
+        let look = Tool::new("look", "Looks.", |_: Value, _: ToolContext| async { Ok("seen") })
+            .with_replay(Replay::Pure);
         let ask = Tool::interrupt::<Value, Value>("ask", "Asks a person.");
         let pay = Tool::new("pay", "Pays.", |sum: Value, context: ToolContext| async move {
             if !context.is_restarted() {
