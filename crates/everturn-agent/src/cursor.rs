@@ -98,6 +98,8 @@ struct Predecessor {
     is_completed: bool,
     /// What the conversation had used.
     usage: Option<UsageTotal>,
+    /// The first snapshot of the branch that it is counted with, unless that is the session's first branch.
+    counted_with: Option<SnapshotId>,
     /// The turn that the snapshot was taken in the middle of.
     turn: Option<OpenTurn>,
     /// The marks of the last calls of its branch.
@@ -122,6 +124,7 @@ impl Predecessor {
             event: snapshot.event,
             is_completed: snapshot.status == SnapshotStatus::Completed,
             usage: snapshot.usage(),
+            counted_with: snapshot.counted_with().cloned(),
             turn: snapshot.open_turn()?.cloned(),
             calls: snapshot.calls().map(Box::from),
         })
@@ -260,6 +263,9 @@ impl InvocationCursor {
         // The lease in the snapshot is already this worker's: the takeover has written it.
         self.lease = run.lease()?.unwrap_or_else(Lease::first);
         self.last = parent.map(Predecessor::of).transpose()?;
+        if let Some(last) = &mut self.last {
+            last.counted_with = run.counted_with().cloned();
+        }
         let session = run.usage().unwrap_or_default();
         let note = run.background_run()?;
         let before_run = note.and_then(|run| run.used_before);
@@ -306,6 +312,16 @@ impl InvocationCursor {
         });
         let id = marked.next()?.id.clone();
         Some((self.session.tenant().clone(), id))
+    }
+
+    /// Returns the first snapshot of the branch that the next snapshot, `own`, is counted with; `None` for the session's first
+    /// branch.
+    pub(crate) fn counted_with(&self, own: &SnapshotId) -> Option<SnapshotId> {
+        if self.at_tip {
+            self.last.as_ref()?.counted_with.clone()
+        } else {
+            Some(own.clone())
+        }
     }
 
     /// Returns what was used before the invocation.

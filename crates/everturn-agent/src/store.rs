@@ -81,7 +81,8 @@ pub use self::journal::{
     Journal, JournalGuard, JournalKey, JournalRecord, KEPT, RECORD_TAKEN, TURN_TAKEN_OVER, record_taken,
 };
 pub use self::ledger::{
-    Admission, Expense, Ledger, TurnAccount, TurnExpenses, close_accounts, read_account, write_account,
+    Admission, Expense, Ledger, SessionExpense, TurnAccount, TurnExpenses, close_accounts, read_account,
+    write_account,
 };
 pub use self::memory::MemoryStore;
 pub use self::names::{MAX_ID_BYTES, check_id};

@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use everturn_agent::archive::Archive;
 use everturn_agent::store::{Detail, Order, Scope, SessionStore, SnapshotQuery};
 use everturn_agent::{Snapshot, SnapshotId};
-use processes::Site;
-use testbed::worker::{Orders, POLICIES};
+use processes::{Process, Site};
+use testbed::worker::{Effects, Orders, POLICIES, SPENT};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::oneshot;
@@ -345,4 +346,34 @@ async fn killed_processes_lose_nothing_that_was_acknowledged_and_let_go_of_their
 
     println!("{KILLS} kills met {unknown} turns under way");
     assert!(unknown > 0, "no kill met a turn");
+}
+
+/// The model calls to which a session is limited.
+const CALLS: u64 = 50;
+
+#[tokio::test]
+async fn turns_of_many_processes_call_no_more_models_than_their_session_allows() {
+    for site in [Some(Site::sqlite()), Some(Site::files()), Site::postgres()]
+        .into_iter()
+        .flatten()
+    {
+        let store = site.store.open().await.unwrap();
+        let mut orders = site.orders(NO_END);
+        orders.spends = Some(CALLS);
+        orders.pace = Duration::from_millis(2);
+        let workers: Vec<Process> = (0..WORKERS).map(|_| Process::start(&orders)).collect();
+        for worker in &workers {
+            worker.hear("spent");
+        }
+
+        let made = Effects::at(&orders.effects).all().unwrap().len() as u64;
+        assert_eq!(made, CALLS, "model calls on {:?}", site.store);
+        let archive = Archive::of(Arc::clone(&store), Scope::default());
+        assert_eq!(archive.session_usage(SPENT).await.unwrap().model_calls, CALLS);
+        let latest = store
+            .latest(&Scope::default(), &SPENT.into(), Detail::Metadata)
+            .await;
+        let turns = latest.unwrap().unwrap().turn_index.unwrap() + 1;
+        println!("{turns} of {CALLS} calls were committed on {:?}", site.store);
+    }
 }

@@ -142,9 +142,10 @@ impl Archive {
             .unwrap_or(floor);
         let now = self.clock.now().max(floor);
         let index = latest.index.map(|index| index + 1);
+        let counted_with = edited.counted_with().cloned();
         let mut extra = edited.extra;
         extra.shift_remove(FORKED_FROM);
-        let snapshot = Snapshot {
+        let mut snapshot = Snapshot {
             parent_id: Some(id),
             updated_at: Some(now),
             finish_reason: edited.finish_reason,
@@ -156,6 +157,7 @@ impl Archive {
             extra,
             ..Snapshot::new(name.clone(), session, now)
         };
+        snapshot.set_counted_with(counted_with);
         let import = Transition::Import {
             snapshot: Box::new(snapshot),
         };

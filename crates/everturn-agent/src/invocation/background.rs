@@ -177,6 +177,11 @@ impl Driver {
         };
         snapshot.set_background_run(run);
         snapshot.set_usage(self.used_until_now());
+        snapshot.set_counted_with(if self.turns.is_under_way() {
+            self.usage.counted_with()
+        } else {
+            self.counted_with(&snapshot.snapshot_id)
+        });
         self.add_note(&mut snapshot);
         if let Some(span) = SpanRecorder::of(self.client.context()).trace_parent() {
             snapshot.set_origin(&span);

@@ -480,7 +480,9 @@ impl Driver {
         let is_named =
             self.definition.snapshot_ids == SnapshotIds::Uuid || self.background.snapshot().is_some();
         let journal = self.journal_for(&input, reserved.as_ref());
-        self.usage.begin_turn(self.account_for(&input, reserved.as_ref()));
+        let counted_with = reserved.as_ref().and_then(|own| self.counted_with(own));
+        self.usage
+            .begin_turn(self.account_for(&input, reserved.as_ref()), counted_with);
         let place = TurnContext {
             snapshot_id: reserved.filter(|_| is_named),
             parent_snapshot_id: self.cursor.as_deref().and_then(InvocationCursor::last).cloned(),

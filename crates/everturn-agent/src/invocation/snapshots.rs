@@ -249,6 +249,7 @@ impl Driver {
             ..snapshot
         };
         snapshot.set_usage(self.used_until_now());
+        snapshot.set_counted_with(self.usage.counted_with());
         self.add_note(&mut snapshot);
         // Trying the turn again continues its journal.
         if let Some(turn) = self.left_turn() {
@@ -347,6 +348,7 @@ impl Driver {
             ..snapshot
         };
         snapshot.set_usage(self.used_until_now());
+        snapshot.set_counted_with(self.usage.counted_with());
         self.add_note(&mut snapshot);
         // Resuming the middle of a turn goes on with that turn's journal.
         if let Some(turn) = self
@@ -575,6 +577,13 @@ impl Driver {
         let mut turns = self.journals.written();
         turns.extend(self.usage.account().filter(|turn| !turns.contains(turn)));
         turns
+    }
+
+    /// Returns the first snapshot of the branch that the next snapshot is counted with; `None` for the session's first branch,
+    /// and where sessions are not limited.
+    pub(super) fn counted_with(&self, own: &SnapshotId) -> Option<SnapshotId> {
+        let cursor = self.cursor.as_ref().filter(|_| self.usage.limits_sessions())?;
+        cursor.counted_with(own)
     }
 
     /// Returns the account of the turn that begins; `None` without a store, and where nothing is counted there.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use super::{BackgroundRun, Lease, OpenTurn, Rewind, Snapshot};
-use crate::AgentInput;
+use crate::{AgentInput, SnapshotId};
 
 /// The framework's own notes in a snapshot: what the conversation has used, the background run behind the snapshot, the
 /// turn in whose middle it was taken, an unfinished rewind, and which calls the last turns answered.
@@ -22,6 +22,9 @@ use crate::AgentInput;
 pub struct Bookkeeping {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     usage: Option<NotedUsage>,
+    /// The first snapshot of the branch that this one is counted with, in a session with a limit that has branches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    counted_with: Option<Noted<SnapshotId>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     background_run: Option<Noted<BackgroundRun>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -41,7 +44,7 @@ pub struct Bookkeeping {
 struct InputsLeft(Vec<AgentInput>);
 
 impl Bookkeeping {
-    /// Returns whether there are no notes but what the conversation has used and which calls it answered.
+    /// Returns whether there are no notes but what the conversation has used, where that is counted, and which calls it answered.
     pub fn is_empty(&self) -> bool {
         self.background_run.is_none() && self.open_turn.is_none() && self.unfinished_rewind.is_none()
     }
@@ -175,6 +178,18 @@ impl Snapshot {
 
     pub(crate) fn set_usage(&mut self, usage: Option<UsageTotal>) {
         self.bookkeeping.usage = usage.map(NotedUsage::from);
+    }
+
+    /// Returns the first snapshot of the branch that the snapshot is counted with; `None` for the session's first branch.
+    pub(crate) fn counted_with(&self) -> Option<&SnapshotId> {
+        match self.bookkeeping.counted_with.as_ref()? {
+            Noted::Readable(branch) => Some(branch),
+            Noted::Unreadable { .. } => None,
+        }
+    }
+
+    pub(crate) fn set_counted_with(&mut self, branch: Option<SnapshotId>) {
+        self.bookkeeping.counted_with = branch.map(Noted::from);
     }
 
     /// Returns the background run behind the snapshot; `None` if no worker of this framework began one.

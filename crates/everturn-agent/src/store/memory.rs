@@ -440,9 +440,10 @@ impl SessionStore for MemoryStore {
 
     async fn tenants(&self, after: Option<&Scope>) -> Result<Page<Scope, Scope>> {
         let scopes = self.tenants();
-        let known = scopes
-            .iter()
-            .filter(|(_, tenant)| !tenant.rows.is_empty() || !tenant.journals.is_empty());
+        let known = scopes.iter().filter(|(_, tenant)| {
+            let is_counted = !tenant.spent.is_zero() || !tenant.accounts.is_empty();
+            !tenant.rows.is_empty() || !tenant.journals.is_empty() || is_counted
+        });
         let known = known.map(|(scope, _)| scope.clone()).collect();
         Ok(page_of_tenants(known, after))
     }
@@ -499,7 +500,13 @@ impl Ledger for MemoryStore {
     async fn spend(&self, scope: &Scope, expense: &Expense) -> Result<UsageTotal> {
         let mut scopes = self.tenants();
         let tenant = scopes.entry(scope.clone()).or_default();
-        if let Some(after) = expense.tenant_after(tenant.spent)? {
+        let after = expense.tenant_after(tenant.spent)?;
+        if let Some(session) = &expense.session {
+            let held = tenant.accounts.get(&session.key).map(|(_, used)| *used);
+            let after = session.after(held.unwrap_or_default())?;
+            tenant.accounts.insert(session.key.clone(), (None, after));
+        }
+        if let Some(after) = after {
             tenant.spent = after;
         }
         if let Some((account, used)) = &expense.turn {

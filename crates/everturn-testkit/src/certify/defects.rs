@@ -72,6 +72,8 @@ pub enum Defect {
     LostExpense,
     /// Compares a budget before it takes its lock instead of under it.
     BudgetCheckedEarly,
+    /// Compares the budget of a session with what the turn found when it began.
+    SessionBudgetCheckedEarly,
     /// Keeps the account of a turn that a snapshot holds.
     LeftoverAccount,
     /// Sweeps journals that are to be kept as long as their session.
@@ -94,7 +96,7 @@ pub enum Defect {
 
 impl Defect {
     /// Every defect.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 37] = [
         Self::LostUpdate,
         Self::LockThatDoesNotExclude,
         Self::UncheckedRewrite,
@@ -122,6 +124,7 @@ impl Defect {
         Self::LeftoverJournals,
         Self::LostExpense,
         Self::BudgetCheckedEarly,
+        Self::SessionBudgetCheckedEarly,
         Self::LeftoverAccount,
         Self::SweptRecords,
         Self::SharedLock,
@@ -163,6 +166,7 @@ impl Defect {
             Self::LeftoverJournals => "a deleted session leaves no journal",
             Self::LostExpense => "no expense is lost under concurrent writers",
             Self::BudgetCheckedEarly => "a budget is not exceeded by concurrent writers",
+            Self::SessionBudgetCheckedEarly => "a session's budget is not exceeded by concurrent writers",
             Self::LeftoverAccount => "a commit drops the account of its turn and no other",
             Self::SweptRecords => "a journal that is kept goes with its session, and not before",
             Self::SharedLock => "of many turns that ask for one place one holds the lock",

@@ -154,6 +154,7 @@ impl Site {
             branches: false,
             talks: false,
             approves: false,
+            spends: None,
         }
     }
 }
