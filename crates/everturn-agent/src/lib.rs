@@ -137,7 +137,8 @@ pub use self::journal::{Journaling, TURN_TAKEN_OVER};
 pub use self::lifecycle::{OtherStatus, SnapshotEvent, SnapshotStatus};
 pub use self::limits::{Limits, set_limits};
 pub use self::middleware::{
-    AgentRef, ArtifactStrategy, Artifacts, Delegation, internal_agents, register_agent_middleware,
+    AgentRef, ArtifactStrategy, Artifacts, Delegation, check_delegates, internal_agents,
+    register_agent_middleware,
 };
 pub use self::prompt_agent::{InlinePrompt, NamedPrompt, agent, prompt_agent};
 pub use self::reading::{FailedTurns, SNAPSHOT_NOT_FOUND, STORE_NOT_CONFIGURED};

@@ -15,9 +15,9 @@ mod subagent;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use everturn_ai::prompt::used_middleware;
-use everturn_ai::{MiddlewareDefinition, define_middleware};
-use everturn_core::{ActionType, DynAction, Registry, Result};
+use everturn_ai::prompt::{Mistakes, used_middleware};
+use everturn_ai::{Delegate, MiddlewareDefinition, define_middleware};
+use everturn_core::{ActionType, DynAction, Error, Registry, Result};
 use serde_json::Value;
 
 pub use self::agent_ref::AgentRef;
@@ -35,12 +35,31 @@ pub fn internal_agents(registry: &Registry) -> BTreeSet<String> {
         own.and_then(|own| own.get("public")) == Some(&Value::Bool(true))
     };
     let used = used_middleware(registry);
-    let delegates: BTreeSet<String> = used.iter().flat_map(Delegation::delegates_of).collect();
+    let delegates = used
+        .iter()
+        .flat_map(|(_, middleware)| Delegation::delegates_of(middleware));
+    let delegates: BTreeSet<String> = delegates.map(|delegate| delegate.name).collect();
     let agents = registry.of_type(&ActionType::AGENT).into_iter();
     agents
         .filter(|(name, action)| delegates.contains(name) && !is_public(action))
         .map(|(name, _)| name)
         .collect()
+}
+
+/// Checks that the agents that others delegate to by name are registered.
+pub async fn check_delegates(registry: &Registry) -> Mistakes {
+    let mut mistakes = Mistakes::default();
+    for (owner, middleware) in used_middleware(registry) {
+        let delegates = Delegation::delegates_of(&middleware).into_iter();
+        for Delegate { name, .. } in delegates.filter(|delegate| delegate.is_looked_up) {
+            // A plugin that cannot tell, because its service does not answer, is no mistake.
+            if let Ok(None) = registry.lookup(&ActionType::AGENT.key(&name)).await {
+                let message = format!("{owner}: it delegates to the agent '{name}', which is not defined");
+                mistakes.add(Error::not_found(message));
+            }
+        }
+    }
+    mistakes
 }
 
 /// Defines the middleware of this module under its names.

@@ -143,9 +143,9 @@ pub use self::{
     message::Message,
     messages::Messages,
     middleware::{
-        GenerateHook, GenerateRound, IntoMiddleware, Middleware, MiddlewareDefinition, MiddlewareSource,
-        ModelCall, ModelHook, Next, NextModel, NextRound, NextTool, ToolCall, ToolHook, define_middleware,
-        generate_hook, middleware_descriptions, model_hook, place_system_part, tool_hook,
+        Delegate, GenerateHook, GenerateRound, IntoMiddleware, Middleware, MiddlewareDefinition,
+        MiddlewareSource, ModelCall, ModelHook, Next, NextModel, NextRound, NextTool, ToolCall, ToolHook,
+        define_middleware, generate_hook, middleware_descriptions, model_hook, place_system_part, tool_hook,
     },
     middleware_ref::{MiddlewareDesc, MiddlewareRef},
     model::{

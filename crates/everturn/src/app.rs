@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use everturn_agent::{
     AgentBuilder, AgentResult, AgentSession, Custom, CustomState, InlinePrompt, Limits, NamedPrompt,
-    Recovery, RecoveryLoop, internal_agents, recover_all, recover_every, register_agent_middleware,
+    Recovery, RecoveryLoop, check_delegates, internal_agents, recover_all, recover_every,
+    register_agent_middleware,
 };
 use everturn_ai::catalogue::register_catalogue;
 use everturn_ai::prompt::{Mistakes, Prompt, PromptFolder, Reload, check_default_model, check_names};
@@ -269,6 +270,7 @@ pub struct Checked {
 async fn check(registry: &Registry) -> Result<()> {
     let mut mistakes = check_default_model(registry).await;
     mistakes.append(check_names(registry).await);
+    mistakes.append(check_delegates(registry).await);
     mistakes.into_result()
 }
 
@@ -329,7 +331,8 @@ impl Everturn {
         everturn_agent::session_flow(&self.registry, name, function)
     }
 
-    /// Checks that the models, tools and middleware that agents and prompts name exist, and the default model.
+    /// Checks that the models, tools, middleware and sub-agents that agents and prompts name exist, and that every agent has a
+    /// model: its own, or the default model.
     ///
     /// [`Everturn::serve`] and servers from [`Everturn::server`] do this before they listen. A program that does not serve calls
     /// it once its agents are defined; otherwise a wrong name fails the first turn that needs it.

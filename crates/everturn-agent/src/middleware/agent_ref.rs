@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use everturn_ai::Delegate;
 use everturn_core::Context;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -102,9 +103,12 @@ impl AgentRef {
         self
     }
 
-    /// Returns the agent's name if it is an agent of this process.
-    pub(super) fn own_name(&self) -> Option<&str> {
-        (!self.is_remote).then_some(self.name.as_str())
+    /// Returns the agent if it is one of this process.
+    pub(super) fn delegate(&self) -> Option<Delegate> {
+        (!self.is_remote).then(|| Delegate {
+            name: self.name.clone(),
+            is_looked_up: self.transport.is_none(),
+        })
     }
 
     /// Returns the context of an invocation that a call in `context` delegates.

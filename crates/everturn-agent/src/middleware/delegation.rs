@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use everturn_ai::{
-    GenerateRound, IntoMiddleware, Messages, Middleware, MiddlewareSource, ModelResponse, NextRound, Tool,
-    ToolContext, place_system_part,
+    Delegate, GenerateRound, IntoMiddleware, Messages, Middleware, MiddlewareSource, ModelResponse,
+    NextRound, Tool, ToolContext, place_system_part,
 };
 use everturn_core::{ActionType, Error, HandlerResult, Registry, Result};
 use schemars::JsonSchema;
@@ -109,13 +109,13 @@ impl Delegation {
         self
     }
 
-    /// Returns the names of the sub-agents of this process.
-    fn delegates(&self) -> impl Iterator<Item = &str> {
-        self.agents.iter().filter_map(AgentRef::own_name)
+    /// Returns the sub-agents of this process.
+    fn delegates(&self) -> impl Iterator<Item = Delegate> {
+        self.agents.iter().filter_map(AgentRef::delegate)
     }
 
-    /// Returns the names of the sub-agents that a middleware delegates to.
-    pub(super) fn delegates_of(middleware: &MiddlewareSource) -> Vec<String> {
+    /// Returns the sub-agents that a middleware delegates to.
+    pub(super) fn delegates_of(middleware: &MiddlewareSource) -> Vec<Delegate> {
         let Some(reference) = middleware.reference() else {
             return middleware.delegates().to_vec();
         };
@@ -125,8 +125,7 @@ impl Delegation {
         });
         // A configuration that cannot be read is found when the application is checked.
         let delegation = config.and_then(|config| Self::deserialize(config).ok());
-        let names = delegation.iter().flat_map(Self::delegates);
-        names.map(str::to_owned).collect()
+        delegation.iter().flat_map(Self::delegates).collect()
     }
 
     /// Creates the bundle for one generation.
@@ -146,7 +145,7 @@ impl Delegation {
 
 impl IntoMiddleware for Delegation {
     fn into_middleware(self) -> MiddlewareSource {
-        let delegates: Vec<String> = self.delegates().map(str::to_owned).collect();
+        let delegates: Vec<Delegate> = self.delegates().collect();
         MiddlewareSource::factory(move |registry| Ok(Arc::new(self.clone().start(registry)?)))
             .delegating_to(delegates)
     }

@@ -14,13 +14,22 @@ type Factory = dyn Fn(&Registry) -> HandlerResult<Arc<dyn Middleware>> + Send + 
 #[derive(Clone)]
 pub struct MiddlewareSource(Kind);
 
+/// An agent that a middleware delegates to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delegate {
+    /// The name of the agent.
+    pub name: String,
+    /// Whether the agent is looked up by its name when it gets a task, so that it must be registered by then.
+    pub is_looked_up: bool,
+}
+
 #[derive(Clone)]
 enum Kind {
     Named(MiddlewareRef),
     Made {
         make: Arc<Factory>,
-        /// The names of the agents that it delegates to.
-        delegates: Arc<[String]>,
+        /// The agents that it delegates to.
+        delegates: Arc<[Delegate]>,
     },
 }
 
@@ -41,7 +50,7 @@ impl MiddlewareSource {
     }
 
     /// Declares the registered agents that the middleware delegates to. Servers do not offer them unless they are public.
-    pub fn delegating_to(self, agents: impl IntoIterator<Item = String>) -> Self {
+    pub fn delegating_to(self, agents: impl IntoIterator<Item = Delegate>) -> Self {
         Self(match self.0 {
             Kind::Made { make, .. } => Kind::Made {
                 make,
@@ -51,8 +60,8 @@ impl MiddlewareSource {
         })
     }
 
-    /// Returns the names of the agents that the middleware [declares](Self::delegating_to).
-    pub fn delegates(&self) -> &[String] {
+    /// Returns the agents that the middleware [declares](Self::delegating_to).
+    pub fn delegates(&self) -> &[Delegate] {
         match &self.0 {
             Kind::Made { delegates, .. } => delegates,
             Kind::Named(_) => &[],

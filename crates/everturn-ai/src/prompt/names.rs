@@ -81,21 +81,25 @@ pub async fn check_names(registry: &Registry) -> Mistakes {
     mistakes
 }
 
-/// Returns the middleware of all prompts of the registry, and of agents.
-pub fn used_middleware(registry: &Registry) -> Vec<MiddlewareSource> {
+/// Returns the middleware of all prompts of the registry, and of agents, each with the owner as messages name it.
+pub fn used_middleware(registry: &Registry) -> Vec<(String, MiddlewareSource)> {
     let mut used = Vec::new();
     for name in names_under(registry, &value_key("")) {
         let source = registry.value::<Registered>(&value_key(&name));
         // A prompt that cannot be read is found by `check_names`.
         if let Some(Ok(parts)) = source.map(|source| source.0.parts(registry)) {
-            used.extend(parts.settings.middleware.iter().cloned());
+            let Owner { label, .. } = Owner::of_prompt(registry, &name, &parts);
+            let middleware = parts.settings.middleware.iter();
+            used.extend(middleware.map(|source| (label.clone(), source.clone())));
         }
     }
     for agent in names_under(registry, OVERRIDES) {
         let mut settings = Settings::default();
         let overrides = registry.value::<PromptOverrides>(&format!("{OVERRIDES}{agent}"));
         if overrides.is_some_and(|overrides| overrides.apply(&mut settings).is_ok()) {
-            used.extend(settings.middleware);
+            let label = format!("agent '{agent}'");
+            let middleware = settings.middleware.into_iter();
+            used.extend(middleware.map(|source| (label.clone(), source)));
         }
     }
     used

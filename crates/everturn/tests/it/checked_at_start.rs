@@ -147,6 +147,46 @@ async fn an_agent_without_a_model_is_found() {
 }
 
 #[tokio::test]
+async fn an_unknown_delegate_is_found() {
+    let delegating = "---\nuse:\n  - name: agents\n    config:\n      agents: [writer, critc]\n---\nEdit.\n";
+    let folder = prompts(&[("editor.prompt", delegating)]);
+    let app = Everturn::builder()
+        .model("echo", EchoModel)
+        .default_model("echo")
+        .prompts(folder.path())
+        .build()
+        .await
+        .unwrap();
+    app.prompt_agent("editor").define().unwrap();
+    let unregistered = app.agent("at_hand").build().unwrap();
+    let team = Delegation::to([
+        AgentRef::new("writr"),
+        AgentRef::from(&unregistered),
+        AgentRef::new("writer"),
+    ]);
+    app.agent("chief").use_middleware(team).define().unwrap();
+    app.agent("writer").define().unwrap();
+
+    let found = app.check().await.unwrap_err();
+    app.agent("writr").define().unwrap();
+    app.agent("critc").define().unwrap();
+    let then = app.check().await;
+
+    assert_lists(
+        &found,
+        &[
+            "agent 'chief': it delegates to the agent 'writr', which is not defined",
+            "agent 'editor': it delegates to the agent 'critc', which is not defined",
+        ],
+    );
+    assert!(
+        !found.message().contains("'writer'") && !found.message().contains("at_hand"),
+        "{found}"
+    );
+    then.unwrap();
+}
+
+#[tokio::test]
 async fn an_agent_that_is_defined_twice_is_named() {
     let folder = prompts(&[("scribe.prompt", "Write.\n")]);
     let app = Everturn::builder().prompts(folder.path()).build().await.unwrap();
