@@ -183,8 +183,11 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     /// Returns the snapshots that name this one as their parent, without their states, oldest first.
     async fn children(&self, scope: &Scope, id: &SnapshotId) -> Result<Vec<Snapshot>>;
 
-    /// Returns one page of the tenants that have snapshots, or journals as far as the store can tell, by name; `after` is the
-    /// last tenant of the page before. It is for the operator of the store, not for its tenants.
+    /// Returns one page of the tenants that have snapshots, or journals and accounts as far as the store can tell, by name;
+    /// `after` is the last tenant of the page before. It is for the operator of the store, not for its tenants.
+    ///
+    /// A scope that carries a [readable name](Scope::tenant) when a session begins is listed with it. The name is kept in one
+    /// place, and goes with the tenant's last snapshot at the latest.
     ///
     /// # Errors
     /// `UNIMPLEMENTED` if the store cannot list its tenants, which is the default.

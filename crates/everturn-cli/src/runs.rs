@@ -82,6 +82,9 @@ async fn served_runs(archive: &RemoteArchive, output: Output) -> Outcome<Vec<Sna
 }
 
 async fn stored_runs(store: &Store, whose: &Whose) -> Outcome<Vec<Snapshot>> {
+    if whose.names_tenant() {
+        store.tenant(whose).await?;
+    }
     let (sessions, scope) = (store.sessions().await?, scope(whose));
     let mut query = PendingQuery::default();
     query.limit = MAX_PAGE;
@@ -93,7 +96,10 @@ async fn stored_runs(store: &Store, whose: &Whose) -> Outcome<Vec<Snapshot>> {
             )))
             .or_next("ask the server that has the agents, with --url")
         })?;
-        let own = page.items.into_iter().filter(|run| run.scope == scope);
+        let own = page
+            .items
+            .into_iter()
+            .filter(|run| whose.all_tenants || run.scope == scope);
         runs.extend(own.map(|run| run.snapshot));
         match page.next {
             Some(next) => query.after = Some(next),

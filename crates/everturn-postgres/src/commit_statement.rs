@@ -59,6 +59,15 @@ impl Plan<'_> {
         self.insert_parts(&mut statement, &names, &mut parts)?;
         self.write_row(&mut statement, &names, wish, row, state, exists, &mut parts)?;
         drop_journals(&mut statement, &names, wish, &mut parts);
+        // A session begins with a snapshot that has no parent.
+        if let Some(name) = wish.scope.tenant().filter(|_| row.parent_id.is_none()) {
+            let name = statement.bind(name.as_bytes().to_vec(), Type::BYTEA);
+            let (tenant, scope) = (&names.tenant, &names.scope);
+            parts.push(format!(
+                "tenant_named AS (INSERT INTO @tenant_name (tenant, scope, name) SELECT {tenant}, {scope}, {name} FROM cas \
+                 ON CONFLICT DO NOTHING)"
+            ));
+        }
         let waiting = match &lock {
             Some(lock) if lock.releases() => HeldLock::waiting(&names.tenant, &names.session),
             _ => "false".to_owned(),

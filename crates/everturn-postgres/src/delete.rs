@@ -64,6 +64,7 @@ impl Inner {
             // A session that cannot be deleted away, because a turn of it holds it, is no reason to go on for ever.
             if names.is_empty() || names == before {
                 self.db.read(&close_tenant(scope)).await?;
+                self.db.read(&forget_name(scope)).await?;
                 return Ok(deleted);
             }
             for name in &names {
@@ -74,15 +75,20 @@ impl Inner {
         }
     }
 
-    /// Returns all tenants that have sessions.
+    /// Returns all tenants that have sessions or accounts.
     pub(crate) async fn tenants(&self) -> Outcome<Vec<Scope>> {
-        let rows = self
-            .db
-            .read(&Statement::new("SELECT DISTINCT scope FROM @session"))
-            .await?;
-        let names = rows.iter().map(|row| column::<Vec<u8>>(row, 0));
-        names
-            .map(|name| Ok(Scope::new(String::from_utf8_lossy(&name?).into_owned())))
+        let sql = "SELECT known.scope, n.name FROM (SELECT tenant, scope FROM @session UNION SELECT tenant, scope FROM @ledger) \
+                   AS known LEFT JOIN @tenant_name n ON n.tenant = known.tenant AND n.scope = known.scope";
+        let rows = self.db.read(&Statement::new(sql)).await?;
+        let text = |name: Vec<u8>| String::from_utf8_lossy(&name).into_owned();
+        rows.iter()
+            .map(|row| {
+                let scope = Scope::new(text(column(row, 0)?));
+                Ok(match column::<Option<Vec<u8>>>(row, 1)? {
+                    Some(name) => scope.with_tenant(text(name)),
+                    None => scope,
+                })
+            })
             .collect()
     }
 
@@ -175,6 +181,7 @@ impl Deleting<'_> {
             }
         }
         self.release(released).await?;
+        self.0.rows(&forget_name(scope)).await?;
         Ok(rows)
     }
 
@@ -379,6 +386,15 @@ impl Deleting<'_> {
         let statement = of_session(sql, session).with(hashes, Type::BYTEA_ARRAY);
         self.0.rows(&statement).await.map(|_| ())
     }
+}
+
+/// Deletes the readable name of a tenant that has no session any more.
+fn forget_name(scope: &Scope) -> Statement<'static> {
+    let sql = "DELETE FROM @tenant_name WHERE tenant = $1 AND scope = $2 \
+               AND NOT EXISTS (SELECT 1 FROM @session WHERE tenant = $1 AND scope = $2)";
+    Statement::new(sql)
+        .with(tenant(scope), Type::INT4)
+        .with(scope.as_str().as_bytes().to_vec(), Type::BYTEA)
 }
 
 fn of_session(sql: &str, session: SessionKey) -> Statement<'static> {

@@ -395,6 +395,9 @@ pub struct ListTenantsRequest {
 pub struct TenantList {
     /// The tenants, by name.
     pub tenants: Vec<String>,
+    /// The readable names of tenants whose names are hashes: the ids of their principals.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub principals: BTreeMap<String, String>,
     /// The tenant to pass as `after` for the next page; missing on the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
@@ -410,6 +413,9 @@ pub struct DeleteTenantRequest {
     /// The id of the principal whose tenant is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<String>,
+    /// The id of the request: the same request again returns the first outcome.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
 }
 
 /// Asks for rules of retention to be applied to all tenants.

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use everturn_agent::archive::{
     CopyRequest, DeleteRequest, Deleted, DiffRequest, Difference, ForkRequest, GetSessionRequest, Import,
-    ImportInit, Imported, LabelRequest, ListSessionsRequest, ListSnapshotsRequest, SessionList, SnapshotList,
-    SnapshotTree, TreePage, TreeRequest,
+    ImportInit, Imported, LabelRequest, ListSessionsRequest, ListSnapshotsRequest, ListTenantsRequest,
+    SessionList, SnapshotList, SnapshotTree, TenantList, TreePage, TreeRequest,
 };
 use everturn_agent::store::{Cursor, Page, SessionQuery, SessionSummary, SnapshotQuery};
 use everturn_agent::{GetSnapshotRequest, SNAPSHOT_NOT_FOUND, SessionId, Snapshot, SnapshotId};
@@ -85,6 +85,14 @@ impl RemoteArchive {
         let request = ListSessionsRequest::from(query.clone());
         let list: SessionList = self.ask("listSessions", &request).await?;
         Ok(list.into())
+    }
+
+    /// Returns one page of the tenants of the agent's store. It is for the server's operators.
+    ///
+    /// # Errors
+    /// What the server refuses with.
+    pub async fn tenants(&self, request: &ListTenantsRequest) -> Result<TenantList> {
+        self.ask("listTenants", request).await
     }
 
     /// Returns one page of the tenant's background runs that are not over, the earliest first, as their snapshots without

@@ -9,3 +9,11 @@ CREATE TABLE ledger (
     used text NOT NULL,
     PRIMARY KEY (tenant, session, turn)
 ) WITH (fillfactor = 50);
+
+-- The readable names of tenants whose scopes are hashes. A name goes with the tenant's last session.
+CREATE TABLE tenant_name (
+    tenant integer NOT NULL,
+    scope bytea NOT NULL,
+    name bytea NOT NULL,
+    PRIMARY KEY (tenant, scope)
+);

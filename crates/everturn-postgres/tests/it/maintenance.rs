@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use everturn_agent::SnapshotId;
 use everturn_agent::archive::Retention;
-use everturn_agent::store::{Deletion, Detail, SessionStore};
+use everturn_agent::store::{Deletion, Detail, Precondition, SessionStore};
 use everturn_core::Status;
 use futures::future::join_all;
 use serde_json::json;
 
-use crate::support::{Fixture, get, put, row, said, scope, sql};
+use crate::support::{Fixture, get, put, row, said, scope, set, sql};
 
 /// A session of a few snapshots with documents, blobs and a branch.
 async fn talk(fixture: &Fixture) {
@@ -200,6 +201,14 @@ async fn upkeep_carries_out_the_rules_of_retention_in_one_process() {
     };
     let stores = [fixture.store.clone(), fixture.reopened().await];
     put(&fixture.store, row("old", "old", 1)).await.unwrap();
+    let ann = everturn_core::Principal::new("ann").scope();
+    let id = SnapshotId::from("old");
+    let old_of_ann = set(row("old", "old", 1));
+    let saved = fixture
+        .store
+        .save(&ann, Some(&id), Precondition::None, old_of_ann)
+        .await;
+    saved.unwrap();
     let mut young = row("young", "young", 1);
     young.created_at = jiff::Timestamp::now();
     put(&fixture.store, young).await.unwrap();
@@ -207,9 +216,10 @@ async fn upkeep_carries_out_the_rules_of_retention_in_one_process() {
 
     let schedules = stores
         .each_ref()
-        .map(|store| store.upkeep(Duration::from_hours(1), [scope()], rules.clone()));
+        .map(|store| store.upkeep(Duration::from_hours(1), rules.clone()));
     let begun = std::time::Instant::now();
-    while get(&fixture.store, "old").await.is_some() {
+    let of_ann = async || fixture.store.get(&ann, &id, Detail::Metadata).await.unwrap();
+    while get(&fixture.store, "old").await.is_some() || of_ann().await.is_some() {
         assert!(begun.elapsed() < Duration::from_secs(20), "nothing is deleted");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }

@@ -46,6 +46,8 @@ pub enum Defect {
     MutableEnding,
     /// Mixes all tenants' snapshots.
     SharedTenants,
+    /// Lists tenants without their readable names.
+    NamelessTenants,
     /// Reports snapshots as deleted and keeps them.
     IdleDeletion,
     /// Starts every page at the beginning.
@@ -96,7 +98,7 @@ pub enum Defect {
 
 impl Defect {
     /// Every defect.
-    pub const ALL: [Self; 37] = [
+    pub const ALL: [Self; 38] = [
         Self::LostUpdate,
         Self::LockThatDoesNotExclude,
         Self::UncheckedRewrite,
@@ -111,6 +113,7 @@ impl Defect {
         Self::OrphanedLatest,
         Self::MutableEnding,
         Self::SharedTenants,
+        Self::NamelessTenants,
         Self::IdleDeletion,
         Self::LostCursor,
         Self::ForgetsUnknownFields,
@@ -153,6 +156,7 @@ impl Defect {
             Self::OrphanedLatest => "an orphaned snapshot is never the latest",
             Self::MutableEnding => "a final snapshot keeps its status",
             Self::SharedTenants => "a tenant's snapshots are out of others' reach",
+            Self::NamelessTenants => "a tenant is listed with its readable name",
             Self::IdleDeletion => "deleted snapshots are gone from every view",
             Self::LostCursor => "a session's snapshots are listed in order, page by page",
             Self::ForgetsUnknownFields => "unknown fields and part kinds survive",
@@ -434,7 +438,12 @@ impl SessionStore for DefectiveStore {
     }
 
     async fn tenants(&self, after: Option<&Scope>) -> Result<Page<Scope, Scope>> {
-        self.store.tenants(after).await
+        let mut page = self.store.tenants(after).await?;
+        if self.defect == Defect::NamelessTenants {
+            let nameless = |tenant: Scope| Scope::new(tenant.as_str());
+            page.items = page.items.into_iter().map(nameless).collect();
+        }
+        Ok(page)
     }
 
     async fn pending(&self, query: &PendingQuery) -> Result<Option<PendingPage>> {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use everturn::agent::IntoStore;
+use everturn::agent::store::{Expense, SessionStore, UsageTotal};
 use everturn::prelude::*;
 use everturn::testkit::{Reply, ScriptedModel};
 use everturn_server::{ArchiveAccess, BearerTokens, Server};
@@ -56,6 +57,7 @@ pub(crate) struct Kitchen {
     /// Lets the planner finish one plan for each permit.
     pub(crate) gate: Arc<Semaphore>,
     pub(crate) store: String,
+    kept: Arc<dyn SessionStore>,
     serving: Option<JoinHandle<Result<()>>>,
 }
 
@@ -156,6 +158,7 @@ impl Kitchen {
             .store(Arc::clone(&store))
             .define()
             .unwrap();
+        let kept = Arc::clone(&store);
         let planner = planner(&app, &gate).store(store).define().unwrap();
         app.streaming_flow("menu", |theme: String, words: Emitter<String>| async move {
             words.send(theme.clone()).await?;
@@ -169,6 +172,7 @@ impl Kitchen {
             planner,
             gate,
             store: named,
+            kept,
             serving: None,
         };
         (kitchen, app)
@@ -192,6 +196,28 @@ impl Kitchen {
     pub(crate) async fn cook(&self, session: &str, text: &str) -> String {
         let reply = self.chef.chat().resume(session).run(text).await.unwrap();
         reply.snapshot_id().unwrap().to_string()
+    }
+
+    /// Runs a turn of the chef on behalf of a principal.
+    pub(crate) async fn cook_for(&self, principal: &str, session: &str, text: &str) {
+        let chat = self
+            .chef
+            .chat()
+            .context(Principal::new(principal))
+            .resume(session);
+        chat.run(text).await.unwrap();
+    }
+
+    /// Enters an amount into the ledger of a principal's tenant.
+    pub(crate) async fn spend(&self, principal: &str) -> UsageTotal {
+        let mut used = UsageTotal::default();
+        used.model_calls = 7;
+        let scope = Principal::new(principal).scope();
+        let ledger = self.kept.ledger().unwrap();
+        ledger
+            .spend(&scope, &Expense::new().of_tenant(used))
+            .await
+            .unwrap()
     }
 
     /// Begins a run of the planner, and returns its id.
