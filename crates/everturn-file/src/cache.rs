@@ -21,7 +21,8 @@ type Folders<T> = HashMap<PathBuf, HashMap<OsString, Known<T>>>;
 
 #[derive(Debug)]
 struct Known<T> {
-    version: Version,
+    /// `None` for a file that was too young to have one: its content is read again.
+    version: Option<Version>,
     /// `None` for a file of another kind.
     content: Option<Arc<T>>,
 }
@@ -58,15 +59,14 @@ impl<T> Cache<T> {
             content => content?,
         };
         let content = content.and_then(|content| parse(path, &content)).map(Arc::new);
-        match version {
-            Some(version) => self.keep(
-                path,
-                Known {
-                    version,
-                    content: content.clone(),
-                },
-            ),
-            None => self.forget(path),
+        if version.is_none() && content.is_none() {
+            self.forget(path);
+        } else {
+            let known = Known {
+                version,
+                content: content.clone(),
+            };
+            self.keep(path, known);
         }
         Ok(content)
     }
@@ -86,6 +86,38 @@ impl<T> Cache<T> {
         let mut contents = Vec::with_capacity(paths.len());
         for path in paths {
             contents.extend(self.read_if(disk, &path, &is_wanted, &parse)?);
+        }
+        Ok(contents)
+    }
+
+    /// Returns the parsed contents of the `.json` files of a folder, unordered, without those that are known to be others for
+    /// good. The file system is not asked about these.
+    pub(crate) fn read_all_but(
+        &self,
+        disk: &dyn Disk,
+        folder: &Path,
+        is_other: impl Fn(&T) -> bool,
+        parse: impl Fn(&Path, &[u8]) -> Option<T>,
+    ) -> io::Result<Vec<Arc<T>>> {
+        let mut paths = disk.list(folder)?;
+        paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+        if self
+            .folders()
+            .get(folder)
+            .is_some_and(|files| files.len() > 2 * paths.len())
+        {
+            self.forget_others(folder, &paths);
+        }
+        if let Some(files) = self.folders().get(folder) {
+            paths.retain(|path| {
+                let known = path.file_name().and_then(|name| files.get(name));
+                let content = known.and_then(|known| known.content.as_ref());
+                !content.is_some_and(|content| is_other(content))
+            });
+        }
+        let mut contents = Vec::new();
+        for path in paths {
+            contents.extend(self.read(disk, &path, &parse)?);
         }
         Ok(contents)
     }
@@ -113,7 +145,7 @@ impl<T> Cache<T> {
         let (folder, name) = place(path);
         let folders = self.folders();
         let known = folders.get(folder)?.get(name)?;
-        (known.version == version).then(|| known.clone())
+        (known.version == Some(version)).then(|| known.clone())
     }
 
     fn keep(&self, path: &Path, known: Known<T>) {
@@ -194,6 +226,81 @@ mod tests {
         let again = cache.read_all(&RealDisk, folder.path(), |_| true, |_, _| panic!("read again"));
 
         assert_eq!(*again.unwrap()[0], *first[0]);
+    }
+
+    #[test]
+    fn a_file_that_is_known_to_be_another_is_not_looked_at_again() {
+        #[derive(Debug)]
+        struct Unasked;
+
+        impl Disk for Unasked {
+            fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+                RealDisk.list(path)
+            }
+
+            fn create_folder(&self, _: &Path) -> io::Result<()> {
+                unreachable!()
+            }
+
+            fn read(&self, path: &Path) -> io::Result<Option<Vec<u8>>> {
+                assert!(!path.ends_with("other.json"), "a known file was read");
+                RealDisk.read(path)
+            }
+
+            fn version(&self, path: &Path) -> Option<Version> {
+                assert!(
+                    !path.ends_with("other.json"),
+                    "the file system was asked about a known file"
+                );
+                None
+            }
+
+            fn write(&self, _: &Path, _: &[u8]) -> io::Result<()> {
+                unreachable!()
+            }
+
+            fn sync_file(&self, _: &Path) -> io::Result<()> {
+                unreachable!()
+            }
+
+            fn rename(&self, _: &Path, _: &Path) -> io::Result<()> {
+                unreachable!()
+            }
+
+            fn sync_folder(&self, _: &Path) -> io::Result<()> {
+                unreachable!()
+            }
+
+            fn remove(&self, _: &Path) -> io::Result<()> {
+                unreachable!()
+            }
+
+            fn folders(&self, _: &Path) -> io::Result<Vec<PathBuf>> {
+                unreachable!()
+            }
+
+            fn try_lock(&self, _: &Path) -> io::Result<Option<Box<dyn Send>>> {
+                unreachable!()
+            }
+        }
+
+        // The first file has no version yet, as a row that was just written has none.
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["other.json", "own.json"] {
+            std::fs::write(folder.path().join(name), name).unwrap();
+        }
+        let cache = Cache::default();
+        cache.read_all(&RealDisk, folder.path(), |_| true, text).unwrap();
+
+        let is_other = |text: &String| text == "other.json";
+        let found = cache
+            .read_all_but(&Unasked, folder.path(), is_other, text)
+            .unwrap();
+
+        assert_eq!(
+            found.iter().map(|text| text.as_str()).collect::<Vec<_>>(),
+            ["own.json"]
+        );
     }
 
     #[test]

@@ -8,6 +8,7 @@ use everturn_agent::{SessionId, SnapshotId};
 use everturn_core::Result;
 
 use crate::files::{Files, Lock};
+use crate::row;
 
 impl Files {
     /// Returns the ids of the rows to delete.
@@ -17,9 +18,7 @@ impl Files {
             Deletion::Tenant => {
                 // By the names of files, so that damaged rows go too.
                 let files = self.disk.list(self.folder.path())?;
-                let rows = files
-                    .iter()
-                    .filter(|path| path.extension().is_some_and(|end| end == "json"));
+                let rows = files.iter().filter(|path| is_row(path));
                 let ids = rows.filter_map(|path| path.file_stem()?.to_str());
                 Ok(ids.map(SnapshotId::from).collect())
             }
@@ -29,6 +28,14 @@ impl Files {
                 // Names a row that is missing or damaged and so has no header.
                 let pointed = self.pointer(&session)?.map(|pointer| pointer.current_snapshot_id);
                 ids.extend(pointed.filter(|pointed| !ids.contains(pointed)));
+                for (path, content) in self.unreadable()? {
+                    let id = path
+                        .file_stem()
+                        .and_then(|name| name.to_str())
+                        .map(SnapshotId::from);
+                    let is_own = row::session_in(&content).as_ref() == Some(&session);
+                    ids.extend(id.filter(|id| is_own && !ids.contains(id)));
+                }
                 Ok(ids)
             }
         }
@@ -66,6 +73,15 @@ impl Files {
             let _ = self.tip(session, lock);
         }
         Ok(existing.into_iter().map(|(id, _)| id).collect())
+    }
+
+    /// Returns whether the tenant has rows, damaged ones included.
+    pub(crate) fn has_rows(&self) -> Result<bool> {
+        Ok(self
+            .disk
+            .list(self.folder.path())?
+            .iter()
+            .any(|path| is_row(path)))
     }
 
     /// Removes what is left of a tenant without rows: pointers of lost rows, and files that a crash left behind.
@@ -107,4 +123,8 @@ impl Files {
         self.headers.forget(path);
         Ok(())
     }
+}
+
+fn is_row(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == "json")
 }

@@ -75,7 +75,7 @@ impl FileStore {
         let [mut interval, longest] = INTERVALS;
         loop {
             let (own, (place, work)) = (files.clone(), waiting);
-            let attempt = self.threads.write(move || match own.lock_from(place)? {
+            let attempt = self.threads.hold(move || match own.lock_from(place)? {
                 Ok(lock) => work(&own, lock).map(Attempt::Done),
                 Err(place) => Ok(Attempt::Busy((place, work))),
             });

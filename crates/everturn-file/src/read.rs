@@ -97,6 +97,9 @@ impl Files {
                 Pointed::Nowhere => {}
             }
             let seen = self.greatest(session)?;
+            if pointer.is_none() {
+                self.check_scan(session, seen.is_some())?;
+            }
             if pointer.is_none() && seen.is_none() {
                 return Ok(None);
             }
@@ -135,6 +138,9 @@ impl Files {
             Pointed::Nowhere => {}
         }
         let greatest = self.greatest(session)?;
+        if pointer.is_none() {
+            self.check_scan(session, greatest.is_some())?;
+        }
         let repaired = match &greatest {
             Some(greatest) => self.repair(session, greatest),
             None => self.unpoint(session, pointer.as_ref()),
@@ -243,6 +249,63 @@ impl Files {
         Ok(pointer.filter(|pointer| self.folder.row(&pointer.current_snapshot_id).is_ok()))
     }
 
+    /// Returns whether the session has a pointer that cannot be read.
+    pub(crate) fn is_pointer_damaged(&self, session: &SessionId) -> Result<bool> {
+        let exists = match self.disk.read(&self.folder.pointer(session)?) {
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => true,
+            content => content?.is_some(),
+        };
+        Ok(exists && self.pointer(session)?.is_none())
+    }
+
+    /// Checks that a scan has not passed over the tip of a session without a pointer, which has rows or not: a row that cannot be
+    /// read may be the tip.
+    ///
+    /// # Errors
+    /// `DATA_LOSS` if there is such a row.
+    fn check_scan(&self, session: &SessionId, has_rows: bool) -> Result<()> {
+        let is_damaged = self.is_pointer_damaged(session)?;
+        if !is_damaged && !has_rows {
+            return Ok(());
+        }
+        for (path, content) in self.unreadable()? {
+            let was_row = match Seal::of(&content) {
+                Seal::Broken => true,
+                // Files of others may be in the folder.
+                Seal::Absent => is_damaged,
+                // It is what was written, under another name.
+                Seal::Whole => false,
+            };
+            if was_row && row::session_in(&content).is_none_or(|of| of == *session) {
+                let id = path.file_stem().unwrap_or_default().to_string_lossy();
+                let pointer = if is_damaged { "damaged" } else { "missing" };
+                return Err(Error::data_loss(format!(
+                    "session '{session}' may have lost its latest snapshot '{id}': '{}' cannot be read, and the pointer '{}' \
+                     is {pointer}; restore both from a backup, or delete the snapshot to continue from the one before",
+                    path.display(),
+                    self.folder.pointer(session)?.display(),
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the files of the scope that have the names of rows and are none, with their contents.
+    pub(crate) fn unreadable(&self) -> Result<Vec<(PathBuf, Vec<u8>)>> {
+        let mut found = Vec::new();
+        for path in self.disk.list(self.folder.path())? {
+            if path.extension().is_none_or(|end| end != "json") || self.header_in(&path)?.is_some() {
+                continue;
+            }
+            match self.disk.read(&path) {
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => found.push((path, Vec::new())),
+                // A file that is gone was deleted meanwhile.
+                content => found.extend(content?.map(|content| (path, content))),
+            }
+        }
+        Ok(found)
+    }
+
     /// Returns the pointer in a file. One that is damaged is as good as none: the tip is then found by scanning.
     pub(crate) fn pointer_in(&self, path: &Path) -> Result<Option<Pointer>> {
         let content = match self.disk.read(path) {
@@ -264,7 +327,11 @@ impl Files {
 
     /// Returns the headers of a session's rows, unordered. Files that are not snapshots are skipped.
     pub(crate) fn headers(&self, session: &SessionId) -> Result<Vec<Arc<Header>>> {
-        let mut headers = self.all_headers()?;
+        let parse = |path: &Path, content: &[u8]| Header::parse(&self.folder, path, content);
+        // A row never moves to another session.
+        let is_other = |header: &Header| header.session_id.as_ref().is_some_and(|of| of != session);
+        let (disk, folder) = (&*self.disk, self.folder.path());
+        let mut headers = self.headers.read_all_but(disk, folder, is_other, parse)?;
         headers.retain(|header| header.session_id.as_ref() == Some(session));
         Ok(headers)
     }

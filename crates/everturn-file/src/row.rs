@@ -91,6 +91,17 @@ pub(crate) fn parent_in(start: &[u8]) -> Option<SnapshotId> {
     parent
 }
 
+/// Returns the session that a file names which is not a row, as far as that can be read.
+pub(crate) fn session_in(content: &[u8]) -> Option<SessionId> {
+    const FIELD: &[u8] = br#""sessionId""#;
+    let at = content.windows(FIELD.len()).position(|text| text == FIELD)?;
+    let value = content[at + FIELD.len()..]
+        .trim_ascii_start()
+        .strip_prefix(b":")?;
+    let mut values = serde_json::Deserializer::from_slice(value).into_iter();
+    values.next()?.ok()
+}
+
 struct ParentVisitor<'a>(&'a mut Option<SnapshotId>);
 
 impl<'de> Visitor<'de> for ParentVisitor<'_> {

@@ -16,7 +16,7 @@ use everturn_agent::store::{Detail, Mutation, Precondition, admit};
 use everturn_agent::{SessionId, Snapshot, SnapshotId};
 use everturn_core::{Error, Result};
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::sync::OwnedMutexGuard;
 use uuid::Uuid;
 
@@ -46,6 +46,12 @@ struct After {
     staged: Staged,
     /// The pointer to the row, if the row is new and may become the tip.
     pointer: Option<Staged>,
+}
+
+/// The content of the file that holds a tenant's readable name.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct TenantName {
+    pub(crate) tenant: String,
 }
 
 /// The outcome of publishing a draft.
@@ -168,6 +174,16 @@ impl Files {
         };
         let tip = self.tip(session, lock)?;
         self.check(session, row, precondition, tip.as_deref())?;
+        if let Some(tenant) = self.scope.tenant().filter(|_| tip.is_none())
+            && self.disk.read(&self.folder.tenant())?.is_none()
+        {
+            self.put(
+                &self.folder.tenant(),
+                &TenantName {
+                    tenant: tenant.into(),
+                },
+            )?;
+        }
         if let Some(pointer) = pointer
             && tip.is_none_or(|tip| row.position() > tip.position())
         {

@@ -2,8 +2,8 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::{Duration, Instant};
 
 use everturn_agent::SnapshotStatus;
@@ -106,6 +106,68 @@ async fn a_save_that_waits_is_written_when_the_lock_is_free() {
     drop(held);
 
     assert!(waiting.await.unwrap().is_ok());
+}
+
+/// The number of threads on which saves prepare.
+const PREPARING: usize = 64;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_save_that_has_the_lock_does_not_wait_for_those_that_prepare() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = FileStore::options(folder.path())
+        .busy_timeout(Duration::from_mins(10))
+        .open();
+    let store = store.await.unwrap();
+    put(&store, row(1), Precondition::None).await.unwrap();
+    let held = hold(folder.path());
+    let waiting = {
+        let store = store.clone();
+        tokio::spawn(async move { put(&store, row(2), Precondition::None).await })
+    };
+    let is_staged = || {
+        let mut files = std::fs::read_dir(folder.path().join("global/.pointers")).unwrap();
+        files.any(|file| file.unwrap().path().extension().is_some_and(|end| end == "tmp"))
+    };
+    while !is_staged() {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let (reached, begun) = channel();
+    let gate = Arc::new(RwLock::new(()));
+    let closed = gate.write().unwrap();
+    let preparing: Vec<_> = (0..PREPARING)
+        .map(|number| {
+            let (store, reached, gate) = (store.clone(), Mutex::new(reached.clone()), Arc::clone(&gate));
+            let mutation = Mutation::new(move |_| {
+                reached.lock().unwrap().send(()).unwrap();
+                drop(gate.read().unwrap());
+                Ok(None)
+            });
+            tokio::spawn(async move {
+                let id = format!("preparing-{number}").into();
+                store
+                    .save(&Scope::default(), Some(&id), Precondition::None, mutation)
+                    .await
+            })
+        })
+        .collect();
+    for _ in 0..PREPARING {
+        begun.recv().unwrap();
+    }
+
+    drop(held);
+    let saved = tokio::time::timeout(GRACE, waiting).await;
+    drop(closed);
+
+    assert!(
+        saved
+            .expect("the save waits for others")
+            .unwrap()
+            .unwrap()
+            .is_some()
+    );
+    for other in join_all(preparing).await {
+        assert_eq!(other.unwrap().unwrap(), None);
+    }
 }
 
 #[tokio::test]

@@ -186,3 +186,48 @@ async fn a_file_of_another_runtime_has_no_checksum_and_is_read() {
     assert!(found.is_clean(), "{:?}", found.problems);
     assert_eq!((found.snapshots, found.unchecked), (3, 1));
 }
+
+#[tokio::test]
+async fn a_latest_file_that_is_damaged_together_with_its_pointer_is_named() {
+    let pointers = [b"{}".to_vec(), Vec::new(), b"\xff\xff".to_vec()];
+    for (pointer, what) in pointers.into_iter().flat_map(|pointer| {
+        ["other text", "cut off", "empty", "something else"].map(|what| (pointer.clone(), what))
+    }) {
+        let fixture = Fixture::new().await;
+        let text = std::fs::read_to_string(fixture.file("row-3.json")).unwrap();
+        let damaged = match what {
+            "other text" => text.replace("message 2", "message 7"),
+            "cut off" => text[..text.len() / 2].to_owned(),
+            "empty" => String::new(),
+            _ => "{}".to_owned(),
+        };
+        std::fs::write(fixture.file("row-3.json"), damaged).unwrap();
+        std::fs::write(fixture.file(".pointers/s.json"), pointer).unwrap();
+
+        fixture.assert_lost(what).await;
+
+        // Other sessions are not affected, and the session goes on once the snapshot is given up.
+        let other = fixture
+            .store
+            .latest(&Scope::default(), &"t".into(), Detail::Whole)
+            .await;
+        assert_eq!(other.unwrap(), None);
+        let given_up = Deletion::Snapshots(vec!["row-3".into()]);
+        fixture.store.delete(&Scope::default(), &given_up).await.unwrap();
+        assert_eq!(fixture.latest().await.unwrap(), Some(row(2)));
+    }
+}
+
+#[tokio::test]
+async fn a_latest_file_that_is_damaged_without_a_pointer_is_named() {
+    let fixture = Fixture::new().await;
+    let text = std::fs::read_to_string(fixture.file("row-3.json")).unwrap();
+    std::fs::write(fixture.file("row-3.json"), text.replace("message 2", "message 7")).unwrap();
+    std::fs::remove_file(fixture.file(".pointers/s.json")).unwrap();
+
+    fixture.assert_lost("no pointer").await;
+
+    let all = Deletion::Session("s".into());
+    assert_eq!(fixture.store.delete(&Scope::default(), &all).await.unwrap(), 3);
+    assert_eq!(fixture.latest().await.unwrap(), None);
+}

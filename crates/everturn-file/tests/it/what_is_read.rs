@@ -104,7 +104,7 @@ async fn a_list_reads_what_is_on_its_page() {
 }
 
 #[tokio::test]
-async fn a_row_that_changed_is_the_only_one_that_is_read_again() {
+async fn a_row_that_changed_is_the_only_one_that_is_read_again_and_only_for_its_session() {
     let fixture = Fixture::with_sessions().await;
     fixture.list_sessions(&fixture.store, 1).await;
     let mut over = row(7);
@@ -115,11 +115,14 @@ async fn a_row_that_changed_is_the_only_one_that_is_read_again() {
         .unwrap();
     fixture.rows_read();
 
-    let query = SnapshotQuery::of("nobody".into());
-    let page = fixture.store.list(&Scope::default(), &query).await.unwrap();
+    for (session, rows, reads) in [("nobody", 0, 0), ("session-7", 1, 2)] {
+        let query = SnapshotQuery::of(session.into());
+        let page = fixture.store.list(&Scope::default(), &query).await.unwrap();
 
-    assert!(page.items.is_empty());
-    assert_eq!(fixture.rows_read(), 1);
+        assert_eq!(page.items.len(), rows);
+        // For its header and for its content.
+        assert_eq!(fixture.rows_read(), reads, "{session}");
+    }
 }
 
 #[tokio::test]
