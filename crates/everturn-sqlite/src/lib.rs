@@ -66,6 +66,7 @@ mod ledger;
 mod lineage;
 mod list;
 mod maintain;
+mod missing;
 mod options;
 mod pending;
 #[cfg(test)]

@@ -98,8 +98,50 @@ async fn no_flipped_bit_gives_another_text_without_an_error() {
                 .find(|row| row.snapshot_id.as_str() == format!("{session}-{}", TURNS - 1));
             match store.latest(&scope(), &session.into(), Detail::Whole).await {
                 Ok(Some(read)) => assert_eq!(Some(&read), last, "bit {bit}"),
-                Ok(None) => {}
+                Ok(None) => panic!("bit {bit}: a session is missing, and nothing is said"),
                 Err(_) => noticed += 1,
+            }
+        }
+    }
+    assert!(noticed > 20, "only {noticed} of the reads noticed anything");
+}
+
+#[tokio::test]
+async fn no_damaged_name_makes_a_session_or_a_snapshot_vanish() {
+    let (fixture, _) = filled().await;
+    fixture.store.close().await.unwrap();
+    let whole = std::fs::read(fixture.path()).unwrap();
+    let mut noticed = 0;
+    // Each name is in a table and in its index, and in texts.
+    for name in ["session-7", "session-7-4", "global"] {
+        let name = name.as_bytes();
+        let places = (0..=whole.len() - name.len()).filter(|at| whole[*at..].starts_with(name));
+        for (place, bit) in places.flat_map(|place| [0, 2, 6].map(|bit| (place, bit))) {
+            for byte in [0, name.len() - 1] {
+                let folder = tempfile::tempdir().unwrap();
+                let mut flipped = whole.clone();
+                flipped[place + byte] ^= 1 << bit;
+                std::fs::write(path(folder.path()), flipped).unwrap();
+                let Ok(store) = SqliteStore::open(path(folder.path())).await else {
+                    noticed += 1;
+                    continue;
+                };
+
+                let latest = store
+                    .latest(&scope(), &"session-7".into(), Detail::Metadata)
+                    .await;
+                let last = store.get(&scope(), &"session-7-4".into(), Detail::Metadata).await;
+
+                for (what, read) in [("session", latest), ("snapshot", last)] {
+                    match read {
+                        Ok(Some(read)) => assert_eq!(read.snapshot_id.as_str(), "session-7-4"),
+                        Ok(None) => panic!("the {what} is missing: bit {bit} of byte {}", place + byte),
+                        Err(error) => {
+                            assert_eq!(error.status(), Status::DataLoss, "{error}");
+                            noticed += 1;
+                        }
+                    }
+                }
             }
         }
     }
@@ -293,7 +335,7 @@ async fn a_database_that_was_removed_or_replaced_acknowledges_nothing() {
 /// What a database of the version before checksums lacks.
 const WITHOUT_CHECKSUMS: &str = "ALTER TABLE message DROP COLUMN checksum; ALTER TABLE document DROP COLUMN checksum; \
     ALTER TABLE lineage DROP COLUMN checksum; ALTER TABLE snapshot DROP COLUMN checksum; \
-    ALTER TABLE journal DROP COLUMN checksum; DROP TABLE unchecked; DROP TABLE turn_lock; DROP TABLE turn_queue; DROP TABLE ledger; PRAGMA user_version = 3";
+    ALTER TABLE journal DROP COLUMN checksum; DROP TABLE unchecked; DROP TABLE turn_lock; DROP TABLE turn_queue; DROP TABLE ledger; ALTER TABLE scope DROP COLUMN tenant; PRAGMA user_version = 3";
 
 #[tokio::test]
 async fn rows_of_an_earlier_version_get_their_checksums_with_further_saves() {
