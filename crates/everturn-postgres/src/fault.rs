@@ -4,12 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_agent::store::save_unknown;
+use everturn_agent::{SessionId, SnapshotId};
 use everturn_core::{Error, Status};
 use tokio_postgres::error::SqlState;
 
-use crate::unknown_save::UnknownSave;
-
 pub(crate) type Outcome<T> = std::result::Result<T, Fault>;
+
+/// A save that was sent and not answered.
+#[derive(Debug, Clone)]
+pub(crate) struct UnknownSave {
+    pub(crate) snapshot: SnapshotId,
+    pub(crate) session: Option<SessionId>,
+    pub(crate) why: Fault,
+}
 
 /// A failure inside the store, before it becomes an [`Error`].
 #[derive(Debug, Clone)]

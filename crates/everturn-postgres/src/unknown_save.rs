@@ -10,19 +10,11 @@ use everturn_agent::store::{Detail, Precondition, Scope};
 use everturn_agent::{SessionId, SnapshotId};
 
 use crate::PostgresStore;
-use crate::fault::{Fault, Outcome};
+use crate::fault::{Outcome, UnknownSave};
 use crate::inner::Inner;
 
 /// How long to wait before the database is asked again. The question itself waits as long as every call does.
 const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
-
-/// A save that was sent and not answered.
-#[derive(Debug, Clone)]
-pub(crate) struct UnknownSave {
-    pub(crate) snapshot: SnapshotId,
-    pub(crate) session: Option<SessionId>,
-    pub(crate) why: Fault,
-}
 
 impl PostgresStore {
     /// Logs what became of a save once the database answers, and releases its turn's lock.

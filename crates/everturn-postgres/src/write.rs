@@ -14,7 +14,7 @@ use everturn_agent::{SessionId, SessionState, Snapshot, SnapshotId};
 use crate::cache::Document;
 use crate::change::{Plan, Remember};
 use crate::connection::{Patience, column, count};
-use crate::fault::{Fault, Outcome};
+use crate::fault::{Fault, Outcome, UnknownSave};
 use crate::inner::Inner;
 use crate::known::Tip;
 use crate::listen::tag;
@@ -22,7 +22,6 @@ use crate::position::{Position, SessionKey};
 use crate::read::View;
 use crate::row::{Stored, StoredState, check_id, optional_text, to_time};
 use crate::tail::Tail;
-use crate::unknown_save::UnknownSave;
 
 /// How a session's tip changes.
 pub(crate) enum NextTip {
