@@ -116,7 +116,13 @@ pub(crate) async fn plan(
         .chain(said)
         .map(|(parts, id)| noted(Message::user(parts), id.as_deref(), &input.run_id))
         .collect();
-    let turn = turn_input(answers, messages, &open, has_stray, anchor)?;
+    // A turn that failed or was stopped was kept with the answers that this run brings once more.
+    let goes_on = has_stray && open.is_empty() && base.as_ref().is_some_and(awaits_model);
+    let turn = if goes_on && answers.is_none() && messages.is_empty() {
+        AgentInput::default()
+    } else {
+        turn_input(answers, messages, &open, has_stray, anchor)?
+    };
     let base_id = base.as_ref().map(|base| &base.snapshot_id);
     let is_tip = base_id == tip.as_ref().map(|tip| &tip.snapshot_id);
     let begins_anew = base.is_none() && tip.is_some();
@@ -160,6 +166,13 @@ pub(crate) fn repeated(run: &str) -> Error {
 /// Returns whether a snapshot is that of background work.
 pub(crate) fn is_under_way(snapshot: &Snapshot) -> bool {
     snapshot.status.is_under_way() || snapshot.status == SnapshotStatus::Expired
+}
+
+/// Returns whether a turn ended before the model answered.
+fn awaits_model(snapshot: &Snapshot) -> bool {
+    let is_cut_short = matches!(snapshot.status, SnapshotStatus::Failed | SnapshotStatus::Aborted);
+    let last = messages_of(snapshot).last().map(Message::role);
+    is_cut_short && matches!(last, Some(Role::User | Role::Tool))
 }
 
 /// Returns the messages of a snapshot.

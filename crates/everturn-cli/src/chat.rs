@@ -204,8 +204,9 @@ impl Conversation {
                 }
             };
             match chunk {
-                Some(chunk) => transcript.chunk(self.output, &chunk?)?,
-                None => break,
+                Some(Ok(chunk)) => transcript.chunk(self.output, &chunk)?,
+                // The error of a turn that failed is its output, too.
+                Some(Err(_)) | None => break,
             }
         }
         transcript.end_line(self.output)?;

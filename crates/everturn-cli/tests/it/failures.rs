@@ -99,7 +99,7 @@ async fn an_agent_must_be_chosen_among_several_and_exist() {
     let kitchen = Kitchen::on_a_server().await;
 
     let several = kitchen.program(&["sessions", "list"]).run().exits(2);
-    let unknown = kitchen.program(&["chat", "butler", "hello"]).run().exits(3);
+    let unknown = kitchen.program(&["chat", "nobody", "hello"]).run().exits(3);
     let tenant = kitchen.sessions(&["list", "--tenant", "ann"]).run().exits(2);
 
     assert!(
@@ -108,7 +108,7 @@ async fn an_agent_must_be_chosen_among_several_and_exist() {
         several.err
     );
     assert!(
-        unknown.err.contains("butler") && unknown.err.contains("banker, chef, planner"),
+        unknown.err.contains("nobody") && unknown.err.contains("banker, chef, planner"),
         "{}",
         unknown.err
     );

@@ -227,17 +227,17 @@ async fn a_turn_that_is_taken_up_again_waits_on_for_its_task() {
         .tool("s/banker")
         .store(store);
     boss.define().unwrap();
-    let turn = || {
+    let turn = |input: Value| {
         let boss = registry.get("/agent/boss").unwrap();
-        let message = json!({ "role": "user", "content": [{ "text": "Have it done." }] });
         let call = JsonCall {
             init: Some(json!({ "sessionId": "today" })),
-            ..JsonCall::new(json!({ "message": message }))
+            ..JsonCall::new(input)
         };
         tokio::spawn(async move { boss.run_json(call).await.unwrap() })
     };
 
-    let first = turn();
+    let message = json!({ "role": "user", "content": [{ "text": "Have it done." }] });
+    let first = turn(json!({ "message": message }));
     gate.reached().await;
     tokio::time::sleep(A_WHILE).await;
     is_there.store(false, Ordering::Relaxed);
@@ -245,7 +245,7 @@ async fn a_turn_that_is_taken_up_again_waits_on_for_its_task() {
     let failed = first.await.unwrap();
     is_there.store(true, Ordering::Relaxed);
     gate.open();
-    let done = turn().await.unwrap();
+    let done = turn(json!({})).await.unwrap();
 
     assert_eq!(failed["finishReason"], "failed", "{failed}");
     assert_eq!(done["finishReason"], "stop", "{done}");

@@ -28,8 +28,8 @@ const PEAK: usize = 512 * MEGABYTE;
 
 /// The settings of the GNU C library's allocator that `docs/serving.md` recommends.
 const RETURNING_MEMORY: [(&str, &str); 2] = [
-    ("MALLOC_MMAP_THRESHOLD_", "131072"),
-    ("MALLOC_TRIM_THRESHOLD_", "131072"),
+    ("MALLOC_MMAP_THRESHOLD_", "65536"),
+    ("MALLOC_TRIM_THRESHOLD_", "65536"),
 ];
 
 /// How long the server is observed at once: the delays of all its answers meanwhile are bounded together.

@@ -155,7 +155,8 @@ impl Served {
                 passed.pass().await;
                 Ok("held")
             }
-        });
+        })
+        .with_replay(Replay::Idempotent);
         agent(&registry, "keeper")
             .system("You keep.")
             .tools([look.clone(), ask.clone(), pay.clone(), hold, props])
