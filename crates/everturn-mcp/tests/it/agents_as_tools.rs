@@ -10,7 +10,7 @@ use everturn_ai::{Generate, Tool, ToolContext, lookup_tool, set_default_model};
 use everturn_core::{Error, JsonCall, Registry, Status};
 use everturn_mcp::{McpServer, McpServers};
 use everturn_testkit::{Gate, Reply, ScriptedModel};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::task::AbortHandle;
 
 use crate::support::{Shared, client_of, kitchen_client, run, until};

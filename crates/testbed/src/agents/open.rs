@@ -11,14 +11,14 @@ use everturn_ai::{
 use everturn_core::{Context, Emitter, HandlerResult, Result};
 
 use super::prompted::prompted;
-use crate::{Harness, ProgrammableModel};
+use crate::Harness;
 
-/// The name of the harness's model for media that is given inline.
-const INLINE: &str = "programmableInlineModel";
+/// The name of the model that needs media inline.
+const INLINE: &str = "inlineModel";
 
 pub(super) fn define(harness: &mut Harness) -> Result<()> {
     let (registry, store) = (&harness.registry().clone(), harness.store());
-    register_model(registry, INLINE, InlineModel(harness.model().clone()))?;
+    register_model(registry, INLINE, InlineModel)?;
     let rules = FetchRules::hosts(["127.0.0.1"])
         .allow_http()
         .allow_private_addresses();
@@ -34,7 +34,8 @@ pub(super) fn define(harness: &mut Harness) -> Result<()> {
     harness.define(prompted(registry, "promptAgentInline").model(INLINE).store(store))
 }
 
-struct InlineModel(ProgrammableModel);
+/// A model that remembers no request, unlike the programmable one: hostile clients are measured by the memory that they cost.
+struct InlineModel;
 
 impl Model for InlineModel {
     fn media_download(&self) -> Option<MediaDownload> {
@@ -43,10 +44,10 @@ impl Model for InlineModel {
 
     async fn generate(
         &self,
-        request: ModelRequest,
-        emitter: Emitter<ModelResponseChunk>,
-        context: Context,
+        _request: ModelRequest,
+        _emitter: Emitter<ModelResponseChunk>,
+        _context: Context,
     ) -> HandlerResult<ModelResponse> {
-        self.0.generate(request, emitter, context).await
+        Ok(ModelResponse::text_of("soup"))
     }
 }

@@ -307,7 +307,6 @@ fn costly_requests_of_eight_callers_on_every_route() {
     let folder = tempfile::tempdir().unwrap();
     let store = format!("sqlite:{}", folder.path().join("sessions.db").display());
     let server = Testbed::start_in(&RETURNING_MEMORY, &["--store", &store]);
-    server.program(r#"{"responses":[{"message":{"role":"model","content":[{"text":"soup"}]}}]}"#);
     let requests = requests(&serve_media(), &large_session(&server));
     let new = resident_bytes(server.id());
     let observer = Observer::of(&server);
