@@ -125,6 +125,13 @@ async fn usage(archive: Archive, request: Option<UsageRequest>) -> Result<UsageR
 
 async fn list_sessions(archive: Archive, request: Option<ListSessionsRequest>) -> Result<SessionList> {
     let request = request.unwrap_or_default();
+    if request.interrupted && request.pending {
+        let message = "background runs do not wait for answers: leave out 'pending' or 'interrupted'";
+        return Err(Error::invalid_argument(message).with_public());
+    }
+    if request.interrupted {
+        return archive.interrupted(&request.query()).await;
+    }
     if !request.pending {
         return Ok(archive.sessions(&request.query()).await?.into());
     }
@@ -143,6 +150,7 @@ async fn list_sessions(archive: Archive, request: Option<ListSessionsRequest>) -
     Ok(SessionList {
         sessions: runs.items.into_iter().filter_map(summary).collect(),
         next: runs.next,
+        questions: Vec::new(),
     })
 }
 
