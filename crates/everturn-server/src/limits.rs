@@ -36,8 +36,8 @@ impl Default for Limits {
             write_time: Duration::from_secs(30),
             request_time: None,
             calls_per_principal: 256,
-            bytes_per_caller: 128 * 1024 * 1024,
-            bytes_in_flight: 256 * 1024 * 1024,
+            bytes_per_caller: 96 * 1024 * 1024,
+            bytes_in_flight: 128 * 1024 * 1024,
             messages: 10_000,
             parts: 50_000,
             tool_requests: 10_000,
@@ -105,7 +105,7 @@ impl Limits {
         self
     }
 
-    /// Sets how many bytes of requests and answers one caller may have in flight; 128 MiB by default. A request counts until
+    /// Sets how many bytes of requests and answers one caller may have in flight; 96 MiB by default. A request counts until
     /// it is answered, with the memory of its values until they are decoded, and an answer until its last byte is sent.
     /// Further calls are answered with `429`.
     ///
@@ -116,7 +116,7 @@ impl Limits {
         self
     }
 
-    /// Sets how many bytes of requests and answers all callers together may have in flight; 256 MiB by default. Further calls
+    /// Sets how many bytes of requests and answers all callers together may have in flight; 128 MiB by default. Further calls
     /// are answered with `429`.
     pub fn bytes_in_flight(mut self, bytes: usize) -> Self {
         self.bytes_in_flight = bytes;

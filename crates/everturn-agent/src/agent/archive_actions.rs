@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 
+use everturn_core::offload::{HEAVY, offload};
 use everturn_core::{
     Action, ActionType, BidiAction, Context, DynAction, Emitter, Error, HandlerResult, Inputs, Result, Schema,
 };
@@ -252,12 +253,14 @@ async fn export(archive: &Archive, request: GetSessionRequest, emitter: &Emitter
         let mut lines = BufReader::new(reader).lines();
         let (mut gathered, mut bytes) = (Vec::new(), 0);
         while let Some(line) = lines.next_line().await? {
-            let value: Value = serde_json::from_str(&line)?;
+            let length = line.len();
+            let parse = move || serde_json::from_str::<Value>(&line);
+            let value = if length > HEAVY { offload(parse).await } else { parse() }?;
             if emitter.is_streaming() {
                 emitter.send(value).await?;
                 continue;
             }
-            bytes += line.len();
+            bytes += length;
             if bytes > MAX_GATHERED {
                 return Err(Error::resource_exhausted(format!(
                     "the export is larger than {MAX_GATHERED} bytes: ask for it as a stream"

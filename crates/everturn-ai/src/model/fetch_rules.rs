@@ -213,7 +213,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
 static HELD: AtomicUsize = AtomicUsize::new(0);
 
 /// How many bytes of what was fetched for clients this process may hold at once.
-const MAX_HELD: usize = 64 * 1024 * 1024;
+const MAX_HELD: usize = 32 * 1024 * 1024;
 
 /// The rules of one turn or model call, with what is left of them.
 #[derive(Debug)]
@@ -236,7 +236,7 @@ impl FetchBudget {
         }
     }
 
-    /// Creates a budget for URLs that a client chose. What is fetched also counts towards the 64 MiB that the process holds for
+    /// Creates a budget for URLs that a client chose. What is fetched also counts towards the 32 MiB that the process holds for
     /// all clients, until the budget is dropped.
     pub fn for_client(rules: FetchRules) -> Self {
         let mut budget = Self::new(rules);
