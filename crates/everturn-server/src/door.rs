@@ -220,11 +220,16 @@ impl Opened {
         };
         let response = self.door.answer(request, context).await;
         drop(counted.permit.split_parsed());
+        // An answer of known length is refused as a whole, before its head is sent.
+        let length = hyper::body::Body::size_hint(response.body()).exact();
+        let ahead = length.map_or(0, |length| usize::try_from(length).unwrap_or(usize::MAX));
+        counted.permit.take(ahead)?;
         Ok(response.map(|body| {
             Body::new(CountedBody {
                 body,
                 counted,
                 reading,
+                ahead,
                 last: 0,
             })
         }))
@@ -237,6 +242,8 @@ struct CountedBody {
     counted: Held,
     /// Kept until the answer begins, which is made of what was read.
     reading: Option<ReadingPlace>,
+    /// The bytes that are counted and yet to come.
+    ahead: usize,
     /// The size of the piece that is being sent.
     last: usize,
 }
@@ -256,7 +263,9 @@ impl hyper::body::Body for CountedBody {
         Poll::Ready(frame.map(|frame| {
             let frame = frame?;
             let length = frame.data_ref().map_or(0, Bytes::len);
-            this.counted.permit.take(length)?;
+            let counted = length.min(this.ahead);
+            this.counted.permit.take(length - counted)?;
+            this.ahead -= counted;
             this.last = length;
             Ok(frame)
         }))

@@ -29,7 +29,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             body_bytes: 4 * 1024 * 1024,
-            json_bytes: 64 * 1024 * 1024,
+            json_bytes: 32 * 1024 * 1024,
             lines_bytes: 1024 * 1024 * 1024,
             body_time: Duration::from_secs(30),
             header_time: Duration::from_secs(30),
@@ -55,7 +55,7 @@ impl Limits {
         self
     }
 
-    /// Sets how much memory the values of a request may take once they are parsed; about 64 MiB by default. A text of many
+    /// Sets how much memory the values of a request may take once they are parsed; about 32 MiB by default. A text of many
     /// small objects becomes a hundred times as large as it was. A request beyond it is answered with `400` before it is
     /// parsed.
     pub fn json_bytes(mut self, bytes: usize) -> Self {

@@ -255,7 +255,11 @@ async fn export(archive: &Archive, request: GetSessionRequest, emitter: &Emitter
         while let Some(line) = lines.next_line().await? {
             let length = line.len();
             let parse = move || serde_json::from_str::<Value>(&line);
-            let value = if length > HEAVY { offload(parse).await } else { parse() }?;
+            let value = if length > HEAVY {
+                offload(parse).await
+            } else {
+                parse()
+            }?;
             if emitter.is_streaming() {
                 emitter.send(value).await?;
                 continue;

@@ -347,7 +347,7 @@ fn hostile(media: &str, snapshot: &str) -> Vec<Request> {
     }
     // More than a request may take, and almost as much.
     requests.extend(dense(3 * MEGABYTE));
-    requests.extend(dense(600_000));
+    requests.extend(dense(300_000));
     requests
 }
 
