@@ -58,6 +58,7 @@ type Output = {
   artifacts?: Artifact[];
   finishReason?: string;
   error?: Failure;
+  usage?: Usage;
 };
 type Chunk = {
   modelChunk?: { role?: string; index?: number; content: Part[]; aggregated?: boolean };

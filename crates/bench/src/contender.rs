@@ -182,22 +182,6 @@ impl Contender {
         Ok(answer.get("unsupported").is_none().then_some(answer))
     }
 
-    /// Ends the program's input and waits until the program has ended.
-    ///
-    /// # Errors
-    /// `INTERNAL` if it fails.
-    pub(crate) fn finish(mut self) -> Result<()> {
-        self.input = None;
-        let status = self.child.wait()?;
-        if status.success() {
-            return Ok(());
-        }
-        Err(Error::internal(format!(
-            "{} ended with {status}",
-            self.program.name()
-        )))
-    }
-
     pub(crate) fn version(&mut self) -> Result<String> {
         let answer = self.ask(&everturn::prelude::json!({ "work": "version" }))?;
         let version = answer.as_ref().and_then(|answer| answer["version"].as_str());

@@ -54,16 +54,6 @@ pub(crate) async fn hold_open(address: SocketAddr, path: &str, streams: u32) -> 
     Ok(open)
 }
 
-/// Asks for so many turns on one connection.
-///
-/// # Errors
-/// `INTERNAL` if a turn is not answered with an output.
-pub(crate) async fn ask_times(address: SocketAddr, path: &str, accept: &str, turns: u32) -> Result<()> {
-    let request = request(address, path, accept);
-    ask_while(address, request, |answered| answered < turns).await?;
-    Ok(())
-}
-
 fn request(address: SocketAddr, path: &str, accept: &str) -> String {
     let body = format!(
         r#"{{"data":{{"message":{{"role":"user","content":[{{"text":"{}"}}]}}}},"init":{{}}}}"#,

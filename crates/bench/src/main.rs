@@ -7,7 +7,6 @@
 mod chart;
 mod contender;
 mod http_load;
-mod instructions;
 mod page;
 mod table;
 mod worker;
@@ -54,35 +53,14 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Does the work that standard input asks for.
-    Worker {
-        /// Work on one thread, so that the number of instructions does not depend on how the work was spread.
-        #[arg(long)]
-        one_thread: bool,
-    },
-    /// Counts the instructions of hot paths with valgrind, and compares them with a file.
-    Instructions {
-        /// The file with the counts to compare with.
-        #[arg(value_name = "FILE")]
-        baseline: PathBuf,
-        /// Write the counts into the file.
-        #[arg(long)]
-        write: bool,
-    },
+    Worker,
 }
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse();
-    let mut runtime = match arguments.command {
-        Some(Command::Worker { one_thread: true }) => Builder::new_current_thread(),
-        _ => Builder::new_multi_thread(),
-    };
-    let runtime = runtime.enable_all().build()?;
-    match arguments.command {
-        Some(Command::Worker { .. }) => return runtime.block_on(worker::work()),
-        Some(Command::Instructions { baseline, write }) => {
-            return instructions::count(&baseline, write, &runtime);
-        }
-        None => {}
+    let runtime = Builder::new_multi_thread().enable_all().build()?;
+    if let Some(Command::Worker) = arguments.command {
+        return runtime.block_on(worker::work());
     }
     let peers = contender::Peers {
         npm: arguments.npm,

@@ -1,4 +1,5 @@
 //! A program with one of everything that the developer tools can show, for checks that drive it with the real tools.
+#![allow(clippy::disallowed_methods, reason = "work takes its time")]
 
 mod models;
 

@@ -1,8 +1,9 @@
-//! Renders a realistic prompt (a system message, three partials, a history of 50) with this crate and with the npm
-//! package `dotprompt`, in one run on the same input, and prints how many times faster this crate is.
+//! Renders a realistic prompt (a system message, three partials, a history of 50) with this crate and with
+//! the npm package `dotprompt`, in one run on the same input, and prints how many times faster this crate is.
 //!
-//! `cargo bench -p dotprompt --bench versus_js` needs `node` and `npm`; the package is installed once into the
-//! folder `.tools/npm` of the workspace. Both sides must render the same messages, or the comparison fails.
+//! `cargo bench -p dotprompt --bench versus_js` needs `node` and `npm`; the package is installed once into
+//! the folder `.tools/npm` of the workspace. Both sides must render the same messages, or the comparison
+//! fails.
 
 use std::fs;
 use std::hint::black_box;
@@ -55,7 +56,8 @@ fn main() {
     let prompt = dotprompt.compile(&source).expect("the prompt compiles");
     let rendered = prompt.render(&data).expect("the prompt renders");
 
-    // The other side runs before and after, and each side's best sample counts: a busy machine slows both alike.
+    // The other side runs before and after, and each side's best sample counts: a busy machine slows both
+    // alike.
     let javascript = run_javascript(&folder);
     let messages = serde_json::to_value(&rendered.messages).expect("messages are JSON");
     assert_eq!(

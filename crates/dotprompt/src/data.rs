@@ -61,7 +61,7 @@ impl<'a> Data<'a> {
         self
     }
 
-    /// Adds one context variable, which wins over a variable of that name in [`context`](Self::context).
+    /// Adds one context variable, which overrides a variable of that name in [`context`](Self::context).
     #[must_use]
     pub fn variable(mut self, name: &'a str, value: &'a Value) -> Self {
         self.variables.push((name, value));
@@ -80,8 +80,8 @@ impl<'a> Data<'a> {
     /// Sets a function that returns the conversation so far as JSON, for `{{@metadata.messages}}` only.
     ///
     /// It is for callers that splice a history of their own type into the result of
-    /// [`Prompt::render_pieces`](crate::Prompt::render_pieces). The function runs only if the template reads that
-    /// variable.
+    /// [`Prompt::render_pieces`](crate::Prompt::render_pieces). The function runs only if the template reads
+    /// that variable.
     #[must_use]
     pub fn describe_messages(mut self, describe: &'a dyn Fn() -> Value) -> Self {
         self.history = History::Described(describe);

@@ -36,8 +36,8 @@ impl ParsedPrompt {
 
     /// Returns the error of a frontmatter that could not be read.
     ///
-    /// The format then takes the whole source as the template and goes on without metadata. A caller that prefers
-    /// to fail checks this error.
+    /// The format then takes the whole source as the template and continues without metadata. A caller that
+    /// prefers to fail checks this error.
     pub fn frontmatter_error(&self) -> Option<&Error> {
         self.frontmatter_error.as_ref()
     }
@@ -87,8 +87,8 @@ impl ParsedPrompt {
         }
     }
 
-    /// Returns the place of a path of keys in the frontmatter, or of the nearest key above it. An item of a list counts as a
-    /// key. Returns `None` if there is no frontmatter.
+    /// Returns the place of a path of keys in the frontmatter, or of the nearest key above it. An item of a
+    /// list counts as a key. Returns `None` if there is no frontmatter.
     pub fn locate(&self, path: &[impl AsRef<str>]) -> Option<Location> {
         let (yaml, start) = self.yaml.as_ref()?;
         let offset = frontmatter::locate(yaml, path);
@@ -102,8 +102,8 @@ struct Sections {
     body: Range<usize>,
 }
 
-/// Finds the two markers. Frontmatter starts after a line `---`, which only blank lines and lines starting with `#`
-/// may precede, and ends at a later line `---` that ends in a line break.
+/// Finds the two markers. Frontmatter starts after a line `---`, which only blank lines and lines starting
+/// with `#` may precede, and ends at a later line `---` that ends in a line break.
 fn split(source: &str) -> Option<Sections> {
     let open = skip_preamble(source);
     let after_open = source[open..].strip_prefix("---")?;

@@ -18,8 +18,8 @@ use crate::store::{PromptRef, PromptStore};
 
 /// Parses, compiles and renders prompts.
 ///
-/// It holds the definitions that prompts refer to by name (partials, helpers, schemas and tools) and resolvers for
-/// names that are not defined beforehand. A clone shares the definitions and can add its own.
+/// It holds the definitions that prompts refer to by name (partials, helpers, schemas and tools) and
+/// resolvers for names that are not defined beforehand. A clone shares the definitions and can add its own.
 ///
 /// ```
 /// use dotprompt::{Data, Dotprompt};
@@ -82,8 +82,8 @@ impl Dotprompt {
         self
     }
 
-    /// Sets a resolver that returns the source of partials that are not defined. It is called when a prompt is
-    /// compiled.
+    /// Sets a resolver that returns the source of partials that are not defined. It is called when a prompt
+    /// is compiled.
     #[must_use]
     pub fn partial_resolver<F>(mut self, resolver: F) -> Self
     where
@@ -103,7 +103,8 @@ impl Dotprompt {
         self
     }
 
-    /// Sets a resolver that returns tools that are not defined. A tool that it does not know is then an error.
+    /// Sets a resolver that returns tools that are not defined. A tool that it does not know is then an
+    /// error.
     #[must_use]
     pub fn tool_resolver<F>(mut self, resolver: F) -> Self
     where
@@ -127,7 +128,7 @@ impl Dotprompt {
         self
     }
 
-    /// Sets the default configuration of a model, an object; a prompt's own `config` wins key by key.
+    /// Sets the default configuration of a model, an object; a prompt's own `config` overrides it key by key.
     #[must_use]
     pub fn model_config(mut self, model: impl Into<String>, config: Value) -> Self {
         self.edit().model_configs.insert(model.into(), config);
@@ -166,8 +167,9 @@ impl Dotprompt {
 
     /// Loads a prompt from the store and compiles it.
     ///
-    /// Its metadata gets `name`, `variant` and `version` from the store unless the frontmatter sets them. Fails as
-    /// [`compile`](Self::compile) does, and if there is no store or the store does not have the prompt.
+    /// Its metadata gets `name`, `variant` and `version` from the store unless the frontmatter sets them.
+    /// Fails as [`compile`](Self::compile) does, and if there is no store or the store does not have the
+    /// prompt.
     pub fn load(&self, prompt: &PromptRef) -> Result<Prompt, Error> {
         let Some(store) = &self.definitions.store else {
             return Err(Error::new(ErrorKind::Metadata(

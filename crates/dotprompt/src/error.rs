@@ -8,8 +8,8 @@ use crate::store::StoreError;
 
 /// The error of parsing, compiling, resolving or rendering a prompt.
 ///
-/// [`kind`](Self::kind) returns the cause, [`location`](Self::location) the place in the source. The displayed
-/// form is one line: `greet.prompt:3:7: unknown helper 'shout'`.
+/// [`kind`](Self::kind) returns the cause, [`location`](Self::location) the place in the source. The
+/// displayed form is one line: `greet.prompt:3:7: unknown helper 'shout'`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error(Box<Inner>);
 
@@ -31,7 +31,7 @@ pub enum ErrorKind {
     Schema(String),
     /// The named schema is not defined.
     UnknownSchema(String),
-    /// The tool resolver does not know the named tool.
+    /// The tool resolver has no tool of that name.
     UnknownTool(String),
     /// The template is not well formed.
     Syntax(String),
@@ -48,7 +48,7 @@ pub enum ErrorKind {
     UnknownPartial(String),
     /// Partials include each other without end. Holds their names, with the first one repeated at the end.
     PartialCycle(Vec<String>),
-    /// A resolver failed; a resolver that does not know the name is another kind of error.
+    /// A resolver failed; an unknown name is another kind of error.
     Resolver(String),
     /// The prompt store failed.
     Store(StoreError),

@@ -47,8 +47,8 @@ pub(crate) fn read(yaml: &str) -> Result<Metadata, (String, Position)> {
     }
 }
 
-/// Returns whether lists or mappings are nested too deeply. The YAML parser would refuse them too, but only after
-/// work that grows with the square of the depth.
+/// Returns whether lists or mappings are nested too deeply. The YAML parser would refuse them too, but only
+/// after work that grows with the square of the depth.
 fn nests_too_deeply(yaml: &str) -> bool {
     let mut brackets = 0_usize;
     for byte in yaml.bytes() {

@@ -19,10 +19,8 @@ pub struct Limits {
     /// Bytes of source, a prompt and all its partials together. Default 512 KiB.
     pub source_bytes: usize,
     /// Tags (`{{...}}`) in a prompt and all its partials together. Default 2048.
-    ///
-    /// The cost of compiling grows with the number of tags times the size of the source.
     pub tags: usize,
-    /// Blocks open inside each other in one template, and parentheses inside each other in one tag. Default 64.
+    /// Nested blocks in one template, and nested parentheses in one tag. Default 64.
     pub nesting: usize,
     /// Different partials that one prompt may reach. Default 256.
     pub partials: usize,

@@ -4,8 +4,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
+use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// The speaker of a message: `system`, `user`, `model`, `tool`, or any other lower-case word.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
@@ -199,35 +200,21 @@ fn section_name(metadata: &Value) -> Option<&str> {
         .filter(|_| pending)
 }
 
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Wire<'a> {
-    Text { text: &'a str },
-    Media { media: &'a Media },
-    Section { metadata: Section<'a> },
-    Other(&'a Map<String, Value>),
-}
-
-#[derive(Serialize)]
-struct Section<'a> {
-    purpose: &'a str,
-    pending: bool,
-}
-
 impl Serialize for Part {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Text(text) => Wire::Text { text },
-            Self::Media(media) => Wire::Media { media },
-            Self::Section(purpose) => Wire::Section {
-                metadata: Section {
-                    purpose,
-                    pending: true,
-                },
-            },
-            Self::Other(part) => Wire::Other(part),
+        if let Self::Other(part) = self {
+            return part.serialize(serializer);
         }
-        .serialize(serializer)
+        let mut part = serializer.serialize_map(Some(1))?;
+        match self {
+            Self::Text(text) => part.serialize_entry("text", text)?,
+            Self::Media(media) => part.serialize_entry("media", media)?,
+            Self::Section(name) => {
+                part.serialize_entry("metadata", &json!({"purpose": name, "pending": true}))?;
+            }
+            Self::Other(_) => {}
+        }
+        part.end()
     }
 }
 

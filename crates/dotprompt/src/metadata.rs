@@ -5,11 +5,11 @@ use serde_json::{Map, Value};
 
 /// The metadata of a prompt, as the frontmatter writes it or with schemas and tools resolved.
 ///
-/// It is a JSON object with a few known keys, which the methods read; a key of the wrong type reads as absent.
-/// Keys that the format does not define are in [`raw`](Self::raw), and those of the form `namespace.key` also in
-/// [`ext`](Self::ext).
+/// It is a JSON object with a few known keys, which the methods read; a key of the wrong type reads as
+/// absent. Keys that the format does not define are in [`raw`](Self::raw), and those of the form
+/// `namespace.key` also in [`ext`](Self::ext).
 ///
-/// Additional metadata can be passed at render time, where it wins over the frontmatter:
+/// Additional metadata can be passed at render time, where it overrides the frontmatter:
 ///
 /// ```
 /// # use dotprompt::{Dotprompt, Metadata};

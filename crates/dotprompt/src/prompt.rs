@@ -18,8 +18,8 @@ use crate::transcript::{self, Piece};
 
 /// A prompt that is ready to be rendered any number of times, from any thread.
 ///
-/// The template and its partials are compiled. Schemas and tools are resolved when the metadata is first needed and
-/// then kept: compile again to use later definitions.
+/// The template and its partials are compiled. Schemas and tools are resolved when the metadata is first
+/// needed and then kept: compile again to use later definitions.
 #[derive(Clone)]
 pub struct Prompt(Arc<Compiled>);
 
@@ -71,10 +71,11 @@ impl Prompt {
         self.0.library.variables()
     }
 
-    /// Returns an error for each include of a partial that is not defined, with its place: rendering fails where it comes to
-    /// one.
+    /// Returns an error for each include of a partial that is not defined, with its place: rendering fails
+    /// where it comes to one.
     ///
-    /// Includes with a computed name, and those with a block of their own to fall back to, are not among them.
+    /// Includes with a computed name, and those with a block of their own to fall back to, are not among
+    /// them.
     pub fn unknown_partials(&self) -> Vec<Error> {
         self.0.library.unknown_partials()
     }
@@ -93,8 +94,8 @@ impl Prompt {
 
     /// Renders the prompt.
     ///
-    /// Fails if a partial does not exist, a helper fails or a limit is exceeded, and as [`metadata`](Self::metadata)
-    /// does.
+    /// Fails if a partial does not exist, a helper fails or a limit is exceeded, and as
+    /// [`metadata`](Self::metadata) does.
     pub fn render(&self, data: &Data<'_>) -> Result<Rendered, Error> {
         let metadata = self.resolved()?.rendered;
         let describe = || Ok(Value::Object(metadata.as_map().clone()));

@@ -1,7 +1,7 @@
 //! Resolution of the names in a prompt to their definitions.
 //!
-//! Resolvers are plain functions, not futures: prompts are compiled and rendered synchronously, and resolvers read
-//! local data (a registry, a table, a folder). A caller with remote definitions fetches them first.
+//! Resolvers are plain functions, not futures: prompts are compiled and rendered synchronously, and resolvers
+//! read local data (a registry, a table, a folder). A caller with remote definitions fetches them first.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -88,7 +88,7 @@ pub(crate) struct PartialSource {
 }
 
 impl Definitions {
-    /// Looks for a partial among the defined ones, then asks the resolver, then the store.
+    /// Looks for a partial among the defined ones, then calls the resolver, then the store.
     pub(crate) fn partial(&self, name: &str) -> Result<Option<PartialSource>, Error> {
         let label = || Arc::from(format!("partial '{name}'"));
         if let Some(source) = self.partials.get(name) {
@@ -111,7 +111,8 @@ impl Definitions {
                 label: stored.file.map_or_else(label, Arc::from),
                 source: stored.source.into(),
             })),
-            // A name that is not valid in the store may be that of an inline partial, so it is not an error here.
+            // A name that is not valid in the store may be that of an inline partial, so it is not an error
+            // here.
             Err(error)
                 if matches!(
                     error.kind(),
@@ -124,8 +125,8 @@ impl Definitions {
         }
     }
 
-    /// Merges the model's default configuration, the frontmatter and the additional metadata, and resolves the
-    /// tools and schemas that the result names.
+    /// Merges the model's default configuration, the frontmatter and the additional metadata, and resolves
+    /// the tools and schemas that the result names.
     pub(crate) fn resolve(&self, parsed: &ParsedPrompt, additional: &Metadata) -> Result<Metadata, Error> {
         let own = parsed.metadata();
         let model = additional
@@ -174,7 +175,8 @@ impl Definitions {
         Ok(())
     }
 
-    /// Resolves a tool. If there is a resolver, it must know the tool; without one, an undefined name stays a name.
+    /// Resolves a tool. If there is a resolver, it must know the tool; without one, an undefined name stays a
+    /// name.
     fn tool(&self, name: &str) -> Result<Option<Value>, Error> {
         let tool = match (self.tools.get(name), &self.tool_resolver) {
             (Some(tool), _) => tool.clone(),

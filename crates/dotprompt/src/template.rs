@@ -1,16 +1,13 @@
 //! Templates: from Handlebars source to text with marks.
 //!
-//! `scan` → parser of the `handlebars` crate → `lower` → [`Program`](program::Program) → `machine` →
-//! [`Output`](crate::output::Output).
+//! `scan` → `parse` → [`Program`](program::Program) → `machine` → [`Output`](crate::output::Output).
 //!
-//! The `handlebars` crate parses; its grammar decides what a tag may say. Its renderer is not used, for three
-//! reasons. It has no bounds: a partial that includes itself through a second one overflows the stack, and a loop
-//! in a loop runs for ever. It copies the data at every partial. And its values print, compare and branch
-//! differently from the JavaScript original. So the syntax tree is lowered to a program of our own, which borrows
-//! the data, counts what it does and keeps JavaScript's rules.
+//! The language is that of JavaScript's Handlebars, and values print, compare and branch by JavaScript's
+//! rules. The machine borrows the data, and every step, byte and level counts towards the
+//! [`Limits`](crate::Limits).
 //!
-//! Marks (a role, the history, media, a section) are kept beside the text and never inside it. Data that happens
-//! to spell a mark stays data: no input can open a system message.
+//! Marks (a role, the history, media, a section) are stored separately from the text. Data that
+//! happens to spell a mark stays data: no input can open a system message.
 
 mod ambient;
 mod block;
@@ -18,9 +15,9 @@ mod builtin;
 mod call;
 mod include;
 mod library;
-mod lower;
 mod machine;
 mod markers;
+mod parse;
 mod path;
 mod print;
 mod program;

@@ -1,4 +1,5 @@
-//! White space as the format's JavaScript origin defines it, which differs from Unicode's in U+FEFF and U+0085.
+//! White space as the format's JavaScript origin defines it, which differs from Unicode's in U+FEFF and
+//! U+0085.
 
 pub(crate) fn is_space(c: char) -> bool {
     matches!(c, '\u{feff}') || (c.is_whitespace() && c != '\u{85}')

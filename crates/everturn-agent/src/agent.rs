@@ -287,10 +287,7 @@ impl<S: CustomState, T, O> Agent<S, T, O> {
     /// # Errors
     /// `NOT_FOUND` if there is none, `FAILED_PRECONDITION` without a store, `INVALID_ARGUMENT` for an empty id.
     pub async fn get_snapshot(&self, id: impl Into<SnapshotId>) -> Result<Snapshot> {
-        let request = GetSnapshotRequest {
-            snapshot_id: Some(id.into()),
-            session_id: None,
-        };
+        let request = GetSnapshotRequest::snapshot(id);
         self.find_snapshot(request).await
     }
 
@@ -299,10 +296,7 @@ impl<S: CustomState, T, O> Agent<S, T, O> {
     /// # Errors
     /// As [`Agent::get_snapshot`].
     pub async fn latest_snapshot(&self, session: impl Into<SessionId>) -> Result<Snapshot> {
-        let request = GetSnapshotRequest {
-            snapshot_id: None,
-            session_id: Some(session.into()),
-        };
+        let request = GetSnapshotRequest::latest(session);
         self.find_snapshot(request).await
     }
 

@@ -51,6 +51,7 @@
 //! rights: every holder of an archive may use all of it.
 
 mod annotation;
+mod bounded_page;
 mod copying;
 mod deletion;
 mod difference;
@@ -81,8 +82,8 @@ pub use self::record::{EXPORT_VERSION, MAX_LINE};
 pub use self::request::{
     CopyRequest, DeleteRequest, DeleteTenantRequest, Deleted, DiffRequest, Exported, ForkRequest,
     GetSessionRequest, ImportInit, LabelRequest, ListSessionsRequest, ListSnapshotsRequest,
-    ListTenantsRequest, RetainRequest, Retained, SessionList, SessionView, SnapshotList, TenantList,
-    TreePage, TreeRequest,
+    ListTenantsRequest, OpenQuestion, RetainRequest, Retained, SessionList, SessionView, SnapshotList,
+    TenantList, TreePage, TreeRequest,
 };
 pub use self::retention::{Retention, RetentionReport, TrimmedSession};
 pub use self::tenants::Tenants;

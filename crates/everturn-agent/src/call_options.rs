@@ -1,5 +1,7 @@
 //! What a program asks of an invocation beside its init: extensions of the context, which clients cannot send.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 /// Makes an invocation store nothing, also on an agent with a store; an extension of the context.
@@ -61,3 +63,54 @@ pub struct ServerNote(pub Value);
 /// from the session's beginning, and its snapshot the session's tip.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BeginAnew;
+
+/// Identifies a call, so that a repetition of it is recognised; an extension of the context.
+///
+/// The snapshot of the call's turn records the key, if the agent has a store. A further call of the session with the same key
+/// and the same input returns the stored turn and runs nothing, so a caller that does not know whether its call succeeded can
+/// repeat it. A turn that failed or was not stored is run.
+///
+/// The last four calls of a branch are recognised. The key is for the first turn of one invocation: agents that it calls
+/// have none, and a call with several inputs is recognised by its first.
+///
+/// A server uses the header `Idempotency-Key` of a request, or else the request's id.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use everturn_agent::store::MemoryStore;
+/// use everturn_agent::{AgentSession, IdempotencyKey, custom_agent};
+/// use everturn_core::{Context, Registry, Result};
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
+/// # let registry = Registry::new();
+/// let chef = custom_agent(&registry, "chef", |session: AgentSession| async move {
+///     session.run(|_turn| async { Ok(()) }).await?;
+///     Ok(session.result())
+/// })
+/// .store(MemoryStore::new())
+/// .define()?;
+///
+/// let order = async || {
+///     let context = Context::new().with_extension(Arc::new(IdempotencyKey::new("order-17")));
+///     chef.chat().resume("dinner").context(context).run("Leeks, please.").await
+/// };
+/// let (first, repeated) = (order().await?, order().await?);
+///
+/// assert_eq!(first.snapshot_id(), repeated.snapshot_id());
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdempotencyKey(Arc<str>);
+
+impl IdempotencyKey {
+    /// Creates a key, which should be random or otherwise used for one call only.
+    pub fn new(key: impl Into<Arc<str>>) -> Self {
+        Self(key.into())
+    }
+
+    /// Returns the key as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}

@@ -90,6 +90,7 @@ impl<S: CustomState, T, O> Chat<S, T, O> {
         let request = GetSnapshotRequest {
             snapshot_id: self.snapshot_id.clone(),
             session_id: self.session_id.clone(),
+            ..GetSnapshotRequest::default()
         };
         match self.agent.snapshot(request, self.context.clone()).await {
             Ok(snapshot) => {
@@ -167,8 +168,8 @@ impl<S: CustomState, T, O> Chat<S, T, O> {
         self.send(answers.into()).await
     }
 
-    /// Tries the last turn again that failed and was [kept](crate::AgentBuilder::keep_failed_turns): the agent answers the
-    /// message that it did not answer. After a turn that succeeded, the agent goes on without a message.
+    /// Goes on with the last turn, which failed and was [kept](crate::FailedTurns::Keep): the agent answers the message that it
+    /// did not answer, and repeats nothing that it had done.
     ///
     /// # Errors
     /// As [`Chat::send`].
@@ -233,7 +234,7 @@ impl<S: CustomState, T, O> Chat<S, T, O> {
             self.kept = Some(state.clone());
             self.show(state);
         // A failed turn is not part of the session, so the chat stays where it was.
-        } else if output.finish_reason != Some(AgentFinishReason::Failed) {
+        } else if !output.is_failure() {
             self.messages
                 .extend(input.message.clone().into_iter().chain(output.message.clone()));
             output

@@ -14,14 +14,14 @@ use tokio_util::task::TaskTracker;
 
 pub(crate) use self::new_snapshot::Saved;
 use self::new_snapshot::{NewSnapshot, RewindDue};
-use crate::journal::{JournalLocation, TurnKey, turn_key};
-use crate::reading::ResumePoints;
+use crate::journal::{JournalLocation, TurnKey, journal_key, turn_key};
+use crate::reading::FailedTurns;
 use crate::snapshot::{Lease, OpenTurn, Transition};
 use crate::store::{
     Detail, JournalGuard, JournalKey, LockPlace, LockRequest, Precondition, Scope, StatusStream,
     drop_journals, tip_moved,
 };
-use crate::stored_session::StoredSession;
+use crate::stored_session::{StoredSession, TenantStore};
 use crate::turn_lock::{
     AwaitedLock, EarlyLock, LockAnswer, QueuedTurn, Seen, SessionLocks, StoreLock, TurnLock, TurnLockGuard,
 };
@@ -37,7 +37,7 @@ pub(crate) struct InvocationCursor {
     policy: Concurrency,
     timeline: Timeline,
     ids: SnapshotIds,
-    resume_points: ResumePoints,
+    failed_turns: FailedTurns,
     locks: Arc<SessionLocks>,
     /// The lock that the next turn takes; `None` if it needs none.
     turn_lock: Option<Arc<TurnLock>>,
@@ -98,8 +98,12 @@ struct Predecessor {
     is_completed: bool,
     /// What the conversation had used.
     usage: Option<UsageTotal>,
+    /// The first snapshot of the branch that it is counted with, unless that is the session's first branch.
+    counted_with: Option<SnapshotId>,
     /// The turn that the snapshot was taken in the middle of.
     turn: Option<OpenTurn>,
+    /// The marks of the last calls of its branch.
+    calls: Option<Box<str>>,
 }
 
 impl Predecessor {
@@ -120,7 +124,9 @@ impl Predecessor {
             event: snapshot.event,
             is_completed: snapshot.status == SnapshotStatus::Completed,
             usage: snapshot.usage(),
+            counted_with: snapshot.counted_with().cloned(),
             turn: snapshot.open_turn()?.cloned(),
+            calls: snapshot.calls().map(Box::from),
         })
     }
 }
@@ -140,7 +146,7 @@ impl InvocationCursor {
             policy,
             timeline: Timeline::default(),
             ids: SnapshotIds::default(),
-            resume_points: ResumePoints::default(),
+            failed_turns: FailedTurns::default(),
             turn_lock: None,
             held: None,
             turn_lease: None,
@@ -159,16 +165,11 @@ impl InvocationCursor {
     }
 
     /// Sets what resuming an earlier snapshot does to later ones, and how snapshots are named.
-    pub(crate) fn with_rules(
-        self,
-        timeline: Timeline,
-        ids: SnapshotIds,
-        resume_points: ResumePoints,
-    ) -> Self {
+    pub(crate) fn with_rules(self, timeline: Timeline, ids: SnapshotIds, failed_turns: FailedTurns) -> Self {
         Self {
             timeline,
             ids,
-            resume_points,
+            failed_turns,
             ..self
         }
     }
@@ -262,6 +263,9 @@ impl InvocationCursor {
         // The lease in the snapshot is already this worker's: the takeover has written it.
         self.lease = run.lease()?.unwrap_or_else(Lease::first);
         self.last = parent.map(Predecessor::of).transpose()?;
+        if let Some(last) = &mut self.last {
+            last.counted_with = run.counted_with().cloned();
+        }
         let session = run.usage().unwrap_or_default();
         let note = run.background_run()?;
         let before_run = note.and_then(|run| run.used_before);
@@ -292,6 +296,32 @@ impl InvocationCursor {
     /// Returns the last snapshot that this invocation committed or resumed from.
     pub(crate) fn last(&self) -> Option<&SnapshotId> {
         self.last.as_ref().map(|last| &last.id)
+    }
+
+    /// Returns the marks of the last calls that the branch has answered.
+    pub(crate) fn calls(&self) -> Option<&str> {
+        self.last.as_ref()?.calls.as_deref()
+    }
+
+    /// Returns a snapshot of the session whose turn, or one before it, answered a call: the last one, or the session's latest.
+    pub(crate) fn answering(&self, mark: &str) -> Option<(TenantStore, SnapshotId)> {
+        let known = [&self.last, &self.tip].into_iter().flatten();
+        let mut marked = known.filter(|snapshot| {
+            let calls = snapshot.calls.as_deref().unwrap_or_default();
+            calls.split(' ').any(|call| call == mark)
+        });
+        let id = marked.next()?.id.clone();
+        Some((self.session.tenant().clone(), id))
+    }
+
+    /// Returns the first snapshot of the branch that the next snapshot, `own`, is counted with; `None` for the session's first
+    /// branch.
+    pub(crate) fn counted_with(&self, own: &SnapshotId) -> Option<SnapshotId> {
+        if self.at_tip {
+            self.last.as_ref()?.counted_with.clone()
+        } else {
+            Some(own.clone())
+        }
     }
 
     /// Returns what was used before the invocation.
@@ -347,7 +377,7 @@ impl InvocationCursor {
             in_store,
             turn: turn.clone(),
             seen: self.seen.clone(),
-            resume_points: self.resume_points,
+            failed_turns: self.failed_turns,
         })))
     }
 
@@ -537,10 +567,23 @@ impl InvocationCursor {
         reserved: &SnapshotId,
     ) -> Option<JournalLocation> {
         self.session.tenant().store().journal()?;
+        let (session, last) = (self.session_id().clone(), self.last().cloned());
+        let own = Some(reserved)
+            .filter(|_| self.policy == Concurrency::Fork)
+            .cloned();
+        // Another input than the open turn's finds there what that turn left behind.
+        let left = self.last.as_ref().and_then(|last| last.turn.as_ref());
+        let open = self.open_turn(input).or(left.filter(|_| own.is_none()));
+        let journal = open.map(|turn| turn.journal.clone());
+        let key: Box<dyn FnOnce() -> JournalKey + Send> = Box::new(move || match journal {
+            Some(journal) => JournalKey::new(session, journal),
+            None => journal_key(&session, last.as_ref(), length, own.as_ref()),
+        });
         Some(JournalLocation {
             session: self.session.clone(),
-            key: self.turn_name(length, input, reserved),
-            past: self.open_turn(input).map_or(0, |turn| turn.records),
+            key: TurnKey::new(LazyLock::new(key)),
+            turn: self.turn_name(length, input, reserved),
+            past: open.map_or(0, |turn| turn.records),
             guard: JournalGuard::new(reserved.clone(), self.lease, self.precondition()),
         })
     }
@@ -551,8 +594,8 @@ impl InvocationCursor {
         let own = Some(reserved).filter(|_| self.policy == Concurrency::Fork);
         let session = self.session_id().clone();
         let key: Box<dyn FnOnce() -> JournalKey + Send> = if let Some(turn) = self.open_turn(input) {
-            let journal = turn.journal.clone();
-            Box::new(move || JournalKey::new(session, journal))
+            let name = turn.turn.clone().unwrap_or_else(|| turn.journal.clone());
+            Box::new(move || JournalKey::new(session, name))
         } else {
             let (last, input, own) = (self.last().cloned(), input.clone(), own.cloned());
             Box::new(move || turn_key(&session, last.as_ref(), length, &input, own.as_ref()))

@@ -1,5 +1,6 @@
 //! Telling the operator of failures: one line each, with the whole chain of causes.
 
+use everturn_ai::is_limit;
 use everturn_core::{Context, Error, RequestId, Status};
 
 use crate::SessionId;
@@ -23,8 +24,10 @@ impl FailedWork<'_> {
             context,
         } = self;
         let (status, request_id) = (error.status(), RequestId::of(context));
-        let error = error.with_causes();
-        if matches!(status, Status::Cancelled | Status::Aborted) {
+        let (is_limit, error) = (is_limit(error), error.with_causes());
+        if is_limit {
+            tracing::warn!(agent, %session, %request_id, %status, %error, "{what} was stopped by a limit");
+        } else if matches!(status, Status::Cancelled | Status::Aborted) {
             tracing::info!(agent, %session, %request_id, %status, %error, "{what} was ended");
         } else {
             tracing::error!(agent, %session, %request_id, %status, %error, "{what} failed");

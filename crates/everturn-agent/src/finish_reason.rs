@@ -54,6 +54,7 @@ impl From<FinishReason> for AgentFinishReason {
             FinishReason::Length => Self::Length,
             FinishReason::Blocked => Self::Blocked,
             FinishReason::Aborted => Self::Aborted,
+            FinishReason::Failed => Self::Failed,
             FinishReason::Interrupted => Self::Interrupted,
             FinishReason::Other => Self::Other,
             FinishReason::Unknown => Self::Unknown,

@@ -50,6 +50,7 @@ mod owned_turn;
 mod places;
 mod prompt_turn;
 mod reception;
+mod repeated;
 mod snapshots;
 mod spending;
 mod start;
@@ -62,7 +63,7 @@ pub(crate) use self::beginning::{Beginning, MakeCustom};
 pub use self::client::HandOff;
 pub use self::definition::Heartbeat;
 pub(crate) use self::definition::{
-    AgentPrompt, CANCELLATION_GRACE, ClientAdditions, Definition, RespondOnly, ScopeOf, schema_of,
+    AgentPrompt, CANCELLATION_GRACE, Definition, RespondOnly, ScopeOf, Visibility, schema_of,
 };
 pub(crate) use self::driver::Driver;
 use self::driver::{AgentEvent, QueuedInput, Written};

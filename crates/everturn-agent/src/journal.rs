@@ -22,8 +22,8 @@
 //!
 //! # The identity of a turn
 //!
-//! A journal belongs to a session, the snapshot that the turn continues, the length of the conversation at its
-//! beginning and the turn's input: a retry has the same. An agent that lets identical turns run side by side
+//! A journal belongs to a session, the snapshot that the turn continues and the length of the conversation at its
+//! beginning. A turn is identified by these and its input: a retry has the same. An agent that lets identical turns run side by side
 //! ([`Concurrency::Fork`](crate::Concurrency::Fork)) tells them apart by the snapshots reserved for them; then a worker
 //! that takes over a background run finds its journal, and a client that merely retries does not.
 //!
@@ -31,6 +31,16 @@
 //! journal. Resuming it without a message continues that turn and that journal; resuming it with a message begins
 //! another turn. A worker that takes over a background run restarts the turn under way from its beginning, regardless
 //! of snapshots in its middle, and replays it.
+//!
+//! # Turns that were cut short
+//!
+//! A turn that died or failed may be followed by another input instead of a retry. The new turn continues from the same
+//! snapshot, so it has the same journal and finds the calls of the other turn that must not be repeated, or that changed the
+//! session. Before it asks the model, it asks for these calls once more in a message of its own, so that their recorded or
+//! reconciled outcomes become part of the conversation, and their changes part of the session. None of them is made again: a
+//! call that is found not to have happened is answered with that. A call whose outcome cannot be determined interrupts the
+//! turn. Turns that may run side by side have journals of their own, and a turn that asks no model reads none: neither takes over
+//! such calls.
 //!
 //! # Two workers
 //!
@@ -54,10 +64,11 @@
 //! `Keyed` call of the same tool with the same input still counts as the one that was begun before.
 //!
 //! Changes that a tool makes to the session (custom state, artifacts, added messages) are made again when its result is
-//! replayed. A tool that rewrites the conversation, or changes the session from a task it spawned without its context,
+//! replayed. Changes of a call whose process died before it ended are lost; its reconcile function makes them. A tool that rewrites the conversation, or changes the session from a task it spawned without its context,
 //! is not followed.
 
 mod approved;
+mod cut_short;
 mod entry;
 mod identity;
 mod known_effects;
@@ -65,7 +76,7 @@ mod policy;
 mod turn_journal;
 mod writer;
 
-pub(crate) use self::identity::{TurnKey, turn_key};
+pub(crate) use self::identity::{TurnKey, call_mark, journal_key, turn_key};
 pub use self::policy::Journaling;
 pub(crate) use self::policy::Retention;
 pub(crate) use self::turn_journal::TurnJournal;

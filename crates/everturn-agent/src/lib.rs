@@ -67,6 +67,10 @@
 //! | count turns and tokens | [`AgentReply::usage`], [`Snapshot::usage`], [`observe_turns`] |
 #![doc = include_str!("docs/background.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "polls, retries and leases wait in real time"
+)]
 
 pub mod archive;
 pub mod journal;
@@ -78,6 +82,7 @@ mod answers;
 mod artifact;
 mod call_options;
 mod chat;
+mod client_permissions;
 mod clock;
 mod connection;
 mod content_id;
@@ -118,11 +123,12 @@ pub use self::agent::{
 pub use self::answers::{validate_answers, validate_edited_answers};
 pub use self::archive::Archive;
 pub use self::artifact::Artifact;
-pub use self::call_options::{BeginAnew, ServerNote, TurnDetails, Unstored};
+pub use self::call_options::{BeginAnew, IdempotencyKey, ServerNote, TurnDetails, Unstored};
 pub use self::chat::{
     Abort, AgentChunk, AgentReply, AgentTask, AgentTransport, Chat, ChatBuilder, ChatTurn, Interrupt,
     RunWatch,
 };
+pub use self::client_permissions::ClientPermissions;
 pub use self::clock::Clock;
 pub use self::connection::{AgentConnection, TurnChunks};
 pub use self::content_id::SnapshotIds;
@@ -132,17 +138,20 @@ pub use self::invocation::{
     AgentSession, HandOff, Heartbeat, OwnedTurn, Turn, TurnContext, TurnEffect, TurnGenerate, TurnResult,
 };
 pub use self::journal::{Journaling, TURN_TAKEN_OVER};
-pub use self::lifecycle::{SnapshotEvent, SnapshotStatus};
+pub use self::lifecycle::{OtherStatus, SnapshotEvent, SnapshotStatus};
 pub use self::limits::{Limits, set_limits};
-pub use self::middleware::{AgentRef, ArtifactStrategy, Artifacts, Delegation, register_agent_middleware};
+pub use self::middleware::{
+    AgentRef, ArtifactStrategy, Artifacts, Delegation, check_delegates, internal_agents,
+    register_agent_middleware,
+};
 pub use self::prompt_agent::{InlinePrompt, NamedPrompt, agent, prompt_agent};
-pub use self::reading::{SNAPSHOT_NOT_FOUND, STORE_NOT_CONFIGURED};
+pub use self::reading::{FailedTurns, SNAPSHOT_NOT_FOUND, STORE_NOT_CONFIGURED};
 pub use self::recovery::{RecoveredRun, Recovery, RecoveryLoop, recover_all, recover_every};
 pub use self::run_stream::RunChunks;
 pub use self::session::{Session, SessionHandle};
 pub use self::snapshot::Snapshot;
 pub use self::snapshot_policy::{SnapshotMoment, SnapshotPolicy};
-pub use self::state::{CustomState, SessionState};
+pub use self::state::{CustomState, STATE_UNREADABLE, SessionState};
 pub use self::state_limit::STATE_TOO_LARGE;
 pub use self::store::IntoStore;
 pub use self::stream_logs::erase_streams_in;

@@ -1,38 +1,135 @@
 //! The statuses of a snapshot, and the events at which one is taken.
 
+use std::fmt;
+
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// The status of a snapshot.
 ///
 /// ```text
-/// (no snapshot) ── turn end ──► completed
+/// (no snapshot) ── turn end ──► completed | failed | aborted
 /// (no snapshot) ── detach ────► pending ──► completed | failed | aborted
+///                               pending ──► aborting ──► aborted      (other runtimes)
 /// ```
 ///
-/// The three on the right are final: a store refuses to change them. A pending snapshot whose worker went silent is
-/// *reported* as `expired`; that status is never stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
+/// The three on the right are final: a store refuses to change them. A pending or aborting snapshot whose worker went silent
+/// is *reported* as `expired`; that status is never stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, JsonSchema)]
+#[schemars(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum SnapshotStatus {
     /// Background work is under way.
     Pending,
+    /// An abort was recorded, and the worker of another runtime winds down. Everturn reads this status and never writes it.
+    Aborting,
     /// The turn, or the background run, ended well. A stored snapshot without a status is completed too.
     #[default]
     Completed,
-    /// The background run was aborted.
+    /// The turn or the background run was stopped before its end.
     Aborted,
-    /// The background run failed.
+    /// The turn or the background run failed.
     Failed,
     /// The background run's worker has gone silent.
     Expired,
+    /// A status of a newer server. It counts as not final; no store holds it.
+    #[schemars(skip)]
+    Other(OtherStatus),
 }
 
 impl SnapshotStatus {
+    const KNOWN: [Self; 6] = [
+        Self::Pending,
+        Self::Aborting,
+        Self::Completed,
+        Self::Aborted,
+        Self::Failed,
+        Self::Expired,
+    ];
+
     /// Returns whether a stored snapshot with this status keeps it.
     pub const fn is_final(self) -> bool {
         matches!(self, Self::Completed | Self::Aborted | Self::Failed)
+    }
+
+    /// Returns whether a background run with this status is under way: running, or winding down after an abort.
+    pub const fn is_under_way(self) -> bool {
+        matches!(self, Self::Pending | Self::Aborting | Self::Other(_))
+    }
+
+    /// Returns the name of the status on the wire.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Pending => "pending",
+            Self::Aborting => "aborting",
+            Self::Completed => "completed",
+            Self::Aborted => "aborted",
+            Self::Failed => "failed",
+            Self::Expired => "expired",
+            Self::Other(other) => other.as_str(),
+        }
+    }
+
+    /// Reads the status that a server returned; a name that this version does not know becomes [`Self::Other`].
+    pub fn from_server(name: &str) -> Self {
+        Self::named(name).unwrap_or_else(|| Self::Other(OtherStatus::new(name)))
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        Self::KNOWN.into_iter().find(|status| status.as_str() == name)
+    }
+}
+
+impl fmt::Display for SnapshotStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl Serialize for SnapshotStatus {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+/// Fails for a name that this version does not know: stored data must not be misread. See [`SnapshotStatus::from_server`].
+impl<'de> Deserialize<'de> for SnapshotStatus {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        Self::named(&name)
+            .ok_or_else(|| serde::de::Error::custom(format!("'{name}' is not a snapshot status")))
+    }
+}
+
+/// The name of a snapshot status that this version does not know, up to 23 bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct OtherStatus {
+    length: u8,
+    text: [u8; Self::CAPACITY],
+}
+
+impl OtherStatus {
+    const CAPACITY: usize = 23;
+
+    fn new(name: &str) -> Self {
+        let length = name.floor_char_boundary(Self::CAPACITY);
+        let mut text = [0; Self::CAPACITY];
+        text[..length].copy_from_slice(&name.as_bytes()[..length]);
+        Self {
+            length: u8::try_from(length).unwrap_or_default(),
+            text,
+        }
+    }
+
+    /// Returns the name.
+    pub fn as_str(&self) -> &str {
+        std::str::from_utf8(&self.text[..usize::from(self.length)]).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for OtherStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
     }
 }
 
@@ -49,4 +146,27 @@ pub enum SnapshotEvent {
     RoundEnd,
     /// The invocation ended.
     InvocationEnd,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_status_is_read_as_it_is_written_and_an_unknown_one_only_from_a_server() {
+        for status in SnapshotStatus::KNOWN {
+            let written = serde_json::to_value(status).unwrap();
+            assert_eq!(serde_json::from_value::<SnapshotStatus>(written).unwrap(), status);
+            assert_eq!(SnapshotStatus::from_server(status.as_str()), status);
+        }
+
+        let stored = serde_json::from_value::<SnapshotStatus>("pausing".into()).unwrap_err();
+        let newer = SnapshotStatus::from_server("pausing");
+        let long = SnapshotStatus::from_server("a name of more than 23 bytes: ä");
+
+        assert_eq!(stored.to_string(), "'pausing' is not a snapshot status");
+        assert_eq!((newer.as_str(), newer.is_final()), ("pausing", false));
+        assert_eq!(long.as_str(), "a name of more than 23 ");
+        assert!(!SnapshotStatus::Aborting.is_final());
+    }
 }

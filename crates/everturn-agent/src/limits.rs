@@ -20,10 +20,11 @@ const REPEATED_CALLS: u32 = 50;
 /// |---|---|
 /// | [`per_turn`](Limits::per_turn) | the turn, with all attempts at it |
 /// | [`per_invocation`](Limits::per_invocation) | all turns of the invocation, a background run's included |
-/// | [`per_session`](Limits::per_session) | everything from the session's beginning up to the turn: a branch starts with what its past has cost |
+/// | [`per_session`](Limits::per_session) | everything from the session's beginning up to the turn, with turns that failed or were overtaken: a branch starts with what its past has cost |
 /// | [`per_tenant`](Limits::per_tenant) | everything that the tenant's sessions have used in the agent's store |
 ///
-/// What an agent makes other agents do counts as its own; for the tenant, it counts once.
+/// Usage includes delegated agents. For the tenant each call counts once: where the delegated agent counts its tenant, else at
+/// the agent that delegates.
 ///
 /// All of this is counted in the store while a turn runs, so neither a crash nor a failed turn, a takeover or another host
 /// resets it. A call is entered before it is made; its tokens and its cost when it is over.

@@ -12,19 +12,62 @@ mod artifacts;
 mod delegation;
 mod subagent;
 
-use everturn_ai::{MiddlewareDefinition, define_middleware};
-use everturn_core::{Registry, Result};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use everturn_ai::prompt::{Mistakes, used_middleware};
+use everturn_ai::{Delegate, MiddlewareDefinition, define_middleware};
+use everturn_core::{ActionType, DynAction, Error, Registry, Result};
+use serde_json::Value;
 
 pub use self::agent_ref::AgentRef;
 pub use self::artifacts::Artifacts;
 pub use self::delegation::{ArtifactStrategy, Delegation};
+
+/// Returns the names of the registered agents that are internal: others delegate to them, and they are not
+/// [public](crate::AgentBuilder::public). Servers offer all other agents to clients.
+///
+/// An agent counts as delegated to if the prompt or the settings of another agent have a [`Delegation`] to it. What a function of
+/// your own delegates to while it runs is not known here.
+pub fn internal_agents(registry: &Registry) -> BTreeSet<String> {
+    let is_public = |action: &Arc<dyn DynAction>| {
+        let own = action.descriptor().metadata.get("everturn");
+        own.and_then(|own| own.get("public")) == Some(&Value::Bool(true))
+    };
+    let used = used_middleware(registry);
+    let delegates = used
+        .iter()
+        .flat_map(|(_, middleware)| Delegation::delegates_of(middleware));
+    let delegates: BTreeSet<String> = delegates.map(|delegate| delegate.name).collect();
+    let agents = registry.of_type(&ActionType::AGENT).into_iter();
+    agents
+        .filter(|(name, action)| delegates.contains(name) && !is_public(action))
+        .map(|(name, _)| name)
+        .collect()
+}
+
+/// Checks that the agents that others delegate to by name are registered.
+pub async fn check_delegates(registry: &Registry) -> Mistakes {
+    let mut mistakes = Mistakes::default();
+    for (owner, middleware) in used_middleware(registry) {
+        let delegates = Delegation::delegates_of(&middleware).into_iter();
+        for Delegate { name, .. } in delegates.filter(|delegate| delegate.is_looked_up) {
+            // A plugin that cannot tell, because its service does not answer, is no mistake.
+            if let Ok(None) = registry.lookup(&ActionType::AGENT.key(&name)).await {
+                let message = format!("{owner}: it delegates to the agent '{name}', which is not defined");
+                mistakes.add(Error::not_found(message));
+            }
+        }
+    }
+    mistakes
+}
 
 /// Defines the middleware of this module under its names.
 ///
 /// # Errors
 /// `ALREADY_EXISTS` if there is a middleware of one of the names.
 pub fn register_agent_middleware(registry: &Registry) -> Result<()> {
-    let delegation = MiddlewareDefinition::new("agents", |config: Delegation, registry| {
+    let delegation = MiddlewareDefinition::new(Delegation::NAME, |config: Delegation, registry| {
         Ok(config.start(registry)?)
     })
     .description("Gives the model one tool for each sub-agent.");

@@ -6,7 +6,7 @@ use everturn_core::{Context, Error, Exposure, Reason, Result, RuntimeError, Stat
 use jiff::Timestamp;
 
 use crate::transform::{StateTransform, shown_state};
-use crate::{Clock, SessionId, Snapshot, SnapshotEvent, SnapshotId, SnapshotStatus};
+use crate::{Clock, SessionId, Snapshot, SnapshotId, SnapshotStatus};
 
 /// There is no such snapshot.
 pub const SNAPSHOT_NOT_FOUND: Reason = Reason::new("snapshot-not-found");
@@ -79,11 +79,11 @@ impl Liveness {
         Self { clock, expiry }
     }
 
-    /// Returns whether the heartbeat of a pending snapshot is too old. A pending snapshot without one counts as alive.
+    /// Returns whether the heartbeat of a run that is under way is too old. A run without a heartbeat counts as alive.
     pub(crate) fn is_expired(&self, snapshot: &Snapshot) -> bool {
         let now = self.clock.now();
         let is_silent = |beat: Timestamp| now > beat && now.duration_since(beat).unsigned_abs() > self.expiry;
-        snapshot.status == SnapshotStatus::Pending && snapshot.heartbeat_at.is_some_and(is_silent)
+        snapshot.status.is_under_way() && snapshot.heartbeat_at.is_some_and(is_silent)
     }
 }
 
@@ -114,26 +114,31 @@ pub(crate) fn check_owner(snapshot: &Snapshot, session_id: &SessionId) -> Result
     .with_public())
 }
 
-/// Which snapshots that did not complete are resume points of an agent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct ResumePoints {
-    /// Turns that failed, which are then kept.
-    pub(crate) failed_turns: bool,
-    /// Background runs that failed or were aborted.
-    pub(crate) ended_runs: bool,
+/// What is left of a turn that fails, or is stopped before its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum FailedTurns {
+    /// A snapshot with the user's message, all finished rounds, the error and what was used, from which the conversation
+    /// continues. Its status is `failed`, or `aborted` if the client left or a limit was reached.
+    ///
+    /// A turn that fails before the model is asked leaves nothing. Nor does one of a custom agent, unless its error is
+    /// [committed](crate::Turn::committed).
+    #[default]
+    Keep,
+    /// Nothing: the session is as it was before the turn, and its first message is lost if its first turn fails. Snapshots of
+    /// background runs that failed or were aborted cannot be resumed.
+    Discard,
 }
 
-impl ResumePoints {
-    /// Returns whether a conversation can be resumed from a snapshot, given that it has a state.
-    fn admit(self, snapshot: &Snapshot) -> bool {
-        // The snapshot of a run is taken at the end of its invocation.
-        let is_turn = snapshot.event == Some(SnapshotEvent::TurnEnd);
+impl FailedTurns {
+    /// Returns whether a conversation can be resumed from a snapshot.
+    pub(crate) fn admit(self, snapshot: &Snapshot) -> bool {
         match snapshot.status {
             SnapshotStatus::Completed => true,
-            _ if snapshot.state.is_none() => false,
-            SnapshotStatus::Failed if is_turn => self.failed_turns || self.ended_runs,
-            SnapshotStatus::Failed | SnapshotStatus::Aborted => self.ended_runs,
-            SnapshotStatus::Pending | SnapshotStatus::Expired => false,
+            SnapshotStatus::Failed | SnapshotStatus::Aborted => {
+                self == Self::Keep && snapshot.state.is_some()
+            }
+            _ => false,
         }
     }
 }
@@ -142,24 +147,26 @@ impl ResumePoints {
 ///
 /// # Errors
 /// `FAILED_PRECONDITION` if it is not completed, and no resume point of the agent all the same.
-pub(crate) fn resumable(snapshot: Snapshot, points: ResumePoints) -> Result<Snapshot> {
-    if points.admit(&snapshot) {
+pub(crate) fn resumable(snapshot: Snapshot, failed_turns: FailedTurns) -> Result<Snapshot> {
+    if failed_turns.admit(&snapshot) {
         return Ok(snapshot);
     }
-    let why = match snapshot.status {
-        SnapshotStatus::Completed => "holds no state".to_owned(),
-        SnapshotStatus::Failed => {
-            let error = snapshot
-                .error
-                .as_ref()
-                .map_or("no reason was recorded", |error| error.message.as_str());
-            format!("failed: {error}")
-        }
-        SnapshotStatus::Aborted => "was aborted".to_owned(),
-        SnapshotStatus::Pending | SnapshotStatus::Expired => "is still pending".to_owned(),
-    };
     Err(Error::failed_precondition(format!(
-        "cannot resume from snapshot '{}': it {why}",
-        snapshot.snapshot_id
-    )))
+        "cannot resume from snapshot '{}': {}",
+        snapshot.snapshot_id,
+        why_not(&snapshot)
+    ))
+    .with_public())
+}
+
+/// Returns why a conversation cannot be resumed from a snapshot.
+pub(crate) fn why_not(snapshot: &Snapshot) -> String {
+    let status = snapshot.status;
+    match status {
+        SnapshotStatus::Aborting => "it is aborting: its run is being stopped; retry with the same id".into(),
+        _ if status.is_under_way() => format!("it is {status}: wait for its run, or abort it"),
+        SnapshotStatus::Expired => "it is expired: its run has lost its worker".into(),
+        _ if snapshot.state.is_none() => format!("it is {status} and holds no state"),
+        _ => format!("it is {status}"),
+    }
 }

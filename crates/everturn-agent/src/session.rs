@@ -5,6 +5,7 @@ mod changes;
 mod core;
 mod handle;
 mod patcher;
+mod typed_write;
 
 use std::fmt;
 use std::sync::Arc;
@@ -119,17 +120,23 @@ impl<S: CustomState> Session<S> {
         self.0.custom()
     }
 
-    /// Returns the custom state as JSON, as prompts see it.
+    /// Returns the custom state as JSON, as prompts see it: as its type writes it, the defaults included.
     pub fn custom_json(&self) -> Arc<Value> {
         self.0.custom_json()
     }
 
-    /// Replaces the custom state and streams the change to the client.
+    /// Replaces the custom state and streams the change to the client. Stored members that `S` does not have stay, as with
+    /// [`Session::update_custom`].
     pub fn set_custom(&self, custom: S) {
         self.update_custom(|present| *present = custom);
     }
 
     /// Changes the custom state and streams the change to the client.
+    ///
+    /// Only the difference is written to the stored state: members that `S` does not have stay as they are, at every
+    /// depth. So a program of an earlier version does not remove what a later one has stored. An element of a list keeps
+    /// them wherever it moves. An element that changes is recognised by its `id`, `key` or `name`; without one, by its place
+    /// in a list whose length does not change.
     ///
     /// The change is visible at once, all or nothing: if `change` panics, nothing has changed. A state that cannot be
     /// written as JSON changes nothing either and fails the invocation.

@@ -23,6 +23,7 @@ use everturn_ai::JsonObject;
 use everturn_core::{Error, Result, RuntimeError, TraceParent};
 use jiff::Timestamp;
 use schemars::JsonSchema;
+use serde::de::IntoDeserializer;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
@@ -198,19 +199,9 @@ fn non_empty<'de, D: Deserializer<'de>, T: From<String>>(
 fn status_or_completed<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> std::result::Result<SnapshotStatus, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Stored {
-        Status(SnapshotStatus),
-        Empty(Option<String>),
-    }
-    match Stored::deserialize(deserializer)? {
-        Stored::Status(status) => Ok(status),
-        Stored::Empty(None) => Ok(SnapshotStatus::Completed),
-        Stored::Empty(Some(text)) if text.is_empty() => Ok(SnapshotStatus::Completed),
-        Stored::Empty(Some(text)) => Err(serde::de::Error::custom(format!(
-            "'{text}' is not a snapshot status"
-        ))),
+    match Option::<String>::deserialize(deserializer)? {
+        Some(name) if !name.is_empty() => SnapshotStatus::deserialize(name.into_deserializer()),
+        _ => Ok(SnapshotStatus::Completed),
     }
 }
 

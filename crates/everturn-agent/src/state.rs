@@ -4,13 +4,17 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use everturn_ai::{History, JsonObject};
-use everturn_core::{Error, Result};
+use everturn_core::{Error, Reason, Result};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
+use serde_path_to_error::{Path, Segment};
 
 use crate::{Artifact, SessionId};
+
+/// The stored custom state of a session is not of the agent's type: `FAILED_PRECONDITION`. The stored state is unchanged.
+pub const STATE_UNREADABLE: Reason = Reason::new("state-unreadable");
 
 /// Marks the types of an agent: its custom state, its status and its output.
 pub(crate) type AgentTypes<S, T, O> = PhantomData<fn() -> (S, T, O)>;
@@ -40,11 +44,53 @@ pub(crate) fn decode_custom<S: CustomState>(custom: Option<&Value>) -> Result<S>
     S::deserialize(custom)
         .or_else(|_| {
             let default = serde_json::to_value(S::default())?;
-            // An object inside may be another variant than the default's, so what it lacks is filled only if it must be.
-            S::deserialize(filled(custom, &default, false))
+            // Fields that the type reads under another name are not missing, so only those are filled that it asks for.
+            // Types that do not name them get all: an object inside may be another variant than the default's, so
+            // objects inside are filled last.
+            with_missing_fields(custom, &default)
+                .or_else(|_| S::deserialize(filled(custom, &default, false)))
                 .or_else(|_| S::deserialize(filled(custom, &default, true)))
         })
         .or_else(|_| serde_path_to_error::deserialize(custom).map_err(|error| unfit(&error)))
+}
+
+/// Decodes a state after adding each field that the type reports as missing, from the same place of the default.
+fn with_missing_fields<S: CustomState>(custom: &Value, default: &Value) -> serde_json::Result<S> {
+    let mut filled = custom.clone();
+    loop {
+        let error: serde_path_to_error::Error<serde_json::Error> =
+            match serde_path_to_error::deserialize(&filled) {
+                Ok(decoded) => return Ok(decoded),
+                Err(error) => error,
+            };
+        let text = error.inner().to_string();
+        let field = text
+            .strip_prefix("missing field `")
+            .and_then(|rest| rest.split('`').next());
+        let place = pointer(error.path());
+        let added = field.zip(place).and_then(|(field, place)| {
+            let value = default.pointer(&place)?.get(field)?;
+            let members = filled.pointer_mut(&place)?.as_object_mut()?;
+            // A field that is there and missing nevertheless would be added for ever.
+            members
+                .insert(field.to_owned(), value.clone())
+                .is_none()
+                .then_some(())
+        });
+        if added.is_none() {
+            return Err(error.into_inner());
+        }
+    }
+}
+
+/// Returns the JSON pointer of a path; `None` where the path is not known.
+fn pointer(path: &Path) -> Option<String> {
+    path.iter()
+        .try_fold(String::new(), |pointer, segment| match segment {
+            Segment::Seq { index } => Some(format!("{pointer}/{index}")),
+            Segment::Map { key } => Some(format!("{pointer}/{}", key.replace('~', "~0").replace('/', "~1"))),
+            Segment::Enum { .. } | Segment::Unknown => None,
+        })
 }
 
 /// Returns an object with the fields of the default that it lacks, `deep` also those of the objects inside.
@@ -71,6 +117,28 @@ fn unfit(error: &serde_path_to_error::Error<serde_json::Error>) -> Error {
         error.path(),
         error.inner()
     ))
+}
+
+/// Converts the error of a custom state that does not fit into that of a stored one, of the type named. Clients read
+/// nothing of its content.
+pub(crate) fn unreadable(error: &Error, custom_type: &str) -> Error {
+    Error::failed_precondition(format!(
+        "the stored custom state is no {custom_type}, and is unchanged: {}",
+        without_quotation(error.message())
+    ))
+    .with_reason(STATE_UNREADABLE)
+    .with_public_message(
+        "this version of the agent cannot read the stored state of the session, which is unchanged",
+    )
+    .with_details(json!({"reason": STATE_UNREADABLE.name()}))
+}
+
+/// Returns the message without the stored text that it quotes, which does not belong into a log.
+fn without_quotation(message: &str) -> String {
+    match (message.find('"'), message.rfind('"')) {
+        (Some(from), Some(to)) if from < to => format!("{}…{}", &message[..=from], &message[to..]),
+        _ => message.to_owned(),
+    }
 }
 
 /// The state of a session at one moment.

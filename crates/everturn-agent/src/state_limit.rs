@@ -77,7 +77,8 @@ fn size_of<T>(known: &mut Option<(Arc<T>, u64)>, document: &Arc<T>, measure: imp
     }
 }
 
-fn artifacts_bytes(artifacts: &[Artifact]) -> u64 {
+/// Returns about how many bytes artifacts have as JSON.
+pub(crate) fn artifacts_bytes(artifacts: &[Artifact]) -> u64 {
     let bytes = |artifact: &Artifact| {
         let metadata = artifact.metadata.iter().flatten();
         let metadata: u64 = metadata

@@ -4,7 +4,8 @@
 //!
 //! - **Atomic read-modify-write.** [`SessionStore::commit`] reads the snapshot, computes the new one and writes it as one
 //!   step: commits of one session behave as if they ran one after the other (they are *serializable*), in every process
-//!   that shares the store. A commit that fails has written nothing.
+//!   that shares the store. A commit that fails has written nothing, unless its error
+//!   says that this is unknown ([`SAVE_UNKNOWN`]).
 //! - **Preconditions inside the commit.** A [`Precondition`] is checked in the same step as the write: of any number of
 //!   commits that continue one snapshot, one succeeds. Commits that continue other snapshots of the session do not
 //!   matter to it: branches grow side by side.
@@ -57,6 +58,7 @@
 //! A store owns the ids it is not given and keeps the session id of an existing snapshot; times and status belong to
 //! the caller and are stored as they come.
 
+mod checksum;
 mod into_store;
 mod journal;
 mod ledger;
@@ -73,18 +75,20 @@ use async_trait::async_trait;
 use everturn_core::{Error, Result};
 use futures::stream::BoxStream;
 
+pub use self::checksum::Checksum;
 pub use self::into_store::IntoStore;
 pub use self::journal::{
     Journal, JournalGuard, JournalKey, JournalRecord, KEPT, RECORD_TAKEN, TURN_TAKEN_OVER, record_taken,
 };
 pub use self::ledger::{
-    Admission, Expense, Ledger, TurnAccount, TurnExpenses, close_accounts, read_account, write_account,
+    Admission, Expense, Ledger, SessionExpense, TurnAccount, TurnExpenses, close_accounts, read_account,
+    write_account,
 };
 pub use self::memory::MemoryStore;
 pub use self::names::{MAX_ID_BYTES, check_id};
 pub use self::pending::{PendingCursor, PendingPage, PendingQuery, PendingRun};
 pub(crate) use self::precondition::tip_moved;
-pub use self::precondition::{Precondition, TIP_MOVED};
+pub use self::precondition::{Precondition, SAVE_UNKNOWN, TIP_MOVED, save_unknown};
 pub use self::query::{
     Cursor, DEFAULT_PAGE, Deletion, MAX_PAGE, Order, Page, SessionQuery, SessionSummary, SnapshotQuery,
 };
@@ -144,7 +148,8 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     /// # Errors
     /// The mutation's own error; `INVALID_ARGUMENT` for a snapshot without a session id or an id the store cannot keep;
     /// `ABORTED` with [`TIP_MOVED`] if the precondition does not hold; `FAILED_PRECONDITION` for a change of the status
-    /// of a snapshot that is over, or of a snapshot's session.
+    /// of a snapshot that is over, or of a snapshot's session; `UNAVAILABLE` with [`SAVE_UNKNOWN`] if the snapshot may have been
+    /// written, or still be: then a later read of its id decides.
     async fn commit(
         &self,
         scope: &Scope,
@@ -178,8 +183,11 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     /// Returns the snapshots that name this one as their parent, without their states, oldest first.
     async fn children(&self, scope: &Scope, id: &SnapshotId) -> Result<Vec<Snapshot>>;
 
-    /// Returns one page of the tenants that have snapshots, or journals as far as the store can tell, by name; `after` is the
-    /// last tenant of the page before. It is for the operator of the store, not for its tenants.
+    /// Returns one page of the tenants that have snapshots, or journals and accounts as far as the store can tell, by name;
+    /// `after` is the last tenant of the page before. It is for the operator of the store, not for its tenants.
+    ///
+    /// A scope that carries a [readable name](Scope::tenant) when a session begins is listed with it. The name is kept in one
+    /// place, and goes with the tenant's last snapshot at the latest.
     ///
     /// # Errors
     /// `UNIMPLEMENTED` if the store cannot list its tenants, which is the default.
@@ -283,10 +291,11 @@ pub fn admit(id: &SnapshotId, existing: Option<&Snapshot>, mut row: Snapshot) ->
             "snapshot '{id}' needs a session id"
         )));
     }
-    if row.status == SnapshotStatus::Expired {
-        return Err(Error::invalid_argument(
-            "'expired' is how a pending snapshot is reported; it is never stored",
-        ));
+    if matches!(row.status, SnapshotStatus::Expired | SnapshotStatus::Other(_)) {
+        return Err(Error::invalid_argument(format!(
+            "'{}' is a status that snapshots are reported with; it is never stored",
+            row.status
+        )));
     }
     Ok(row)
 }

@@ -5,13 +5,14 @@
 //! its state or chunk is withheld, and the read or the invocation fails. Stored snapshots and the agent's own view stay
 //! raw.
 
+use std::any::type_name;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use everturn_core::{Context, Error, HandlerResult, Result, panic_error};
 use serde::Serialize;
 
-use crate::state::decode_custom;
+use crate::state::{decode_custom, unreadable};
 use crate::{AgentStreamChunk, CustomState, SessionId, SessionState};
 
 pub(crate) type StateTransform =
@@ -29,7 +30,15 @@ pub(crate) fn over_custom_state<S: CustomState, T: Serialize>(
         let Some(custom) = &state.custom else {
             return Ok(Some(state));
         };
-        let shown = transform(decode_custom(Some(custom.as_ref()))?, context)?;
+        let custom = decode_custom(Some(custom.as_ref())).map_err(|error| {
+            let error = unreadable(&error, type_name::<S>());
+            let session = state.session_id.as_ref().map(SessionId::as_str);
+            if error.claim_report() {
+                tracing::error!(session, %error, "reading the stored state failed");
+            }
+            error
+        })?;
+        let shown = transform(custom, context)?;
         let custom = shown.map(serde_json::to_value).transpose()?.map(Arc::new);
         Ok(Some(SessionState { custom, ..state }))
     })

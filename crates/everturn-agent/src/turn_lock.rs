@@ -19,7 +19,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 pub use self::in_store::TurnLocking;
 pub(crate) use self::in_store::{EarlyLock, StoreLock, TURN_LEASE};
 use crate::lock::lock;
-use crate::reading::{ResumePoints, resumable};
+use crate::reading::{FailedTurns, resumable};
 use crate::store::{Detail, LockPlace, Scope};
 use crate::stored_session::StoredSession;
 use crate::{SessionId, Snapshot, SnapshotId};
@@ -161,7 +161,7 @@ pub(crate) struct QueuedTurn {
     pub(crate) turn: SnapshotId,
     /// The snapshot that the turn's invocation has seen.
     pub(crate) seen: Seen,
-    pub(crate) resume_points: ResumePoints,
+    pub(crate) failed_turns: FailedTurns,
 }
 
 /// The lock after a wait for it.
@@ -344,7 +344,7 @@ impl QueuedTurn {
             in_store,
             commits,
             moved_to: moved_to
-                .map(|snapshot| resumable(snapshot, self.resume_points))
+                .map(|snapshot| resumable(snapshot, self.failed_turns))
                 .transpose()?,
         })
     }

@@ -21,6 +21,8 @@ pub struct EndedTurn<'a> {
     pub failure: Option<Status>,
     /// Whether a limit ended it.
     pub limit_reached: bool,
+    /// The number of tool calls whose outcome is unknown and waits to be settled.
+    pub unknown_outcomes: usize,
     /// What its models and tools used, without those of other agents that it called.
     pub usage: UsageTotal,
     /// How long it took.

@@ -3,20 +3,28 @@
 /// What an agent does with a message that arrives while tool requests wait for answers.
 ///
 /// A request waits for an answer after a tool asked a person, after the model called a tool of the client, and if the outcome
-/// of a call is unknown because its process died. An input that answers the requests is never affected.
+/// of a call is unknown. An input that answers the requests is never affected.
+///
+/// A request is reserved for others if the caller may not answer it: it needs a role that the caller does not have, another
+/// person, or is the unknown outcome of a call, which operators settle unless the tool says otherwise. No policy closes an
+/// unknown outcome that is reserved, and no message of an operator does: its answer settles it.
 ///
 /// | | the message | the requests |
 /// |---|---|---|
+/// | `CloseOwn`, the default | the model answers it; it fails with `FAILED_PRECONDITION` if a request is reserved for others | are closed as by `Mend`; stay open if one is reserved for others |
 /// | `Mend` | the model answers it | are closed with answers that say that the conversation went on |
 /// | `Reject` | fails with `FAILED_PRECONDITION` | stay open |
 /// | `Ask` | is kept, and read by the model after the answers | stay open, and are put to the client again |
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum WhileInterrupted {
+    /// Closes requests that the caller may answer, like [`Mend`](WhileInterrupted::Mend). If one is reserved for others, the
+    /// turn fails like with [`Reject`](WhileInterrupted::Reject), and the error names who may answer.
+    #[default]
+    CloseOwn,
     /// Adds an answer to each open request, and runs the turn. The answers say that there was none
     /// (`not answered: the conversation went on`), have `mended` in their metadata, and are streamed like answers of tools.
-    /// If the turn fails, the requests are still open.
-    #[default]
+    /// If the turn fails, the requests are still open. A caller who may not answer a request closes it all the same.
     Mend,
     /// Fails the turn with `FAILED_PRECONDITION`, and names the open requests. Nothing is kept of the message.
     Reject,

@@ -36,7 +36,8 @@ pub struct AgentInit {
     /// Resumes the state that the client kept. Client-managed agents only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<SessionState>,
-    /// The prompt input of the conversation, set when the conversation begins.
+    /// The prompt input of the conversation, set when the conversation begins. From clients only the fields that the agent
+    /// [allows](crate::ClientPermissions::prompt_input), merged over the agent's own input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_input: Option<Value>,
     /// The custom state of a session that begins; refused for one that exists.
@@ -176,20 +177,20 @@ pub struct AgentInput {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detach: Option<bool>,
     /// Tools that the client brings for this turn alone and runs itself. Agents around a prompt offer them to the model
-    /// beside their own, unless [switched off](crate::AgentBuilder::without_client_additions).
+    /// beside their own. From clients only where the agent [allows](crate::ClientPermissions::tools) it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ClientTool>,
     /// Texts of the client for the model, for this turn alone: they follow the agent's system text and are not stored.
-    /// Taken by the agents that take [`tools`](Self::tools).
+    /// From clients only where the agent [allows](crate::ClientPermissions::instructions) it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub instructions: Vec<String>,
-    /// The JSON Schema of the answer to this turn. Agents around a prompt refuse it unless they
-    /// [accept](crate::AgentBuilder::accept_output_schema) it; functions of your own find it in
-    /// [`Turn::input`](crate::Turn::input).
+    /// The JSON Schema of the answer to this turn, which agents around a prompt apply; functions of your own find it in
+    /// [`Turn::input`](crate::Turn::input). From clients only where the agent
+    /// [allows](crate::ClientPermissions::output_schema) it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Arc<Value>>,
-    /// The custom state that the turn begins with, in place of the session's. Agents refuse it unless they
-    /// [accept](crate::AgentBuilder::accept_client_state) it.
+    /// The custom state that the turn begins with, in place of the session's. From clients only where the agent
+    /// [allows](crate::ClientPermissions::custom) it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub custom: Option<Arc<Value>>,
 }
@@ -365,8 +366,8 @@ pub struct AgentOutput {
     /// The session's id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<SessionId>,
-    /// The snapshot to resume: the last committed one, or the pending snapshot of a detached run. Server-managed agents
-    /// only.
+    /// The snapshot to resume: the last committed one, that of a turn which failed and was kept, or the pending snapshot of a
+    /// detached run. Server-managed agents only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_id: Option<SnapshotId>,
     /// The ids of all snapshots of the invocation, in order. Only from agents with a
@@ -394,6 +395,17 @@ pub struct AgentOutput {
     /// What the invocation's models and tools used, if it called any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<UsageTotal>,
+}
+
+impl AgentOutput {
+    /// Returns whether the invocation failed, or was stopped before its end.
+    pub fn is_failure(&self) -> bool {
+        match self.finish_reason {
+            Some(AgentFinishReason::Failed) => true,
+            Some(AgentFinishReason::Aborted) => self.error.is_some(),
+            _ => false,
+        }
+    }
 }
 
 /// One chunk of an agent's stream.
@@ -470,8 +482,7 @@ pub struct AddedMessages {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnEnd {
-    /// The snapshot that holds the turn, or its failure if the agent keeps failed turns. It can be read as soon as this
-    /// arrives.
+    /// The snapshot that holds the turn, or what a turn that failed had committed. It can be read as soon as this arrives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_id: Option<SnapshotId>,
     /// The reason for the end of the turn, if one was given.
@@ -586,8 +597,10 @@ pub struct AgentMetadata {
 }
 
 /// A request for a snapshot: by its id, or the latest of a session; with both, the snapshot must belong to the session.
+///
+/// Fields that this version does not know are ignored, as in all requests of Genkit's companion actions.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct GetSnapshotRequest {
     /// The snapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -595,11 +608,32 @@ pub struct GetSnapshotRequest {
     /// The session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<SessionId>,
+    /// Whether the snapshot is read without its state.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub metadata_only: bool,
+}
+
+impl GetSnapshotRequest {
+    /// Asks for the snapshot with this id.
+    pub fn snapshot(id: impl Into<SnapshotId>) -> Self {
+        Self {
+            snapshot_id: Some(id.into()),
+            ..Self::default()
+        }
+    }
+
+    /// Asks for the latest snapshot of a session.
+    pub fn latest(session: impl Into<SessionId>) -> Self {
+        Self {
+            session_id: Some(session.into()),
+            ..Self::default()
+        }
+    }
 }
 
 /// A request to abort a background run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct AbortRequest {
     /// The run's pending snapshot.
     pub snapshot_id: SnapshotId,
@@ -611,7 +645,7 @@ pub struct AbortRequest {
 pub struct AbortResponse {
     /// The run's snapshot.
     pub snapshot_id: SnapshotId,
-    /// The status of the run's snapshot after the abort.
+    /// The status of the run's snapshot after the abort; before it, from some other servers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<SnapshotStatus>,
 }

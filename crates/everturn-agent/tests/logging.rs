@@ -169,3 +169,43 @@ async fn spans_are_filtered_apart_from_the_lines_of_every_crate() {
     assert!(log.contains("a turn failed"), "{log}");
     assert!(!log.contains("otel.name"), "{log}");
 }
+
+#[tokio::test]
+async fn a_stored_state_that_cannot_be_read_is_one_error_without_its_content() {
+    let (log, _guard) = Log::filtered("info");
+    let store = MemoryStore::new();
+    let writer = custom_agent(&Registry::new(), "desk", |session: AgentSession| async move {
+        session
+            .run(|turn| async move {
+                turn.set_custom(json!("a secret"));
+                Ok(())
+            })
+            .await?;
+        Ok(session.result())
+    });
+    let writer = writer.store(store.clone()).define().unwrap();
+    writer.chat().resume("ann").run("Hello.").await.unwrap();
+    let reader = |session: AgentSession<u64>| async move { Ok(session.result()) };
+    let reader = custom_agent(&Registry::new(), "desk", reader)
+        .store(store)
+        .define()
+        .unwrap();
+
+    reader.chat().resume("ann").run("Hello.").await.unwrap_err();
+
+    let log = log.take();
+    let errors: Vec<_> = log.lines().filter(|line| line.contains("ERROR")).collect();
+    let [error] = errors.as_slice() else {
+        panic!("{log}");
+    };
+    for part in [
+        "session 'ann'",
+        "u64",
+        "field '.'",
+        "let the type read it",
+        "FAILED_PRECONDITION",
+    ] {
+        assert!(error.contains(part), "{part}: {error}");
+    }
+    assert!(!error.contains("secret"), "{error}");
+}

@@ -19,7 +19,7 @@ pub(crate) fn capabilities(agent: &ServedAgent) -> Value {
             "pushNotifications": false,
             "resumable": false,
         },
-        "tools": { "supported": true, "parallelCalls": true, "clientProvided": agent.takes_additions() },
+        "tools": { "supported": true, "parallelCalls": true, "clientProvided": agent.accepts_tools() },
         "state": { "snapshots": true, "deltas": true, "memory": is_kept, "persistentState": is_kept },
         "multiAgent": { "supported": true, "delegation": true, "handoffs": false },
         "reasoning": { "supported": true, "streaming": true },

@@ -31,7 +31,11 @@ pub(crate) fn plan(agent: &ServedAgent, input: &RunInput, shown: &[Shown]) -> Re
     let (told, new) = shown.split_at(since - results);
     let mut messages = history(told);
     let calls = calls_of(messages.last());
-    let offered = input.tools();
+    let offered = if agent.accepts_tools() {
+        input.tools()
+    } else {
+        Vec::new()
+    };
     let is_of_application = |part: &Part| {
         let name = part.as_tool_request().map(|request| request.name.as_str());
         offered.iter().any(|tool| Some(tool.name.as_str()) == name)

@@ -2,7 +2,9 @@
 
 use axum::body::Body;
 use axum::http::Response;
+use bytes::Bytes;
 use everturn_agent::{AgentInput, SessionId, Snapshot, WatchRequest};
+use everturn_core::offload::{is_heavy, offload};
 use everturn_core::stream_log::JsonText;
 use everturn_core::{Context, Error, Result};
 use everturn_server::{ServedAgent, exposure_of};
@@ -21,8 +23,8 @@ use crate::teller::{Setting, Teller};
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` for a body that is no input of a run; the store's own errors.
-pub(crate) async fn connect(agent: &ServedAgent, body: &[u8], context: Context) -> Result<Response<Body>> {
-    let input = RunInput::read(body)?;
+pub(crate) async fn connect(agent: &ServedAgent, body: &Bytes, context: Context) -> Result<Response<Body>> {
+    let input = RunInput::read(body).await?;
     let run = Run::of(&input);
     let tip = agent.tip(&input.session(), &context).await?;
     let mut first = vec![run.started()];
@@ -42,11 +44,13 @@ pub(crate) async fn connect(agent: &ServedAgent, body: &[u8], context: Context) 
 }
 
 fn events(events: impl futures::Stream<Item = Vec<Value>> + Send + 'static) -> Response<Body> {
-    let texts = events.map(|events| {
-        events
-            .iter()
-            .filter_map(|event| JsonText::of(event).ok())
-            .collect()
+    let texts = events.then(|events| async move {
+        let is_heavy = events.iter().any(is_heavy);
+        let print = move || {
+            let texts = events.iter().filter_map(|event| JsonText::of(event).ok());
+            texts.collect()
+        };
+        if is_heavy { offload(print).await } else { print() }
     });
     event_stream(texts)
 }
@@ -86,7 +90,10 @@ async fn told(
     context: &Context,
 ) -> Result<Vec<Value>> {
     let mut messages = match snapshot {
-        Some(snapshot) => Record::read(agent, snapshot, context).await?.messages(),
+        Some(snapshot) => {
+            let record = Record::read(agent, snapshot, context).await?;
+            offload(move || record.messages()).await
+        }
         None => Vec::new(),
     };
     messages.extend(said);

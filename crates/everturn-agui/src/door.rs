@@ -119,6 +119,10 @@ impl Door for AguiDoor {
     fn body_bytes(&self) -> Option<usize> {
         Some(BODY_BYTES)
     }
+
+    fn reads_storage(&self, request: &Request<Bytes>) -> bool {
+        request.uri().path().ends_with("/connect")
+    }
 }
 
 impl AguiDoor {

@@ -3,8 +3,10 @@
 //! Members, roles and kinds of parts that are not known are passed over, as the protocol wants it; a known member with a
 //! wrong value is an error.
 
+use bytes::Bytes;
 use everturn_agent::{ClientTool, SessionId};
 use everturn_ai::{Media, Part, PartKind};
+use everturn_core::offload::{HEAVY, offload};
 use everturn_core::{Error, Result};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -117,7 +119,15 @@ impl RunInput {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` that names the member at fault.
-    pub(crate) fn read(body: &[u8]) -> Result<Self> {
+    pub(crate) async fn read(body: &Bytes) -> Result<Self> {
+        if body.len() <= HEAVY {
+            return Self::parse(body);
+        }
+        let body = body.clone();
+        offload(move || Self::parse(&body)).await
+    }
+
+    fn parse(body: &[u8]) -> Result<Self> {
         let mut reader = serde_json::Deserializer::from_slice(body);
         let input: Self = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
             let path = error.path().to_string();

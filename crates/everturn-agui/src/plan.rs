@@ -116,7 +116,8 @@ pub(crate) async fn plan(
         .chain(said)
         .map(|(parts, id)| noted(Message::user(parts), id.as_deref(), &input.run_id))
         .collect();
-    let turn = turn_input(answers, messages, &open, has_stray, anchor)?;
+    let goes_on = has_stray && open.is_empty() && base.as_ref().is_some_and(awaits_model);
+    let turn = turn_input(answers, messages, &open, (has_stray, goes_on), anchor)?;
     let base_id = base.as_ref().map(|base| &base.snapshot_id);
     let is_tip = base_id == tip.as_ref().map(|tip| &tip.snapshot_id);
     let begins_anew = base.is_none() && tip.is_some();
@@ -159,7 +160,14 @@ pub(crate) fn repeated(run: &str) -> Error {
 
 /// Returns whether a snapshot is that of background work.
 pub(crate) fn is_under_way(snapshot: &Snapshot) -> bool {
-    matches!(snapshot.status, SnapshotStatus::Pending | SnapshotStatus::Expired)
+    snapshot.status.is_under_way() || snapshot.status == SnapshotStatus::Expired
+}
+
+/// Returns whether a turn ended before the model answered.
+fn awaits_model(snapshot: &Snapshot) -> bool {
+    let is_cut_short = matches!(snapshot.status, SnapshotStatus::Failed | SnapshotStatus::Aborted);
+    let last = messages_of(snapshot).last().map(Message::role);
+    is_cut_short && matches!(last, Some(Role::User | Role::Tool))
 }
 
 /// Returns the messages of a snapshot.
@@ -225,7 +233,7 @@ fn turn_input(
     answers: Option<everturn_ai::Answers>,
     mut messages: Vec<Message>,
     open: &[Pending],
-    has_stray: bool,
+    (has_stray, goes_on): (bool, bool),
     anchor: Option<Anchor>,
 ) -> Result<AgentInput> {
     if let Some(answers) = answers {
@@ -237,6 +245,10 @@ fn turn_input(
         return Ok(AgentInput::answers(answers));
     }
     let Some(message) = messages.pop() else {
+        // A turn that failed or was stopped was kept with the answers that this run brings once more.
+        if goes_on {
+            return Ok(AgentInput::default());
+        }
         return Err(match anchor {
             _ if has_stray => invalid("no call of the thread waits for an answer that the run brings"),
             Some(_) => invalid("the run brings nothing new: the last message is the agent's"),
@@ -302,7 +314,7 @@ fn shared_state(
         return (None, None);
     }
     match client {
-        Some(client) if agent.accepts_client_state() => (Some(client.clone()), None),
+        Some(client) if agent.accepts_custom() => (Some(client.clone()), None),
         _ => {
             let told = stored.map(|stored| json!({ "type": "STATE_SNAPSHOT", "snapshot": stored }));
             (None, told)

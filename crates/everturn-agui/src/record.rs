@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use everturn_agent::store::Cursor;
 use everturn_agent::{
     AddedMessages, AgentStreamChunk, SessionState, Snapshot, SnapshotEvent, SnapshotId, TurnEnd,
 };
@@ -22,6 +23,27 @@ pub(crate) struct Record {
     turns: Vec<(String, usize)>,
 }
 
+/// What the record needs of a snapshot, without its state.
+struct Step {
+    at: Cursor,
+    parent: Option<SnapshotId>,
+    event: Option<SnapshotEvent>,
+    turn: String,
+    length: usize,
+}
+
+impl Step {
+    fn of(snapshot: Snapshot) -> Self {
+        Self {
+            at: Cursor::at(&snapshot),
+            turn: turn_name(&snapshot),
+            length: snapshot.state.as_ref().map_or(0, |state| state.messages.len()),
+            event: snapshot.event,
+            parent: snapshot.parent_id,
+        }
+    }
+}
+
 impl Record {
     /// Reads the record up to a snapshot.
     ///
@@ -32,21 +54,17 @@ impl Record {
         let Some(session) = &at.session_id else {
             return Ok(Self::of_one(state, at));
         };
-        let all = agent.snapshots(session, context).await?;
-        let all: HashMap<&SnapshotId, &Snapshot> = all
-            .iter()
-            .map(|snapshot| (&snapshot.snapshot_id, snapshot))
-            .collect();
+        let all = agent.snapshots(session, context, Step::of).await?;
+        let all: HashMap<&SnapshotId, &Step> = all.iter().map(|step| (&step.at.snapshot_id, step)).collect();
         let find = |id: Option<&SnapshotId>| all.get(id?).copied();
         let mut turns = vec![(turn_name(at), state.messages.len())];
         let mut parent = find(at.parent_id.as_ref());
-        while let Some(snapshot) = parent {
-            let length = snapshot.state.as_ref().map_or(0, |state| state.messages.len());
+        while let Some(step) = parent {
             // A snapshot in the middle of a turn does not name messages, and one at the end of an invocation adds none.
-            if snapshot.event != Some(SnapshotEvent::RoundEnd) {
-                turns.push((turn_name(snapshot), length));
+            if step.event != Some(SnapshotEvent::RoundEnd) {
+                turns.push((step.turn.clone(), step.length));
             }
-            parent = find(snapshot.parent_id.as_ref()).filter(|next| next.position() < snapshot.position());
+            parent = find(step.parent.as_ref()).filter(|next| next.at.position() < step.at.position());
         }
         turns.reverse();
         Ok(Self { state, turns })

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::Response;
+use bytes::Bytes;
 use everturn_agent::{AddedMessages, AgentFinishReason, AgentOutput, SnapshotId};
 use everturn_ai::{OptionalMedia, Role, UsageTotal};
 use everturn_core::stream_log::{JsonText, StreamEvent, StreamLog};
@@ -33,11 +34,11 @@ const DELEGATES: &str = "delegate_to_";
 /// The error of a run that was refused before it began.
 pub(crate) async fn run(
     agent: &ServedAgent,
-    body: &[u8],
+    body: &Bytes,
     (log, runs): (&Arc<dyn StreamLog>, &Runs),
     context: Context,
 ) -> Result<Response<Body>> {
-    let input = RunInput::read(body)?;
+    let input = RunInput::read(body).await?;
     let shown = input.shown()?;
     let kept = Kept::of(log, agent.name(), &input, &context);
     if let Some(entries) = kept.made_before().await {
@@ -48,8 +49,11 @@ pub(crate) async fn run(
     } else {
         client_kept::plan(agent, &input, &shown)?
     };
-    if agent.takes_additions() {
+    // Front ends always send both, so they are ignored where the agent does not accept them.
+    if agent.accepts_tools() {
         plan.input.tools = input.tools();
+    }
+    if agent.accepts_instructions() {
         plan.input.instructions = input.instructions();
     }
     // A child, so that stopping the run ends this turn and nothing else.
@@ -358,10 +362,11 @@ impl Telling {
         let mut events = self
             .teller
             .give_up(failure.as_ref().map(|error| error.message.as_str()));
-        let is_stopped = reason == Some(AgentFinishReason::Aborted)
-            || failure
-                .as_ref()
-                .is_some_and(|error| error.status == Some(Status::Cancelled));
+        // A turn that a limit stopped has failed for its user.
+        let is_stopped = match &failure {
+            Some(error) => error.status == Some(Status::Cancelled),
+            None => reason == Some(AgentFinishReason::Aborted),
+        };
         events.push(match failure {
             _ if is_stopped => self.input.cancelled(details),
             Some(error) => failed(&error, details),

@@ -19,11 +19,11 @@ pub(crate) async fn start(agent: &ServedAgent, plan: &mut Plan, context: &Contex
     } else {
         context
     };
-    // Only the tools, answers and state of a client can be refused. Agents that take tools tell that they accepted the
+    // Only the tools, answers and state of a client can be refused. Agents around a prompt tell that they accepted the
     // input, and a state that differs is told as a change.
     let input = std::mem::take(&mut plan.input);
     let is_checked = !input.tools.is_empty() || input.answers.is_some();
-    let is_checked = is_checked && agent.takes_additions() || input.custom.is_some();
+    let is_checked = is_checked && agent.is_prompted() || input.custom.is_some();
     let turn = DoorTurn::start(agent, std::mem::take(&mut plan.init), input, &context).await;
     let mut turn = turn.map_err(|outcome| refusal(&outcome))?;
     if is_checked && !turn.is_accepted(None).await {

@@ -8,7 +8,7 @@ mod questions;
 
 use std::fmt::Write as _;
 
-use everturn_core::{Error, Result};
+use everturn_core::{Context, Error, Principal, Result};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -17,6 +17,9 @@ use uuid::Uuid;
 pub(crate) use self::digest::{answer_digest, call_digest};
 pub use self::questions::{Questions, with_questions};
 use crate::{Message, Part, ToolRequest, metadata};
+
+/// The role of callers who may settle a call whose outcome is unknown.
+pub const OPERATOR: &str = "operator";
 
 /// A question about one call of a tool, with the answers to it. On the wire it is the entry `approval` of the tool
 /// request's metadata.
@@ -46,6 +49,9 @@ pub struct Approval {
     /// Whether the principal who asked does not count among them.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_another: bool,
+    /// The callers who may answer, as the tool declared them when it asked; none if everyone who may use the session may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered_by: Option<Answerer>,
     /// Whether another resumption of the conversation has already made the call, so that it runs again only if a person says
     /// so.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -57,6 +63,19 @@ pub struct Approval {
     /// The answers that count, in the order in which they were given.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub answers: Vec<ApprovalAnswer>,
+}
+
+/// The callers who may answer a question.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Answerer {
+    /// Callers with this role.
+    Role(String),
+    /// Callers whom a function of the tool accepts, such as the one in whose turn the tool asked.
+    Asker,
+    /// Callers whom a function of the tool accepts; it does not accept the one in whose turn the tool asked.
+    Others,
 }
 
 /// One person's answer to a question.
@@ -123,6 +142,7 @@ impl Approval {
             until: None,
             needed: 1,
             by_another: false,
+            answered_by: None,
             already_made: false,
             still_needed: None,
             answers: Vec::new(),
@@ -147,6 +167,18 @@ impl Approval {
     pub fn is_answered(&self) -> bool {
         let declines = |answer: &ApprovalAnswer| answer.form == ApprovalForm::Decline;
         self.answers.iter().any(declines) || self.answers.len() >= self.needed.max(1) as usize
+    }
+
+    /// Returns whether a caller may answer, by what the question records. The tool itself decides when the answer comes.
+    fn is_for(&self, caller: &Context) -> bool {
+        let is_asker = || Principal::of(caller).map(|person| person.id().to_owned()) == self.asked_by;
+        let is_chosen = match &self.answered_by {
+            None => true,
+            Some(Answerer::Role(role)) => caller.has_role(role),
+            Some(Answerer::Asker) => is_asker(),
+            Some(Answerer::Others) => false,
+        };
+        is_chosen && !(self.by_another && is_asker())
     }
 
     /// Returns whether the question can no longer be answered.
@@ -192,6 +224,24 @@ impl Part {
     pub fn approval(&self) -> Option<Approval> {
         self.as_tool_request()?;
         Approval::read(self).ok().flatten()
+    }
+
+    /// Returns whether this tool request waits for an answer that is reserved for others, so that a message of this caller
+    /// does not close it. No message closes an unknown outcome that the tool reserves for a role, not even one of a caller
+    /// with that role: somebody has to find out.
+    pub fn is_reserved(&self, caller: &Context) -> bool {
+        if self.interrupt().is_none() {
+            return false;
+        }
+        let is_outcome = self.is_outcome_unknown();
+        match self.approval() {
+            Some(question) => {
+                let is_role = matches!(question.answered_by, Some(Answerer::Role(_)));
+                (is_outcome && is_role) || !question.is_for(caller)
+            }
+            // Sessions of earlier versions, and agents that ask in their own way, do not record who may answer.
+            None => is_outcome,
+        }
     }
 
     pub(crate) fn with_approval(self, approval: Option<&Approval>) -> Self {

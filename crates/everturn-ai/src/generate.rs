@@ -9,6 +9,7 @@
 //! | a tool fails | the call fails with `INTERNAL`, [`reason::TOOL_FAILED`](crate::reason::TOOL_FAILED), unless [`ToolErrors`] says that the model is told; of several failures the one of the earliest request counts, and tools of later requests are dropped |
 //! | a tool interrupts | all tools still run; the response is `interrupted`, finished calls keep their output in it |
 //! | the model wants tools too often | `ABORTED`, [`reason::MAX_ROUNDS_EXCEEDED`](crate::reason::MAX_ROUNDS_EXCEEDED) |
+//! | it fails after the model was asked | the error carries the finished rounds: [`partial_generation`] |
 //! | the model repeats a call ([`with_repeated_calls`]) | it is told once; then `RESOURCE_EXHAUSTED`, [`reason::REPEATED_CALL`](crate::reason::REPEATED_CALL) |
 //! | a limit of the context is reached ([`SpendingGate`](crate::SpendingGate)) | the call is not made: `RESOURCE_EXHAUSTED`, [`reason::LIMIT_REACHED`](crate::reason::LIMIT_REACHED) |
 //! | the provider blocks | `FAILED_PRECONDITION`; [`unusable_response`] gives the response, [`Generate::allow_blocked`] avoids the error |
@@ -28,6 +29,7 @@ mod chunk_index;
 mod generated;
 mod observer;
 mod output;
+mod partial;
 mod plan;
 mod recorded;
 mod repetition;
@@ -46,7 +48,8 @@ pub use self::{
     generated::Generated,
     observer::{GenerateObserver, with_observer},
     output::{define_format, is_unfit_answer},
+    partial::{PartialGeneration, partial_generation},
     repetition::with_repeated_calls,
     stream::GenerateStream,
-    tool_errors::{ToolErrors, with_tool_errors},
+    tool_errors::{ToolErrors, is_limit, with_tool_errors},
 };

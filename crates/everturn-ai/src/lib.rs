@@ -63,6 +63,10 @@
 //! | `download` | fetching media over HTTP for models that cannot do it themselves |
 //! | `filesystem` | the middleware that reads folders: `filesystem` and `skills` |
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "polls, retries and leases wait in real time"
+)]
 
 mod answers;
 mod approval;
@@ -115,7 +119,7 @@ pub use self::held::{held_by_json, held_by_parts};
 pub use self::model::HttpMediaFetcher;
 pub use self::{
     answers::{Answers, Declined},
-    approval::{Approval, ApprovalAnswer, ApprovalForm, Questions, with_questions},
+    approval::{Answerer, Approval, ApprovalAnswer, ApprovalForm, OPERATOR, Questions, with_questions},
     budget::{Budget, Exceeded},
     chunk::ModelResponseChunk,
     content::Content,
@@ -133,9 +137,9 @@ pub use self::{
         EvaluatorInfo, Score, ScoreValue, define_evaluator, evaluate,
     },
     generate::{
-        Chunk, Generate, GenerateObserver, GenerateStream, Generated, ToolErrors, define_format,
-        is_unfit_answer, register_generate, unusable_response, with_observer, with_repeated_calls,
-        with_tool_errors,
+        Chunk, Generate, GenerateObserver, GenerateStream, Generated, PartialGeneration, ToolErrors,
+        define_format, is_limit, is_unfit_answer, partial_generation, register_generate, unusable_response,
+        with_observer, with_repeated_calls, with_tool_errors,
     },
     generate_options::{GenerateActionOptions, GenerateActionOutputConfig, OutputInstructions},
     history::{History, Lineage, LineageId},
@@ -143,17 +147,17 @@ pub use self::{
     message::Message,
     messages::Messages,
     middleware::{
-        GenerateHook, GenerateRound, IntoMiddleware, Middleware, MiddlewareDefinition, MiddlewareSource,
-        ModelCall, ModelHook, Next, NextModel, NextRound, NextTool, ToolCall, ToolHook, define_middleware,
-        generate_hook, middleware_descriptions, model_hook, place_system_part, tool_hook,
+        Delegate, GenerateHook, GenerateRound, IntoMiddleware, Middleware, MiddlewareDefinition,
+        MiddlewareSource, ModelCall, ModelHook, Next, NextModel, NextRound, NextTool, ToolCall, ToolHook,
+        define_middleware, generate_hook, middleware_descriptions, model_hook, place_system_part, tool_hook,
     },
     middleware_ref::{MiddlewareDesc, MiddlewareRef},
     model::{
-        BackgroundModel, Citation, ContextAugmentation, FetchedMedia, MediaDownload, MediaFetcher, Model,
-        ModelAction, OptionalMedia, SystemPromptWording, augment_with_context, call_model, cancel_operation,
-        check_operation, default_model, define_model, model_action, needs_simulation, register_model,
-        set_default_model, simulate_constrained, simulate_system_prompt, simulate_system_prompt_with,
-        validate_support,
+        BackgroundModel, Citation, ClientMedia, ContextAugmentation, Fetch, FetchBudget, FetchRules,
+        FetchedMedia, MediaDownload, MediaFetcher, Model, ModelAction, OptionalMedia, SystemPromptWording,
+        augment_with_context, call_model, cancel_operation, check_operation, default_model, define_model,
+        model_action, needs_simulation, register_model, set_default_model, simulate_constrained,
+        simulate_system_prompt, simulate_system_prompt_with, validate_support,
     },
     model_info::{ConstrainedSupport, ModelInfo, ModelReference, ModelStage, ModelSupports},
     money::Money,
@@ -175,7 +179,7 @@ pub use self::{
     role::Role,
     tally::{Feature, Tally},
     tool::{
-        AnswerForm, AnsweredBy, FromToolContext, GivenAnswer, IntoTool, NoInput, OPERATOR, Requirement, Tool,
+        AnswerForm, AnsweredBy, FromToolContext, GivenAnswer, IntoTool, NoInput, Requirement, Tool,
         ToolContext, ToolReference, interrupt, interrupt_data, lookup_tool, lookup_tools, outcome_unknown,
     },
     usage::Usage,

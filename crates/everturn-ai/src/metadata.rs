@@ -1,5 +1,7 @@
 //! The metadata keys that the wire protocol reserves on parts and messages.
 
+use serde_json::Value;
+
 /// On a tool request: `true`, or the data of the interrupt that paused the call.
 pub const INTERRUPT: &str = "interrupt";
 /// In the data of an [`INTERRUPT`]: `true` for a call of a tool that the client brought and runs itself.
@@ -62,3 +64,8 @@ pub const WAITING: &str = "waiting";
 pub const APPROVAL: &str = "approval";
 /// In the data of an [`INTERRUPT`]: the time, in RFC 3339, until which it may be answered.
 pub const ANSWER_UNTIL: &str = "answerUntil";
+
+/// Returns whether the data of an interrupt says that the outcome of the call is unknown.
+pub(crate) fn is_outcome_unknown(data: &Value) -> bool {
+    data.get(OUTCOME_UNKNOWN) == Some(&Value::Bool(true))
+}

@@ -19,6 +19,6 @@ pub use self::{
     definition::{MiddlewareDefinition, define_middleware, middleware_descriptions},
     hooks::Middleware,
     next::{Next, NextModel, NextRound, NextTool},
-    source::{IntoMiddleware, MiddlewareSource},
+    source::{Delegate, IntoMiddleware, MiddlewareSource},
     system_part::place_system_part,
 };

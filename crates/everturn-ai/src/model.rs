@@ -8,9 +8,11 @@
 
 mod action;
 mod background;
+mod client_media;
 mod config_check;
 mod constraint;
 mod context_documents;
+mod fetch_rules;
 mod lookup;
 mod media_download;
 mod preparation;
@@ -29,8 +31,10 @@ pub(crate) use self::lookup::ModelHandle;
 pub use self::{
     action::{define_model, model_action, register_model},
     background::{BackgroundModel, cancel_operation, check_operation},
+    client_media::ClientMedia,
     constraint::{needs_simulation, simulate_constrained},
     context_documents::{Citation, ContextAugmentation, augment_with_context},
+    fetch_rules::{Fetch, FetchBudget, FetchRules},
     lookup::{call_model, default_model, set_default_model},
     media_download::{FetchedMedia, MediaDownload, MediaFetcher},
     provider::Model,

@@ -94,7 +94,9 @@ pub use self::definition::PromptDefinition;
 pub use self::folder::{PromptFolder, Reload, load_prompts};
 pub use self::library::{define_helper, define_partial, with_prompt_state};
 pub use self::mistakes::Mistakes;
-pub use self::names::{check_default_model, check_names, note_model, note_overrides};
+pub use self::names::{
+    check_default_model, check_names, note_model, note_overrides, note_prompt, used_middleware,
+};
 pub use self::overrides::PromptOverrides;
 pub use self::rendered::{PromptPiece, RenderedPrompt};
 pub use self::slot::{ContentSlot, MessagesSlot, PromptScope};

@@ -31,6 +31,8 @@ pub const UNSUPPORTED_BY_MODEL: Reason = Reason::new("unsupported-by-model");
 pub const UNRESOLVED_TOOL_REQUEST: Reason = Reason::new("unresolved-tool-request");
 /// An answer came after the time until which its question could be answered: `FAILED_PRECONDITION`.
 pub const QUESTION_EXPIRED: Reason = Reason::new("question-expired");
+/// An answer to an interrupted tool request was refused before anything ran; the status says why.
+pub const ANSWER_REFUSED: Reason = Reason::new("answer-refused");
 /// The provider refused to answer: `FAILED_PRECONDITION`; the error carries the response.
 pub const GENERATION_BLOCKED: Reason = Reason::new("generation-blocked");
 /// The model returned neither a message nor an operation: `FAILED_PRECONDITION`; the error carries the response.

@@ -146,6 +146,8 @@ pub enum FinishReason {
     Blocked,
     /// The call was cancelled.
     Aborted,
+    /// The call failed.
+    Failed,
     /// A tool was interrupted and waits for an answer.
     Interrupted,
     /// Another reason that the provider gave.

@@ -32,10 +32,11 @@ use serde_json::{Value, json};
 use self::answering::Answering;
 use self::approving::Approving;
 use self::body::Body;
+pub(crate) use self::interrupt::unknown_outcome;
 use self::replay::Reconcile;
 pub use self::{
     action::{lookup_tool, lookup_tools},
-    answering::{AnswerForm, AnsweredBy, GivenAnswer, OPERATOR},
+    answering::{AnswerForm, AnsweredBy, GivenAnswer},
     argument::FromToolContext,
     context::ToolContext,
     interrupt::{interrupt, interrupt_data, outcome_unknown},
@@ -110,7 +111,9 @@ impl Tool {
         let body = Body::function(move |input, context| {
             let function = Arc::clone(&function);
             async move {
-                let output = function(body::decode(input)?, context).await?;
+                let input = body::decode(input)?;
+                context.begin();
+                let output = function(input, context).await?;
                 Ok(body::plain(serde_json::to_value(output)?))
             }
         });
@@ -133,7 +136,10 @@ impl Tool {
         let function = Arc::new(function);
         let body = Body::function(move |input, context| {
             let function = Arc::clone(&function);
-            async move { Ok(body::plain(function(input, context).await?)) }
+            async move {
+                context.begin();
+                Ok(body::plain(function(input, context).await?))
+            }
         });
         Self::build(name, description, body).with_input_schema(input_schema)
     }
@@ -148,7 +154,11 @@ impl Tool {
         let function = Arc::new(function);
         let body = Body::function(move |input, context| {
             let function = Arc::clone(&function);
-            async move { function(body::decode(input)?, context).await }
+            async move {
+                let input = body::decode(input)?;
+                context.begin();
+                function(input, context).await
+            }
         });
         Self::build(name, description, body)
             .with_input_schema(Schema::of::<I>())
@@ -378,6 +388,7 @@ impl Tool {
         let input = body::completed(input, self.input_schema());
         let function = match &self.0.body {
             Body::Action(action) => {
+                context.begin();
                 return body::run_action(action, input, &context, self.is_multipart()).await;
             }
             Body::Function(function) => function,

@@ -56,10 +56,13 @@ pub struct MeterReading {
     pub own: UsageTotal,
     /// What the invocations used that this one made: of other agents, by its tools.
     pub delegated: UsageTotal,
+    /// The part that this invocation enters for its tenant: its own, and that of invocations that it made which enter nothing
+    /// themselves. Zero unless its [gate](SpendingGate::counts_tenant) counts tenants.
+    pub of_tenant: UsageTotal,
 }
 
 impl MeterReading {
-    /// Returns both together.
+    /// Returns everything that was used, its own and delegated.
     pub fn total(&self) -> UsageTotal {
         self.own + self.delegated
     }
@@ -76,6 +79,11 @@ pub trait SpendingGate: Send + Sync + 'static {
 
     /// Notes what was used up to the end of a call.
     async fn settle(&self, used: MeterReading);
+
+    /// Returns whether the gate counts what tenants use. Each call counts for the tenant once: at the nearest gate that does.
+    fn counts_tenant(&self) -> bool {
+        false
+    }
 }
 
 /// Counts what the models and tools of an invocation use; an extension of the context. Calls inside find the innermost one.
@@ -100,6 +108,12 @@ impl UsageMeter {
         })
     }
 
+    /// Returns whether the tenant is counted by this meter or one around it.
+    pub fn counts_tenant(&self) -> bool {
+        let mut meters = std::iter::once(self).chain(self.around());
+        meters.any(|meter| meter.gate.get().is_some_and(|gate| gate.counts_tenant()))
+    }
+
     /// Sets the gate that is asked before each call. Only the first one counts.
     pub fn set_gate(&self, gate: Arc<dyn SpendingGate>) {
         let _ = self.gate.set(gate);
@@ -114,11 +128,26 @@ impl UsageMeter {
         self.reading.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the count of this meter and of all around it.
-    fn count(&self, change: impl Fn(&mut UsageTotal)) {
-        change(&mut self.counts().own);
-        for outer in self.around() {
-            change(&mut outer.counts().delegated);
+    /// Changes the count of this meter and of all around it, the nearest first. Each is passed on with its reading.
+    fn count<'a>(
+        &'a self,
+        change: impl Fn(&mut UsageTotal),
+        mut counted: impl FnMut(&'a Self, &MeterReading),
+    ) {
+        let mut is_tenants = false;
+        for (depth, meter) in std::iter::once(self).chain(self.around()).enumerate() {
+            let counts_tenant = meter.gate.get().is_some_and(|gate| gate.counts_tenant());
+            let mut reading = meter.counts();
+            change(if depth == 0 {
+                &mut reading.own
+            } else {
+                &mut reading.delegated
+            });
+            if counts_tenant && !is_tenants {
+                is_tenants = true;
+                change(&mut reading.of_tenant);
+            }
+            counted(meter, &reading);
         }
     }
 
@@ -139,32 +168,19 @@ impl UsageMeter {
                 ..UsageTotal::default()
             },
         };
-        for (gate, used) in self.counted(one) {
+        // Of calls at the same time, each sees those that were counted before it.
+        let mut gates = Vec::new();
+        self.count(
+            |total| *total += one,
+            |meter, used| gates.extend(meter.gate.get().map(|gate| (gate, *used))),
+        );
+        for (gate, used) in gates {
             if let Err(refused) = gate.admit(call, used).await {
-                self.count(|total| *total = *total - one);
+                self.count(|total| *total = *total - one, |_, _| ());
                 return Err(refused);
             }
         }
         Ok(())
-    }
-
-    /// Counts a call and returns the gates to ask, each with its reading. Of calls at the same time, each sees those that were
-    /// counted before it.
-    fn counted(&self, one: UsageTotal) -> Vec<(&Arc<dyn SpendingGate>, MeterReading)> {
-        let own = {
-            let mut reading = self.counts();
-            reading.own += one;
-            (self, *reading)
-        };
-        let around = self.around().map(|meter| {
-            let mut reading = meter.counts();
-            reading.delegated += one;
-            (meter, *reading)
-        });
-        let counted = std::iter::once(own).chain(around);
-        counted
-            .filter_map(|(meter, reading)| Some((meter.gate.get()?, reading)))
-            .collect()
     }
 
     async fn settle(&self) {
@@ -236,7 +252,7 @@ impl MeteredCall {
 
     async fn ended(&self, change: impl Fn(&mut UsageTotal)) {
         if let Some(meter) = &self.meter {
-            meter.count(change);
+            meter.count(change, |_, _| ());
             meter.settle().await;
         }
     }
@@ -249,7 +265,7 @@ impl MeteredRound {
     pub(crate) fn begin(context: &Context) -> Self {
         let meter = context.extension::<UsageMeter>();
         if let Some(meter) = &meter {
-            meter.count(|total| total.rounds += 1);
+            meter.count(|total| total.rounds += 1, |_, _| ());
         }
         Self(meter)
     }
@@ -257,7 +273,7 @@ impl MeteredRound {
     /// Takes the count back: no model was asked.
     pub(crate) fn take_back(self) {
         if let Some(meter) = self.0 {
-            meter.count(|total| total.rounds = total.rounds.saturating_sub(1));
+            meter.count(|total| total.rounds = total.rounds.saturating_sub(1), |_, _| ());
         }
     }
 }

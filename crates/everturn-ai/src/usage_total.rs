@@ -79,6 +79,12 @@ impl UsageTotal {
         self.input_tokens.saturating_add(self.output_tokens)
     }
 
+    /// Returns the greater of each amount.
+    #[must_use]
+    pub fn at_least(self, other: Self) -> Self {
+        self.combined(other, u64::max, Duration::max)
+    }
+
     pub(crate) fn add_tokens(&mut self, usage: &Usage) {
         let counts = [
             (&mut self.input_tokens, usage.input_tokens),

@@ -9,6 +9,7 @@ use crate::flow::FlowArguments;
 use crate::new::NewArguments;
 use crate::runs::RunsArguments;
 use crate::sessions::SessionsArguments;
+use crate::tenants::TenantsArguments;
 
 /// The text below the help.
 const AFTER_HELP: &str = "\
@@ -81,6 +82,8 @@ pub(crate) enum Reaching {
     Sessions(SessionsArguments),
     /// Look after background runs
     Runs(RunsArguments),
+    /// List the tenants of a store, or of a server for its operators
+    Tenants(TenantsArguments),
 }
 
 /// Whose sessions and runs are meant.
@@ -90,9 +93,24 @@ pub(crate) struct Whose {
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) agent: Option<String>,
 
-    /// The tenant, in a store; by default the one of servers that know no callers
+    /// The tenant, in a store, as `everturn tenants` lists it; by default the one of servers that know no callers
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) tenant: Option<String>,
+
+    /// The principal whose tenant is meant, in a store, by its id
+    #[arg(long, global = true, value_name = "ID", conflicts_with = "tenant")]
+    pub(crate) principal: Option<String>,
+
+    /// All tenants of a store, for list, copy --all and verify
+    #[arg(long, global = true, conflicts_with_all = ["tenant", "principal"])]
+    pub(crate) all_tenants: bool,
+}
+
+impl Whose {
+    /// Returns whether one tenant is named.
+    pub(crate) fn names_tenant(&self) -> bool {
+        self.tenant.is_some() || self.principal.is_some()
+    }
 }
 
 #[cfg(test)]

@@ -4,20 +4,21 @@ use clap::Args;
 use everturn_agent::{AgentInput, AgentReply, Chat, Interrupt};
 use everturn_ai::Message;
 use everturn_core::Error;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::answers::{answer, question};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::lines::Lines;
 use crate::output::{BOLD, Output};
 use crate::place::Place;
-use crate::transcript::Transcript;
+use crate::transcript::{Transcript, used};
 
 /// The commands of a chat line by line.
 const HELP: &str = "\
 /session      print the ids of the session and its snapshot
 /state        print what the agent keeps beside the messages
 /detach TEXT  say something, and let the agent work in the background
+/retry        go on with a turn that failed
 /quit         leave";
 
 #[derive(Debug, Args)]
@@ -44,6 +45,10 @@ pub(crate) struct ChatArguments {
     /// Answer what the agent waits for: y, n, or the tool's output as JSON
     #[arg(long, value_name = "ANSWER", conflicts_with_all = ["message", "detach"])]
     answer: Option<String>,
+
+    /// Go on with the turn that failed; what it had done is not repeated
+    #[arg(long, conflicts_with_all = ["message", "detach", "answer"])]
+    retry: bool,
 }
 
 pub(crate) async fn run(arguments: ChatArguments, place: &Place, output: Output) -> Outcome {
@@ -62,6 +67,8 @@ pub(crate) async fn run(arguments: ChatArguments, place: &Place, output: Output)
     let text = arguments.message.join(" ");
     if let Some(typed) = &arguments.answer {
         conversation.answer_waiting(typed).await
+    } else if arguments.retry {
+        conversation.say_once(AgentInput::default()).await
     } else if arguments.detach {
         conversation.detach(text).await
     } else if arguments.message.is_empty() {
@@ -147,6 +154,7 @@ impl Conversation {
                 ("/help", "") => self.output.line(HELP),
                 ("/session", "") => self.show_place(),
                 ("/state", "") => self.show_state(),
+                ("/retry", "") => self.converse(AgentInput::default()).await,
                 ("/detach", text) if !text.trim().is_empty() => {
                     self.detach(text.trim().to_owned()).await.map(drop)
                 }
@@ -196,14 +204,39 @@ impl Conversation {
                 }
             };
             match chunk {
-                Some(chunk) => transcript.chunk(self.output, &chunk?)?,
-                None => break,
+                Some(Ok(chunk)) => transcript.chunk(self.output, &chunk)?,
+                // The error of a turn that failed is its output, too.
+                Some(Err(_)) | None => break,
             }
         }
         transcript.end_line(self.output)?;
-        let reply = turn.output().await?;
+        let reply = match turn.output().await {
+            Ok(reply) => reply,
+            Err(error) => {
+                self.remark_failure(&error);
+                return Err(error.into());
+            }
+        };
         transcript.reply(self.output, &reply)?;
         Ok(Some(reply))
+    }
+
+    /// Prints what a turn that failed has used, and how to go on with it.
+    fn remark_failure(&self, error: &Error) {
+        let Some(reply) = AgentReply::<Value>::of(error) else {
+            return;
+        };
+        let cost = used(&reply.usage());
+        if !cost.is_empty() {
+            self.output.remark(format!("The turn failed. It used {cost}."));
+        }
+        let Some(session) = reply.session_id().filter(|_| reply.snapshot_id().is_some()) else {
+            return;
+        };
+        self.output.remark(match self.lines {
+            Some(_) => "Go on with it: /retry".to_owned(),
+            None => format!("Go on with it: everturn chat … --session {session} --retry"),
+        });
     }
 
     /// Returns the questions that the last message left open.

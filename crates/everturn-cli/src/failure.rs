@@ -3,7 +3,9 @@
 use std::io;
 use std::process::ExitCode;
 
+use everturn_agent::AgentReply;
 use everturn_core::{Error, Status};
+use serde_json::Value;
 
 /// The result of a command.
 pub(crate) type Outcome<T = Exit> = Result<T, Failure>;
@@ -79,6 +81,20 @@ impl Failure {
         }
     }
 
+    /// Names the next step after a turn failed on its server. Its status is about the work of the turn, not about this program's
+    /// request, which the server accepted.
+    pub(crate) fn in_turn(self) -> Self {
+        match self.status() {
+            Some(Status::Unauthenticated | Status::PermissionDenied) => self.exit_with(Exit::Failed).or_next(
+                "a model provider or a tool rejected the agent's request: check the keys of the program that serves the agent",
+            ),
+            Some(Status::Unavailable | Status::NotFound) => {
+                self.or_next("the turn failed on the server, whose log has the cause")
+            }
+            _ => self,
+        }
+    }
+
     /// Returns a failure about the arguments.
     pub(crate) fn wrong(message: impl Into<String>) -> Self {
         Error::invalid_argument(message).into()
@@ -87,11 +103,13 @@ impl Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Self::Error {
+        let is_of_turn = AgentReply::<Value>::of(&error).is_some();
+        let failure = Self::Error {
             exit: error.status().into(),
             error: Box::new(error),
             next: None,
-        }
+        };
+        if is_of_turn { failure.in_turn() } else { failure }
     }
 }
 

@@ -9,6 +9,7 @@
 //! | `flow.rs` | `run` |
 //! | `sessions.rs` | `sessions …` |
 //! | `runs.rs` | `runs …` |
+//! | `tenants.rs` | `tenants` |
 //! | `new.rs` | `new` |
 //! | `shell.rs` | `completions`, `man` |
 
@@ -30,6 +31,7 @@ mod server;
 mod sessions;
 mod shell;
 mod store;
+mod tenants;
 mod transcript;
 
 use std::process::ExitCode;
@@ -66,6 +68,7 @@ async fn run(arguments: Arguments, output: Output) -> Outcome {
                 Reaching::Run(flow) => flow::run(flow, &place, output).await,
                 Reaching::Sessions(sessions) => sessions::run(sessions, &place, output).await,
                 Reaching::Runs(runs) => runs::run(runs, &place, output).await,
+                Reaching::Tenants(tenants) => tenants::run(tenants, &place, output).await,
             };
             outcome.map_err(|failure| place.advise(failure))
         }

@@ -3,7 +3,7 @@
 use std::env;
 
 use everturn_agent::store::Scope;
-use everturn_core::Status;
+use everturn_core::{Principal, Status};
 
 use crate::archive::AnyArchive;
 use crate::arguments::Whose;
@@ -71,7 +71,12 @@ impl Place {
             }
             Self::Store(store) => {
                 refuse_agent(whose)?;
-                Ok(AnyArchive::Stored(store.archive(scope(whose)).await?))
+                let archive = store.archive(scope(whose)).await?;
+                // An import may begin a tenant; everything else works on one that is there.
+                if whose.names_tenant() && access != Access::Change("import") {
+                    store.tenant(whose).await?;
+                }
+                Ok(AnyArchive::Stored(archive))
             }
         }
     }
@@ -98,7 +103,11 @@ impl Place {
 
 /// Returns the tenant that is meant.
 pub(crate) fn scope(whose: &Whose) -> Scope {
-    whose.tenant.as_deref().map_or_else(Scope::default, Scope::new)
+    match (&whose.tenant, &whose.principal) {
+        (Some(tenant), _) => Scope::new(tenant.as_str()),
+        (None, Some(principal)) => Principal::new(principal.as_str()).scope(),
+        (None, None) => Scope::default(),
+    }
 }
 
 pub(crate) fn refuse_agent(whose: &Whose) -> Outcome<()> {
@@ -111,9 +120,10 @@ pub(crate) fn refuse_agent(whose: &Whose) -> Outcome<()> {
 }
 
 pub(crate) fn refuse_tenant(whose: &Whose) -> Outcome<()> {
-    match &whose.tenant {
-        None => Ok(()),
-        Some(_) => Err(Failure::wrong("a server knows the tenant by the token")
-            .or_next("leave out --tenant and set EVERTURN_TOKEN, or give --store")),
+    if whose.names_tenant() || whose.all_tenants {
+        return Err(Failure::wrong("a server knows the tenant by the token").or_next(
+            "leave out --tenant, --principal and --all-tenants and set EVERTURN_TOKEN, or give --store",
+        ));
     }
+    Ok(())
 }

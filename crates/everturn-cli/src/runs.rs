@@ -15,7 +15,7 @@ use crate::place::{Place, refuse_agent, refuse_tenant, scope};
 use crate::progress;
 use crate::server::ServedAgent;
 use crate::store::Store;
-use crate::transcript::{Transcript, coloured, status_name, time};
+use crate::transcript::{Transcript, coloured, time};
 
 #[derive(Debug, Args)]
 pub(crate) struct RunsArguments {
@@ -82,6 +82,9 @@ async fn served_runs(archive: &RemoteArchive, output: Output) -> Outcome<Vec<Sna
 }
 
 async fn stored_runs(store: &Store, whose: &Whose) -> Outcome<Vec<Snapshot>> {
+    if whose.names_tenant() {
+        store.tenant(whose).await?;
+    }
     let (sessions, scope) = (store.sessions().await?, scope(whose));
     let mut query = PendingQuery::default();
     query.limit = MAX_PAGE;
@@ -93,7 +96,10 @@ async fn stored_runs(store: &Store, whose: &Whose) -> Outcome<Vec<Snapshot>> {
             )))
             .or_next("ask the server that has the agents, with --url")
         })?;
-        let own = page.items.into_iter().filter(|run| run.scope == scope);
+        let own = page
+            .items
+            .into_iter()
+            .filter(|run| whose.all_tenants || run.scope == scope);
         runs.extend(own.map(|run| run.snapshot));
         match page.next {
             Some(next) => query.after = Some(next),
@@ -111,7 +117,7 @@ fn list(runs: &[Snapshot], output: Output) -> Outcome {
                     .as_ref()
                     .map(ToString::to_string)
                     .unwrap_or_default(),
-                status_name(run.status),
+                run.status.to_string(),
                 time(run.created_at),
                 run.heartbeat_at.map(time).unwrap_or_default(),
             ]
@@ -178,7 +184,7 @@ async fn watch_stored(store: &Store, whose: &Whose, id: &str, output: Output) ->
 
 fn ended(status: SnapshotStatus, error: Option<Error>, output: Output) -> Outcome {
     if let Some(error) = error {
-        return Err(Failure::from(error).exit_with(Exit::No));
+        return Err(Failure::from(error).in_turn().exit_with(Exit::No));
     }
     if !output.is_json() {
         output.line(coloured(status))?;
@@ -193,8 +199,9 @@ fn aborted(id: &str, abort: Option<Abort>, output: Output) -> Outcome {
     let Some(abort) = abort else {
         return Err(Error::not_found(format!("there is no run '{id}'")).into());
     };
-    if abort.status != SnapshotStatus::Aborted {
-        let message = format!("the run '{id}' is over already: {}", status_name(abort.status));
+    // Servers of other runtimes report a run that winds down.
+    if abort.status != SnapshotStatus::Aborted && !abort.status.is_under_way() {
+        let message = format!("the run '{id}' is over already: {}", abort.status);
         return Err(Error::failed_precondition(message).into());
     }
     let told: Value = json!({ "snapshotId": id, "status": abort.status });

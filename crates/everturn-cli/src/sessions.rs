@@ -8,11 +8,13 @@ mod verifying;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use everturn_agent::archive::Tenants;
 
 use crate::arguments::Whose;
-use crate::failure::Outcome;
+use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
 use crate::place::{Access, Place};
+use crate::tenants;
 
 #[derive(Debug, Args)]
 pub(crate) struct SessionsArguments {
@@ -128,13 +130,34 @@ pub(crate) async fn run(arguments: SessionsArguments, place: &Place, output: Out
             return verifying::store(place, &whose, *mend, output).await;
         }
         (SessionsCommand::Import { .. }, Place::Store(store)) => store.create().await?,
+        (SessionsCommand::Copy(copy), Place::Store(store)) if copy.moves_all(&whose) => {
+            return moving::copy_tenants(store, copy, output).await;
+        }
+        (SessionsCommand::List { limit, all }, Place::Store(store)) if whose.all_tenants => {
+            let limit = if *all { usize::MAX } else { *limit };
+            return reading::list_all(&Tenants::of(store.sessions().await?), limit, output).await;
+        }
+        (_, Place::Store(_)) if whose.all_tenants => {
+            return Err(Failure::wrong("--all-tenants is for list, copy --all and verify")
+                .or_next("name a tenant with --principal or --tenant"));
+        }
         _ => {}
     }
     let archive = place.archive(&whose, command.access()).await?;
     match command {
         SessionsCommand::List { limit, all } => {
             let limit = if all { usize::MAX } else { limit };
-            reading::list(&archive, limit, output).await
+            let found = reading::list(&archive, limit, output).await?;
+            if found == 0
+                && let Place::Store(store) = place
+                && !tenants::all(&Tenants::of(store.sessions().await?))
+                    .await?
+                    .is_empty()
+            {
+                output
+                    .remark("The store has sessions of other tenants: `everturn tenants`, or --all-tenants.");
+            }
+            Ok(Exit::Done)
         }
         SessionsCommand::Show { session, snapshot } => {
             reading::show(&archive, session, snapshot, output).await

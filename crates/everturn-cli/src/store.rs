@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use everturn_agent::archive::Archive;
+use everturn_agent::archive::{Archive, Tenants};
 use everturn_agent::store::{Scope, SessionStore};
 use everturn_agent::{Abort, AgentSession, custom_agent};
 use everturn_core::{Error, Registry};
@@ -13,7 +13,9 @@ use everturn_postgres::PostgresStore;
 use everturn_sqlite::SqliteStore;
 use serde::Serialize;
 
+use crate::arguments::Whose;
 use crate::failure::{Failure, Outcome};
+use crate::place::scope;
 
 /// Where a store is.
 #[derive(Debug, PartialEq, Eq)]
@@ -93,16 +95,33 @@ impl Store {
         Ok(Archive::of(self.sessions().await?, scope))
     }
 
-    /// Reads everything and checks it: of all tenants in a database, of one in files.
-    pub(crate) async fn verify(&self, scope: &Scope) -> Outcome<Checked> {
+    /// Returns the tenant that is named, with its readable name.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` if the store has nothing of it.
+    pub(crate) async fn tenant(&self, whose: &Whose) -> Outcome<Scope> {
+        let found = Tenants::of(self.sessions().await?).get(&scope(whose)).await;
+        found.map_err(|error| {
+            Failure::from(error)
+                .or_next("`everturn tenants` lists the tenants of a store and the ids of their principals")
+        })
+    }
+
+    /// Reads everything and checks it: of all tenants in a database, of these in files.
+    pub(crate) async fn verify(&self, tenants: &[Scope]) -> Outcome<Checked> {
         let (snapshots, problems) = match self.open().await? {
             Opened::Sqlite(store) => {
                 let found = store.verify().await?;
                 (found.snapshots, found.problems)
             }
             Opened::File(store) => {
-                let found = store.verify(scope).await?;
-                (found.snapshots, found.problems)
+                let (mut snapshots, mut problems) = (0, Vec::new());
+                for tenant in tenants {
+                    let found = store.verify(tenant).await?;
+                    snapshots += found.snapshots;
+                    problems.extend(found.problems);
+                }
+                (snapshots, problems)
             }
             Opened::Postgres(store) => {
                 let found = store.verify().await?;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use everturn_agent::{AgentChunk, AgentReply, Snapshot, SnapshotStatus, Timestamp};
+use everturn_agent::{AgentChunk, AgentReply, Snapshot, SnapshotStatus, Timestamp, UsageTotal};
 use everturn_ai::{Approval, ApprovalAnswer, ApprovalForm, Message, Part, Role};
 
 use crate::failure::Outcome;
@@ -159,12 +159,6 @@ pub(crate) fn time(moment: Timestamp) -> String {
     moment.strftime("%Y-%m-%d %H:%M:%S").to_string()
 }
 
-/// Returns the name of a status on the wire.
-pub(crate) fn status_name(status: SnapshotStatus) -> String {
-    let name = serde_json::to_value(status).unwrap_or_default();
-    name.as_str().unwrap_or("unknown").to_owned()
-}
-
 /// Returns a status in its colour.
 pub(crate) fn coloured(status: SnapshotStatus) -> String {
     let style = match status {
@@ -172,7 +166,31 @@ pub(crate) fn coloured(status: SnapshotStatus) -> String {
         SnapshotStatus::Failed | SnapshotStatus::Aborted => RED,
         _ => YELLOW,
     };
-    format!("{style}{}{style:#}", status_name(status))
+    format!("{style}{status}{style:#}")
+}
+
+/// Describes what was used; empty if nothing was.
+pub(crate) fn used(usage: &UsageTotal) -> String {
+    let counts = [
+        (usage.tokens(), "tokens"),
+        (usage.model_calls, "model calls"),
+        (usage.tool_calls, "tool calls"),
+    ];
+    let counts = counts.iter().filter(|(count, _)| *count > 0);
+    let mut told: Vec<String> = counts
+        .map(|(count, what)| {
+            let what = if *count == 1 {
+                what.trim_end_matches('s')
+            } else {
+                what
+            };
+            format!("{count} {what}")
+        })
+        .collect();
+    if !usage.cost.is_zero() {
+        told.push(format!("cost {}", usage.cost));
+    }
+    told.join(", ")
 }
 
 /// Formats a whole snapshot.
@@ -197,7 +215,14 @@ pub(crate) fn snapshot(snapshot: &Snapshot) -> String {
         field("note", clean(note));
     }
     if let Some(error) = &snapshot.error {
-        field("error", clean(&error.message));
+        let status = error
+            .status
+            .map_or_else(String::new, |status| format!("{status}: "));
+        field("error", format!("{status}{}", clean(&error.message)));
+    }
+    let cost = used(&snapshot.usage().unwrap_or_default());
+    if !cost.is_empty() {
+        field("used", format!("{cost}, since the session began"));
     }
     let Some(state) = &snapshot.state else {
         return text;

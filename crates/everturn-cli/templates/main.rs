@@ -6,7 +6,13 @@ use std::net::SocketAddr;
 
 use everturn::models::OpenAi;
 use everturn::prelude::*;
+use everturn::server::BearerTokens;
 use everturn::testkit::OfflineModel;
+use mimalloc::MiMalloc;
+
+/// Returns freed memory to the system.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// Where to serve, unless the variable `ADDRESS` says otherwise.
 const ADDRESS: &str = "127.0.0.1:8080";
@@ -25,8 +31,28 @@ async fn main() -> Result<()> {
     let app = app().await?;
     assistant::define(&app, store.clone())?;
     println!("Serving on http://{address}");
-    app.serve(address).await?;
+    match std::env::var("TOKENS") {
+        Ok(text) => {
+            let tokens = tokens(&text)?;
+            app.serve_with(address, |server| server.context(tokens)).await?;
+        }
+        // Everybody on this machine may talk to the agent. A server that others reach does not start without tokens.
+        Err(_) => app.serve(address).await?,
+    }
     store.close().await
+}
+
+/// Reads who may call from a text such as `ann=a-long-random-token,ben=another`. Each caller sees their own conversations.
+fn tokens(text: &str) -> Result<BearerTokens> {
+    let pairs = text.split(',').map(|pair| {
+        let found = pair.trim().split_once('=').filter(|(_, token)| token.len() >= 16);
+        found.ok_or_else(|| {
+            Error::invalid_argument(
+                "TOKENS must be like name=token,name=token, with tokens of 16 characters or more",
+            )
+        })
+    });
+    Ok(BearerTokens::new(pairs.collect::<Result<Vec<_>>>()?))
 }
 
 /// Returns the application with a model: OpenAI's if there is a key, else one that is a handful of rules.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
+use everturn_agent::IdempotencyKey;
 use everturn_core::{Context, Error, HandlerResult, RequestId, Result, TraceParent};
 use futures::future::BoxFuture;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -81,6 +82,12 @@ fn correlation(context: &Context) -> Vec<(&'static str, String)> {
         .extension::<RequestId>()
         .or_else(|| context.extension::<RequestId>());
     headers.extend(request.map(|request| ("x-request-id", request.to_string())));
+    // Several calls may be part of one request, so each has a key of its own.
+    let key = context.extension::<IdempotencyKey>();
+    let key = key.map_or_else(RequestId::random, |key| {
+        RequestId::given(key.as_str()).unwrap_or_else(RequestId::random)
+    });
+    headers.push(("idempotency-key", key.to_string()));
     headers
 }
 

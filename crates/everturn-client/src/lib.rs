@@ -62,6 +62,10 @@
 //! | run a flow | [`RemoteFlow`], [`FlowStream`] |
 //! | send credentials, set limits | [`Client`], [`ClientBuilder`] |
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "polls, retries and leases wait in real time"
+)]
 
 mod client;
 mod event_stream;

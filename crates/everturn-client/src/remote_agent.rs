@@ -201,10 +201,7 @@ impl<S: CustomState, T, O> RemoteAgent<S, T, O> {
     /// # Errors
     /// `NOT_FOUND` if there is no such snapshot, or the agent has no store; the server's own error.
     pub async fn get_snapshot(&self, id: impl Into<SnapshotId>) -> Result<Snapshot> {
-        let request = GetSnapshotRequest {
-            snapshot_id: Some(id.into()),
-            session_id: None,
-        };
+        let request = GetSnapshotRequest::snapshot(id);
         self.routes.read(request, &Context::current()).await
     }
 
@@ -213,10 +210,7 @@ impl<S: CustomState, T, O> RemoteAgent<S, T, O> {
     /// # Errors
     /// As [`RemoteAgent::get_snapshot`].
     pub async fn latest_snapshot(&self, session: impl Into<SessionId>) -> Result<Snapshot> {
-        let request = GetSnapshotRequest {
-            snapshot_id: None,
-            session_id: Some(session.into()),
-        };
+        let request = GetSnapshotRequest::latest(session);
         self.routes.read(request, &Context::current()).await
     }
 
@@ -244,10 +238,7 @@ impl Routes {
         let mut last = None;
         while let Some(input) = inputs.next().await {
             let output = self.turn(&init, &input, &emitter, &context).await?;
-            let is_over = matches!(
-                output.finish_reason,
-                Some(AgentFinishReason::Failed | AgentFinishReason::Detached)
-            );
+            let is_over = output.is_failure() || output.finish_reason == Some(AgentFinishReason::Detached);
             init = after(init, &output);
             last = Some(output);
             if is_over {
@@ -299,7 +290,7 @@ impl Routes {
             Ok(Value::Null) => Err(Error::not_found("there is no such snapshot")),
             other => other,
         };
-        let row: Snapshot = decoded(row.map_err(|error| match error.status() {
+        let row = snapshot_of(row.map_err(|error| match error.status() {
             Status::NotFound => error.with_reason(SNAPSHOT_NOT_FOUND),
             _ => error,
         })?)?;
@@ -314,26 +305,50 @@ impl Routes {
 
     pub(crate) async fn stop(&self, id: SnapshotId, context: &Context) -> Result<Option<Abort>> {
         let request = AbortRequest { snapshot_id: id };
-        let response: Option<AbortResponse> = match self.ask(&self.abort, &request, context).await {
-            Ok(response) => decoded(response)?,
-            Err(error) if error.status() == Status::NotFound => None,
-            Err(error) => return Err(error),
-        };
-        let status = response.and_then(|response| response.status);
-        Ok(status.map(abort_of))
+        match self.ask(&self.abort, &request, context).await {
+            Ok(mut response) => {
+                let status = status_in(&mut response);
+                decoded::<Option<AbortResponse>>(response)?;
+                Ok(status.map(abort_of))
+            }
+            Err(error) if error.status() == Status::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 }
 
+/// Reads a snapshot. Its status may be one that this version does not know.
+fn snapshot_of(mut row: Value) -> Result<Snapshot> {
+    let status = status_in(&mut row);
+    let mut snapshot: Snapshot = decoded(row)?;
+    if let Some(status) = status {
+        snapshot.status = status;
+    }
+    Ok(snapshot)
+}
+
+/// Takes the status out of an answer, if it has one.
+fn status_in(answer: &mut Value) -> Option<SnapshotStatus> {
+    let fields = answer.as_object_mut()?;
+    let name = fields.get("status")?.as_str().filter(|name| !name.is_empty())?;
+    let status = SnapshotStatus::from_server(name);
+    fields.shift_remove("status");
+    Some(status)
+}
+
 /// Returns the outcome of an abort from the one status that servers return.
+///
+/// A server that reports the status before the abort answers `pending`. The run is then stopped, or winds down: its status is
+/// not known until it is read.
 pub(crate) fn abort_of(status: SnapshotStatus) -> Abort {
-    match status {
-        SnapshotStatus::Pending | SnapshotStatus::Aborted => Abort {
-            previous: SnapshotStatus::Pending,
-            status: SnapshotStatus::Aborted,
+    Abort {
+        previous: match status {
+            SnapshotStatus::Aborted | SnapshotStatus::Aborting => SnapshotStatus::Pending,
+            status => status,
         },
-        status => Abort {
-            previous: status,
-            status,
+        status: match status {
+            SnapshotStatus::Pending => SnapshotStatus::Aborting,
+            status => status,
         },
     }
 }

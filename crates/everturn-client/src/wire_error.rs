@@ -138,6 +138,16 @@ mod tests {
             "FAILED_PRECONDITION: no store"
         );
         assert_eq!(refused(404, ""), "NOT_FOUND: the server answered 404 Not Found");
+        // Routes that a server does not have.
+        assert_eq!(
+            refused(404, r#"{"message":"nothing is served at this path"}"#),
+            "NOT_FOUND: nothing is served at this path"
+        );
+        assert_eq!(refused(404, r#"{"detail":"Not Found"}"#), "NOT_FOUND: Not Found");
+        assert_eq!(
+            refused(404, "404 page not found"),
+            "NOT_FOUND: 404 page not found"
+        );
         assert_eq!(
             refused(503, "<html>down</html>"),
             "UNAVAILABLE: the server answered 503 Service Unavailable"

@@ -43,6 +43,10 @@ type Source = Arc<dyn StdError + Send + Sync + 'static>;
 pub struct Error(Arc<Inner>);
 
 #[derive(Clone)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "independent facts about one failure"
+)]
 struct Inner {
     status: Status,
     message: String,
@@ -53,6 +57,8 @@ struct Inner {
     classified: bool,
     /// Whether a model that called a tool may be told.
     for_model: bool,
+    /// Whether the work that returned the error states that it had no effect.
+    had_no_effect: bool,
     /// Whether a span has already been marked as the origin of this failure.
     traced: bool,
     /// Whether the operator was told of this failure. Clones share it.
@@ -71,6 +77,7 @@ impl Error {
             reason: None,
             classified: true,
             for_model: false,
+            had_no_effect: false,
             traced: false,
             reported: Arc::default(),
         }))
@@ -110,6 +117,20 @@ impl Error {
     /// Returns whether the error is marked as one that a model can act on.
     pub fn is_for_model(&self) -> bool {
         self.0.for_model
+    }
+
+    /// States that the work which returns this error had no effect, so that it may be done again: the service refused the
+    /// request, or it was never sent.
+    ///
+    /// A tool that must not run twice says so with the errors for which it is true. The outcome of a call that fails with any
+    /// other error is unknown, and the call is not repeated.
+    pub fn nothing_happened(self) -> Self {
+        self.edit(|inner| inner.had_no_effect = true)
+    }
+
+    /// Returns whether the error states that [nothing happened](Error::nothing_happened).
+    pub fn had_no_effect(&self) -> bool {
+        self.0.had_no_effect
     }
 
     /// Sets the reason, an identity that callers can match on.

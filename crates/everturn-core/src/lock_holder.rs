@@ -32,8 +32,9 @@ impl fmt::Display for LockHolder {
 /// container. The file is not opened: closing it would release this process's own locks on it.
 pub fn lock_holder(file: &Path, byte: u64) -> Option<LockHolder> {
     let file = identity(file)?;
-    let locks = std::fs::read_to_string("/proc/locks").ok()?;
-    let process = holder_in(&locks, file, byte)?;
+    // The list is read in pieces, and misses a lock if another one is released between two pieces.
+    let process =
+        (0..3).find_map(|_| holder_in(&std::fs::read_to_string("/proc/locks").ok()?, file, byte))?;
     let about = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let name = about.split_once('(').and_then(|(_, rest)| rest.rsplit_once(')'));
     Some(LockHolder {

@@ -107,14 +107,15 @@ impl Principal {
     /// Returns the tenant whose sessions this principal's calls see, as stores know it.
     ///
     /// The scope is a hash of the tenant's name: names may have any characters and any length, while scopes become folder
-    /// names, on file systems that may not distinguish `Alice` from `alice`.
+    /// names, on file systems that may not distinguish `Alice` from `alice`. It carries the name, which stores keep beside the
+    /// hash.
     pub fn scope(&self) -> Scope {
         let digest = Sha256::digest(self.tenant().as_bytes());
         let mut name = String::from("principal-");
         for byte in &digest[..20] {
             let _ = write!(name, "{byte:02x}");
         }
-        Scope::new(name)
+        Scope::new(name).with_tenant(Arc::clone(self.tenant.as_ref().unwrap_or(&self.id)))
     }
 
     /// Returns a context for work on behalf of this principal, as a server makes it for the principal's calls: with its

@@ -1,12 +1,14 @@
 //! JSON Schemas: inferred from types, compiled once, checked where data enters.
 
+mod from_client;
+
 use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use jsonschema::{ValidationError, Validator};
+use jsonschema::{PatternOptions, ValidationError, Validator};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::{Serialize, Serializer};
@@ -26,6 +28,10 @@ const MAX_SEARCHED: usize = 10_000;
 
 /// The length to which a violation's text and pointer are clipped, so that hostile input cannot make a huge message.
 const MAX_VIOLATION_CHARS: usize = 240;
+
+/// How large a regular expression may become when it is compiled, and how often one may be tried at other places of a text.
+const MAX_PATTERN_BYTES: usize = 1024 * 1024;
+const MAX_BACKTRACKS: usize = 100_000;
 
 /// A JSON Schema, cheap to clone, described and compiled on first use.
 #[derive(Clone)]
@@ -125,7 +131,12 @@ impl Schema {
     fn validator(&self) -> Result<&Validator> {
         let json = self.as_json();
         let compiled = self.0.validator.get_or_init(|| {
-            jsonschema::validator_for(json).map_err(|error| {
+            let patterns = PatternOptions::fancy_regex()
+                .size_limit(MAX_PATTERN_BYTES)
+                .dfa_size_limit(MAX_PATTERN_BYTES)
+                .backtrack_limit(MAX_BACKTRACKS);
+            let compiled = jsonschema::options().with_pattern_options(patterns).build(json);
+            compiled.map_err(|error| {
                 Error::invalid_argument(format!("not a valid JSON Schema: {}", error.masked()))
                     .with_reason(Reason::INVALID_SCHEMA)
             })

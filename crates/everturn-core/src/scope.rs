@@ -1,6 +1,8 @@
 //! Tenants.
 
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -8,14 +10,32 @@ use serde::{Deserialize, Serialize};
 use crate::Context;
 
 /// A tenant: calls in its name see its stored sessions and streams, and no others. Cloning is cheap.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Scope(Arc<str>);
+///
+/// The scope of a [principal](crate::Principal::scope) is a hash, and carries the [readable name](Scope::tenant) of which it is
+/// one. Stores keep that name beside the hash, for their operators. It plays no part in comparisons.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(from = "Arc<str>", into = "Arc<str>")]
+pub struct Scope {
+    name: Arc<str>,
+    tenant: Option<Arc<str>>,
+}
 
 impl Scope {
     /// Creates the scope of a tenant.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
-        Self(name.into())
+        Self {
+            name: name.into(),
+            tenant: None,
+        }
+    }
+
+    /// Adds the readable name of the tenant.
+    #[must_use]
+    pub fn with_tenant(self, tenant: impl Into<Arc<str>>) -> Self {
+        Self {
+            tenant: Some(tenant.into()),
+            ..self
+        }
     }
 
     /// Returns the tenant in the extensions of a call's context.
@@ -23,9 +43,15 @@ impl Scope {
         context.extension::<Self>().map(|scope| Self::clone(&scope))
     }
 
-    /// Returns the tenant's name; `global` for the default scope.
+    /// Returns the tenant's name in stores; `global` for the default scope.
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.name
+    }
+
+    /// Returns the tenant's readable name, if it is known and the name in stores is a hash of it: the id of a principal, or the
+    /// name of the tenant that it is in.
+    pub fn tenant(&self) -> Option<&str> {
+        self.tenant.as_deref()
     }
 }
 
@@ -35,8 +61,46 @@ impl Default for Scope {
     }
 }
 
+impl From<Arc<str>> for Scope {
+    fn from(name: Arc<str>) -> Self {
+        Self::new(name)
+    }
+}
+
+impl From<Scope> for Arc<str> {
+    fn from(scope: Scope) -> Self {
+        scope.name
+    }
+}
+
+impl PartialEq for Scope {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Scope {}
+
+impl Hash for Scope {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.name.hash(state);
+    }
+}
+
+impl PartialOrd for Scope {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Scope {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.name.cmp(&other.name)
+    }
+}
+
 impl fmt::Debug for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Scope({:?})", self.0)
+        write!(f, "Scope({:?})", self.name)
     }
 }

@@ -32,7 +32,7 @@
 //!   writer that the log has declared dead cannot write any more.
 //! - **No gaps.** Events have the positions 1, 2, 3 and so on, the end included. Every reader gets every event after
 //!   its starting point once and in order, with exactly the text that was written. A crash can only lose the latest
-//!   events.
+//!   events, and none that a reader has got.
 //! - **Nobody waits for a reader.** A slow reader slows down neither the writer nor other readers, and costs a bounded
 //!   amount of memory, because it reads from the log at its own pace.
 //! - **Every stream ends.** A writer that is dropped without finishing ends its stream with an error. If
@@ -118,8 +118,8 @@ pub trait StreamLog: fmt::Debug + Send + Sync + 'static {
 /// Writes one stream. If it is dropped without [`finish`](StreamWriter::finish), the stream ends with an error.
 #[async_trait]
 pub trait StreamWriter: fmt::Debug + Send + Sync + 'static {
-    /// Appends a chunk and returns its position. Readers in this process see it at once; the log's documentation states
-    /// when it is durable.
+    /// Appends a chunk and returns its position. Readers get it as soon as it is stored as durably as the log's documentation
+    /// states, and not before.
     ///
     /// # Errors
     /// `RESOURCE_EXHAUSTED` if there is no room: the stream has then ended, and every later call fails in this way too.

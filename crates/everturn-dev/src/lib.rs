@@ -20,6 +20,10 @@
 //! Only programs of this machine reach the reflection API: it listens on loopback, and refuses browsers and foreign host
 //! names.
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "polls, retries and leases wait in real time"
+)]
 
 mod dev_tools;
 mod environment;

@@ -13,6 +13,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use bytes::Bytes;
+use everturn_core::offload::{HEAVY, offload, parsed_size};
 use everturn_core::{Error, Result, Status};
 use futures::stream;
 use serde::Deserialize;
@@ -26,6 +27,9 @@ use crate::wire;
 
 /// What the tools may send at once.
 const MAX_BODY: usize = 30 * 1024 * 1024;
+
+/// How much memory the values of a body may take.
+const MAX_VALUES: usize = 128 * 1024 * 1024;
 
 /// The first port that is tried, and how many.
 const PORTS: std::ops::Range<u16> = 3100..3200;
@@ -145,9 +149,23 @@ fn refusal(status: StatusCode, error: &Error) -> Response {
     json_text(status, &wire::failure(error, None))
 }
 
-fn read<T: for<'de> Deserialize<'de>>(body: &[u8]) -> std::result::Result<T, Box<Response>> {
-    serde_json::from_slice(body).map_err(|error| {
-        let error = Error::invalid_argument(format!("the request cannot be read: {error}"));
+async fn read<T>(body: Bytes) -> std::result::Result<T, Box<Response>>
+where
+    T: for<'de> Deserialize<'de> + Send + 'static,
+{
+    let is_heavy = body.len() > HEAVY;
+    let parse = move || {
+        let size = parsed_size(&body);
+        if size > MAX_VALUES {
+            return Err(format!(
+                "its values would take about {size} bytes of memory and may take {MAX_VALUES}"
+            ));
+        }
+        serde_json::from_slice(&body).map_err(|error| error.to_string())
+    };
+    let parsed = if is_heavy { offload(parse).await } else { parse() };
+    parsed.map_err(|why| {
+        let error = Error::invalid_argument(format!("the request cannot be read: {why}"));
         Box::new(refusal(StatusCode::BAD_REQUEST, &error))
     })
 }
@@ -175,7 +193,7 @@ struct Notification {
 }
 
 async fn notify(State(api): State<Api>, body: Bytes) -> Response {
-    match read::<Notification>(&body) {
+    match read::<Notification>(body).await {
         Ok(notification) => {
             if let Some(url) = notification.telemetry_server_url {
                 api.runs.exporter().use_server(&url);
@@ -212,7 +230,7 @@ struct Cancellation {
 }
 
 async fn cancel_action(State(api): State<Api>, body: Bytes) -> Response {
-    let cancellation: Cancellation = match read(&body) {
+    let cancellation: Cancellation = match read(body).await {
         Ok(cancellation) => cancellation,
         Err(refused) => return *refused,
     };
@@ -239,7 +257,7 @@ async fn dev(State(api): State<Api>, uri: Uri) -> Response {
 }
 
 async fn run_action(State(api): State<Api>, uri: Uri, body: Bytes) -> Response {
-    let mut request: RunRequest = match read(&body) {
+    let mut request: RunRequest = match read(body).await {
         Ok(request) => request,
         Err(refused) => return *refused,
     };

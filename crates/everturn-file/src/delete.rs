@@ -8,6 +8,7 @@ use everturn_agent::{SessionId, SnapshotId};
 use everturn_core::Result;
 
 use crate::files::{Files, Lock};
+use crate::row;
 
 impl Files {
     /// Returns the ids of the rows to delete.
@@ -17,9 +18,7 @@ impl Files {
             Deletion::Tenant => {
                 // By the names of files, so that damaged rows go too.
                 let files = self.disk.list(self.folder.path())?;
-                let rows = files
-                    .iter()
-                    .filter(|path| path.extension().is_some_and(|end| end == "json"));
+                let rows = files.iter().filter(|path| is_row(path));
                 let ids = rows.filter_map(|path| path.file_stem()?.to_str());
                 Ok(ids.map(SnapshotId::from).collect())
             }
@@ -29,6 +28,14 @@ impl Files {
                 // Names a row that is missing or damaged and so has no header.
                 let pointed = self.pointer(&session)?.map(|pointer| pointer.current_snapshot_id);
                 ids.extend(pointed.filter(|pointed| !ids.contains(pointed)));
+                for (path, content) in self.unreadable()? {
+                    let id = path
+                        .file_stem()
+                        .and_then(|name| name.to_str())
+                        .map(SnapshotId::from);
+                    let is_own = row::session_in(&content).as_ref() == Some(&session);
+                    ids.extend(id.filter(|id| is_own && !ids.contains(id)));
+                }
                 Ok(ids)
             }
         }
@@ -36,22 +43,24 @@ impl Files {
 
     /// Deletes rows and the pointers that name them. Returns the ids of the rows that existed.
     pub(crate) fn delete_rows(&self, ids: &[SnapshotId], lock: &Lock) -> Result<Vec<SnapshotId>> {
-        let (mut existing, mut sessions) = (Vec::new(), BTreeSet::new());
+        let (mut existing, mut sessions, mut lost) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
         for id in ids {
             let path = self.folder.row(id)?;
-            let session = match self.header_in(&path)? {
-                Some(header) => header.session_id.clone(),
-                None => self.session_pointing_at(id)?,
-            };
+            match self.header_in(&path)? {
+                Some(header) => sessions.extend(header.session_id.clone()),
+                None => lost.extend(self.session_of_lost(id)?),
+            }
             if self.exists(&path)? {
                 existing.push((id.clone(), path));
             }
-            sessions.extend(session);
         }
         // A pointer without its row would say that the row was lost.
-        for session in &sessions {
-            let pointer = self.pointer(session)?;
-            if pointer.is_some_and(|pointer| ids.contains(&pointer.current_snapshot_id)) {
+        for session in sessions.union(&lost) {
+            let is_stale = match self.pointer(session)? {
+                Some(pointer) => ids.contains(&pointer.current_snapshot_id),
+                None => lost.contains(session),
+            };
+            if is_stale {
                 self.disk.remove(&self.folder.pointer(session)?)?;
             }
         }
@@ -61,11 +70,20 @@ impl Files {
             self.unmark(id);
         }
         self.disk.sync_folder(self.folder.path())?;
-        for session in &sessions {
+        for session in sessions.union(&lost) {
             // If the pointer cannot be written, the next look-up scans.
             let _ = self.tip(session, lock);
         }
         Ok(existing.into_iter().map(|(id, _)| id).collect())
+    }
+
+    /// Returns whether the tenant has rows, damaged ones included.
+    pub(crate) fn has_rows(&self) -> Result<bool> {
+        Ok(self
+            .disk
+            .list(self.folder.path())?
+            .iter()
+            .any(|path| is_row(path)))
     }
 
     /// Removes what is left of a tenant without rows: pointers of lost rows, and files that a crash left behind.
@@ -89,8 +107,9 @@ impl Files {
         }
     }
 
-    /// Returns the session whose pointer names a row that cannot be read.
-    fn session_pointing_at(&self, id: &SnapshotId) -> Result<Option<SessionId>> {
+    /// Returns the session of a row that cannot be read: the one whose pointer names it, or the one that it
+    /// names itself.
+    fn session_of_lost(&self, id: &SnapshotId) -> Result<Option<SessionId>> {
         for path in self.disk.list(&self.folder.pointers())? {
             let pointer = self.pointer_in(&path)?;
             if pointer.is_some_and(|pointer| pointer.current_snapshot_id == *id) {
@@ -98,7 +117,8 @@ impl Files {
                 return Ok(session.map(SessionId::from));
             }
         }
-        Ok(None)
+        let content = self.content(&self.folder.row(id)?).ok().flatten();
+        Ok(content.and_then(|content| row::session_in(&content)))
     }
 
     /// Removes the file of a row.
@@ -107,4 +127,8 @@ impl Files {
         self.headers.forget(path);
         Ok(())
     }
+}
+
+fn is_row(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == "json")
 }

@@ -7,7 +7,6 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
 
 use async_trait::async_trait;
 use everturn_agent::SessionId;
@@ -18,6 +17,7 @@ use everturn_core::{Error, Result};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::FileStore;
 use crate::checksum::Seal;

@@ -42,6 +42,11 @@ impl Folder {
         self.0.join(".pointers")
     }
 
+    /// Returns the file that holds the tenant's readable name.
+    pub(crate) fn tenant(&self) -> PathBuf {
+        self.0.join(".tenant")
+    }
+
     pub(crate) fn lock(&self) -> PathBuf {
         self.0.join(".lock")
     }

@@ -1,19 +1,19 @@
 //! What tenants and unfinished turns have used: a file per tenant.
 //!
 //! The files are at `<root>/.ledger/`, apart from the rows, and are replaced whole under their tenant's lock. One holds the
-//! tenant's account and the accounts of turns, which are few: those that run, and those that failed.
+//! tenant's account, the accounts of turns, which are few: those that run, and those that failed, and those of limited sessions.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
 
 use async_trait::async_trait;
 use everturn_agent::store::{Expense, JournalKey, Ledger, Scope, TurnAccount, TurnExpenses, UsageTotal};
 use everturn_agent::{SessionId, SnapshotId};
 use everturn_core::{Error, Result};
 use serde::{Deserialize, Serialize};
+use tokio::time::Instant;
 
 use crate::FileStore;
 use crate::checksum::Seal;
@@ -29,6 +29,13 @@ use crate::write::{Staged, encode};
 struct Accounts {
     tenant: UsageTotal,
     sessions: BTreeMap<String, BTreeMap<String, OfTurn>>,
+}
+
+impl Accounts {
+    fn of(&mut self, key: &JournalKey) -> &mut OfTurn {
+        let session = self.sessions.entry(key.session().as_str().to_owned());
+        session.or_default().entry(key.turn().to_owned()).or_default()
+    }
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -89,13 +96,12 @@ impl LedgerFile {
         if let Some(after) = expense.tenant_after(accounts.tenant)? {
             accounts.tenant = after;
         }
+        if let Some(session) = &expense.session {
+            let of_branch = accounts.of(&session.key);
+            of_branch.used = session.after(of_branch.used)?;
+        }
         if let Some((account, used)) = &expense.turn {
-            let key = account.key();
-            let session = accounts
-                .sessions
-                .entry(key.session().as_str().to_owned())
-                .or_default();
-            let of_turn = session.entry(key.turn().to_owned()).or_default();
+            let of_turn = accounts.of(account.key());
             of_turn.base = account.base().cloned();
             of_turn.used += *used;
         }
@@ -116,6 +122,11 @@ impl LedgerFile {
         self.change(lock, |accounts| {
             accounts.sessions.remove(session.as_str()).is_some()
         })
+    }
+
+    /// Returns whether anything is entered.
+    pub(crate) fn exists(&self) -> Result<bool> {
+        Ok(self.disk.read(&self.path)?.is_some())
     }
 
     /// Removes everything of the tenant.

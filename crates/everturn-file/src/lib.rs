@@ -37,6 +37,10 @@
 //! characters, `..` or a leading dot. Names that the file system does not distinguish, such as names that differ only in
 //! case on some systems, are the same name.
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "polls, retries and leases wait in real time"
+)]
 
 mod cache;
 mod checksum;

@@ -12,8 +12,11 @@ use everturn_core::Result;
 
 use crate::files::Files;
 use crate::journal::Journals;
+use crate::layout::Folder;
+use crate::ledger::LedgerFile;
 use crate::options::FileStoreOptions;
 use crate::row::Header;
+use crate::write::TenantName;
 
 impl Files {
     /// Lists one page of a session's snapshots.
@@ -105,7 +108,7 @@ fn page(
     Page { items: headers, next }
 }
 
-/// Returns all tenants that have rows or journals.
+/// Returns all tenants that have rows, journals or accounts.
 pub(crate) fn tenants(options: &FileStoreOptions) -> Result<Vec<Scope>> {
     let mut found = Vec::new();
     let mut waiting: Vec<(PathBuf, String)> = subfolders(options, &options.root, "")?;
@@ -116,11 +119,22 @@ pub(crate) fn tenants(options: &FileStoreOptions) -> Result<Vec<Scope>> {
         let has_rows = files
             .iter()
             .any(|path| path.extension().is_some_and(|end| end == "json"));
-        if has_rows || Journals::of(options, &scope).has_any()? {
-            found.push(scope);
+        if has_rows || Journals::of(options, &scope).has_any()? || LedgerFile::of(options, &scope).exists()? {
+            found.push(named(options, scope)?);
         }
     }
     Ok(found)
+}
+
+/// Adds the readable name of a tenant, if it is kept.
+fn named(options: &FileStoreOptions, scope: Scope) -> Result<Scope> {
+    let content = options.disk.read(&Folder::of(&options.root, &scope)?.tenant())?;
+    // A name that cannot be read is none.
+    let kept = content.and_then(|content| serde_json::from_slice::<TenantName>(&content).ok());
+    Ok(match kept {
+        Some(kept) => scope.with_tenant(kept.tenant),
+        None => scope,
+    })
 }
 
 /// Returns the folders that may be tenants' in a folder, with their names after a prefix.

@@ -6,11 +6,12 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use everturn_agent::store::Scope;
 use everturn_core::{Error, Result, lock_holder};
 use tokio::sync::OwnedMutexGuard;
+use tokio::time::Instant;
 
 use crate::FileStore;
 use crate::files::{Files, Lock};
@@ -75,7 +76,7 @@ impl FileStore {
         let [mut interval, longest] = INTERVALS;
         loop {
             let (own, (place, work)) = (files.clone(), waiting);
-            let attempt = self.threads.write(move || match own.lock_from(place)? {
+            let attempt = self.threads.hold(move || match own.lock_from(place)? {
                 Ok(lock) => work(&own, lock).map(Attempt::Done),
                 Err(place) => Ok(Attempt::Busy((place, work))),
             });

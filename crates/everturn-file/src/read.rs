@@ -97,6 +97,9 @@ impl Files {
                 Pointed::Nowhere => {}
             }
             let seen = self.greatest(session)?;
+            if pointer.is_none() {
+                self.check_scan(session, seen.as_deref())?;
+            }
             if pointer.is_none() && seen.is_none() {
                 return Ok(None);
             }
@@ -135,6 +138,9 @@ impl Files {
             Pointed::Nowhere => {}
         }
         let greatest = self.greatest(session)?;
+        if pointer.is_none() {
+            self.check_scan(session, greatest.as_deref())?;
+        }
         let repaired = match &greatest {
             Some(greatest) => self.repair(session, greatest),
             None => self.unpoint(session, pointer.as_ref()),
@@ -243,6 +249,113 @@ impl Files {
         Ok(pointer.filter(|pointer| self.folder.row(&pointer.current_snapshot_id).is_ok()))
     }
 
+    /// Returns whether the session has a pointer, which may be damaged.
+    pub(crate) fn has_pointer(&self, session: &SessionId) -> Result<bool> {
+        Ok(self.pointer_content(session)?.is_some())
+    }
+
+    /// Returns what is left of a session's pointer that cannot be read.
+    pub(crate) fn damaged_pointer(&self, session: &SessionId) -> Result<Option<Vec<u8>>> {
+        Ok(match self.pointer(session)? {
+            Some(_) => None,
+            None => self.pointer_content(session)?,
+        })
+    }
+
+    /// Returns the content of a session's pointer; empty if it is not a file that can be one.
+    fn pointer_content(&self, session: &SessionId) -> Result<Option<Vec<u8>>> {
+        match self.disk.read(&self.folder.pointer(session)?) {
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(Some(Vec::new())),
+            content => Ok(content?),
+        }
+    }
+
+    /// Checks that a scan has not passed over the tip of a session whose pointer is missing or damaged, where
+    /// `found` is the last row that was found: a row that cannot be read, or is gone, may be the tip.
+    ///
+    /// # Errors
+    /// `DATA_LOSS` if there may be such a row.
+    fn check_scan(&self, session: &SessionId, found: Option<&Header>) -> Result<()> {
+        let remains = self.damaged_pointer(session)?;
+        if remains.is_none() && found.is_none() {
+            return Ok(());
+        }
+        let pointer = self.folder.pointer(session)?;
+        for (path, content) in self.unreadable()? {
+            let was_row = match Seal::of(&content) {
+                Seal::Broken => true,
+                // Files of others may be in the folder.
+                Seal::Absent => remains.is_some(),
+                // It is what was written, under another name.
+                Seal::Whole => false,
+            };
+            if was_row && row::session_in(&content).is_none_or(|of| of == *session) {
+                let id = path.file_stem().unwrap_or_default().to_string_lossy();
+                let state = if remains.is_some() { "damaged" } else { "missing" };
+                return Err(Error::data_loss(format!(
+                    "session '{session}' may have lost its latest snapshot '{id}': '{}' cannot be read, and the pointer '{}' \
+                     is {state}; restore both from a backup, or delete the snapshot to continue from the one before",
+                    path.display(),
+                    pointer.display(),
+                )));
+            }
+        }
+        match remains {
+            Some(remains) if !self.is_last(found, &remains)? => Err(Error::data_loss(format!(
+                "session '{session}' may have lost its latest snapshot: the pointer '{}' is damaged, and names no snapshot that \
+                 is left; restore it, and the snapshot that it names, from a backup, or remove it to continue from the \
+                 last snapshot that is left",
+                pointer.display(),
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns whether the last row that was found is the one that a damaged pointer named. A pointer names
+    /// its row three times, so most of what is left of it decides.
+    fn is_last(&self, found: Option<&Header>, remains: &[u8]) -> Result<bool> {
+        let Some(found) = found else {
+            return Ok(false);
+        };
+        let id: Option<SnapshotId> = row::field_in(remains, "currentSnapshotId");
+        let created_at: Option<Timestamp> = row::field_in(remains, "currentCreatedAt");
+        let staged: Option<String> =
+            row::field_in(remains, "stagedAs").filter(|name: &String| !name.is_empty());
+        let row = self.folder.row(&found.snapshot_id)?;
+        let name = row.file_name().unwrap_or_default().to_string_lossy();
+        let named = [
+            id.map(|id| id == found.snapshot_id),
+            created_at.map(|at| at == found.created_at),
+            staged.map(|staged| staged.starts_with(&*name)),
+        ];
+        let count = |is_found| named.iter().filter(|named| **named == Some(is_found)).count();
+        if count(true) > count(false) {
+            return Ok(true);
+        }
+        // Other runtimes write neither checksums nor the pointer before the row.
+        let is_own = Seal::of(remains) == Seal::Broken
+            || self
+                .content(&row)?
+                .is_some_and(|content| Seal::of(&content) == Seal::Whole);
+        Ok(!is_own)
+    }
+
+    /// Returns the files of the scope that have the names of rows and are none, with their contents.
+    pub(crate) fn unreadable(&self) -> Result<Vec<(PathBuf, Vec<u8>)>> {
+        let mut found = Vec::new();
+        for path in self.disk.list(self.folder.path())? {
+            if path.extension().is_none_or(|end| end != "json") || self.header_in(&path)?.is_some() {
+                continue;
+            }
+            match self.disk.read(&path) {
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => found.push((path, Vec::new())),
+                // A file that is gone was deleted meanwhile.
+                content => found.extend(content?.map(|content| (path, content))),
+            }
+        }
+        Ok(found)
+    }
+
     /// Returns the pointer in a file. One that is damaged is as good as none: the tip is then found by scanning.
     pub(crate) fn pointer_in(&self, path: &Path) -> Result<Option<Pointer>> {
         let content = match self.disk.read(path) {
@@ -264,7 +377,11 @@ impl Files {
 
     /// Returns the headers of a session's rows, unordered. Files that are not snapshots are skipped.
     pub(crate) fn headers(&self, session: &SessionId) -> Result<Vec<Arc<Header>>> {
-        let mut headers = self.all_headers()?;
+        let parse = |path: &Path, content: &[u8]| Header::parse(&self.folder, path, content);
+        // A row never moves to another session.
+        let is_other = |header: &Header| header.session_id.as_ref().is_some_and(|of| of != session);
+        let (disk, folder) = (&*self.disk, self.folder.path());
+        let mut headers = self.headers.read_all_but(disk, folder, is_other, parse)?;
         headers.retain(|header| header.session_id.as_ref() == Some(session));
         Ok(headers)
     }
@@ -300,7 +417,9 @@ impl Files {
         if let Some(header) = self.header_in(&self.folder.row(id)?)? {
             return Ok(Some(header));
         }
-        Ok(self.read(id, Detail::Metadata)?.map(|row| Arc::new(row.into())))
+        Ok(self
+            .read(id, Detail::Metadata)?
+            .map(|row| Arc::new(Header::of(&row))))
     }
 
     /// Returns the header in a file; `None` if there is no such file or it is not a row.

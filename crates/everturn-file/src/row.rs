@@ -9,7 +9,7 @@ use everturn_agent::{SessionId, Snapshot, SnapshotId, SnapshotStatus};
 use everturn_core::{Error, Result};
 use jiff::Timestamp;
 use serde::de::value::MapAccessDeserializer;
-use serde::de::{DeserializeSeed, IgnoredAny, IntoDeserializer, MapAccess, Visitor};
+use serde::de::{DeserializeOwned, DeserializeSeed, IgnoredAny, IntoDeserializer, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::checksum::Seal;
@@ -91,6 +91,22 @@ pub(crate) fn parent_in(start: &[u8]) -> Option<SnapshotId> {
     parent
 }
 
+/// Returns the value of a field in a damaged file, as far as that can be read.
+pub(crate) fn field_in<T: DeserializeOwned>(content: &[u8], name: &str) -> Option<T> {
+    let name = format!("\"{name}\"");
+    let at = content
+        .windows(name.len())
+        .position(|text| text == name.as_bytes())?;
+    let value = content[at + name.len()..].trim_ascii_start().strip_prefix(b":")?;
+    let mut values = serde_json::Deserializer::from_slice(value).into_iter();
+    values.next()?.ok()
+}
+
+/// Returns the session that a file names which is not a row, as far as that can be read.
+pub(crate) fn session_in(content: &[u8]) -> Option<SessionId> {
+    field_in(content, "sessionId")
+}
+
 struct ParentVisitor<'a>(&'a mut Option<SnapshotId>);
 
 impl<'de> Visitor<'de> for ParentVisitor<'_> {
@@ -166,11 +182,23 @@ pub(crate) struct Header {
 }
 
 impl Header {
+    pub(crate) fn of(row: &Snapshot) -> Self {
+        Self {
+            snapshot_id: row.snapshot_id.clone(),
+            session_id: row.session_id.clone(),
+            parent_id: row.parent_id.clone(),
+            created_at: row.created_at,
+            heartbeat_at: row.heartbeat_at,
+            status: row.status,
+            orphaned: row.orphaned,
+        }
+    }
+
     /// Parses the header of a file. Returns `None` if the file is not a row, or is not named after its row and so cannot be
     /// read by id.
     pub(crate) fn parse(folder: &Folder, path: &Path, content: &[u8]) -> Option<Self> {
         let row = parse(path, content, Detail::Metadata).ok()?;
-        (folder.row(&row.snapshot_id).ok()? == path).then(|| row.into())
+        (folder.row(&row.snapshot_id).ok()? == path).then(|| Self::of(&row))
     }
 
     pub(crate) fn position(&self) -> (Timestamp, &SnapshotId) {
@@ -186,20 +214,6 @@ impl Header {
             status: self.status,
             orphaned: self.orphaned,
             ..Snapshot::new(self.snapshot_id.clone(), SessionId::from(""), self.created_at)
-        }
-    }
-}
-
-impl From<Snapshot> for Header {
-    fn from(row: Snapshot) -> Self {
-        Self {
-            snapshot_id: row.snapshot_id,
-            session_id: row.session_id,
-            parent_id: row.parent_id,
-            created_at: row.created_at,
-            heartbeat_at: row.heartbeat_at,
-            status: row.status,
-            orphaned: row.orphaned,
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::path::Path;
-use std::time::Instant;
 
 use async_trait::async_trait;
 use everturn_agent::store::{
@@ -12,6 +11,7 @@ use everturn_agent::store::{
 };
 use everturn_agent::{Clock, SessionId, Snapshot, SnapshotId};
 use everturn_core::Result;
+use tokio::time::Instant;
 
 use crate::cache::Cache;
 use crate::files::{Files, Lock, Queues};
@@ -36,10 +36,10 @@ const MIN_ATTEMPTS: u32 = 3;
 /// Saves of all processes exclude one another through a lock file per scope, and a save is on the device before it returns.
 /// A clone is another handle to the same store.
 ///
-/// Each file holds the whole conversation, so disk use grows with the square of the conversation's length. Listings and the
-/// first turn of a session ask the file system about every file of the scope, and read the files that are new or changed
-/// since this store, or a clone of it, last read them; for that the store keeps a few hundred bytes of each snapshot in
-/// memory. A branch reads no more than the beginning of most of them. Use a database for long conversations and many
+/// Each file holds the whole conversation, so disk use grows with the square of the conversation's length. Listings of
+/// sessions ask the file system about every file of the scope, and read the files that are new or changed since this store, or
+/// a clone of it, last read them; for that the store keeps a few hundred bytes of each snapshot in memory. The first turn of a
+/// session lists the names of the scope's files, and reads those that are new. A branch reads no more than the beginning of most of them. Use a database for long conversations and many
 /// sessions. The store's guarantees are listed in the [crate's documentation](crate).
 ///
 /// ```
@@ -259,7 +259,7 @@ impl SessionStore for FileStore {
                 journals.delete_all(lock)
             })
             .await?;
-        } else if let Some(session) = session {
+        } else if let Some(session) = session.clone() {
             self.under_lock(scope, asked, move |_, lock| {
                 ledger.close_session(&session, &lock)?;
                 journals.delete_session(&session, lock)
@@ -271,8 +271,15 @@ impl SessionStore for FileStore {
             for id in &deleted {
                 watchers.tell(&files.folder, id, None);
             }
+            if let Some(session) = &session
+                && files.damaged_pointer(session)?.is_some()
+            {
+                files.disk.remove(&files.folder.pointer(session)?)?;
+            }
             if is_all {
                 files.delete_rest()?;
+            } else if !files.has_rows()? {
+                files.disk.remove(&files.folder.tenant())?;
             }
             Ok(deleted.len() as u64)
         })

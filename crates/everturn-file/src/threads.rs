@@ -8,7 +8,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// How many reads, and how many writes, may block a thread at the same time.
 ///
-/// Devices reach their greatest speed with fewer. Reads and writes are apart, so that reads never wait for writes.
+/// Devices reach their greatest speed with fewer. Reads and writes are apart, so that reads never wait for writes. Writes under a
+/// scope's lock are apart from those that prepare for it: otherwise the holder of the lock would wait for the many that wait for
+/// the lock.
 const THREADS: usize = 64;
 
 /// A bound on the threads that block, shared by all handles of a store. A wait for a lock blocks no thread.
@@ -16,6 +18,7 @@ const THREADS: usize = 64;
 pub(crate) struct Threads {
     readers: Arc<Semaphore>,
     writers: Arc<Semaphore>,
+    holders: Arc<Semaphore>,
 }
 
 impl Threads {
@@ -33,6 +36,14 @@ impl Threads {
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
         run(&self.writers, work).await
+    }
+
+    /// Runs work that blocks and writes under the lock of a scope.
+    pub(crate) async fn hold<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        run(&self.holders, work).await
     }
 
     /// Like [`Threads::write`], unless no thread is free for that long; then returns `None`.
@@ -53,6 +64,7 @@ impl Default for Threads {
         Self {
             readers: Arc::new(Semaphore::new(THREADS)),
             writers: Arc::new(Semaphore::new(THREADS)),
+            holders: Arc::new(Semaphore::new(THREADS)),
         }
     }
 }

@@ -16,7 +16,7 @@ use everturn_agent::store::{Detail, Mutation, Precondition, admit};
 use everturn_agent::{SessionId, Snapshot, SnapshotId};
 use everturn_core::{Error, Result};
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::sync::OwnedMutexGuard;
 use uuid::Uuid;
 
@@ -46,6 +46,14 @@ struct After {
     staged: Staged,
     /// The pointer to the row, if the row is new and may become the tip.
     pointer: Option<Staged>,
+    /// Whether the row is new, and its session had neither a pointer nor rows.
+    begins_session: bool,
+}
+
+/// The content of the file that holds a tenant's readable name.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct TenantName {
+    pub(crate) tenant: String,
 }
 
 /// The outcome of publishing a draft.
@@ -99,7 +107,19 @@ impl Files {
         if pending::changes(before, &row).0 {
             self.mark(&row.snapshot_id)?;
         }
-        Ok(After { row, staged, pointer })
+        // Found out while the lock is free, because the rows of the scope may be many.
+        let begins_session = match &row.session_id {
+            Some(session) if before.is_none() => {
+                !self.has_pointer(session)? && self.headers(session)?.is_empty()
+            }
+            _ => false,
+        };
+        Ok(After {
+            row,
+            staged,
+            pointer,
+            begins_session,
+        })
     }
 
     /// Writes a draft, atomically, if the stored row is still the one that it was computed from.
@@ -115,6 +135,7 @@ impl Files {
             row,
             mut staged,
             pointer,
+            begins_session,
         }) = draft.after
         else {
             return Ok(Published::Done(None));
@@ -125,7 +146,13 @@ impl Files {
         }
         let is_repointed = match &draft.before {
             None => {
-                self.advance(&row, &mut staged, pointer, precondition, &lock)?;
+                let tip = match &row.session_id {
+                    // Since then, a row of this session would have come with a pointer.
+                    Some(session) if begins_session && !self.has_pointer(session)? => None,
+                    Some(session) => self.tip(session, &lock)?,
+                    None => None,
+                };
+                self.advance(&row, &mut staged, pointer, precondition, tip.as_deref())?;
                 false
             }
             Some(before) => self.change(before, &row, precondition, &lock)?,
@@ -136,6 +163,7 @@ impl Files {
             self.mark(id)?;
         }
         staged.publish(&path)?;
+        self.headers.learn(&path, Header::of(&row));
         // Under the lock, so that watchers hear of changes in their order.
         if draft.before.is_none_or(|before| before.status != row.status) {
             watchers.tell(&self.folder, id, Some(row.status));
@@ -161,13 +189,22 @@ impl Files {
         staged: &mut Staged,
         pointer: Option<Staged>,
         precondition: &Precondition,
-        lock: &Lock,
+        tip: Option<&Header>,
     ) -> Result<()> {
         let Some(session) = &row.session_id else {
             return Ok(());
         };
-        let tip = self.tip(session, lock)?;
-        self.check(session, row, precondition, tip.as_deref())?;
+        self.check(session, row, precondition, tip)?;
+        if let Some(tenant) = self.scope.tenant().filter(|_| tip.is_none())
+            && self.disk.read(&self.folder.tenant())?.is_none()
+        {
+            self.put(
+                &self.folder.tenant(),
+                &TenantName {
+                    tenant: tenant.into(),
+                },
+            )?;
+        }
         if let Some(pointer) = pointer
             && tip.is_none_or(|tip| row.position() > tip.position())
         {

@@ -19,6 +19,10 @@
 //! | `http` | the MCP server at a path of Everturn's HTTP server |
 //! | `opentelemetry` | the trace of a call, told to the server that is called |
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "polls, retries and leases wait in real time"
+)]
 
 mod content;
 mod endpoint;

@@ -9,8 +9,8 @@ mod tool;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use everturn_ai::ToolContext;
 use everturn_ai::prompt::remove_prompt;
+use everturn_ai::{EffectId, ToolContext};
 use everturn_core::{ActionType, Context, DynAction, Registry, Result, Status, TraceParent, WeakRegistry};
 use futures::future::BoxFuture;
 use rmcp::model::{ClientRequest, RequestMetaObject, ServerResult};
@@ -34,7 +34,12 @@ pub(crate) struct RemoteServer {
     registry: WeakRegistry,
     link: Mutex<Option<Arc<Link>>>,
     offer: Mutex<Offer>,
+    /// The tasks that calls under way have become, by the calls' identities.
+    tasks: Mutex<BTreeMap<String, String>>,
 }
+
+/// The number of tasks that are noted at a time.
+const MAX_NOTED_TASKS: usize = 1_000;
 
 /// What a server offers, as it was last listed and registered.
 type Offer = BTreeMap<Offered, Value>;
@@ -56,7 +61,28 @@ impl RemoteServer {
             registry: registry.downgrade(),
             link: Mutex::default(),
             offer: Mutex::default(),
+            tasks: Mutex::default(),
         }
+    }
+
+    /// Notes the task that a call has become, until the call is over.
+    pub(crate) async fn note_task(&self, call: &EffectId, task: &str) {
+        let mut tasks = self.tasks.lock().await;
+        // Calls that were cancelled are never over; without the note, their outcome is unknown.
+        if tasks.len() >= MAX_NOTED_TASKS {
+            tasks.pop_first();
+        }
+        tasks.insert(call.to_string(), task.to_owned());
+    }
+
+    /// Returns the task that a call has become.
+    pub(crate) async fn task_of(&self, call: &EffectId) -> Option<String> {
+        self.tasks.lock().await.get(call.as_str()).cloned()
+    }
+
+    /// Forgets the task of a call that is over.
+    pub(crate) async fn forget_task(&self, call: &EffectId) {
+        self.tasks.lock().await.remove(call.as_str());
     }
 
     pub(crate) async fn connect(self: &Arc<Self>) -> Result<RunningService<RoleClient, Handler>> {

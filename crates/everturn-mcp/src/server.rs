@@ -8,6 +8,7 @@ mod lists;
 mod prompts;
 mod resources;
 mod session;
+mod spent;
 mod tasks;
 mod tools;
 
@@ -15,6 +16,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use everturn_agent::store::IntoStore;
 use everturn_core::{Context, Descriptor, Error, Exposure, Registry, Result};
 use rmcp::model::RequestStateCodec;
 use rmcp::service::{ServerInitializeError, serve_server};
@@ -22,6 +24,7 @@ use rmcp::transport::IntoTransport;
 use rmcp::{RoleServer, transport};
 
 use self::session::Session;
+use self::spent::Spent;
 use crate::ByteStream;
 
 /// How long an agent is waited for before its call becomes a task.
@@ -72,6 +75,8 @@ struct Exposed {
     task_after: Duration,
     /// Seals what clients carry from a question to its answer.
     codec: Arc<RequestStateCodec>,
+    /// The questions that were answered.
+    spent: Spent,
     #[cfg(feature = "http")]
     hosts: Vec<String>,
     #[cfg(feature = "http")]
@@ -92,6 +97,7 @@ impl McpServer {
             exposure: Exposure::Public,
             task_after: TASK_AFTER,
             codec: Arc::new(RequestStateCodec::try_new(key.concat()).expect("32 bytes are enough for a key")),
+            spent: Spent::default(),
             #[cfg(feature = "http")]
             hosts: Vec::new(),
             #[cfg(feature = "http")]
@@ -140,7 +146,8 @@ impl McpServer {
 
     /// The key under which the state of a question is sealed, of at least 32 bytes; random by default.
     ///
-    /// Processes that serve the same clients need the same key: a question asked by one may be answered to another.
+    /// Processes that serve the same clients need the same key: a question asked by one may be answered to another. They
+    /// also need the same [store](McpServer::store), so that a question is answered once among all of them.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if the key is too short.
@@ -148,6 +155,12 @@ impl McpServer {
         let codec = RequestStateCodec::try_new(key)
             .map_err(|error| Error::invalid_argument(format!("the key cannot be used: {error}")))?;
         Ok(self.edit(|exposed| exposed.codec = Arc::new(codec)))
+    }
+
+    /// Sets the store in which answered questions are noted, for processes that share a [key](McpServer::state_key). A
+    /// question can be answered once; without a store this holds within the process.
+    pub fn store(self, store: impl IntoStore) -> Self {
+        self.edit(|exposed| exposed.spent.in_store(store))
     }
 
     /// Serves over standard input and output until the client leaves. Nothing else may write to standard output.

@@ -39,6 +39,10 @@
 //! [`ModelRequest`]: everturn_ai::ModelRequest
 //! [`ModelResponse`]: everturn_ai::ModelResponse
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "polls, retries and leases wait in real time"
+)]
 // A provider that is switched off leaves some of what all share unused.
 #![cfg_attr(
     not(all(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::http::{HeaderMap, Response, StatusCode};
 use everturn_agent::{AgentFinishReason, AgentStreamChunk, SessionId, UsageTotal};
-use everturn_core::{Context, RuntimeError};
+use everturn_core::Context;
 use everturn_server::{DoorTurn, exposure_of, json_response};
 use futures::stream;
 use serde_json::{Map, Value, json};
@@ -38,14 +38,14 @@ pub(crate) async fn complete(
         .and_then(|options| options.get("include_usage"))
         .and_then(Value::as_bool)
         .unwrap_or(false);
-    let tools = tools(body, true)?;
+    let tools = tools(body, true, agent)?;
     let said = messages(field(body, "messages").ok_or_else(|| Fault::missing("messages"))?)?;
     let session = conversation(body, headers)?.filter(|_| agent.has_store());
     let mut plan = if let Some(session) = session {
         plan_chat(agent, said, session, tools, &context).await?
     } else {
-        let (said, instructions) = without_instructions(said);
-        hearsay(said, instructions, tools, agent).map_err(Fault::in_messages)?
+        let (said, instructions) = without_instructions(said, agent);
+        hearsay(said, instructions, tools).map_err(Fault::in_messages)?
     };
     plan.input.output_schema = format.map(|format| Arc::new(format.schema));
     let turn = start(agent, &plan, streams, &context).await?;
@@ -185,7 +185,7 @@ impl Completion {
             .await
             .map_err(|error| Fault::failed_turn(&error.to_wire(exposure_of(context))))?;
         if let Some(error) = &output.error {
-            return Err(failed(error));
+            return Err(Fault::failed_turn(error));
         }
         self.end(output.finish_reason, output.usage)
     }
@@ -223,14 +223,6 @@ impl Completion {
             Err(fault) => lines.extend(line(&json!({ "error": fault.object() }))),
         }
         lines
-    }
-}
-
-/// Returns the fault of a failed turn, which would run again if the client tried again.
-fn failed(error: &RuntimeError) -> Fault {
-    Fault {
-        code: StatusCode::INTERNAL_SERVER_ERROR,
-        ..Fault::failed_turn(error)
     }
 }
 

@@ -7,6 +7,7 @@ use axum::http::{Response, StatusCode};
 use everturn_agent::archive::DeleteRequest;
 use everturn_agent::{SessionId, Snapshot};
 use everturn_core::Context;
+use everturn_core::offload::offload;
 use everturn_core::stream_log::{JsonText, Position, StreamEvent, StreamKey, StreamLog};
 use everturn_server::{KeptStreams, exposure_of, json_response};
 use futures::StreamExt;
@@ -106,6 +107,7 @@ pub(crate) async fn answer(
         let Some(tip) = agent.tip(&session, context).await.map_err(failed)? else {
             continue;
         };
+        let is_long = matches!(asked, Asked::Items(_));
         let body = match asked {
             Asked::Object => {
                 let known = minted.recall(id).await;
@@ -123,7 +125,8 @@ pub(crate) async fn answer(
                 deleted(id)
             }
         };
-        return Ok(json_response(StatusCode::OK, &body));
+        let answer = move || json_response(StatusCode::OK, &body);
+        return Ok(if is_long { offload(answer).await } else { answer() });
     }
     if let Some(new) = minted.recall(id).await {
         let body = match asked {

@@ -6,6 +6,7 @@ use axum::body::Body;
 use axum::http::{Method, Request, Response, StatusCode, Uri};
 use bytes::Bytes;
 use everturn_agent::erase_streams_in;
+use everturn_core::offload::{HEAVY, offload};
 use everturn_core::stream_log::{MemoryStreamLog, StreamLog};
 use everturn_core::{Context, Registry, RuntimeError, Status};
 use everturn_server::{Door, Server, json_response};
@@ -87,6 +88,10 @@ impl Door for OpenAiDoor {
         Some(BODY_BYTES)
     }
 
+    fn reads_storage(&self, request: &Request<Bytes>) -> bool {
+        request.method() == Method::GET
+    }
+
     fn refuse(&self, code: StatusCode, error: &RuntimeError) -> Option<Response<Body>> {
         let status = error.status.unwrap_or(Status::Unknown);
         Some(Fault::of(code, status, error.message.clone()).respond())
@@ -111,19 +116,23 @@ impl OpenAiDoor {
                 Ok(ok(&model(agent.name())))
             }
             (&Method::POST, ["chat", "completions"]) => {
-                let body = object(request)?;
+                let body = object(request).await?;
                 let agent = self.agent_of(&body, &context).await?;
                 complete(&agent, &body, request.headers(), context).await
             }
             (&Method::POST, ["responses"]) => {
-                let body = object(request)?;
+                let body = object(request).await?;
                 let agent = self.agent_of(&body, &context).await?;
                 create(&agent, &body, (request.headers(), request.body()), context).await
             }
             (_, ["responses", id, rest @ ..]) => self.afterwards(request, id, rest, context).await,
             (&Method::POST, ["conversations"]) => {
                 let is_empty = request.body().is_empty();
-                let body = if is_empty { Map::new() } else { object(request)? };
+                let body = if is_empty {
+                    Map::new()
+                } else {
+                    object(request).await?
+                };
                 let minted = Minted::of(&self.log, &context);
                 conversations::mint(&body, &minted).await
             }
@@ -207,12 +216,15 @@ fn unknown_url(request: &Request<Bytes>) -> Fault {
 }
 
 /// Reads the body as a JSON object.
-fn object(request: &Request<Bytes>) -> Result<Map<String, Value>, Fault> {
+async fn object(request: &Request<Bytes>) -> Result<Map<String, Value>, Fault> {
     let invalid = |message: String| Fault {
         param: None,
         ..Fault::invalid("invalid_json", "", message)
     };
-    match serde_json::from_slice(request.body()) {
+    let body = request.body().clone();
+    let is_heavy = body.len() > HEAVY;
+    let parse = move || serde_json::from_slice(&body);
+    match if is_heavy { offload(parse).await } else { parse() } {
         Ok(Value::Object(body)) => Ok(body),
         Ok(_) => Err(invalid("The body must be a JSON object.".into())),
         Err(error) => Err(invalid(format!(

@@ -42,6 +42,18 @@ impl Fault {
         }
     }
 
+    /// Returns the fault of a field that the agent does not accept; `permission` is the method that would allow it.
+    pub(crate) fn not_permitted(param: &str, agent: &str, permission: &str) -> Self {
+        Self::invalid(
+            "unsupported_parameter",
+            param,
+            format!(
+                "The agent '{agent}' does not accept '{param}' from clients: leave it out, or define the agent with \
+                 `ClientPermissions::{permission}`."
+            ),
+        )
+    }
+
     /// Returns the fault of a field that is missing.
     pub(crate) fn missing(param: &str) -> Self {
         Self::invalid(

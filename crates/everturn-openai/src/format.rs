@@ -47,11 +47,7 @@ fn read(sent: Option<&Value>, at: &str, agent: &Agent) -> Result<Option<Format>,
         None => return Err(Fault::missing(&format!("{at}.type"))),
         Some("text") => return Ok(None),
         Some(_) if !agent.accepts_output_schema() => {
-            return Err(Fault::invalid(
-                "unsupported_parameter",
-                at,
-                "The agent decides the form of its answers: only agents that accept an output schema take one.",
-            ));
+            return Err(Fault::not_permitted(at, agent.name(), "output_schema"));
         }
         Some("json_object") => json!({ "type": "object" }),
         Some("json_schema") => schema(sent, at)?,

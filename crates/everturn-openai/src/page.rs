@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use everturn_ai::held_by_json;
 use serde_json::{Value, json};
 
 use crate::fault::Fault;
@@ -19,6 +20,9 @@ pub(crate) fn number(query: &Query, name: &str) -> Result<Option<u64>, Fault> {
             .map_err(|_| Fault::wrong_type(name, "a number")),
     }
 }
+
+/// How many bytes of memory the items of a page may take together. A page has at least one item, whatever its size.
+const PAGE_BYTES: usize = 8 * 1024 * 1024;
 
 /// The part of a list that is asked for.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,8 +65,15 @@ impl Page {
             .and_then(|after| items.iter().position(|item| item["id"] == after))
             .map_or(0, |index| index + 1);
         let rest = items.split_off(start);
-        let has_more = rest.len() > self.limit;
-        let data: Vec<Value> = rest.into_iter().take(self.limit).collect();
+        let left = rest.len();
+        let mut bytes = 0;
+        let fitting = |item: &Value| {
+            let is_first = bytes == 0;
+            bytes += held_by_json(item);
+            is_first || bytes <= PAGE_BYTES
+        };
+        let data: Vec<Value> = rest.into_iter().take(self.limit).take_while(fitting).collect();
+        let has_more = left > data.len();
         let id = |item: Option<&Value>| item.map(|item| item["id"].clone());
         json!({
             "object": "list",
@@ -71,5 +82,37 @@ impl Page {
             "has_more": has_more,
             "data": data,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_of_large_items_ends_early_and_goes_on_after_its_last() {
+        let item = |id: usize| json!({ "id": id.to_string(), "text": "x".repeat(PAGE_BYTES / 2 - 10_000) });
+        let items: Vec<Value> = (0..3).map(item).collect();
+        let mut page = Page {
+            limit: 100,
+            ascending: true,
+            after: None,
+        };
+
+        let first = page.of(items.clone());
+        page.after = first["last_id"].as_str().map(str::to_owned);
+        let second = page.of(items);
+
+        assert_eq!(
+            (&first["last_id"], &first["has_more"]),
+            (&json!("1"), &json!(true))
+        );
+        assert_eq!(
+            (&second["first_id"], &second["has_more"]),
+            (&json!("2"), &json!(false))
+        );
+        let huge = json!({ "id": "huge", "text": "x".repeat(2 * PAGE_BYTES) });
+        page.after = None;
+        assert_eq!(page.of(vec![huge])["last_id"], "huge");
     }
 }

@@ -73,12 +73,12 @@ pub(crate) async fn plan_response(
     context: &Context,
 ) -> Result<Plan, Fault> {
     let failed = |error: everturn_core::Error| Fault::of_error(&error, exposure_of(context));
-    let (said, instructions) = without_instructions(said);
+    let (said, instructions) = without_instructions(said, agent);
     if !agent.has_store() {
         if wanted.previous.is_some() {
             return Err(previous_not_found(wanted.previous.as_deref().unwrap_or_default()));
         }
-        return hearsay(said, instructions, tools, agent);
+        return hearsay(said, instructions, tools);
     }
     let known = last_known(agent, &said, context).await.map_err(failed)?;
     let base = match (&wanted.previous, &wanted.conversation) {
@@ -103,7 +103,7 @@ pub(crate) async fn plan_response(
                  'previous_response_id' or 'conversation'.",
             ));
         }
-        return hearsay(said, instructions, tools, agent);
+        return hearsay(said, instructions, tools);
     }
     let new: Vec<Said> = match known {
         Some((index, _)) => said.into_iter().skip(index + 1).collect(),
@@ -173,8 +173,9 @@ fn is_new_input(said: &Said) -> bool {
     )
 }
 
-/// Takes the texts for the model out of what was said.
-pub(crate) fn without_instructions(said: Vec<Said>) -> (Vec<Said>, Vec<String>) {
+/// Takes the texts for the model out of what was said. They are ignored where the agent does not accept them: most clients
+/// always send some.
+pub(crate) fn without_instructions(said: Vec<Said>, agent: &Agent) -> (Vec<Said>, Vec<String>) {
     let mut instructions = Vec::new();
     let rest = said
         .into_iter()
@@ -186,6 +187,9 @@ pub(crate) fn without_instructions(said: Vec<Said>) -> (Vec<Said>, Vec<String>) 
             other => Some(other),
         })
         .collect();
+    if !agent.accepts_instructions() {
+        instructions.clear();
+    }
     (rest, instructions)
 }
 

@@ -144,7 +144,7 @@ pub(crate) async fn plan_chat(
     context: &Context,
 ) -> Result<Plan, Fault> {
     let failed = |error: everturn_core::Error| Fault::of_error(&error, exposure_of(context));
-    let (said, instructions) = without_instructions(said);
+    let (said, instructions) = without_instructions(said, agent);
     let tip = agent.tip(&session, context).await.map_err(failed)?;
     let empty = History::default();
     let record = tip
@@ -159,7 +159,7 @@ pub(crate) async fn plan_chat(
         .count();
     if known == 0 && !entries.is_empty() {
         // Front ends ask the same agent, in the same chat, for titles and tags, which must not become turns.
-        return hearsay(said, instructions, tools, agent).map_err(Fault::in_messages);
+        return hearsay(said, instructions, tools).map_err(Fault::in_messages);
     }
     let is_whole = known == entries.len();
     let base = match &tip {

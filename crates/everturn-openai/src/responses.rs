@@ -80,7 +80,7 @@ pub(crate) async fn create(
     if let Some(answer) = kept.answered_before(agent, streams, &context).await? {
         return Ok(answer);
     }
-    let tools = tools(body, false)?;
+    let tools = tools(body, false, agent)?;
     let mut said = items(field(body, "input").ok_or_else(|| Fault::missing("input"))?)?;
     if let Some(instructions) = text(body, "instructions")? {
         said.insert(0, crate::said::Said::Instructions(instructions.to_owned()));
@@ -95,6 +95,10 @@ pub(crate) async fn create(
         .iter()
         .filter_map(|name| Some(((*name).to_owned(), field(body, name)?.clone())))
         .collect();
+    if !agent.accepts_instructions() {
+        // They had no effect, and the response says so.
+        echoed.remove("instructions");
+    }
     if let Some(format) = format {
         echoed.insert("text".into(), format.echo());
         plan.input.output_schema = Some(Arc::new(format.schema));

@@ -2,6 +2,7 @@
 
 use everturn_agent::ClientTool;
 use everturn_ai::{Media, Part, PartKind};
+use everturn_server::ServedAgent;
 use serde_json::{Map, Value};
 
 use crate::fault::Fault;
@@ -323,7 +324,11 @@ pub(crate) fn messages(messages: &Value) -> Result<Vec<Said>, Fault> {
 }
 
 /// Reads the functions that the client brings. On Chat Completions they are one level deeper.
-pub(crate) fn tools(body: &Map<String, Value>, nested: bool) -> Result<Vec<ClientTool>, Fault> {
+pub(crate) fn tools(
+    body: &Map<String, Value>,
+    nested: bool,
+    agent: &ServedAgent,
+) -> Result<Vec<ClientTool>, Fault> {
     let given = match field(body, "tools") {
         None => return Ok(Vec::new()),
         Some(Value::Array(tools)) => tools,
@@ -354,6 +359,9 @@ pub(crate) fn tools(body: &Map<String, Value>, nested: bool) -> Result<Vec<Clien
             input_schema: field(function, "parameters").cloned(),
             ..ClientTool::new(required(function, &at, "name")?)
         });
+    }
+    if !tools.is_empty() && !agent.accepts_tools() {
+        return Err(Fault::not_permitted("tools", agent.name(), "tools"));
     }
     Ok(tools)
 }

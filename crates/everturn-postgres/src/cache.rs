@@ -1,19 +1,22 @@
 //! What a store remembers of its database, so that continuing a conversation reads nothing and writes only what is new.
 //!
-//! There are two kinds of facts. Those about content stay true: the messages before a position in a lineage never change,
-//! and numbers are never used again. Those about a session ([`Known`]) are true at one version of the session; a commit
-//! compares that version, so acting on facts that have become false writes nothing.
+//! There are two kinds of facts. Those about content stay true: messages with a checksum never change, and numbers of
+//! documents are random and never used again. Positions in a lineage are used again if the database is restored to an earlier
+//! point, so a history is found by its position and its last checksum. Facts about a session ([`Known`]) are true at one
+//! version of the session, which is random too; a commit compares that version, so acting on facts that have become false
+//! writes nothing.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use everturn_agent::Artifact;
-use everturn_ai::{History, LineageId};
+use everturn_ai::{History, LineageId, Message};
 use serde_json::Value;
 
 use crate::known::Known;
-use crate::position::{DocumentKey, LineageKey, SessionKey};
+use crate::position::{DocumentKey, LineageKey, Position, SessionKey};
 use crate::recency::Recency;
+use crate::tail::Tail;
 
 /// How many lineages of this process, and sessions, are remembered. Forgetting one costs a read, nothing else.
 const MAX_PLACES: usize = 16 * 1024;
@@ -23,6 +26,52 @@ const MAX_PLACES: usize = 16 * 1024;
 pub(crate) struct Place {
     pub(crate) lineage: LineageKey,
     pub(crate) saved: usize,
+    /// The checksum of the last of them.
+    pub(crate) tail: Tail,
+}
+
+/// A stored history, and the checksums of its messages.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct StoredHistory {
+    pub(crate) history: History,
+    tails: Arc<Vec<Tail>>,
+}
+
+impl StoredHistory {
+    pub(crate) fn len(&self) -> usize {
+        self.history.len()
+    }
+
+    /// Returns the checksum of the last of the first `len` messages.
+    pub(crate) fn tail(&self, len: usize) -> Option<Tail> {
+        let last = len.checked_sub(1).filter(|last| *last < self.len())?;
+        self.tails.get(last).copied()
+    }
+
+    pub(crate) fn truncate_to(&self, len: usize) -> Self {
+        Self {
+            history: self.history.truncate_to(len),
+            tails: Arc::clone(&self.tails),
+        }
+    }
+
+    pub(crate) fn push(&mut self, message: Message, tail: Tail) {
+        let tails = Arc::make_mut(&mut self.tails);
+        tails.truncate(self.history.len());
+        tails.push(tail);
+        self.history.push(message);
+    }
+}
+
+/// A history that a commit has stored.
+pub(crate) struct Grown {
+    pub(crate) history: History,
+    /// Where its beginning was stored before.
+    pub(crate) start: Option<(Position, Tail)>,
+    /// The checksums of the messages after that.
+    pub(crate) tails: Vec<Tail>,
+    /// The bytes of these messages.
+    pub(crate) bytes: usize,
 }
 
 /// A stored document, shared by its holders.
@@ -44,7 +93,7 @@ impl Document {
 
 /// The facts that all calls of a store share.
 pub(crate) struct Memory {
-    histories: Recency<LineageKey, History>,
+    histories: Recency<LineageKey, StoredHistory>,
     places: Recency<LineageId, Place>,
     /// Documents, with the number of patches between each and a full text.
     documents: Recency<DocumentKey, (Document, i32)>,
@@ -75,7 +124,7 @@ impl Cache {
     }
 
     /// Returns the longest remembered history of a stored lineage.
-    pub(crate) fn history(&self, lineage: LineageKey) -> Option<History> {
+    pub(crate) fn history(&self, lineage: LineageKey) -> Option<StoredHistory> {
         self.memory().histories.get(&lineage).cloned()
     }
 
@@ -122,41 +171,53 @@ impl Cache {
         drop(gone);
     }
 
-    /// Remembers that a history is stored in a lineage, and that it is `grown` bytes longer than it was known to be.
-    pub(crate) fn learn_history(&self, lineage: LineageKey, history: &History, grown: usize) {
+    /// Remembers a history that was read from a lineage, and that it is `grown` bytes longer than it was known to be.
+    pub(crate) fn learn_history(&self, lineage: LineageKey, stored_history: &StoredHistory, grown: usize) {
         let mut memory = self.memory();
-        let mut gone = Vec::new();
-        if memory
-            .histories
-            .get(&lineage)
-            .is_none_or(|known| known.len() <= history.len())
-        {
-            let weight = memory.histories.weight_of(&lineage) + grown;
-            gone = memory.histories.insert(lineage, history.clone(), weight);
-        }
-        memory.learn_place(
-            history.lineage().id(),
-            Place {
-                lineage,
-                saved: history.len(),
-            },
-        );
-        // The histories that this one forked from begin alike.
-        let mut next = history.lineage().parent();
-        while let Some(earlier) = next
-            && memory.places.get(&earlier.lineage().id()).is_none()
-        {
-            memory.learn_place(
-                earlier.lineage().id(),
-                Place {
-                    lineage,
-                    saved: earlier.len(),
-                },
-            );
-            next = earlier.lineage().parent();
-        }
+        let weight = memory.histories.weight_of(&lineage) + grown;
+        let gone = memory.learn_history(lineage, stored_history.clone(), weight);
         drop(memory);
         // Dropping a long history takes a while, which others need not wait for.
+        drop(gone);
+    }
+
+    /// Remembers a history that a commit has stored in a lineage.
+    pub(crate) fn learn_grown(&self, lineage: LineageKey, grown: Grown) {
+        let Grown {
+            history,
+            start,
+            tails: new,
+            bytes,
+        } = grown;
+        let mut memory = self.memory();
+        let weight = memory.histories.weight_of(&lineage) + bytes;
+        let before = match start {
+            None => Some(Arc::default()),
+            Some((at, tail)) => {
+                let known = if at.lineage == lineage {
+                    memory.histories.remove(&lineage)
+                } else {
+                    memory.histories.get(&at.lineage).cloned()
+                };
+                let same = known.filter(|known| known.tail(at.len) == Some(tail));
+                same.map(|known| known.tails)
+            }
+        };
+        let stored = start.map_or(0, |(at, _)| at.len);
+        let gone = if let Some(mut tails) = before {
+            let all = Arc::make_mut(&mut tails);
+            all.truncate(stored);
+            all.extend(new);
+            memory.learn_history(lineage, StoredHistory { history, tails }, weight)
+        } else {
+            // The checksums before it are not in memory: only where it is stored is remembered.
+            if let Some(tail) = new.last().copied().or(start.map(|(_, tail)| tail)) {
+                let saved = history.len();
+                memory.learn_place(history.lineage().id(), Place { lineage, saved, tail });
+            }
+            Vec::new()
+        };
+        drop(memory);
         drop(gone);
     }
 
@@ -178,6 +239,40 @@ impl Cache {
 }
 
 impl Memory {
+    /// Remembers a history and where it is stored. Returns what left the memory.
+    fn learn_history(
+        &mut self,
+        lineage: LineageKey,
+        stored_history: StoredHistory,
+        weight: usize,
+    ) -> Vec<StoredHistory> {
+        let mut next = Some(&stored_history.history);
+        let mut is_first = true;
+        // The histories that this one forked from begin alike.
+        while let Some(history) = next
+            && (is_first || self.places.get(&history.lineage().id()).is_none())
+        {
+            let saved = history.len();
+            if let Some(tail) = stored_history.tail(saved) {
+                let id = history.lineage().id();
+                self.learn_place(id, Place { lineage, saved, tail });
+            }
+            is_first = false;
+            next = history.lineage().parent();
+        }
+        let known = self.histories.get(&lineage);
+        let is_longer = known.is_some_and(|known| {
+            known.len() > stored_history.len()
+                && stored_history
+                    .tail(stored_history.len())
+                    .is_some_and(|tail| known.tail(stored_history.len()) == Some(tail))
+        });
+        if is_longer {
+            return Vec::new();
+        }
+        self.histories.insert(lineage, stored_history, weight)
+    }
+
     fn learn_place(&mut self, lineage: LineageId, place: Place) {
         let further = |known: &Place| known.lineage == place.lineage && known.saved > place.saved;
         if !self.places.get(&lineage).is_some_and(further) {

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use everturn_ai::{History, LineageId};
+use everturn_ai::LineageId;
 
-use crate::cache::Document;
+use crate::cache::{Document, Grown};
 use crate::inner::Inner;
 use crate::known::Known;
-use crate::position::{LineageKey, Position, SessionKey};
+use crate::position::{LineageKey, Position, SessionKey, new_version};
 use crate::read::Reading;
+use crate::tail::Tail;
 
 /// How many documents a version of a session can number.
 const DOCUMENTS_PER_VERSION: i64 = 4;
@@ -20,6 +21,8 @@ pub(crate) struct Change {
     pub(crate) lineage: Option<(i64, Option<Position>)>,
     /// The position in another session's lineage that must still exist.
     pub(crate) foreign: Option<Position>,
+    /// Where the beginning of the history must be stored, and the checksum of its last message.
+    pub(crate) start: Option<(Position, Tail)>,
     pub(crate) messages: NewMessages,
     pub(crate) documents: Vec<NewDocument>,
     pub(crate) document_pieces: Vec<Cut>,
@@ -33,6 +36,7 @@ pub(crate) struct NewMessages {
     pub(crate) numbers: Vec<i32>,
     pub(crate) cuts: Vec<i32>,
     pub(crate) bodies: Vec<Vec<u8>>,
+    pub(crate) tails: Vec<Tail>,
     pub(crate) pieces: Vec<Cut>,
 }
 
@@ -42,14 +46,14 @@ pub(crate) struct NewDocument {
     pub(crate) depth: i32,
     pub(crate) cuts: i32,
     pub(crate) body: Vec<u8>,
+    pub(crate) checksum: i64,
 }
 
 /// A fact that holds once the commit has succeeded.
 pub(crate) enum Remember {
     History {
         lineage: LineageKey,
-        history: History,
-        bytes: usize,
+        grown: Grown,
     },
     Document {
         number: i64,
@@ -62,15 +66,20 @@ pub(crate) enum Remember {
 /// A commit in the making.
 pub(crate) struct Plan<'a> {
     pub(crate) store: &'a Inner,
+    pub(crate) reading: Reading<'a>,
     pub(crate) session: SessionKey,
     /// Whether the commit begins the session.
     pub(crate) is_new: bool,
+    /// The version that the commit sets.
+    pub(crate) next_version: i64,
+    /// The random half of the checksums of new messages.
+    pub(crate) random: i32,
     /// The session as it is, and as it will be once the commit has succeeded.
     pub(crate) known: Known,
     pub(crate) change: Change,
     pub(crate) remember: Vec<Remember>,
-    /// The lineage of this process through which another session's was found.
-    pub(crate) foreign: Option<LineageId>,
+    /// The lineage of this process by which the stored beginning of the history was found.
+    pub(crate) found_by: Option<LineageId>,
 }
 
 /// Where a string was cut out of the body with a number.
@@ -81,35 +90,28 @@ pub(crate) struct Cut {
 }
 
 impl<'a> Plan<'a> {
-    pub(crate) fn new(store: &'a Inner, session: SessionKey, known: Option<Arc<Known>>) -> Self {
+    pub(crate) fn new(reading: Reading<'a>, session: SessionKey, known: Option<Arc<Known>>) -> Self {
         let is_new = known.is_none();
-        // A quarter of all numbers, so that documents can be numbered by versions.
         let first = || Known {
-            version: fastrand::i64(1..i64::MAX >> 3),
+            version: new_version(),
             ..Known::default()
         };
         Self {
-            store,
+            store: reading.store,
+            reading,
             session,
             is_new,
+            next_version: new_version(),
+            random: fastrand::i32(..),
             known: known.map_or_else(first, |known| Known::clone(&known)),
             change: Change::default(),
             remember: Vec::new(),
-            foreign: None,
+            found_by: None,
         }
-    }
-
-    pub(crate) fn reading(&self) -> Reading<'a> {
-        self.store.reading()
-    }
-
-    /// The version that the commit sets.
-    pub(crate) fn next_version(&self) -> i64 {
-        self.known.version + 1
     }
 
     pub(crate) fn next_document(&self) -> i64 {
         let taken = i64::try_from(self.change.documents.len()).expect("a state has three documents");
-        self.next_version() * DOCUMENTS_PER_VERSION + taken
+        self.next_version * DOCUMENTS_PER_VERSION + taken
     }
 }

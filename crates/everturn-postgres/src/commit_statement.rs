@@ -1,5 +1,7 @@
 //! The statement of a commit: it compares and sets the session's version, and writes everything or nothing.
 
+use std::borrow::Cow;
+
 use everturn_agent::store::JournalKey;
 use everturn_agent::{SessionId, Snapshot};
 use tokio_postgres::types::Type;
@@ -7,8 +9,9 @@ use tokio_postgres::types::Type;
 use crate::change::{Cut, Plan};
 use crate::connection::{NOW, Statement};
 use crate::fault::Outcome;
-use crate::position::{SessionKey, column as number_column};
-use crate::row::{Details, Rest, StoredState, to_nanos, to_word};
+use crate::known::line_checksum;
+use crate::position::{LineageKey, SessionKey, column as number_column};
+use crate::row::{Columns, StoredState, to_nanos};
 use crate::turn_lock::HeldLock;
 use crate::write::{NextTip, Wish};
 
@@ -42,6 +45,7 @@ impl Plan<'_> {
         let lock = HeldLock::bind(&mut statement, Some(row), wish.precondition);
         let mut conditions = Vec::new();
         conditions.extend(self.hold_foreign(&mut statement, &names, &mut parts)?);
+        conditions.extend(self.is_start_stored(&mut statement, &names)?);
         conditions.extend(
             lock.as_ref()
                 .map(|lock| lock.is_held(&names.tenant, &names.session)),
@@ -53,8 +57,17 @@ impl Plan<'_> {
         };
         self.compare_and_set(&mut statement, &names, row, tip, token, &held, &mut parts)?;
         self.insert_parts(&mut statement, &names, &mut parts)?;
-        self.write_row(&mut statement, &names, row, state, exists, &mut parts)?;
+        self.write_row(&mut statement, &names, wish, row, state, exists, &mut parts)?;
         drop_journals(&mut statement, &names, wish, &mut parts);
+        // A session begins with a snapshot that has no parent.
+        if let Some(name) = wish.scope.tenant().filter(|_| row.parent_id.is_none()) {
+            let name = statement.bind(name.as_bytes().to_vec(), Type::BYTEA);
+            let (tenant, scope) = (&names.tenant, &names.scope);
+            parts.push(format!(
+                "tenant_named AS (INSERT INTO @tenant_name (tenant, scope, name) SELECT {tenant}, {scope}, {name} FROM cas \
+                 ON CONFLICT DO NOTHING)"
+            ));
+        }
         let waiting = match &lock {
             Some(lock) if lock.releases() => HeldLock::waiting(&names.tenant, &names.session),
             _ => "false".to_owned(),
@@ -88,6 +101,22 @@ impl Plan<'_> {
              AND base < {len} AND (cut IS NULL OR cut >= {len}) FOR KEY SHARE)"
         ));
         Ok(Some("EXISTS (SELECT 1 FROM held)".to_owned()))
+    }
+
+    /// Returns the condition that the messages before the new ones are those that this process takes them for.
+    fn is_start_stored(&self, statement: &mut Statement<'_>, names: &Names) -> Outcome<Option<String>> {
+        let Some((at, tail)) = self.change.start else {
+            return Ok(None);
+        };
+        let owner = statement.bind(at.lineage.session.id, Type::UUID);
+        let lineage = statement.bind(at.lineage.number, Type::INT8);
+        let last = statement.bind(number_column(at.len)? - 1, Type::INT4);
+        let tail = statement.bind(tail, Type::INT8);
+        let tenant = &names.tenant;
+        Ok(Some(format!(
+            "EXISTS (SELECT 1 FROM @message WHERE tenant = {tenant} AND session = {owner} AND lineage = {lineage} \
+             AND number = {last} AND checksum = {tail})"
+        )))
     }
 
     #[expect(clippy::too_many_arguments, reason = "one part of one statement")]
@@ -130,18 +159,19 @@ impl Plan<'_> {
             }
         };
         let token = statement.bind(token, Type::INT8);
-        let version = statement.bind(self.known.version, Type::INT8);
+        let next_version = statement.bind(self.next_version, Type::INT8);
         parts.push(if self.is_new {
             let name = row.session_id.as_ref().map(SessionId::as_str).unwrap_or_default();
             let name = statement.bind(name.as_bytes().to_vec(), Type::BYTEA);
             format!(
                 "cas AS (INSERT INTO @session (tenant, key, version, tip_at, touched_at, tip, scope, name, tokens) \
-                 SELECT {tenant}, {session}, {version} + 1, {tip_at}, {NOW}, {tip}, {scope}, {name}, ARRAY[{token}] \
+                 SELECT {tenant}, {session}, {next_version}, {tip_at}, {NOW}, {tip}, {scope}, {name}, ARRAY[{token}] \
                  WHERE {held} ON CONFLICT DO NOTHING RETURNING tip_at, tip)"
             )
         } else {
+            let version = statement.bind(self.known.version, Type::INT8);
             format!(
-                "cas AS (UPDATE @session SET version = version + 1, tip_at = {tip_at}, tip = {tip}, \
+                "cas AS (UPDATE @session SET version = {next_version}, tip_at = {tip_at}, tip = {tip}, \
                  tokens = (ARRAY[{token}] || tokens)[1:{TOKENS}] \
                  WHERE tenant = {tenant} AND key = {session} AND version = {version} AND {held} RETURNING tip_at, tip)"
             )
@@ -159,13 +189,20 @@ impl Plan<'_> {
         let Names { tenant, session, .. } = names;
         let change = &self.change;
         if let Some((number, parent)) = &change.lineage {
+            let base = number_column(parent.map_or(0, |parent| parent.len))?;
+            let key = LineageKey {
+                session: self.session,
+                number: *number,
+            };
+            let checksum = line_checksum(key, parent.map(|parent| parent.lineage), base, None);
+            let checksum = statement.bind(checksum, Type::INT8);
             let number = statement.bind(*number, Type::INT8);
-            let base = statement.bind(number_column(parent.map_or(0, |parent| parent.len))?, Type::INT4);
+            let base = statement.bind(base, Type::INT4);
             let parent_session = statement.bind(parent.map(|parent| parent.lineage.session.id), Type::UUID);
             let parent = statement.bind(parent.map(|parent| parent.lineage.number), Type::INT8);
             parts.push(format!(
-                "line AS (INSERT INTO @lineage (tenant, session, number, parent_session, parent, base) \
-                 SELECT {tenant}, {session}, {number}, {parent_session}, {parent}, {base} FROM cas)"
+                "line AS (INSERT INTO @lineage (tenant, session, number, parent_session, parent, base, checksum) \
+                 SELECT {tenant}, {session}, {number}, {parent_session}, {parent}, {base}, {checksum} FROM cas)"
             ));
         }
         let messages = &change.messages;
@@ -174,9 +211,11 @@ impl Plan<'_> {
             let numbers = statement.bind(messages.numbers.clone(), Type::INT4_ARRAY);
             let cuts = statement.bind(messages.cuts.clone(), Type::INT4_ARRAY);
             let bodies = statement.bind(messages.bodies.clone(), Type::BYTEA_ARRAY);
+            let tails = statement.bind(messages.tails.clone(), Type::INT8_ARRAY);
             parts.push(format!(
-                "said AS (INSERT INTO @message (tenant, session, lineage, number, cuts, body) \
-                 SELECT {tenant}, {session}, {lineage}, new.* FROM cas, unnest({numbers}, {cuts}, {bodies}) AS new)"
+                "said AS (INSERT INTO @message (tenant, session, lineage, number, cuts, body, checksum) \
+                 SELECT {tenant}, {session}, {lineage}, new.* FROM cas, \
+                 unnest({numbers}, {cuts}, {bodies}, {tails}) AS new)"
             ));
             if !messages.pieces.is_empty() {
                 let numbers: Vec<i32> = messages
@@ -217,15 +256,17 @@ impl Plan<'_> {
         let depths: Vec<i32> = documents.iter().map(|document| document.depth).collect();
         let cuts: Vec<i32> = documents.iter().map(|document| document.cuts).collect();
         let bodies: Vec<Vec<u8>> = documents.iter().map(|document| document.body.clone()).collect();
+        let checksums: Vec<i64> = documents.iter().map(|document| document.checksum).collect();
         let numbers = statement.bind(numbers, Type::INT8_ARRAY);
         let bases = statement.bind(bases, Type::INT8_ARRAY);
         let depths = statement.bind(depths, Type::INT4_ARRAY);
         let cuts = statement.bind(cuts, Type::INT4_ARRAY);
         let bodies = statement.bind(bodies, Type::BYTEA_ARRAY);
+        let checksums = statement.bind(checksums, Type::INT8_ARRAY);
         parts.push(format!(
-            "kept AS (INSERT INTO @document (tenant, session, number, base, depth, cuts, body) \
+            "kept AS (INSERT INTO @document (tenant, session, number, base, depth, cuts, body, checksum) \
              SELECT {tenant}, {session}, new.* FROM cas, \
-             unnest({numbers}, {bases}, {depths}, {cuts}, {bodies}) AS new)"
+             unnest({numbers}, {bases}, {depths}, {cuts}, {bodies}, {checksums}) AS new)"
         ));
         let pieces = &self.change.document_pieces;
         if !pieces.is_empty() {
@@ -240,10 +281,12 @@ impl Plan<'_> {
     }
 
     /// Inserts or updates the row itself.
+    #[expect(clippy::too_many_arguments, reason = "one part of one statement")]
     fn write_row(
         &self,
         statement: &mut Statement<'_>,
         names: &Names,
+        wish: &Wish<'_>,
         row: &Snapshot,
         state: Option<&StoredState>,
         exists: bool,
@@ -255,74 +298,48 @@ impl Plan<'_> {
             scope,
             id,
         } = names;
-        let messages = state.and_then(|state| state.messages);
-        let owner = messages
-            .map(|at| at.lineage.session)
-            .filter(|owner| *owner != self.session);
-        let (repeats_session, rest) = Rest::of(row, state)?;
-        let encoder = self.store.encoder;
-        let packed = |text: Option<String>| text.map(|text| encoder.pack(&text)).transpose();
-        let up_to = match state {
-            Some(_) => Some(number_column(messages.map_or(0, |messages| messages.len))?),
-            None => None,
-        };
+        let name = row.session_id.as_ref().map(SessionId::as_str).unwrap_or_default();
+        let written = Columns::of(row, state, self.session, self.store.encoder)?;
+        let (scope_name, id_name) = (
+            wish.scope.as_str().as_bytes(),
+            row.snapshot_id.as_str().as_bytes(),
+        );
+        let checksum = written.checksum(scope_name, name.as_bytes(), id_name);
+        let owned = |bytes: Option<Cow<'_, [u8]>>| bytes.map(Cow::into_owned);
+        let word = |word: Option<Cow<'_, str>>| word.map(Cow::into_owned);
         let mut columns = Vec::new();
         let mut values = Vec::new();
         let mut set = |name: &'static str, value: String| {
             columns.push(name);
             values.push(value);
         };
-        let parent = row
-            .parent_id
-            .as_ref()
-            .map(|parent| parent.as_str().as_bytes().to_vec());
-        set("parent", statement.bind(parent, Type::BYTEA));
         set(
-            "created_at",
-            statement.bind(to_nanos(row.created_at)?, Type::INT8),
+            "parent",
+            statement.bind(written.parent.map(<[u8]>::to_vec), Type::BYTEA),
         );
-        let updated_at = row.updated_at.map(to_nanos).transpose()?;
-        set("updated_at", statement.bind(updated_at, Type::INT8));
-        let heartbeat_at = row.heartbeat_at.map(to_nanos).transpose()?;
-        set("heartbeat_at", statement.bind(heartbeat_at, Type::INT8));
-        set("status", statement.bind(to_word(&row.status)?, Type::TEXT));
-        let finish_reason = row.finish_reason.as_ref().map(to_word).transpose()?;
-        set("finish_reason", statement.bind(finish_reason, Type::TEXT));
-        let event = row.event.as_ref().map(to_word).transpose()?;
-        set("event", statement.bind(event, Type::TEXT));
+        set("created_at", statement.bind(written.created_at, Type::INT8));
+        set("updated_at", statement.bind(written.updated_at, Type::INT8));
+        set("heartbeat_at", statement.bind(written.heartbeat_at, Type::INT8));
+        set("status", statement.bind(written.status.into_owned(), Type::TEXT));
         set(
-            "number",
-            statement.bind(row.index.map(u64::cast_signed), Type::INT8),
+            "finish_reason",
+            statement.bind(word(written.finish_reason), Type::TEXT),
         );
-        set(
-            "turn",
-            statement.bind(row.turn_index.map(u64::cast_signed), Type::INT8),
-        );
-        set("orphaned", statement.bind(row.orphaned, Type::BOOL));
-        set("details", statement.bind(packed(Details::of(row)?)?, Type::BYTEA));
-        set(
-            "lineage",
-            statement.bind(messages.map(|at| at.lineage.number), Type::INT8),
-        );
-        set(
-            "line_session",
-            statement.bind(owner.map(|owner| owner.id), Type::UUID),
-        );
-        set("up_to", statement.bind(up_to, Type::INT4));
-        set(
-            "custom",
-            statement.bind(state.and_then(|state| state.custom), Type::INT8),
-        );
-        set(
-            "artifacts",
-            statement.bind(state.and_then(|state| state.artifacts), Type::INT8),
-        );
-        set(
-            "prompt_input",
-            statement.bind(state.and_then(|state| state.prompt_input), Type::INT8),
-        );
-        set("named", statement.bind(repeats_session, Type::BOOL));
-        set("rest", statement.bind(packed(rest)?, Type::BYTEA));
+        set("event", statement.bind(word(written.event), Type::TEXT));
+        set("number", statement.bind(written.number, Type::INT8));
+        set("turn", statement.bind(written.turn, Type::INT8));
+        set("orphaned", statement.bind(written.orphaned, Type::BOOL));
+        set("details", statement.bind(owned(written.details), Type::BYTEA));
+        set("lineage", statement.bind(written.lineage, Type::INT8));
+        set("line_session", statement.bind(written.line_session, Type::UUID));
+        set("up_to", statement.bind(written.up_to, Type::INT4));
+        set("tail", statement.bind(written.tail, Type::INT8));
+        set("custom", statement.bind(written.custom, Type::INT8));
+        set("artifacts", statement.bind(written.artifacts, Type::INT8));
+        set("prompt_input", statement.bind(written.prompt_input, Type::INT8));
+        set("named", statement.bind(written.named, Type::BOOL));
+        set("rest", statement.bind(owned(written.rest), Type::BYTEA));
+        set("checksum", statement.bind(checksum, Type::INT8));
         let (columns, values) = (columns.join(", "), values.join(", "));
         parts.push(if exists {
             format!(

@@ -7,23 +7,25 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use deadpool_postgres::{
-    Hook, HookError, Manager, ManagerConfig, Object, Pool, PoolError, RecyclingMethod, Runtime,
-};
+use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime};
 use everturn_core::{Error, Result};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_platform_verifier::BuilderVerifierExt;
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
 use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Config, Row};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::fault::{Fault, Outcome, describe};
 use crate::options::PostgresStoreOptions;
+use crate::slots::{Pooled, Slots};
 use crate::time::DatabaseTime;
 
 /// A connection that was idle for this long is asked for a sign of life before it is used.
@@ -36,6 +38,17 @@ const MAX_TURN: Duration = Duration::from_millis(8);
 
 /// How long a statement that took too long has to be cancelled.
 const AFTER_CANCEL: Duration = Duration::from_secs(1);
+
+/// The fraction of a call's time that a statement needs at least, to be sent at all.
+const LEAST: u32 = 32;
+
+/// The deadline of work that has none.
+const NEVER: Duration = Duration::from_hours(24 * 365);
+
+tokio::task_local! {
+    /// The moment by which the call of the store that is in progress returns.
+    static DEADLINE: Instant;
+}
 
 /// The database's time in nanoseconds since 1970.
 pub(crate) const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000000000)::bigint";
@@ -154,6 +167,11 @@ pub(crate) struct Database {
     pub(crate) place: String,
     /// The quoted name of the schema, with a dot.
     schema: String,
+    /// The connections that the server allows.
+    pub(crate) slots: Slots,
+    /// The connections whose transactions may lock sessions at the same time.
+    pub(crate) lockers: Semaphore,
+    checkout_timeout: Duration,
     statement_timeout: Duration,
     pub(crate) patience: Duration,
     pub(crate) counters: Counters,
@@ -198,8 +216,8 @@ impl Database {
             })
         });
         let pool = Pool::builder(manager)
+            // The slots limit it, and wait for a free connection.
             .max_size(options.connections)
-            .wait_timeout(Some(options.checkout_timeout))
             .create_timeout(Some(options.connect_timeout))
             .recycle_timeout(Some(options.connect_timeout))
             .pre_recycle(check)
@@ -211,6 +229,9 @@ impl Database {
             place: address.place(),
             address,
             schema: format!("{}.", quoted(&options.schema)),
+            slots: Slots::new(options.connections),
+            lockers: Semaphore::new((options.connections / 2).max(1)),
+            checkout_timeout: options.checkout_timeout,
             statement_timeout: options.statement_timeout,
             patience: options.patience,
             counters: Counters::default(),
@@ -218,25 +239,94 @@ impl Database {
         })
     }
 
-    /// Returns a free connection, or a new one.
-    pub(crate) async fn connection(&self) -> Outcome<Object> {
-        self.pool.get().await.map_err(|error| match error {
-            PoolError::Backend(error) => error.into(),
-            PoolError::Timeout(kind) => Fault::NoConnection(format!("no connection in time ({kind:?})")),
-            other => Fault::NoConnection(other.to_string()),
+    /// Runs one call of the store. Everything in it, waiting for a connection and further attempts included, ends by one
+    /// deadline. Inside of another call, that one's deadline applies.
+    pub(crate) fn within<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
+        let deadline = deadline().unwrap_or_else(|| Instant::now() + self.patience);
+        // Boxed to keep the futures around it small.
+        DEADLINE.scope(deadline, Box::pin(work))
+    }
+
+    /// Runs work of many statements, of which each has the time of a statement, and all together as long as they need.
+    #[expect(clippy::unused_self, reason = "as `within`")]
+    pub(crate) fn unhurried<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
+        DEADLINE.scope(Instant::now() + NEVER, Box::pin(work))
+    }
+
+    /// Waits as long as the call has time left; `None` after that.
+    pub(crate) async fn in_time<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let limit = left().unwrap_or(self.patience);
+        tokio::time::timeout(limit, work).await.ok()
+    }
+
+    /// Returns how long a statement may take now: half of the time that the call has left, so that a connection which no
+    /// longer answers leaves time to ask by another.
+    fn statement_limit(&self) -> Duration {
+        left().map_or(self.statement_timeout, |left| {
+            self.statement_timeout.min(left / 2)
         })
+    }
+
+    /// Waits for an answer as long as a statement may take. Work that is not answered may still be carried out.
+    pub(crate) async fn bounded<T, E: Into<Fault>>(
+        &self,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Outcome<T> {
+        let limit = self.statement_limit();
+        match tokio::time::timeout(limit, work).await {
+            Ok(answer) => answer.map_err(Into::into),
+            Err(_) => Err(Fault::Silent(limit)),
+        }
+    }
+
+    /// Returns a free connection, or a new one. Where the server allows no further one, waits for those that are open.
+    pub(crate) async fn connection(&self) -> Outcome<Pooled> {
+        let limit = left().map_or(self.checkout_timeout, |left| self.checkout_timeout.min(left));
+        let checkout = async {
+            loop {
+                let slot = self.slots.take().await;
+                let error = match self.pool.get().await {
+                    Ok(object) => return Ok(Pooled::new(object, slot)),
+                    Err(error) => error,
+                };
+                match error {
+                    PoolError::Backend(error)
+                        if error.code() == Some(&SqlState::TOO_MANY_CONNECTIONS)
+                            && self.slots.give_up(slot) => {}
+                    PoolError::Backend(error) => return Err(error.into()),
+                    PoolError::Timeout(kind) => {
+                        return Err(Fault::NoConnection(format!("no connection in time ({kind:?})")));
+                    }
+                    other => return Err(Fault::NoConnection(other.to_string())),
+                }
+            }
+        };
+        match tokio::time::timeout(limit, checkout).await {
+            Ok(connection) => connection,
+            Err(_) => Err(Fault::NoConnection(format!(
+                "no connection was free, or could be opened, within {limit:?}"
+            ))),
+        }
     }
 
     /// Runs one statement on any connection, once, and returns its rows.
     pub(crate) async fn run(&self, statement: &Statement<'_>) -> Outcome<Vec<Row>> {
         let connection = self.connection().await?;
-        let outcome = self.run_on(&connection, statement).await;
-        if outcome.as_ref().is_err_and(Fault::is_lost) {
-            count(&self.counters.lost_connections);
-            // What became of the statement is unknown, so the connection is not used again.
-            drop(Object::take(connection));
+        // A statement that could neither be answered nor cancelled in time would leave its outcome unknown.
+        if self.statement_limit() < self.statement_timeout.min(self.patience / LEAST) {
+            return Err(Fault::NoConnection(format!(
+                "no time is left of {:?}",
+                self.patience
+            )));
         }
-        outcome
+        match self.run_on(&connection, statement).await {
+            Err(fault) if fault.is_lost() => {
+                count(&self.counters.lost_connections);
+                connection.close();
+                Err(fault.unanswered())
+            }
+            outcome => outcome,
+        }
     }
 
     /// Runs one statement on a connection.
@@ -253,19 +343,23 @@ impl Database {
             .map(|(value, kind)| (&**value as &(dyn ToSql + Sync), kind.clone()))
             .collect();
         let mut answer = std::pin::pin!(client.query_typed(&sql, &params));
-        if let Ok(rows) = tokio::time::timeout(self.statement_timeout, &mut answer).await {
+        let limit = self.statement_limit();
+        if let Ok(rows) = tokio::time::timeout(limit, &mut answer).await {
             return Ok(rows?);
         }
         // Otherwise a statement that waits for a lock would be carried out after its caller has given up. It may have been
         // carried out just now, which its answer says.
         let cancel = client.cancel_token();
         let cancelled = async {
-            let _ = cancel.cancel_query(self.address.tls.clone()).await;
+            // Boxed: it is large, and rare.
+            let _ = Box::pin(cancel.cancel_query(self.address.tls.clone())).await;
             answer.await
         };
-        match tokio::time::timeout(AFTER_CANCEL, cancelled).await {
-            Ok(Ok(rows)) => Ok(rows),
-            _ => Err(Fault::TimedOut(self.statement_timeout)),
+        let patience = left().map_or(AFTER_CANCEL, |left| AFTER_CANCEL.min(left));
+        match tokio::time::timeout(patience, cancelled).await {
+            Ok(Err(error)) if error.code() == Some(&SqlState::QUERY_CANCELED) => Err(Fault::TimedOut(limit)),
+            Ok(answer) => Ok(answer?),
+            Err(_) => Err(Fault::Silent(limit)),
         }
     }
 
@@ -280,13 +374,16 @@ impl Database {
 
     /// Runs a statement that reads, or that may be carried out twice, until it is answered or patience ends.
     pub(crate) async fn read(&self, statement: &Statement<'_>) -> Outcome<Vec<Row>> {
-        let mut patience = Patience::new(self.patience);
-        loop {
-            match self.run(statement).await {
-                Err(fault) if fault.is_lost() && patience.wait().await => {}
-                outcome => return outcome,
+        let reading = async {
+            let mut patience = Patience::new(self.patience);
+            loop {
+                match self.run(statement).await {
+                    Err(fault) if fault.is_lost() && patience.wait().await => {}
+                    outcome => return outcome,
+                }
             }
-        }
+        };
+        self.within(reading).await
     }
 
     /// Replaces the mark before table names by the schema.
@@ -340,6 +437,16 @@ pub(crate) fn column<'r, T: tokio_postgres::types::FromSql<'r>>(row: &'r Row, in
         .map_err(|error| Fault::damaged(describe(&error)))
 }
 
+/// Returns the deadline of the call in progress.
+fn deadline() -> Option<Instant> {
+    DEADLINE.try_with(|deadline| *deadline).ok()
+}
+
+/// Returns how much time the call in progress has left.
+fn left() -> Option<Duration> {
+    deadline().map(|deadline| deadline.saturating_duration_since(Instant::now()))
+}
+
 /// How long a call goes on trying, and how long it waits in between.
 pub(crate) struct Patience {
     deadline: Instant,
@@ -347,20 +454,23 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
+    /// Allows attempts for this long, or until the deadline of the call in progress.
     pub(crate) fn new(limit: Duration) -> Self {
+        let own = Instant::now() + limit;
         Self {
-            deadline: Instant::now() + limit,
+            deadline: deadline().map_or(own, |deadline| deadline.min(own)),
             backoff: FIRST_BACKOFF,
         }
     }
 
     /// Waits before the next attempt; returns `false` at once if there shall be none.
     pub(crate) async fn wait(&mut self) -> bool {
-        if Instant::now() >= self.deadline {
+        // Random, so that writers that met once do not meet again.
+        let pause = self.backoff.mul_f64(0.5 + fastrand::f64());
+        if Instant::now() + pause >= self.deadline {
             return false;
         }
-        // Random, so that writers that met once do not meet again.
-        tokio::time::sleep(self.backoff.mul_f64(0.5 + fastrand::f64())).await;
+        tokio::time::sleep(pause).await;
         self.backoff = (self.backoff * 2).min(MAX_BACKOFF);
         true
     }

@@ -11,13 +11,13 @@ use everturn_agent::SnapshotId;
 use everturn_agent::store::{Deletion, Scope};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
-use uuid::Uuid;
 
 use crate::connection::{Patience, Statement, column};
 use crate::fault::Outcome;
 use crate::inner::Inner;
+use crate::known::{line, line_checksum};
 use crate::ledger::close_tenant;
-use crate::position::{LineageKey, SessionKey, column as number_column, length, tenant};
+use crate::position::{LineageKey, SessionKey, column as number_column, length, new_version, tenant};
 use crate::read::{Reading, bytes};
 use crate::row::{COLUMNS, Stored, StoredState};
 
@@ -30,8 +30,7 @@ pub(crate) struct Released {
 
 impl Released {
     fn add(&mut self, session: SessionKey, state: &StoredState) {
-        self.lineages
-            .extend(state.messages.map(|messages| messages.lineage));
+        self.lineages.extend(state.messages.map(|(at, _)| at.lineage));
         self.documents
             .extend(state.documents().map(|number| (session, number)));
     }
@@ -65,6 +64,7 @@ impl Inner {
             // A session that cannot be deleted away, because a turn of it holds it, is no reason to go on for ever.
             if names.is_empty() || names == before {
                 self.db.read(&close_tenant(scope)).await?;
+                self.db.read(&forget_name(scope)).await?;
                 return Ok(deleted);
             }
             for name in &names {
@@ -75,27 +75,29 @@ impl Inner {
         }
     }
 
-    /// Returns all tenants that have sessions.
+    /// Returns all tenants that have sessions or accounts.
     pub(crate) async fn tenants(&self) -> Outcome<Vec<Scope>> {
-        let rows = self
-            .db
-            .read(&Statement::new("SELECT DISTINCT scope FROM @session"))
-            .await?;
-        let names = rows.iter().map(|row| column::<Vec<u8>>(row, 0));
-        names
-            .map(|name| Ok(Scope::new(String::from_utf8_lossy(&name?).into_owned())))
+        let sql = "SELECT known.scope, n.name FROM (SELECT tenant, scope FROM @session UNION SELECT tenant, scope FROM @ledger) \
+                   AS known LEFT JOIN @tenant_name n ON n.tenant = known.tenant AND n.scope = known.scope";
+        let rows = self.db.read(&Statement::new(sql)).await?;
+        let text = |name: Vec<u8>| String::from_utf8_lossy(&name).into_owned();
+        rows.iter()
+            .map(|row| {
+                let scope = Scope::new(text(column(row, 0)?));
+                Ok(match column::<Option<Vec<u8>>>(row, 1)? {
+                    Some(name) => scope.with_tenant(text(name)),
+                    None => scope,
+                })
+            })
             .collect()
     }
 
     async fn try_delete(&self, scope: &Scope, deletion: &Deletion) -> Outcome<u64> {
         let mut connection = self.db.connection().await?;
-        let transaction = connection.transaction().await?;
-        let deleting = Deleting(Reading {
-            store: self,
-            on: Some(transaction.client()),
-        });
+        let transaction = self.db.bounded(connection.transaction()).await?;
+        let deleting = Deleting(self.reading_on(transaction.client()));
         let rows = deleting.delete(scope, deletion).await?;
-        transaction.commit().await?;
+        self.db.bounded(transaction.commit()).await?;
         for row in &rows {
             self.cache.forget_session(row.session);
         }
@@ -124,14 +126,11 @@ impl Inner {
     pub(crate) async fn release(&self, session: SessionKey, released: Released) -> Outcome<()> {
         self.cache.forget_session(session);
         let mut connection = self.db.connection().await?;
-        let transaction = connection.transaction().await?;
-        let deleting = Deleting(Reading {
-            store: self,
-            on: Some(transaction.client()),
-        });
+        let transaction = self.db.bounded(connection.transaction()).await?;
+        let deleting = Deleting(self.reading_on(transaction.client()));
         deleting.lock(&BTreeSet::from([session])).await?;
         deleting.release(released).await?;
-        Ok(transaction.commit().await?)
+        self.db.bounded(transaction.commit()).await
     }
 }
 
@@ -176,14 +175,16 @@ impl Deleting<'_> {
             }
         }
         self.release(released).await?;
+        self.0.rows(&forget_name(scope)).await?;
         Ok(rows)
     }
 
     /// Locks sessions, always in one order, and sets their next versions.
     async fn lock(&self, sessions: &BTreeSet<SessionKey>) -> Outcome<()> {
         for session in sessions {
-            let sql = "UPDATE @session SET version = version + 1 WHERE tenant = $1 AND key = $2";
-            self.0.rows(&of_session(sql, *session)).await?;
+            let sql = "UPDATE @session SET version = $3 WHERE tenant = $1 AND key = $2";
+            let statement = of_session(sql, *session).with(new_version(), Type::INT8);
+            self.0.rows(&statement).await?;
         }
         Ok(())
     }
@@ -257,8 +258,12 @@ impl Deleting<'_> {
         let place = |sql: &str| of_session(sql, lineage.session).with(lineage.number, Type::INT8);
         // Its session too, if it is another one: what that session's writers know of the lineage becomes false.
         self.lock(&BTreeSet::from([lineage.session])).await?;
-        let sql = "SELECT parent_session, parent FROM @lineage WHERE tenant = $1 AND session = $2 AND number = $3 FOR UPDATE";
+        let sql = "SELECT parent_session, parent, base, cut, NULL::integer, checksum FROM @lineage \
+                   WHERE tenant = $1 AND session = $2 AND number = $3 FOR UPDATE";
         let Some(row) = self.0.rows(&place(sql)).await?.into_iter().next() else {
+            return Ok(None);
+        };
+        let Some(known) = line(&row, 0, lineage)? else {
             return Ok(None);
         };
         let sql = "SELECT greatest( \
@@ -272,25 +277,17 @@ impl Deleting<'_> {
         if used > 0 {
             if cut {
                 // A position must keep its meaning, so no message may be appended where messages were deleted.
-                let sql = "UPDATE @lineage SET cut = $4 WHERE tenant = $1 AND session = $2 AND number = $3";
-                let statement = place(sql).with(number_column(used)?, Type::INT4);
+                let (used, base) = (number_column(used)?, number_column(known.base)?);
+                let checksum = line_checksum(lineage, known.parent, base, Some(used));
+                let sql = "UPDATE @lineage SET cut = $4, checksum = $5 WHERE tenant = $1 AND session = $2 AND number = $3";
+                let statement = place(sql).with(used, Type::INT4).with(checksum, Type::INT8);
                 self.0.rows(&statement).await?;
             }
             return Ok(None);
         }
         let sql = "DELETE FROM @lineage WHERE tenant = $1 AND session = $2 AND number = $3";
         self.0.rows(&place(sql)).await?;
-        let parent = (column::<Option<Uuid>>(&row, 0)?, column::<Option<i64>>(&row, 1)?);
-        Ok(match parent {
-            (Some(id), Some(number)) => Some(LineageKey {
-                session: SessionKey {
-                    tenant: lineage.session.tenant,
-                    id,
-                },
-                number,
-            }),
-            _ => None,
-        })
+        Ok(known.parent)
     }
 
     /// Deletes the messages of a lineage from an index on and returns whether there were any.
@@ -383,6 +380,15 @@ impl Deleting<'_> {
         let statement = of_session(sql, session).with(hashes, Type::BYTEA_ARRAY);
         self.0.rows(&statement).await.map(|_| ())
     }
+}
+
+/// Deletes the readable name of a tenant that has no session any more.
+fn forget_name(scope: &Scope) -> Statement<'static> {
+    let sql = "DELETE FROM @tenant_name WHERE tenant = $1 AND scope = $2 \
+               AND NOT EXISTS (SELECT 1 FROM @session WHERE tenant = $1 AND scope = $2)";
+    Statement::new(sql)
+        .with(tenant(scope), Type::INT4)
+        .with(scope.as_str().as_bytes().to_vec(), Type::BYTEA)
 }
 
 fn of_session(sql: &str, session: SessionKey) -> Statement<'static> {

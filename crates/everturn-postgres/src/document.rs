@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use everturn_agent::Artifact;
 use everturn_agent::patch::JsonPatch;
+use everturn_agent::store::Checksum;
 use everturn_core::check_depth;
 use serde_json::Value;
 use tokio_postgres::types::Type;
@@ -118,12 +119,12 @@ impl Reading<'_> {
         // Depths shrink along the way, so that even a damaged database ends it.
         let statement = Statement::new(
             "WITH RECURSIVE part AS ( \
-               SELECT d.number AS root, d.number, d.base, d.depth, d.cuts, d.body FROM @document d \
+               SELECT d.number AS root, d.number, d.base, d.depth, d.cuts, d.body, d.checksum FROM @document d \
                  WHERE d.tenant = $1 AND d.session = $2 AND d.number = ANY ($3) \
                UNION ALL \
-               SELECT part.root, d.number, d.base, d.depth, d.cuts, d.body FROM part \
+               SELECT part.root, d.number, d.base, d.depth, d.cuts, d.body, d.checksum FROM part \
                  JOIN @document d ON d.tenant = $1 AND d.session = $2 AND d.number = part.base AND d.depth < part.depth \
-             ) SELECT root, number, base, depth, cuts, body FROM part ORDER BY root, depth",
+             ) SELECT root, number, base, depth, cuts, body, checksum FROM part ORDER BY root, depth",
         )
         .with(session.tenant, Type::INT4)
         .with(session.id, Type::UUID)
@@ -157,28 +158,33 @@ impl Reading<'_> {
             let is_last = rows
                 .get(index + 1)
                 .is_none_or(|next| column::<i64>(next, 0).ok() != Some(root));
-            match (is_patch, value.take()) {
-                (false, None) if is_last => {
-                    texts.insert(root, (text, column(row, 3)?));
+            let whole = match (is_patch, value.take()) {
+                (false, None) if is_last => text,
+                (false, None) => {
+                    value = Some(body::parse(&text)?);
+                    continue;
                 }
-                (false, None) => value = Some(body::parse(&text)?),
                 (true, Some(base)) => {
                     let patch: JsonPatch = body::parse(&text)?;
                     let patched = patch
                         .apply(&base)
                         .map_err(|error| Fault::damaged(format!("a patch does not apply: {error}")))?;
-                    if is_last {
-                        texts.insert(root, (body::write(&patched)?, column(row, 3)?));
-                    } else {
+                    if !is_last {
                         value = Some(patched);
+                        continue;
                     }
+                    body::write(&patched)?
                 }
                 _ => {
                     return Err(Fault::damaged(
                         "the patches of a document do not lead to a full text",
                     ));
                 }
+            };
+            if !body::is_right(column(row, 6)?, || document_checksum(session, root, &whole)) {
+                return Err(Fault::damaged("a document is not what its checksum says"));
             }
+            texts.insert(root, (whole, column(row, 3)?));
         }
         Ok(texts)
     }
@@ -229,7 +235,7 @@ impl Plan<'_> {
         let text = document.text()?;
         let mut base = None;
         for number in candidates.into_iter().flatten() {
-            let (old, depth) = self.reading().document(self.session, number, document).await?;
+            let (old, depth) = self.reading.document(self.session, number, document).await?;
             let old_text = old.text()?;
             if old_text == text {
                 self.store
@@ -250,7 +256,8 @@ impl Plan<'_> {
             None => (None, 0, text.clone()),
         };
         let number = self.next_document();
-        self.insert_document(number, base, depth, &stored)?;
+        let checksum = document_checksum(self.session, number, &text);
+        self.insert_document(number, base, depth, &stored, checksum)?;
         self.remember.push(Remember::Document {
             number,
             document: document.clone(),
@@ -260,7 +267,14 @@ impl Plan<'_> {
         Ok(number)
     }
 
-    fn insert_document(&mut self, number: i64, base: Option<i64>, depth: i32, text: &str) -> Outcome<()> {
+    fn insert_document(
+        &mut self,
+        number: i64,
+        base: Option<i64>,
+        depth: i32,
+        text: &str,
+        checksum: i64,
+    ) -> Outcome<()> {
         let cut = self.store.encoder.cut(text);
         self.change.documents.push(NewDocument {
             number,
@@ -268,6 +282,7 @@ impl Plan<'_> {
             depth,
             cuts: number_column(cut.pieces.len())?,
             body: self.store.encoder.pack(&cut.text)?,
+            checksum,
         });
         for (offset, piece) in &cut.pieces {
             let hash = self.put_blob(piece)?;
@@ -279,6 +294,12 @@ impl Plan<'_> {
         }
         Ok(())
     }
+}
+
+/// Returns the checksum of a document's row: of its full text, with all patches applied.
+fn document_checksum(session: SessionKey, number: i64, text: &str) -> i64 {
+    let identity = Checksum::default().bytes(session.id).integer(number);
+    identity.text(text).finish()
 }
 
 /// Returns a patch from a stored document to `text`, if it is small enough and yields exactly that text.

@@ -3,10 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use everturn_agent::store::save_unknown;
+use everturn_agent::{SessionId, SnapshotId};
 use everturn_core::{Error, Status};
 use tokio_postgres::error::SqlState;
 
 pub(crate) type Outcome<T> = std::result::Result<T, Fault>;
+
+/// A save that was sent and not answered.
+#[derive(Debug, Clone)]
+pub(crate) struct UnknownSave {
+    pub(crate) snapshot: SnapshotId,
+    pub(crate) session: Option<SessionId>,
+    pub(crate) why: Fault,
+}
 
 /// A failure inside the store, before it becomes an [`Error`].
 #[derive(Debug, Clone)]
@@ -15,8 +25,14 @@ pub(crate) enum Fault {
     Database(Arc<tokio_postgres::Error>),
     /// No connection could be had, for this reason.
     NoConnection(String),
-    /// A statement was not answered in this time.
+    /// A statement was not answered in this time, and the server has cancelled it.
     TimedOut(Duration),
+    /// Nothing was answered in this time.
+    Silent(Duration),
+    /// A statement was sent and not answered, for this reason. It may have been carried out, or still be.
+    Unanswered(Box<Fault>),
+    /// Whether a snapshot was saved could not be found out.
+    Unknown(Box<UnknownSave>),
     /// Another writer was faster.
     Moved,
     /// The stored data is damaged.
@@ -30,11 +46,24 @@ impl Fault {
         Self::Damaged(what.into())
     }
 
-    /// Returns whether the connection failed rather than the statement, so that another connection may succeed. Whether
-    /// the statement was carried out is unknown.
+    /// Returns the fault of a statement that was sent before its connection failed.
+    pub(crate) fn unanswered(self) -> Self {
+        match self {
+            // The server has said that it was not carried out.
+            Self::TimedOut(_) => self,
+            fault => Self::Unanswered(Box::new(fault)),
+        }
+    }
+
+    /// Returns whether a statement was sent of which it is unknown whether it was carried out.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        matches!(self, Self::Unanswered(_))
+    }
+
+    /// Returns whether the connection failed rather than the statement, so that another connection may succeed.
     pub(crate) fn is_lost(&self) -> bool {
         match self {
-            Self::NoConnection(_) | Self::TimedOut(_) => true,
+            Self::NoConnection(_) | Self::TimedOut(_) | Self::Silent(_) | Self::Unanswered(_) => true,
             Self::Database(error) => error.code().is_none_or(|code| {
                 // Classes: connection exception, operator intervention.
                 ["08", "57P"].iter().any(|class| code.code().starts_with(class))
@@ -42,7 +71,7 @@ impl Fault {
                     // The server has become a standby.
                     || *code == SqlState::READ_ONLY_SQL_TRANSACTION
             }),
-            Self::Moved | Self::Damaged(_) | Self::Refused(_) => false,
+            Self::Unknown(_) | Self::Moved | Self::Damaged(_) | Self::Refused(_) => false,
         }
     }
 
@@ -62,6 +91,7 @@ impl Fault {
     pub(crate) fn code(&self) -> Option<&SqlState> {
         match self {
             Self::Database(error) => error.code(),
+            Self::Unanswered(fault) => fault.code(),
             _ => None,
         }
     }
@@ -80,8 +110,14 @@ impl Fault {
                 "the session database '{place}' cannot be reached: {why}; check that it runs, then retry"
             )),
             Self::TimedOut(limit) => Error::unavailable(format!(
-                "the session database '{place}' did not answer within {limit:?}; retry, or allow a longer statement_timeout"
+                "the session database '{place}' did not finish a statement within {limit:?}, and cancelled it; retry, or \
+                 allow a longer patience and statement_timeout"
             )),
+            Self::Silent(limit) => Error::unavailable(format!(
+                "the session database '{place}' did not answer within {limit:?}; check that it runs, then retry"
+            )),
+            Self::Unanswered(fault) => fault.into_error(place),
+            Self::Unknown(save) => save_unknown(&save.snapshot, save.why.into_error(place)),
             Self::Database(error) => {
                 let (status, advice) = meaning(error.code());
                 // The outer error says only that there was one.

@@ -6,10 +6,13 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use everturn_agent::store::{Detail, Journal, JournalGuard, JournalKey, JournalRecord, Scope, record_taken};
+use everturn_agent::store::{
+    Checksum, Detail, Journal, JournalGuard, JournalKey, JournalRecord, Scope, record_taken,
+};
 use everturn_core::{Error, Result};
 use jiff::Timestamp;
 use tokio_postgres::types::Type;
+use uuid::Uuid;
 
 use crate::PostgresStore;
 use crate::body;
@@ -18,8 +21,10 @@ use crate::fault::{Fault, Outcome};
 use crate::inner::Inner;
 use crate::known::Known;
 use crate::list::nanos;
-use crate::position::SessionKey;
+use crate::position::{SessionKey, new_version};
+use crate::read::Reading;
 use crate::row::check_id;
+use crate::session_lock::{RACES, SessionLock};
 use crate::turn_lock::HeldLock;
 
 #[async_trait]
@@ -31,13 +36,11 @@ impl Journal for PostgresStore {
         record: JournalRecord,
         guard: Option<&JournalGuard>,
     ) -> Result<()> {
-        let outcome = self.inner().append(scope, key, &record, guard).await;
-        self.result(outcome)
+        self.call(self.inner().append(scope, key, &record, guard)).await
     }
 
     async fn read(&self, scope: &Scope, key: &JournalKey) -> Result<Vec<JournalRecord>> {
-        let outcome = self.inner().records(scope, key).await;
-        self.result(outcome)
+        self.call(self.inner().records(scope, key)).await
     }
 
     async fn clear(&self, scope: &Scope, key: &JournalKey) -> Result<()> {
@@ -46,14 +49,36 @@ impl Journal for PostgresStore {
     }
 
     async fn sweep(&self, before: Timestamp) -> Result<u64> {
-        let outcome = self.inner().sweep(before).await;
-        self.result(outcome)
+        self.call(self.inner().sweep(before)).await
     }
+}
+
+/// Returns the checksum of a record's row.
+fn record_checksum(session: Uuid, turn: &[u8], sequence: i64, text: &str) -> i64 {
+    let identity = Checksum::default().bytes(session).bytes(turn).integer(sequence);
+    identity.text(text).finish()
+}
+
+/// Returns the text of a stored record.
+pub(crate) fn record(
+    session: Uuid,
+    turn: &[u8],
+    sequence: i64,
+    packed: &[u8],
+    checksum: i64,
+) -> Outcome<String> {
+    let text = body::unpack(packed)?;
+    if !body::is_right(checksum, || record_checksum(session, turn, sequence, &text)) {
+        return Err(Fault::damaged(format!(
+            "journal record {sequence} is not what its checksum says"
+        )));
+    }
+    Ok(text)
 }
 
 pub(crate) fn records(scope: &Scope, key: &JournalKey) -> Statement<'static> {
     of_turn(
-        "SELECT sequence, body, token FROM @journal WHERE tenant = $1 AND session = $2 AND turn = $3 ORDER BY sequence",
+        "SELECT sequence, body, token, checksum FROM @journal WHERE tenant = $1 AND session = $2 AND turn = $3 ORDER BY sequence",
         scope,
         key,
     )
@@ -102,16 +127,41 @@ impl Inner {
         check_id("session id", key.session().as_str())?;
         check_id("turn", key.turn())?;
         let session = SessionKey::of(scope, key.session().as_str());
-        let packed = self.encoder.pack(&body::write(&record.body)?)?;
+        let text = body::write(&record.body)?;
+        let packed = self.encoder.pack(&text)?;
+        let checksum = record_checksum(
+            session.id,
+            key.turn().as_bytes(),
+            record.sequence.cast_signed(),
+            &text,
+        );
         let token = fastrand::i64(..);
         let mut patience = Patience::new(self.db.patience);
         // Whether a statement's answer was lost, so that the record may be there already.
         let mut unsure = false;
         let mut known = self.cache.session(session);
+        let mut lost_races = 0;
+        let written = (&*packed, checksum, token);
         loop {
-            let outcome = self
-                .try_append(scope, key, record, guard, session, known.take(), &packed, token)
-                .await;
+            let outcome = if lost_races < RACES {
+                self.try_append(scope, key, record, guard, self.reading(), known.take(), written)
+                    .await
+            } else {
+                // Boxed, because few appends lose as often.
+                let attempt = Box::pin(async {
+                    let mut lock = SessionLock::new(&self.db).await?;
+                    let attempt = async {
+                        let transaction = lock.take(session).await?;
+                        let reading = self.reading_on(transaction.client());
+                        self.try_append(scope, key, record, guard, reading, None, written)
+                            .await
+                    };
+                    let outcome = attempt.await;
+                    lock.end(outcome.as_ref().err());
+                    outcome
+                });
+                attempt.await
+            };
             let fault = match outcome {
                 Ok(true) => return Ok(()),
                 Ok(false) if unsure && self.is_mine(scope, key, record, token).await? => return Ok(()),
@@ -119,6 +169,7 @@ impl Inner {
                 Err(fault) => fault,
             };
             unsure |= fault.is_lost();
+            lost_races += u32::from(fault.is_conflict());
             let goes_on = if fault.is_lost() {
                 patience.wait().await
             } else {
@@ -141,20 +192,20 @@ impl Inner {
         key: &JournalKey,
         record: &JournalRecord,
         guard: Option<&JournalGuard>,
-        session: SessionKey,
+        reading: Reading<'_>,
         known: Option<Arc<Known>>,
-        packed: &[u8],
-        token: i64,
+        (packed, checksum, token): (&[u8], i64, i64),
     ) -> Outcome<bool> {
         let version = match (guard, known) {
             (None, _) => None,
             (Some(guard), Some(known)) if known.guard.as_ref() == Some(guard) => Some(known.version),
-            (Some(guard), _) => Some(self.check(scope, key, guard, session).await?),
+            (Some(guard), _) => Some(reading.check(scope, key, guard).await?),
         };
         let mut statement = of_turn("", scope, key)
             .with(record.sequence.cast_signed(), Type::INT8)
             .with(token, Type::INT8)
-            .with(packed.to_vec(), Type::BYTEA);
+            .with(packed.to_vec(), Type::BYTEA)
+            .with(checksum, Type::INT8);
         let held = match version {
             // A commit changes this row, so it waits, and is waited for.
             Some(version) => {
@@ -169,88 +220,17 @@ impl Inner {
             None => "held AS (SELECT 1)".to_owned(),
         };
         statement.sql = format!(
-            "WITH {held}, added AS (INSERT INTO @journal (tenant, session, turn, sequence, token, added_at, body) \
-             SELECT $1, $2, $3, $4, $5, {NOW}, $6 FROM held ON CONFLICT DO NOTHING RETURNING 1) \
+            "WITH {held}, added AS (INSERT INTO @journal (tenant, session, turn, sequence, token, added_at, body, checksum) \
+             SELECT $1, $2, $3, $4, $5, {NOW}, $6, $7 FROM held ON CONFLICT DO NOTHING RETURNING 1) \
              SELECT (SELECT count(*) FROM held), (SELECT count(*) FROM added)"
         );
-        let rows = self.db.run(&statement).await?;
+        let rows = reading.write(&statement).await?;
         let row = rows.first().ok_or(Fault::Moved)?;
         let (held, added): (i64, i64) = (column(row, 0)?, column(row, 1)?);
         if held == 0 {
             return Err(Fault::Moved);
         }
         Ok(added == 1)
-    }
-
-    /// Checks a guard and returns the version of the session at which it allows writing.
-    async fn check(
-        &self,
-        scope: &Scope,
-        key: &JournalKey,
-        guard: &JournalGuard,
-        session: SessionKey,
-    ) -> Outcome<i64> {
-        let reading = self.reading();
-        let mut view = reading
-            .view(scope, guard.reserved.as_str(), Some(session))
-            .await?;
-        if view.session.is_none() {
-            self.begin_session(scope, key, session).await?;
-            view = reading
-                .view(scope, guard.reserved.as_str(), Some(session))
-                .await?;
-        }
-        let found = view.session.ok_or(Fault::Moved)?;
-        let reserved = match view.stored {
-            Some(stored) if stored.session != session => {
-                return Err(Error::failed_precondition(format!(
-                    "snapshot '{}' is reserved for a turn of session '{}' and belongs to another session",
-                    guard.reserved,
-                    key.session()
-                ))
-                .into());
-            }
-            Some(stored) => Some(reading.snapshot(stored, Detail::Metadata).await?),
-            None => None,
-        };
-        let met = if reserved.is_some() {
-            None
-        } else {
-            let known = Some(&*found.known);
-            reading
-                .found(scope, session, known, &guard.precondition, &guard.reserved)
-                .await?
-        };
-        guard.check(key.session(), reserved.as_ref(), met.as_ref())?;
-        if reserved.is_none() {
-            self.check_lock(scope, key.session(), &guard.precondition).await?;
-        }
-        let version = found.known.version;
-        let known = Known {
-            guard: Some(guard.clone()),
-            ..Known::clone(&found.known)
-        };
-        self.cache.learn_session(session, Arc::new(known));
-        Ok(version)
-    }
-
-    /// Inserts a session that has no snapshot yet.
-    pub(crate) async fn begin_session(
-        &self,
-        scope: &Scope,
-        key: &JournalKey,
-        session: SessionKey,
-    ) -> Outcome<()> {
-        let statement = Statement::new(format!(
-            "INSERT INTO @session (tenant, key, version, touched_at, scope, name, tokens) \
-             VALUES ($1, $2, $3, {NOW}, $4, $5, '{{}}') ON CONFLICT DO NOTHING"
-        ))
-        .with(session.tenant, Type::INT4)
-        .with(session.id, Type::UUID)
-        .with(fastrand::i64(1..i64::MAX >> 3), Type::INT8)
-        .with(scope.as_str().as_bytes().to_vec(), Type::BYTEA)
-        .with(key.session().as_str().as_bytes().to_vec(), Type::BYTEA);
-        self.db.read(&statement).await.map(|_| ())
     }
 
     /// Returns whether the record with a number is the one that this call wrote.
@@ -270,12 +250,21 @@ impl Inner {
     }
 
     async fn records(&self, scope: &Scope, key: &JournalKey) -> Outcome<Vec<JournalRecord>> {
+        let session = SessionKey::of(scope, key.session().as_str());
         let rows = self.db.read(&records(scope, key)).await?;
         rows.iter()
             .map(|row| {
+                let sequence: i64 = column(row, 0)?;
+                let text = record(
+                    session.id,
+                    key.turn().as_bytes(),
+                    sequence,
+                    column(row, 1)?,
+                    column(row, 3)?,
+                )?;
                 Ok(JournalRecord {
-                    sequence: column::<i64>(row, 0)?.cast_unsigned(),
-                    body: body::parse(&body::unpack(column(row, 1)?)?)?,
+                    sequence: sequence.cast_unsigned(),
+                    body: body::parse(&text)?,
                 })
             })
             .collect()
@@ -285,5 +274,67 @@ impl Inner {
         let rows = self.db.read(&sweep(before)).await?;
         let swept: i64 = rows.first().map_or(Ok(0), |row| column(row, 0))?;
         Ok(swept.cast_unsigned())
+    }
+}
+
+impl Reading<'_> {
+    /// Checks a guard and returns the version of the session at which it allows writing.
+    async fn check(&self, scope: &Scope, key: &JournalKey, guard: &JournalGuard) -> Outcome<i64> {
+        let session = SessionKey::of(scope, key.session().as_str());
+        let mut view = self.view(scope, guard.reserved.as_str(), Some(session)).await?;
+        if view.session.is_none() {
+            self.begin_session(scope, key, session).await?;
+            view = self.view(scope, guard.reserved.as_str(), Some(session)).await?;
+        }
+        let found = view.session.ok_or(Fault::Moved)?;
+        let reserved = match view.stored {
+            Some(stored) if stored.session != session => {
+                return Err(Error::failed_precondition(format!(
+                    "snapshot '{}' is reserved for a turn of session '{}' and belongs to another session",
+                    guard.reserved,
+                    key.session()
+                ))
+                .into());
+            }
+            Some(stored) => Some(self.snapshot(stored, Detail::Metadata).await?),
+            None => None,
+        };
+        let met = if reserved.is_some() {
+            None
+        } else {
+            let known = Some(&*found.known);
+            self.found(scope, session, known, &guard.precondition, &guard.reserved)
+                .await?
+        };
+        guard.check(key.session(), reserved.as_ref(), met.as_ref())?;
+        if reserved.is_none() {
+            self.check_lock(scope, key.session(), &guard.precondition).await?;
+        }
+        let version = found.known.version;
+        let known = Known {
+            guard: Some(guard.clone()),
+            ..Known::clone(&found.known)
+        };
+        self.store.cache.learn_session(session, Arc::new(known));
+        Ok(version)
+    }
+
+    /// Inserts a session that has no snapshot yet.
+    pub(crate) async fn begin_session(
+        &self,
+        scope: &Scope,
+        key: &JournalKey,
+        session: SessionKey,
+    ) -> Outcome<()> {
+        let statement = Statement::new(format!(
+            "INSERT INTO @session (tenant, key, version, touched_at, scope, name, tokens) \
+             VALUES ($1, $2, $3, {NOW}, $4, $5, '{{}}') ON CONFLICT DO NOTHING"
+        ))
+        .with(session.tenant, Type::INT4)
+        .with(session.id, Type::UUID)
+        .with(new_version(), Type::INT8)
+        .with(scope.as_str().as_bytes().to_vec(), Type::BYTEA)
+        .with(key.session().as_str().as_bytes().to_vec(), Type::BYTEA);
+        self.rows(&statement).await.map(|_| ())
     }
 }

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use everturn_agent::SnapshotId;
-use everturn_agent::store::JournalGuard;
+use everturn_agent::store::{Checksum, JournalGuard};
 use jiff::Timestamp;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
+use crate::body;
 use crate::connection::column;
-use crate::fault::Outcome;
+use crate::fault::{Fault, Outcome};
 use crate::position::{LineageKey, SessionKey, length};
 use crate::row::{Stored, optional_text, to_time};
 
@@ -20,13 +21,17 @@ const MAX_LINES: usize = 32;
 /// The columns that [`known`] reads, of a session `n` and the lineage `l` of a snapshot `s`. They follow
 /// [`COLUMNS`](crate::row::COLUMNS).
 pub(crate) const KNOWN: &str = "n.version, n.tip_at, n.tip, n.tokens, l.parent_session, l.parent, l.base, l.cut, \
-    (SELECT max(m.number) FROM @message m WHERE m.tenant = l.tenant AND m.session = l.session AND m.lineage = l.number)";
+    (SELECT max(m.number) FROM @message m WHERE m.tenant = l.tenant AND m.session = l.session AND m.lineage = l.number), \
+    l.checksum";
 
 /// Joins the lineage that [`KNOWN`] speaks of: that of the snapshot, if it is the session's own.
 pub(crate) const KNOWN_LINE: &str = "LEFT JOIN @lineage l ON l.tenant = s.tenant AND l.session = s.session \
     AND l.number = s.lineage AND s.line_session IS NULL";
 
-const FIRST_KNOWN: usize = 23;
+const FIRST_KNOWN: usize = 26;
+
+/// The column of the session's tip among [`KNOWN`].
+pub(crate) const TIP: usize = FIRST_KNOWN + 2;
 
 /// Where a session's tip is in the order of rows.
 pub(crate) type Tip = (Timestamp, SnapshotId);
@@ -77,7 +82,7 @@ pub(crate) struct Found {
 }
 
 /// Reads the columns [`KNOWN`] of a row; `None` if there is no such session. `stored` is the snapshot in the row.
-pub(crate) fn known(row: &Row, tenant: i32, stored: Option<&Stored>) -> Outcome<Option<Found>> {
+pub(crate) fn known(row: &Row, stored: Option<&Stored>) -> Outcome<Option<Found>> {
     let at = |index: usize| FIRST_KNOWN + index;
     let Some(version) = column::<Option<i64>>(row, at(0))? else {
         return Ok(None);
@@ -94,7 +99,9 @@ pub(crate) fn known(row: &Row, tenant: i32, stored: Option<&Stored>) -> Outcome<
     if let Some(stored) = stored {
         known.row = Some(Arc::new(stored.clone()));
         let position = stored.state.as_ref().and_then(|state| state.messages);
-        if let (Some(position), Some(line)) = (position, line(row, at(4), tenant)?) {
+        if let Some((position, _)) = position
+            && let Some(line) = line(row, at(4), position.lineage)?
+        {
             known.learn_line(position.lineage.number, line);
         }
     }
@@ -104,8 +111,9 @@ pub(crate) fn known(row: &Row, tenant: i32, stored: Option<&Stored>) -> Outcome<
     }))
 }
 
-/// Reads a lineage from five columns: the session and the number of its parent, its base, its cut and its last message.
-pub(crate) fn line(row: &Row, first: usize, tenant: i32) -> Outcome<Option<Line>> {
+/// Reads a lineage from six columns: the session and the number of its parent, its base, its cut, its last message and its
+/// checksum.
+pub(crate) fn line(row: &Row, first: usize, key: LineageKey) -> Outcome<Option<Line>> {
     let Some(base) = column::<Option<i32>>(row, first + 2)? else {
         return Ok(None);
     };
@@ -114,16 +122,39 @@ pub(crate) fn line(row: &Row, first: usize, tenant: i32) -> Outcome<Option<Line>
         column::<Option<i64>>(row, first + 1)?,
     ) {
         (Some(id), Some(number)) => Some(LineageKey {
-            session: SessionKey { tenant, id },
+            session: SessionKey {
+                tenant: key.session.tenant,
+                id,
+            },
             number,
         }),
         _ => None,
     };
+    let cut: Option<i32> = column(row, first + 3)?;
+    if !body::is_right(column(row, first + 5)?, || line_checksum(key, parent, base, cut)) {
+        return Err(Fault::damaged(format!(
+            "the row of lineage {} is not what its checksum says",
+            key.number
+        )));
+    }
     let last: Option<i32> = column(row, first + 4)?;
     Ok(Some(Line {
         parent,
         base: length(base),
         end: last.map_or(length(base), |last| length(last) + 1),
-        cut: column::<Option<i32>>(row, first + 3)?.map(length),
+        cut: cut.map(length),
     }))
+}
+
+/// Returns the checksum of a lineage's row.
+pub(crate) fn line_checksum(key: LineageKey, parent: Option<LineageKey>, base: i32, cut: Option<i32>) -> i64 {
+    Checksum::default()
+        .bytes(key.session.id)
+        .integer(key.number)
+        .optional(parent, |sum, parent| {
+            sum.bytes(parent.session.id).integer(parent.number)
+        })
+        .integer(base.into())
+        .optional(cut, |sum, cut| sum.integer(cut.into()))
+        .finish()
 }

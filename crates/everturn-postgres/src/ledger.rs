@@ -1,6 +1,6 @@
 //! What tenants and unfinished turns have used.
 //!
-//! An expense is a transaction that locks the tenant's account first, then the turn's. Whether one was carried out whose answer
+//! An expense is a transaction that locks the tenant's account first, then the session's, then the turn's. Whether one was carried out whose answer
 //! was lost is unknown, so it is not tried again: the call that it is for is then not made.
 
 use async_trait::async_trait;
@@ -22,8 +22,7 @@ use crate::row::check_id;
 #[async_trait]
 impl Ledger for PostgresStore {
     async fn spend(&self, scope: &Scope, expense: &Expense) -> Result<UsageTotal> {
-        let outcome = self.inner().spend(scope, expense).await;
-        self.result(outcome)
+        self.call(self.inner().spend(scope, expense)).await
     }
 
     async fn of_session(&self, scope: &Scope, session: &SessionId) -> Result<Vec<TurnExpenses>> {
@@ -99,13 +98,14 @@ pub(crate) fn close_tenant(scope: &Scope) -> Statement<'static> {
 impl Inner {
     async fn spend(&self, scope: &Scope, expense: &Expense) -> Outcome<UsageTotal> {
         check_id("scope", scope.as_str())?;
-        if let Some((account, _)) = &expense.turn {
-            check_id("session id", account.key().session().as_str())?;
-            check_id("turn", account.key().turn())?;
+        let of_turn = expense.turn.iter().map(|(account, _)| account.key());
+        for key in of_turn.chain(expense.session.iter().map(|session| &session.key)) {
+            check_id("session id", key.session().as_str())?;
+            check_id("turn", key.turn())?;
         }
         let mut patience = Patience::new(self.db.patience);
         loop {
-            match self.try_spend(scope, expense).await {
+            match self.db.bounded(self.try_spend(scope, expense)).await {
                 Err(fault) if fault.is_conflict() && patience.wait_turn().await => {}
                 outcome => return outcome,
             }
@@ -125,6 +125,11 @@ impl Inner {
         } else {
             UsageTotal::default()
         };
+        if let Some(session) = &expense.session {
+            let place = Place::of_turn(scope, &TurnAccount::new(session.key.clone(), None));
+            let held = self.locked(client, &place).await?;
+            self.enter(client, &place, &session.after(held)?).await?;
+        }
         if let Some((account, used)) = &expense.turn {
             let place = Place::of_turn(scope, account);
             let before = self.locked(client, &place).await?;

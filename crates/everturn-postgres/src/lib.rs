@@ -29,6 +29,7 @@
 //! | what survives a crash of the process | every save that has returned |
 //! | what survives a crash of the database, or a loss of power | every save that has returned, as far as the server's `synchronous_commit` and `fsync` are on, which is the default |
 //! | a connection that breaks while a save is under way | the save is looked for, not guessed: it is acknowledged if it is there, and tried again if it is not |
+//! | a server that does not answer | calls end after [`patience`](PostgresStoreOptions::patience), 15 s by default. A save that was sent fails with [`SAVE_UNKNOWN`](everturn_agent::store::SAVE_UNKNOWN): a later read of its id decides |
 //! | when watchers hear | at once for changes made in this process; within 100 ms for those of others where notifications arrive, else within the poll interval, 250 ms by default |
 //! | what a deletion leaves | nothing that a query can reach; after PostgreSQL's own vacuum, nothing in the tables. Write-ahead logs and backups keep it as long as they are kept |
 //!
@@ -54,8 +55,16 @@
 //! Messages are rows and snapshots are positions: a message is stored once however many snapshots contain it, and a
 //! branch costs a few hundred bytes. Custom state and artifacts that did not change are not written again; a large
 //! document that changed a little is kept as a patch. Long strings, such as inline images, are stored once in a session by
-//! their hash, large values are compressed, and every value has a checksum.
+//! their hash, large values are compressed, and every row has a checksum of its values and its identity.
+//!
+//! Recently used conversations stay in memory. What is in memory is used only if the row that is read says the same
+//! checksums, or a version that is random for each commit. So a database that is restored to an earlier point under a running
+//! program, or a standby that lags behind and takes over, is read anew.
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "polls, retries and leases wait in real time"
+)]
 
 mod blob;
 mod body;
@@ -82,10 +91,14 @@ mod read;
 mod recency;
 mod row;
 mod schema;
+mod session_lock;
+mod slots;
 mod store;
 mod stream_log;
+mod tail;
 mod time;
 mod turn_lock;
+mod unknown_save;
 mod upkeep;
 mod verify;
 mod watch;

@@ -13,17 +13,21 @@ use tokio_postgres::types::Type;
 
 use crate::blob::Pieces;
 use crate::body;
+use crate::cache::{Grown, Place, StoredHistory};
 use crate::change::{Cut, Plan, Remember};
 use crate::connection::{Statement, column};
 use crate::fault::{Fault, Outcome};
 use crate::known::{Line, line};
 use crate::position::{LineageKey, MAX_MESSAGES, Position, SessionKey, column as number_column, length};
 use crate::read::{Reading, ids};
+use crate::tail::{Tail, follows, tail};
 
 /// A position that exists, in the lineage that holds its last message.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Start {
     pub(crate) at: Position,
+    /// The checksum of its last message.
+    pub(crate) tail: Tail,
     /// Whether the next message can follow it in its lineage.
     open: bool,
 }
@@ -36,23 +40,40 @@ struct Segment {
 }
 
 impl Reading<'_> {
-    /// Returns the history at a position. It shares the messages that other snapshots have read or written.
-    pub(crate) async fn history(&self, at: Position) -> Outcome<History> {
-        let cache = &self.store.cache;
-        if let Some(known) = cache.history(at.lineage) {
-            if known.len() >= at.len {
-                return Ok(known.truncate_to(at.len));
-            }
-            let rest = Segment {
-                lineage: at.lineage,
-                from: known.len(),
-                to: at.len,
-            };
-            return self.extend(known, &[rest]).await;
+    /// Returns the history at a position, whose last message has this checksum. It shares the messages that other snapshots
+    /// have read or written.
+    pub(crate) async fn history(&self, at: Position, tail: Tail) -> Outcome<StoredHistory> {
+        if let Some(known) = self.store.cache.history(at.lineage)
+            && known.tail(at.len) == Some(tail)
+        {
+            return Ok(known.truncate_to(at.len));
+        }
+        match self.read_history(at, tail, true).await {
+            // What is in memory may be from before the database was restored.
+            Err(Fault::Damaged(_)) => self.read_history(at, tail, false).await,
+            outcome => outcome,
+        }
+    }
+
+    /// Reads a history. With `recalls`, messages in memory are not read again.
+    async fn read_history(&self, at: Position, tail: Tail, recalls: bool) -> Outcome<StoredHistory> {
+        let remembered = |lineage: LineageKey| {
+            let known = self.store.cache.history(lineage).filter(|_| recalls);
+            // One that is long enough was compared already, and differs.
+            known.filter(|known| lineage != at.lineage || known.len() < at.len)
+        };
+        let rest = |begun: &StoredHistory| Segment {
+            lineage: at.lineage,
+            from: begun.len(),
+            to: at.len,
+        };
+        if let Some(known) = remembered(at.lineage) {
+            let rest = rest(&known);
+            return self.extend(known, &[rest], tail).await;
         }
         let mut segments = Vec::new();
         let mut position = at;
-        let mut begun = History::new();
+        let mut begun = StoredHistory::default();
         for (lineage, line) in self.lines(at.lineage).await? {
             if lineage != position.lineage || line.base >= position.len {
                 return Err(Fault::damaged("a lineage begins after its last message"));
@@ -63,7 +84,7 @@ impl Reading<'_> {
                 to: position.len,
             };
             // A history that is remembered spares reading its part, and the lineages before it.
-            if let Some(known) = cache.history(lineage) {
+            if let Some(known) = remembered(lineage) {
                 begun = known.truncate_to(position.len);
                 segment.from = begun.len();
                 segments.push(segment);
@@ -85,12 +106,24 @@ impl Reading<'_> {
         }
         segments.reverse();
         segments.retain(|segment| segment.from < segment.to);
-        self.extend(begun, &segments).await
+        self.extend(begun, &segments, tail).await
     }
 
-    /// Appends the messages of segments to a history.
-    async fn extend(&self, mut history: History, segments: &[Segment]) -> Outcome<History> {
+    /// Appends the messages of segments to a history, of which the last has the checksum `tail`.
+    async fn extend(
+        &self,
+        mut history: StoredHistory,
+        segments: &[Segment],
+        tail: Tail,
+    ) -> Outcome<StoredHistory> {
+        let is_whole = |history: &StoredHistory| match history.tail(history.len()) {
+            Some(last) if last == tail => Ok(()),
+            _ => Err(Fault::damaged(
+                "its messages are others than those that were saved, by their checksum",
+            )),
+        };
         let Some(first) = segments.first() else {
+            is_whole(&history)?;
             return Ok(history);
         };
         let tenant = first.lineage.session.tenant;
@@ -119,7 +152,11 @@ impl Reading<'_> {
         let messages = "JOIN @message m ON m.tenant = $1 AND m.session = part.session AND m.lineage = part.lineage \
                         AND m.number >= part.low AND m.number < part.high";
         let rows = self
-            .rows(&part("m.number, m.cuts, m.body", messages, "m.number"))
+            .rows(&part(
+                "m.number, m.cuts, m.body, m.checksum",
+                messages,
+                "m.number",
+            ))
             .await?;
         let mut cut = false;
         for row in &rows {
@@ -147,10 +184,17 @@ impl Reading<'_> {
                 }
                 let text = pieces.whole(number.into(), column(&row, 1)?, column(&row, 2)?)?;
                 bytes += text.len();
-                history.push(body::parse::<Message>(&text)?);
+                let checksum: Tail = column(&row, 3)?;
+                if !follows(checksum, history.tail(index), number, &text) {
+                    return Err(Fault::damaged(format!(
+                        "message {number} is not what its checksum says, or does not follow the one before it"
+                    )));
+                }
+                history.push(body::parse::<Message>(&text)?, checksum);
             }
             self.store.cache.learn_history(segment.lineage, &history, bytes);
         }
+        is_whole(&history)?;
         Ok(history)
     }
 
@@ -159,13 +203,13 @@ impl Reading<'_> {
         // Bases shrink along the way, so that even a damaged database ends it.
         let statement = Statement::new(
             "WITH RECURSIVE line AS ( \
-               SELECT l.session, l.number, l.parent_session, l.parent, l.base, l.cut, 0 AS depth FROM @lineage l \
+               SELECT l.session, l.number, l.parent_session, l.parent, l.base, l.cut, l.checksum, 0 AS depth FROM @lineage l \
                  WHERE l.tenant = $1 AND l.session = $2 AND l.number = $3 \
                UNION ALL \
-               SELECT p.session, p.number, p.parent_session, p.parent, p.base, p.cut, line.depth + 1 FROM line \
+               SELECT p.session, p.number, p.parent_session, p.parent, p.base, p.cut, p.checksum, line.depth + 1 FROM line \
                  JOIN @lineage p ON p.tenant = $1 AND p.session = line.parent_session AND p.number = line.parent \
                  AND p.base < line.base \
-             ) SELECT session, number, parent_session, parent, base, cut, NULL::integer FROM line ORDER BY depth",
+             ) SELECT session, number, parent_session, parent, base, cut, NULL::integer, checksum FROM line ORDER BY depth",
         )
         .with(lineage.session.tenant, Type::INT4)
         .with(lineage.session.id, Type::UUID)
@@ -180,14 +224,15 @@ impl Reading<'_> {
                 },
                 number: column(row, 1)?,
             };
-            lines.extend(line(row, 2, lineage.session.tenant)?.map(|line| (key, line)));
+            lines.extend(line(row, 2, key)?.map(|line| (key, line)));
         }
         Ok(lines)
     }
 }
 
 impl Plan<'_> {
-    /// Plans to store the new messages of a history and returns its position; `None` for an empty history.
+    /// Plans to store the new messages of a history and returns its position and the checksum of its last message; `None`
+    /// for an empty history.
     ///
     /// `known` is the result of [`Plan::known_start`]. Without it, the history is compared with the histories at the
     /// `related` positions, which probably begin alike.
@@ -195,8 +240,8 @@ impl Plan<'_> {
         &mut self,
         history: &History,
         known: Option<Start>,
-        related: &[Position],
-    ) -> Outcome<Option<Position>> {
+        related: &[(Position, Tail)],
+    ) -> Outcome<Option<(Position, Tail)>> {
         if history.is_empty() {
             return Ok(None);
         }
@@ -221,9 +266,16 @@ impl Plan<'_> {
             start => self.new_lineage(start.map(|start| start.at)),
         };
         let mut bytes = 0;
+        let mut last = start.map(|start| start.tail);
+        let mut tails = Vec::new();
         for (index, message) in (stored..).zip(history.since(stored)) {
-            bytes += self.put_message(lineage.number, index, message)?;
+            let (len, tail) = self.put_message(lineage.number, index, message, last)?;
+            bytes += len;
+            last = Some(tail);
+            tails.push(tail);
         }
+        let start_at = start.map(|start| (start.at, start.tail));
+        self.change.start = start_at;
         if stored < history.len() {
             let line = self.known.lines.get(&lineage.number).copied();
             let line = line.unwrap_or(Line {
@@ -238,60 +290,82 @@ impl Plan<'_> {
             };
             self.known.learn_line(lineage.number, grown);
         }
-        self.remember.push(Remember::History {
-            lineage,
+        let grown = Grown {
             history: history.clone(),
+            start: start_at,
+            tails,
             bytes,
-        });
-        Ok(Some(Position {
+        };
+        self.remember.push(Remember::History { lineage, grown });
+        let at = Position {
             lineage,
             len: history.len(),
-        }))
+        };
+        Ok(last.map(|last| (at, last)))
     }
 
     /// Returns the longest beginning of a history that this process knows to be stored.
     pub(crate) async fn known_start(&mut self, history: &History) -> Outcome<Option<Start>> {
         let mut next = Some(history);
         while let Some(history) = next {
-            if let Some(place) = self.store.cache.place(history.lineage().id()) {
-                let at = Position {
-                    lineage: place.lineage,
-                    len: history.len().min(place.saved),
-                };
-                if let Some(start) = self.resolve(at).await? {
-                    if start.at.lineage.session != self.session {
-                        self.foreign = Some(history.lineage().id());
-                    }
+            let id = history.lineage().id();
+            if let Some((at, tail)) = self
+                .store
+                .cache
+                .place(id)
+                .and_then(|place| self.placed(place, history))
+            {
+                if let Some(start) = self.resolve(at, tail).await? {
+                    self.found_by = Some(id);
                     return Ok(Some(start));
                 }
-                self.store.cache.forget_place(history.lineage().id());
+                self.store.cache.forget_place(id);
             }
             next = history.lineage().parent();
         }
         Ok(None)
     }
 
+    /// Returns where the beginning of a history is stored that this process has, and the checksum of its last message, if that
+    /// is in memory.
+    fn placed(&self, place: Place, history: &History) -> Option<(Position, Tail)> {
+        let at = Position {
+            lineage: place.lineage,
+            len: history.len().min(place.saved),
+        };
+        if at.len == place.saved {
+            return Some((at, place.tail));
+        }
+        let known = self.store.cache.history(place.lineage)?;
+        let is_same = known.tail(place.saved) == Some(place.tail);
+        known.tail(at.len).filter(|_| is_same).map(|tail| (at, tail))
+    }
+
     /// Returns the longest beginning that a history has in common with a related one, by comparing messages.
-    async fn common_start(&mut self, history: &History, related: &[Position]) -> Outcome<Option<Start>> {
-        let mut best: Option<Position> = None;
-        for at in related {
-            let other = self.reading().history(*at).await?;
-            let len = history.common_prefix(&other);
-            if len > best.map_or(0, |best| best.len) {
-                best = Some(Position {
-                    lineage: at.lineage,
-                    len,
-                });
+    async fn common_start(
+        &mut self,
+        history: &History,
+        related: &[(Position, Tail)],
+    ) -> Outcome<Option<Start>> {
+        let mut best: Option<(Position, Tail)> = None;
+        for (at, tail) in related {
+            let other = self.reading.history(*at, *tail).await?;
+            let len = history.common_prefix(&other.history);
+            if len > best.map_or(0, |(best, _)| best.len)
+                && let Some(tail) = other.tail(len)
+            {
+                let lineage = at.lineage;
+                best = Some((Position { lineage, len }, tail));
             }
         }
         match best {
-            Some(best) => self.resolve(best).await,
+            Some((at, tail)) => self.resolve(at, tail).await,
             None => Ok(None),
         }
     }
 
     /// Returns the position in the lineage that holds its last message; `None` if the position no longer exists.
-    async fn resolve(&mut self, mut at: Position) -> Outcome<Option<Start>> {
+    async fn resolve(&mut self, mut at: Position, tail: Tail) -> Outcome<Option<Start>> {
         if at.lineage.session.tenant != self.session.tenant || at.len == 0 {
             return Ok(None);
         }
@@ -303,6 +377,7 @@ impl Plan<'_> {
             if at.len > line.base {
                 return Ok((at.len <= line.end).then_some(Start {
                     at,
+                    tail,
                     open: line.cut.is_none() && line.end == at.len,
                 }));
             }
@@ -312,13 +387,12 @@ impl Plan<'_> {
             }
         }
         // Those of others are checked and locked by the commit itself.
-        for (lineage, line) in self.reading().lines(at.lineage).await? {
+        for (lineage, line) in self.reading.lines(at.lineage).await? {
             if at.len > line.base {
                 at.lineage = lineage;
-                return Ok(line
-                    .cut
-                    .is_none_or(|cut| at.len <= cut)
-                    .then_some(Start { at, open: false }));
+                let is_there = line.cut.is_none_or(|cut| at.len <= cut);
+                let open = false;
+                return Ok(is_there.then_some(Start { at, tail, open }));
             }
         }
         Ok(None)
@@ -334,19 +408,19 @@ impl Plan<'_> {
         }
         let statement = Statement::new(
             "SELECT n.version, l.parent_session, l.parent, l.base, l.cut, \
-             (SELECT max(m.number) FROM @message m WHERE m.tenant = $1 AND m.session = $2 AND m.lineage = $3) \
+             (SELECT max(m.number) FROM @message m WHERE m.tenant = $1 AND m.session = $2 AND m.lineage = $3), l.checksum \
              FROM @session n LEFT JOIN @lineage l ON l.tenant = $1 AND l.session = $2 AND l.number = $3 \
              WHERE n.tenant = $1 AND n.key = $2",
         )
         .with(key.session.tenant, Type::INT4)
         .with(key.session.id, Type::UUID)
         .with(key.number, Type::INT8);
-        let rows = self.reading().rows(&statement).await?;
+        let rows = self.reading.rows(&statement).await?;
         let row = rows.first().ok_or(Fault::Moved)?;
         if column::<i64>(row, 0)? != self.known.version {
             return Err(Fault::Moved);
         }
-        let line = line(row, 1, key.session.tenant)?;
+        let line = line(row, 1, key)?;
         if let Some(line) = line {
             self.known.learn_line(key.number, line);
         }
@@ -360,7 +434,7 @@ impl Plan<'_> {
         }
         let lineage = LineageKey {
             session: self.session,
-            number: self.next_version(),
+            number: self.next_version,
         };
         self.change.lineage = Some((lineage.number, parent));
         lineage
@@ -373,12 +447,21 @@ impl Plan<'_> {
         }
     }
 
-    fn put_message(&mut self, lineage: i64, index: usize, message: &Message) -> Outcome<usize> {
+    /// Plans to store a message after the one with the checksum `before`. Returns the length of its text and its checksum.
+    fn put_message(
+        &mut self,
+        lineage: i64,
+        index: usize,
+        message: &Message,
+        before: Option<Tail>,
+    ) -> Outcome<(usize, Tail)> {
         let text = body::write(message)?;
         let number = number_column(index)?;
         let cut = self.store.encoder.cut(&text);
         self.change.messages.lineage = lineage;
         self.change.messages.numbers.push(number);
+        let tail = tail(before, number, &text, self.random);
+        self.change.messages.tails.push(tail);
         self.change.messages.cuts.push(number_column(cut.pieces.len())?);
         self.change
             .messages
@@ -392,6 +475,6 @@ impl Plan<'_> {
                 hash,
             });
         }
-        Ok(text.len())
+        Ok((text.len(), tail))
     }
 }

@@ -44,7 +44,7 @@ impl PostgresStore {
     /// # Errors
     /// `UNAVAILABLE` if the database cannot be reached.
     pub async fn tidy(&self) -> Result<u64> {
-        let outcome = self.inner().tidy().await;
+        let outcome = self.inner().db.unhurried(self.inner().tidy()).await;
         self.result(outcome)
     }
 
@@ -63,7 +63,7 @@ impl PostgresStore {
             }
             Outcome::Ok(())
         };
-        let outcome = vacuum.await;
+        let outcome = self.inner().db.unhurried(vacuum).await;
         self.result(outcome)
     }
 
@@ -73,13 +73,12 @@ impl PostgresStore {
     ///
     /// ```no_run
     /// # use std::time::Duration;
-    /// # use everturn_agent::archive::{Archive, Retention};
-    /// # use everturn_agent::store::Scope;
+    /// # use everturn_agent::archive::{Retention, Tenants};
     /// # use everturn_postgres::PostgresStore;
     /// # async fn example(store: PostgresStore) -> everturn_core::Result<()> {
     /// let rules = Retention::default().no_older_than(Duration::from_hours(30 * 24));
     /// if store.is_due("retention", Duration::from_hours(1)).await? {
-    ///     Archive::of(store.clone(), Scope::default()).retain(&rules).await?;
+    ///     Tenants::of(store.clone()).retain(&rules).await?;
     ///     store.tidy().await?;
     /// }
     /// # Ok(()) }
@@ -97,8 +96,8 @@ impl PostgresStore {
         .with(chore.as_bytes().to_vec(), Type::BYTEA)
         .with(every, Type::INT8);
         // Not tried again if its answer is lost: the chore then waits for the next interval instead of being done twice.
-        let outcome = self.inner().db.run(&statement).await;
-        self.result(outcome.map(|rows| !rows.is_empty()))
+        let rows = self.call(self.inner().db.run(&statement)).await?;
+        Ok(!rows.is_empty())
     }
 }
 

@@ -129,7 +129,7 @@ impl PostgresStore {
         PostgresMetrics {
             connections: pool.size,
             idle_connections: pool.available,
-            waiting: pool.waiting,
+            waiting: db.slots.waiting(),
             round_trips: counters.round_trips.load(Ordering::Relaxed),
             commits: counters.commits.load(Ordering::Relaxed),
             commit_time: Duration::from_nanos(counters.commit_nanos.load(Ordering::Relaxed)),

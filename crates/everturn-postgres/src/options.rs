@@ -86,7 +86,8 @@ impl PostgresStoreOptions {
         self
     }
 
-    /// Sets how many connections the store opens at most; 10 by default.
+    /// Sets how many connections the store opens at most, beside the one that listens; 10 by default. If the server allows
+    /// fewer, calls wait for those.
     pub fn connections(mut self, count: usize) -> Self {
         self.connections = count;
         self
@@ -98,20 +99,22 @@ impl PostgresStoreOptions {
         self
     }
 
-    /// Sets how long a call waits for a free connection; 10 s by default.
+    /// Sets how long a call waits for a free connection; 10 s by default, and no longer than the call's `patience`.
     pub fn checkout_timeout(mut self, timeout: Duration) -> Self {
         self.checkout_timeout = timeout;
         self
     }
 
-    /// Sets how long a statement may take before its connection is given up; 30 s by default.
+    /// Sets how long a statement may take before it is cancelled; 30 s by default. A statement of a call with a deadline has
+    /// at most half of the time that is left, so that a connection which no longer answers leaves time for another.
     pub fn statement_timeout(mut self, timeout: Duration) -> Self {
         self.statement_timeout = timeout;
         self
     }
 
-    /// Sets how long a call tries again while the database cannot be reached, or other writers are faster, before it fails
-    /// with `UNAVAILABLE`; 15 s by default.
+    /// Sets how long a call takes at most, waiting for connections and further attempts included, before it fails with
+    /// `UNAVAILABLE`; 15 s by default. Deletions, verification and migrations take as long as they need, with this patience for
+    /// each of their attempts.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self

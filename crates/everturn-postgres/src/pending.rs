@@ -7,10 +7,7 @@ use crate::connection::{Statement, count};
 use crate::fault::Outcome;
 use crate::list::{limit, nanos};
 use crate::read::Reading;
-use crate::row::{COLUMNS, Stored, text};
-
-/// The column of the tenant's name, after the columns of the row.
-const SCOPE_NAME: usize = 23;
+use crate::row::{COLUMNS, SCOPE, Stored, text};
 
 /// Selects a page of pending rows: a range of an index that holds only them.
 ///
@@ -38,7 +35,7 @@ pub(crate) fn pending(query: &PendingQuery) -> Statement<'static> {
         None => String::new(),
     };
     statement.sql = format!(
-        "SELECT {COLUMNS}, s.scope FROM @snapshot s JOIN @session n ON n.tenant = s.tenant AND n.key = s.session \
+        "SELECT {COLUMNS} FROM @snapshot s JOIN @session n ON n.tenant = s.tenant AND n.key = s.session \
          WHERE s.status = 'pending' {silent} {beyond} ORDER BY s.created_at, s.id, s.scope LIMIT $1 {lock}"
     );
     statement
@@ -50,7 +47,7 @@ impl Reading<'_> {
         let mut items = Vec::with_capacity(rows.len());
         for row in &rows {
             items.push(PendingRun {
-                scope: Scope::new(text(row, SCOPE_NAME)?),
+                scope: Scope::new(text(row, SCOPE)?),
                 snapshot: Stored::from_row(row)?.snapshot,
             });
         }

@@ -44,6 +44,12 @@ pub(crate) fn tenant(scope: &Scope) -> i32 {
     i32::from_le_bytes(*place)
 }
 
+/// Returns a new version of a session. It is random: a session that was deleted, or restored from a backup, never comes back to
+/// a version that it had. Versions take an eighth of all numbers, so that documents can be numbered by them.
+pub(crate) fn new_version() -> i64 {
+    fastrand::i64(1..i64::MAX >> 3)
+}
+
 /// The key of a stored lineage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct LineageKey {

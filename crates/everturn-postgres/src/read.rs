@@ -16,7 +16,7 @@ use uuid::Uuid;
 use crate::connection::{Patience, Statement, column};
 use crate::fault::{Fault, Outcome};
 use crate::inner::Inner;
-use crate::known::{Found, KNOWN, KNOWN_LINE, Known, known};
+use crate::known::{Found, KNOWN, KNOWN_LINE, Known, TIP, known};
 use crate::position::{SessionKey, tenant};
 use crate::row::{COLUMNS, Stored, StoredState, from_word, optional_text};
 
@@ -40,6 +40,14 @@ impl Inner {
         Reading {
             store: self,
             on: None,
+        }
+    }
+
+    /// Returns the store within the transaction on a connection.
+    pub(crate) fn reading_on<'a>(&'a self, client: &'a tokio_postgres::Client) -> Reading<'a> {
+        Reading {
+            store: self,
+            on: Some(client),
         }
     }
 }
@@ -122,19 +130,38 @@ impl Reading<'_> {
         }
     }
 
+    /// Runs a statement that writes, once. Commits the transaction, if there is one.
+    pub(crate) async fn write(&self, statement: &Statement<'_>) -> Outcome<Vec<Row>> {
+        let db = &self.store.db;
+        let Some(client) = self.on else {
+            return db.run(statement).await;
+        };
+        let rows = db.run_on(client, statement).await?;
+        // The next transaction is empty, and undone by its owner.
+        let committed = db.run_on(client, &Statement::new("COMMIT AND CHAIN")).await;
+        committed.map_err(|fault| {
+            if fault.is_lost() {
+                fault.unanswered()
+            } else {
+                fault
+            }
+        })?;
+        Ok(rows)
+    }
+
     /// Reads what a commit starts from, and remembers the session.
     pub(crate) async fn view(&self, scope: &Scope, id: &str, session: Option<SessionKey>) -> Outcome<View> {
         let rows = self.rows(&view(scope, id, session)).await?;
         let row = rows
             .first()
             .ok_or_else(|| Fault::damaged("a question of one answer had none"))?;
-        self.viewed(row, tenant(scope), session)
+        self.viewed(row, session)
     }
 
-    fn viewed(&self, row: &Row, tenant: i32, session: Option<SessionKey>) -> Outcome<View> {
+    fn viewed(&self, row: &Row, session: Option<SessionKey>) -> Outcome<View> {
         let there = column::<Option<&[u8]>>(row, 0)?.is_some();
         let stored = there.then(|| Stored::from_row(row)).transpose()?;
-        let found = known(row, tenant, stored.as_ref())?;
+        let found = known(row, stored.as_ref())?;
         let key = stored.as_ref().map(|stored| stored.session).or(session);
         match (key, &found) {
             (Some(key), Some(found)) => self.store.cache.learn_session(key, Arc::clone(&found.known)),
@@ -150,24 +177,23 @@ impl Reading<'_> {
 
     /// Reads the row with an id.
     pub(crate) async fn find(&self, scope: &Scope, id: &str) -> Outcome<Option<(Stored, i64)>> {
-        self.one(&by_id(scope, id), tenant(scope), None).await
+        self.one(&by_id(scope, id), None).await
     }
 
     /// Reads a row and the version of its session.
     async fn one(
         &self,
         statement: &Statement<'_>,
-        tenant: i32,
         session: Option<SessionKey>,
     ) -> Outcome<Option<(Stored, i64)>> {
         let rows = self.rows(statement).await?;
         let Some(row) = rows.first() else {
             return Ok(None);
         };
-        let view = self.viewed(row, tenant, session)?;
+        let view = self.viewed(row, session)?;
         match (view.stored, view.session) {
             (Some(stored), Some(found)) => Ok(Some((stored, found.known.version))),
-            (None, Some(_)) => match (optional_text(row, 25)?, optional_text(row, 1)?) {
+            (None, Some(_)) => match (optional_text(row, TIP)?, optional_text(row, 1)?) {
                 (None, _) => Ok(None),
                 (Some(tip), name) => Err(Fault::damaged(format!(
                     "the latest snapshot '{tip}' of session '{}' is missing",
@@ -179,8 +205,7 @@ impl Reading<'_> {
     }
 
     pub(crate) async fn get(&self, scope: &Scope, id: &str, detail: Detail) -> Outcome<Option<Snapshot>> {
-        self.read_whole(&by_id(scope, id), tenant(scope), None, detail)
-            .await
+        self.read_whole(&by_id(scope, id), None, detail).await
     }
 
     pub(crate) async fn latest(
@@ -190,7 +215,7 @@ impl Reading<'_> {
         detail: Detail,
     ) -> Outcome<Option<Snapshot>> {
         let key = SessionKey::of(scope, session);
-        self.read_whole(&latest(key), key.tenant, Some(key), detail).await
+        self.read_whole(&latest(key), Some(key), detail).await
     }
 
     /// Returns the row that a precondition asks for, where the row `written` is being written, at the version of the session
@@ -253,14 +278,13 @@ impl Reading<'_> {
     async fn read_whole(
         &self,
         statement: &Statement<'_>,
-        tenant: i32,
         session: Option<SessionKey>,
         detail: Detail,
     ) -> Outcome<Option<Snapshot>> {
         let mut patience = Patience::new(self.store.db.patience);
         let mut before = None;
         loop {
-            let Some((stored, version)) = self.one(statement, tenant, session).await? else {
+            let Some((stored, version)) = self.one(statement, session).await? else {
                 return Ok(None);
             };
             let place = (stored.session, version);
@@ -294,7 +318,7 @@ impl Reading<'_> {
 
     async fn state(&self, session: SessionKey, stored: StoredState) -> Outcome<SessionState> {
         let messages = match stored.messages {
-            Some(at) => self.history(at).await?,
+            Some((at, tail)) => self.history(at, tail).await?.history,
             None => History::new(),
         };
         self.load_documents(session, &stored).await?;

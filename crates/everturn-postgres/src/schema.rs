@@ -4,6 +4,7 @@
 //! lock that ends with it: of several processes that start at once, one migrates and the others find it done.
 
 use everturn_core::Error;
+use tokio_postgres::error::SqlState;
 use tokio_postgres::types::Type;
 
 use crate::connection::{Database, Patience, Statement, column, quoted};
@@ -14,6 +15,14 @@ pub(crate) const MIGRATIONS: &[&str] = &[
     include_str!("schema/1.sql"),
     include_str!("schema/2.sql"),
     include_str!("schema/3.sql"),
+    include_str!("schema/4.sql"),
+];
+
+/// What PostgreSQL says of tables that a migration is about to create.
+const EXISTS_ALREADY: &[SqlState] = &[
+    SqlState::DUPLICATE_TABLE,
+    SqlState::DUPLICATE_COLUMN,
+    SqlState::DUPLICATE_OBJECT,
 ];
 
 /// The name of the lock that one migration at a time holds.
@@ -43,14 +52,17 @@ impl Schema<'_> {
     /// # Errors
     /// `FAILED_PRECONDITION` for tables of a newer version, or of an older one that may not be migrated.
     pub(crate) async fn migrate(self, database: &Database, may_migrate: bool) -> Outcome<()> {
-        let mut patience = Patience::new(database.patience);
-        loop {
-            // A migration is one transaction, so it may be tried again after its connection broke.
-            match self.migrate_once(database, may_migrate).await {
-                Err(fault) if fault.is_lost() && patience.wait().await => {}
-                outcome => return outcome,
+        let migrating = async {
+            let mut patience = Patience::new(database.patience);
+            loop {
+                // A migration is one transaction, so it may be tried again after its connection broke.
+                match self.migrate_once(database, may_migrate).await {
+                    Err(fault) if fault.is_lost() && patience.wait().await => {}
+                    outcome => return outcome,
+                }
             }
-        }
+        };
+        database.unhurried(migrating).await
     }
 
     async fn migrate_once(self, database: &Database, may_migrate: bool) -> Outcome<()> {
@@ -84,7 +96,13 @@ impl Schema<'_> {
         };
         self.check(version)?;
         if version < known {
-            transaction.batch_execute(&self.script(version)).await?;
+            let migrated = transaction.batch_execute(&self.script(version)).await;
+            migrated.map_err(|error| match error.code() {
+                Some(code) if EXISTS_ALREADY.contains(code) => self.unknown(&format!(
+                    "is said to have version {version} and has tables of another one"
+                )),
+                _ => error.into(),
+            })?;
         }
         Ok(transaction.commit().await?)
     }
@@ -137,7 +155,7 @@ impl Schema<'_> {
         let statement = Statement::new("SELECT version FROM @everturn_schema");
         let rows = database.run_on(client, &statement).await?;
         let version: i32 = rows.first().map_or(Ok(0), |row| column(row, 0))?;
-        usize::try_from(version).map_err(|_| Fault::damaged(format!("its schema version is {version}")))
+        usize::try_from(version).map_err(|_| self.unknown(&format!("has version {version}")))
     }
 
     fn check(self, version: usize) -> Outcome<()> {
@@ -145,12 +163,20 @@ impl Schema<'_> {
         if version <= known {
             return Ok(());
         }
-        Err(Error::failed_precondition(format!(
-            "the schema '{}' has version {version}, which is newer than version {known} that this program knows: update \
-             the program, or choose another schema",
-            self.name
+        Err(self.unknown(&format!("has version {version}")))
+    }
+
+    /// Creates the error of tables that this program cannot use.
+    fn unknown(self, stored: &str) -> Fault {
+        let (name, known) = (self.name, self.migrations.len());
+        Error::failed_precondition(format!(
+            "the schema '{name}' {stored}; this program supports version {known} and migrates versions 1 to {} to it: use the \
+             program that wrote the tables, or a newer one, or choose another schema. The version is the row of \
+             {}.everturn_schema",
+            known - 1,
+            quoted(name)
         ))
-        .into())
+        .into()
     }
 }
 

@@ -15,7 +15,7 @@ use everturn_core::{Error, Result};
 use crate::body::Encoder;
 use crate::cache::Cache;
 use crate::connection::{Address, Database};
-use crate::fault::Outcome;
+use crate::fault::{Fault, Outcome};
 use crate::inner::Inner;
 use crate::listen::Channel;
 use crate::options::PostgresStoreOptions;
@@ -73,6 +73,7 @@ impl PostgresStoreOptions {
             _ if self.connections == 0 => zero("connections"),
             _ if self.blob_threshold == 0 => zero("blob_threshold"),
             _ if self.poll.is_zero() => zero("poll_every"),
+            _ if self.patience.is_zero() => zero("patience"),
             _ if self.connect_timeout.is_zero() => zero("connect_timeout"),
             _ if self.checkout_timeout.is_zero() => zero("checkout_timeout"),
             _ if self.statement_timeout.is_zero() => zero("statement_timeout"),
@@ -116,6 +117,15 @@ impl PostgresStore {
         &self.0
     }
 
+    /// Runs one call of the store, which ends by its deadline.
+    pub(crate) fn call<T, F>(&self, work: F) -> impl Future<Output = Result<T>> + use<'_, T, F>
+    where
+        F: Future<Output = Outcome<T>>,
+    {
+        let call = self.0.db.within(work);
+        async move { self.result(call.await) }
+    }
+
     pub(crate) fn result<T>(&self, outcome: Outcome<T>) -> Result<T> {
         outcome.map_err(|fault| fault.into_error(&self.0.db.place))
     }
@@ -124,8 +134,7 @@ impl PostgresStore {
 #[async_trait]
 impl SessionStore for PostgresStore {
     async fn get(&self, scope: &Scope, id: &SnapshotId, detail: Detail) -> Result<Option<Snapshot>> {
-        let outcome = self.0.reading().get(scope, id.as_str(), detail).await;
-        self.result(outcome)
+        self.call(self.0.reading().get(scope, id.as_str(), detail)).await
     }
 
     async fn latest(&self, scope: &Scope, session: &SessionId, detail: Detail) -> Result<Option<Snapshot>> {
@@ -134,8 +143,8 @@ impl SessionStore for PostgresStore {
                 "a session id is needed to find its latest snapshot",
             ));
         }
-        let outcome = self.0.reading().latest(scope, session.as_str(), detail).await;
-        self.result(outcome)
+        self.call(self.0.reading().latest(scope, session.as_str(), detail))
+            .await
     }
 
     async fn commit(
@@ -153,41 +162,43 @@ impl SessionStore for PostgresStore {
             mutation: &mutation,
             journals,
         };
-        let outcome = self.0.commit(&wish).await;
+        let outcome = self.0.db.within(self.0.commit(&wish)).await;
+        if let Err(Fault::Unknown(save)) = &outcome {
+            self.find_out(scope, save, wish.precondition);
+        }
         self.result(outcome)
     }
 
     async fn list(&self, scope: &Scope, query: &SnapshotQuery) -> Result<Page<Snapshot>> {
-        let outcome = self.0.reading().list(scope, query).await;
-        self.result(outcome)
+        self.call(self.0.reading().list(scope, query)).await
     }
 
     async fn sessions(&self, scope: &Scope, query: &SessionQuery) -> Result<Page<SessionSummary>> {
-        let outcome = self.0.reading().sessions(scope, query).await;
-        self.result(outcome)
+        self.call(self.0.reading().sessions(scope, query)).await
     }
 
     async fn children(&self, scope: &Scope, id: &SnapshotId) -> Result<Vec<Snapshot>> {
-        let outcome = self.0.reading().children(scope, id.as_str()).await;
-        self.result(outcome)
+        self.call(self.0.reading().children(scope, id.as_str())).await
     }
 
     async fn delete(&self, scope: &Scope, deletion: &Deletion) -> Result<u64> {
-        let outcome = match deletion {
-            Deletion::Tenant => self.0.delete_tenant(scope).await,
-            _ => self.0.delete(scope, deletion).await,
+        let deleting = async {
+            match deletion {
+                Deletion::Tenant => self.0.delete_tenant(scope).await,
+                _ => self.0.delete(scope, deletion).await,
+            }
         };
+        let outcome = self.0.db.unhurried(deleting).await;
         self.result(outcome)
     }
 
     async fn tenants(&self, after: Option<&Scope>) -> Result<Page<Scope, Scope>> {
-        let known = self.result(self.0.tenants().await)?;
+        let known = self.call(self.0.tenants()).await?;
         Ok(page_of_tenants(known, after))
     }
 
     async fn pending(&self, query: &PendingQuery) -> Result<Option<PendingPage>> {
-        let outcome = self.0.reading().pending(query).await;
-        self.result(outcome.map(Some))
+        self.call(self.0.reading().pending(query)).await.map(Some)
     }
 
     fn watch(&self, scope: &Scope, id: &SnapshotId) -> Option<StatusStream> {

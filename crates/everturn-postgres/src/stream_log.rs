@@ -67,10 +67,10 @@ fn tables(name: &str) -> Schema<'_> {
 ///
 /// | question | answer |
 /// |---|---|
-/// | when a reader sees a chunk | at once in the process that writes it, within about 100 ms in others |
-/// | what survives a crash of the process | every stream that was finished; of others, all but the chunks of the last 20 ms or so |
+/// | when a reader sees a chunk | when it is in the database: within about 20 ms in the process that writes it, 100 ms in others |
+/// | what survives a crash of the process | every event that a reader has seen, and every stream that was finished |
 /// | what survives a crash of the server, or a loss of power | all but the last moments: chunks are not waited for until they are on the device |
-/// | what a write costs | one statement every 20 ms for each stream that has new chunks, however many |
+/// | what a write costs | at most one statement every 20 ms for each stream that has new chunks, however many |
 /// | how large a stream may be | 64 MiB of chunks, or [`max_stream_bytes`](PostgresStreamLogOptions::max_stream_bytes); while it is written it is in its writer's memory too |
 /// | what becomes of streams that expired | they are gone at once; their chunks are dropped in whole partitions, with those of the same age |
 /// | what happens when a process dies | readers end its streams with `UNAVAILABLE` when its lease of 15 s has lapsed |
@@ -151,15 +151,9 @@ impl StreamLog for PostgresStreamLog {
         self.result(check_id("stream scope", key.scope()))?;
         self.result(check_id("stream id", key.id()))?;
         let options = &self.0.options;
-        let opened = rows::open(
-            &self.0.db,
-            key,
-            options.now(),
-            options.lease,
-            options.keep_for,
-            &self.0.slots,
-        )
-        .await;
+        let (now, lease, keep_for) = (options.now(), options.lease, options.keep_for);
+        let opening = rows::open(&self.0.db, key, now, lease, keep_for, &self.0.slots);
+        let opened = self.0.db.within(opening).await;
         let row = self.result(opened)?.ok_or_else(|| already_exists(key))?;
         let live = Arc::new(Live::new(row, options.clone()));
         self.live().insert(key.clone(), Arc::clone(&live));

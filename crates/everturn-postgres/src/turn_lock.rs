@@ -21,14 +21,14 @@ use crate::fault::{Fault, Outcome};
 use crate::inner::Inner;
 use crate::known::Known;
 use crate::listen::tag;
-use crate::position::SessionKey;
+use crate::position::{SessionKey, new_version};
+use crate::read::Reading;
 use crate::row::{Stored, check_id, optional_text};
 
 #[async_trait]
 impl TurnLocks for PostgresStore {
     async fn take(&self, scope: &Scope, request: &LockRequest) -> Result<LockGrant> {
-        let outcome = self.inner().take_lock(scope, request).await;
-        self.result(outcome)
+        self.call(self.inner().take_lock(scope, request)).await
     }
 
     async fn renew(
@@ -48,19 +48,7 @@ impl TurnLocks for PostgresStore {
     }
 
     async fn release(&self, scope: &Scope, session: &SessionId, turn: &SnapshotId) -> Result<()> {
-        let statement = of_turn(
-            "WITH lock AS (DELETE FROM @turn_lock WHERE tenant = $1 AND session = $2 AND turn = $3), \
-             place AS (DELETE FROM @turn_queue WHERE tenant = $1 AND session = $2 AND turn = $3) \
-             SELECT 1 FROM @turn_queue WHERE tenant = $1 AND session = $2 AND turn <> $3 LIMIT 1",
-            scope,
-            session,
-            turn,
-        );
-        let outcome = self.inner().db.read(&statement).await;
-        if outcome.as_ref().is_ok_and(|rows| !rows.is_empty()) {
-            self.inner().announce_freed(scope, session);
-        }
-        self.result(outcome.map(drop))
+        self.call(self.inner().release_lock(scope, session, turn)).await
     }
 
     async fn freed(&self, scope: &Scope, session: &SessionId, at_most: Duration) {
@@ -73,7 +61,7 @@ impl TurnLocks for PostgresStore {
     }
 
     async fn recall(&self, scope: &Scope, at: &ResumeAt) -> Option<Recalled> {
-        self.inner().recall(scope, at).await
+        self.inner().db.within(self.inner().recall(scope, at)).await
     }
 }
 
@@ -140,26 +128,50 @@ impl Inner {
         place: &LockPlace,
         version: i64,
     ) -> Outcome<LockGrant> {
-        let attempt = match self.cache.session(session) {
-            Some(known) if known.version == version => {
-                let precondition = &request.precondition;
-                let found = self
-                    .reading()
-                    .found(scope, session, Some(&known), precondition, &request.turn)
-                    .await?;
-                precondition.check(&request.session, found.as_ref())?;
-                self.try_lock(scope, request, session, place, Some(&known)).await
+        let mut patience = Patience::new(self.db.patience);
+        while let Some(known) = self
+            .cache
+            .session(session)
+            .filter(|known| known.version == version)
+        {
+            let precondition = &request.precondition;
+            let found = self
+                .reading()
+                .found(scope, session, Some(&known), precondition, &request.turn)
+                .await?;
+            precondition.check(&request.session, found.as_ref())?;
+            match self.try_lock(scope, request, session, place, Some(&known)).await {
+                Ok(Attempt::Answered(grant)) => return Ok(grant),
+                // A turn whose answer was lost asks again by its name.
+                Err(fault) if fault.is_lost() && patience.wait().await => {}
+                Ok(Attempt::Moved) => break,
+                Err(fault) if fault.is_conflict() => break,
+                Err(fault) => return Err(fault),
             }
-            _ => Ok(Attempt::Moved),
-        };
-        match attempt {
-            Ok(Attempt::Answered(grant)) => return Ok(grant),
-            // A turn whose answer was lost reads the session, and asks again by its name.
-            Err(fault) if !fault.is_lost() && !fault.is_conflict() => return Err(fault),
-            Ok(Attempt::Moved) | Err(_) => {}
         }
         request.precondition.check(&request.session, None)?;
         Err(Fault::Moved)
+    }
+
+    /// Releases the lock of a turn, and its place in the queue.
+    pub(crate) async fn release_lock(
+        &self,
+        scope: &Scope,
+        session: &SessionId,
+        turn: &SnapshotId,
+    ) -> Outcome<()> {
+        let statement = of_turn(
+            "WITH lock AS (DELETE FROM @turn_lock WHERE tenant = $1 AND session = $2 AND turn = $3), \
+             place AS (DELETE FROM @turn_queue WHERE tenant = $1 AND session = $2 AND turn = $3) \
+             SELECT 1 FROM @turn_queue WHERE tenant = $1 AND session = $2 AND turn <> $3 LIMIT 1",
+            scope,
+            session,
+            turn,
+        );
+        if !self.db.read(&statement).await?.is_empty() {
+            self.announce_freed(scope, session);
+        }
+        Ok(())
     }
 
     /// Tells turns that wait, in any process, that a lock of the session may be free.
@@ -214,16 +226,14 @@ impl Inner {
                 },
                 Err(fault) => Err(fault),
             };
-            let goes_on = match attempt {
+            match attempt {
                 Ok(Attempt::Answered(grant)) => return Ok(grant),
-                Ok(Attempt::Moved) if !is_verified => true,
-                Ok(Attempt::Moved) => patience.wait_turn().await,
-                Err(fault) if fault.is_lost() => patience.wait().await,
-                Err(fault) if fault.is_conflict() => patience.wait_turn().await,
+                Ok(Attempt::Moved) if !is_verified => {}
+                Ok(Attempt::Moved) if patience.wait_turn().await => {}
+                Ok(Attempt::Moved) => return Err(Fault::Moved),
+                Err(fault) if fault.is_lost() && patience.wait().await => {}
+                Err(fault) if fault.is_conflict() && patience.wait_turn().await => {}
                 Err(fault) => return Err(fault),
-            };
-            if !goes_on {
-                return Err(Fault::Moved);
             }
             known = self.look(scope, request, session).await?;
             is_verified = true;
@@ -257,7 +267,7 @@ impl Inner {
         let place = statement.bind(place.key().into_bytes(), Type::BYTEA);
         let lease = statement.bind(nanos(request.lease), Type::INT8);
         let waits = statement.bind(request.waits, Type::BOOL);
-        let version = known.map_or_else(|| fastrand::i64(1..i64::MAX >> 3), |known| known.version);
+        let version = known.map_or_else(new_version, |known| known.version);
         let at = statement.bind(version, Type::INT8);
         // Not shared: those who take locks of a session come one after the other, and so does one that changes its version.
         let still = if known.is_some() {
@@ -272,11 +282,15 @@ impl Inner {
                  VALUES ($1, $2, {at}, {NOW}, {owner}, {name}, '{{}}') ON CONFLICT DO NOTHING RETURNING 1"
             )
         };
+        let next_version = new_version();
         let bump = if known.is_some() {
-            ", bumped AS (UPDATE @session SET version = version + 1 WHERE tenant = $1 AND key = $2 \
-             AND EXISTS (SELECT 1 FROM taken WHERE was_taken))"
+            let next = statement.bind(next_version, Type::INT8);
+            format!(
+                ", bumped AS (UPDATE @session SET version = {next} WHERE tenant = $1 AND key = $2 \
+                 AND EXISTS (SELECT 1 FROM taken WHERE was_taken))"
+            )
         } else {
-            ""
+            String::new()
         };
         statement.sql = format!(
             "WITH still AS ({still}), \
@@ -310,7 +324,7 @@ impl Inner {
             }
             (Some(true), Some(known)) => {
                 let bumped = Known {
-                    version: version + 1,
+                    version: next_version,
                     guard: None,
                     ..known.clone()
                 };
@@ -327,7 +341,9 @@ impl Inner {
         }
         Ok(Attempt::Answered(LockGrant::Held))
     }
+}
 
+impl Reading<'_> {
     /// Checks that a turn still holds the lock that a precondition speaks of, if it does.
     pub(crate) async fn check_lock(
         &self,
@@ -343,7 +359,7 @@ impl Inner {
         statement.sql = format!(
             "SELECT 1 FROM @turn_lock WHERE tenant = $1 AND session = $2 AND turn = $3 AND place = {place}"
         );
-        if self.db.read(&statement).await?.is_empty() {
+        if self.rows(&statement).await?.is_empty() {
             return Err(lock_lost(session, turn).into());
         }
         Ok(())

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use everturn_agent::archive::{Archive, Retention};
-use everturn_agent::store::Scope;
+use everturn_agent::archive::{Retention, Tenants};
 use everturn_core::Result;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -23,7 +22,7 @@ pub struct Upkeep {
 }
 
 impl PostgresStore {
-    /// Carries out rules of retention for some tenants, and [tidies up](PostgresStore::tidy), once in each interval. Every
+    /// Carries out rules of retention for all tenants, and [tidies up](PostgresStore::tidy), once in each interval. Every
     /// process of a program calls this; one of them does the work, and another if that one dies.
     ///
     /// A failure is logged, and tried again in the next interval. Upkeep ends when the returned value is dropped.
@@ -31,29 +30,23 @@ impl PostgresStore {
     /// ```no_run
     /// # use std::time::Duration;
     /// # use everturn_agent::archive::Retention;
-    /// # use everturn_agent::store::Scope;
     /// # use everturn_postgres::PostgresStore;
     /// # async fn example(store: PostgresStore) {
     /// let rules = Retention::default().no_older_than(Duration::from_hours(30 * 24));
-    /// let _upkeep = store.upkeep(Duration::from_hours(1), [Scope::default()], rules);
+    /// let _upkeep = store.upkeep(Duration::from_hours(1), rules);
     /// # }
     /// ```
     ///
     /// # Panics
     /// Outside of a tokio runtime.
-    pub fn upkeep(
-        &self,
-        every: Duration,
-        tenants: impl IntoIterator<Item = Scope>,
-        rules: Retention,
-    ) -> Upkeep {
-        let (store, tenants) = (self.clone(), tenants.into_iter().collect::<Vec<_>>());
+    pub fn upkeep(&self, every: Duration, rules: Retention) -> Upkeep {
+        let store = self.clone();
         let task = tokio::spawn(async move {
             let mut asks = tokio::time::interval(every / ASKS);
             asks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
             loop {
                 asks.tick().await;
-                if let Err(error) = store.keep_up(every, &tenants, &rules).await {
+                if let Err(error) = store.keep_up(every, &rules).await {
                     tracing::warn!(%error, "upkeep of the session database failed; it is tried again");
                 }
             }
@@ -63,13 +56,11 @@ impl PostgresStore {
         }
     }
 
-    async fn keep_up(&self, every: Duration, tenants: &[Scope], rules: &Retention) -> Result<()> {
+    async fn keep_up(&self, every: Duration, rules: &Retention) -> Result<()> {
         if !self.is_due(CHORE, every).await? {
             return Ok(());
         }
-        for tenant in tenants {
-            Archive::of(self.clone(), tenant.clone()).retain(rules).await?;
-        }
+        Tenants::of(self.clone()).retain(rules).await?;
         self.tidy().await.map(drop)
     }
 }

@@ -9,10 +9,15 @@ use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 use crate::PostgresStore;
+use crate::blob::Pieces;
 use crate::connection::{Statement, column};
 use crate::fault::{Fault, Outcome};
-use crate::position::SessionKey;
+use crate::journal::record;
+use crate::known::line;
+use crate::position::{LineageKey, SessionKey};
 use crate::read::Reading;
+use crate::row::{COLUMNS, SCOPE, Stored};
+use crate::tail::{Tail, follows};
 use crate::{blob, body};
 
 /// The greatest number of listed problems.
@@ -134,7 +139,8 @@ impl PostgresStore {
     /// # Errors
     /// `UNAVAILABLE` if the database cannot be read. Problems inside it are listed in the [`Verification`].
     pub async fn verify(&self) -> Result<Verification> {
-        let outcome = verify(&self.inner().reading()).await;
+        let reading = self.inner().reading();
+        let outcome = self.inner().db.unhurried(verify(&reading)).await;
         self.result(outcome)
     }
 }
@@ -147,25 +153,28 @@ async fn verify(reading: &Reading<'_>) -> Outcome<Verification> {
             found.problem(format!("{what}: {}", name.unwrap_or_default()));
         }
     }
+    snapshots(reading, &mut found).await?;
+    lineages(reading, &mut found).await?;
     messages(reading, &mut found).await?;
     documents(reading, &mut found).await?;
     blobs(reading, &mut found).await?;
     journals(reading, &mut found).await?;
-    let rows = reading
-        .rows(&Statement::new("SELECT count(*) FROM @snapshot"))
-        .await?;
-    let snapshots: i64 = rows.first().map_or(Ok(0), |row| column(row, 0))?;
-    found.snapshots = snapshots.cast_unsigned();
     Ok(found)
 }
 
+/// Reads every message, and checks that its checksum follows that of the message before it.
 async fn messages(reading: &Reading<'_>, found: &mut Verification) -> Outcome<()> {
     let mut after = (i32::MIN, Uuid::nil(), i64::MIN, i32::MIN);
+    let mut last: Option<Tail> = None;
     loop {
         let statement = Statement::new(
-            "SELECT tenant, session, lineage, number, body FROM @message \
-             WHERE (tenant, session, lineage, number) > ($1, $2, $3, $4) \
-             ORDER BY tenant, session, lineage, number LIMIT $5",
+            "SELECT m.tenant, m.session, m.lineage, m.number, m.cuts, m.body, m.checksum, p.checksum, l.base \
+             FROM (SELECT * FROM @message WHERE (tenant, session, lineage, number) > ($1, $2, $3, $4) \
+               ORDER BY tenant, session, lineage, number LIMIT $5) m \
+             LEFT JOIN @lineage l ON l.tenant = m.tenant AND l.session = m.session AND l.number = m.lineage \
+             LEFT JOIN @message p ON p.tenant = l.tenant AND p.session = l.parent_session AND p.lineage = l.parent \
+               AND p.number = l.base - 1 AND m.number = l.base \
+             ORDER BY m.tenant, m.session, m.lineage, m.number",
         )
         .with(after.0, Type::INT4)
         .with(after.1, Type::UUID)
@@ -175,15 +184,110 @@ async fn messages(reading: &Reading<'_>, found: &mut Verification) -> Outcome<()
         let rows = reading.rows(&statement).await?;
         for row in &rows {
             found.messages += 1;
-            after = (column(row, 0)?, column(row, 1)?, column(row, 2)?, column(row, 3)?);
-            // A text with cuts is still valid JSON.
-            let parsed = body::unpack(column(row, 4)?).and_then(|text| body::parse::<Message>(&text));
-            check(found, &format!("message {}/{}", after.2, after.3), parsed)?;
+            let place: (i32, Uuid, i64, i32) =
+                (column(row, 0)?, column(row, 1)?, column(row, 2)?, column(row, 3)?);
+            let begins = (place.0, place.1, place.2) != (after.0, after.1, after.2)
+                || column::<Option<i32>>(row, 8)? == Some(place.3);
+            // The first message of a lineage follows the one that its parent has before it.
+            let before = if begins { column(row, 7)? } else { last };
+            let checksum: Tail = column(row, 6)?;
+            let parsed = whole(reading, place, column(row, 4)?, column(row, 5)?)
+                .await
+                .and_then(|text| {
+                    if !follows(checksum, before, place.3, &text) {
+                        return Err(Fault::damaged(
+                            "it is not what its checksum says, or does not follow the one before it",
+                        ));
+                    }
+                    body::parse::<Message>(&text)
+                });
+            check(found, &format!("message {}/{}", place.2, place.3), parsed)?;
+            (after, last) = (place, Some(checksum));
         }
         if rows.is_empty() {
             return Ok(());
         }
     }
+}
+
+/// Returns the text of a message with its long strings put back.
+async fn whole(
+    reading: &Reading<'_>,
+    (tenant, session, lineage, number): (i32, Uuid, i64, i32),
+    cuts: i32,
+    packed: &[u8],
+) -> Outcome<String> {
+    let pieces = if cuts == 0 {
+        Pieces::default()
+    } else {
+        let links = Statement::new(
+            "SELECT b.number::bigint, b.place, t.body FROM @message_blob b \
+             LEFT JOIN @blob t ON t.tenant = $1 AND t.session = $2 AND t.hash = b.hash \
+             WHERE b.tenant = $1 AND b.session = $2 AND b.lineage = $3 AND b.number = $4 ORDER BY b.place",
+        )
+        .with(tenant, Type::INT4)
+        .with(session, Type::UUID)
+        .with(lineage, Type::INT8)
+        .with(number, Type::INT4);
+        reading.pieces(&links).await?
+    };
+    pieces.whole(number.into(), cuts, packed)
+}
+
+/// Reads every snapshot's row, and checks that its last message has the checksum that it says.
+async fn snapshots(reading: &Reading<'_>, found: &mut Verification) -> Outcome<()> {
+    let mut after = (i32::MIN, Vec::<u8>::new(), Vec::<u8>::new());
+    loop {
+        let statement = Statement::new(format!(
+            "SELECT {COLUMNS}, m.checksum FROM @snapshot s JOIN @session n ON n.tenant = s.tenant AND n.key = s.session \
+             LEFT JOIN @message m ON m.tenant = s.tenant AND m.session = coalesce(s.line_session, s.session) \
+               AND m.lineage = s.lineage AND m.number = s.up_to - 1 \
+             WHERE (s.tenant, s.scope, s.id) > ($1, $2, $3) ORDER BY s.tenant, s.scope, s.id LIMIT $4"
+        ))
+        .with(after.0, Type::INT4)
+        .with(after.1.clone(), Type::BYTEA)
+        .with(after.2.clone(), Type::BYTEA)
+        .with(BATCH, Type::INT8);
+        let rows = reading.rows(&statement).await?;
+        for row in &rows {
+            found.snapshots += 1;
+            after = (column(row, 20)?, column(row, SCOPE)?, column(row, 0)?);
+            let last: Option<Tail> = column(row, 26)?;
+            let right = Stored::from_row(row).and_then(|stored| {
+                let tail = stored
+                    .state
+                    .and_then(|state| state.messages)
+                    .map(|(_, tail)| tail);
+                if tail == last {
+                    return Ok(());
+                }
+                Err(Fault::damaged(
+                    "its messages are others than those that were saved, by their checksum",
+                ))
+            });
+            let id = String::from_utf8_lossy(&after.2).into_owned();
+            check(found, &format!("snapshot '{id}'"), right)?;
+        }
+        if rows.is_empty() {
+            return Ok(());
+        }
+    }
+}
+
+async fn lineages(reading: &Reading<'_>, found: &mut Verification) -> Outcome<()> {
+    let statement = Statement::new(
+        "SELECT parent_session, parent, base, cut, NULL::integer, checksum, tenant, session, number FROM @lineage",
+    );
+    for row in reading.rows(&statement).await? {
+        let session = SessionKey {
+            tenant: column(&row, 6)?,
+            id: column(&row, 7)?,
+        };
+        let number: i64 = column(&row, 8)?;
+        let right = line(&row, 0, LineageKey { session, number });
+        check(found, &format!("lineage {number}"), right)?;
+    }
+    Ok(())
 }
 
 async fn documents(reading: &Reading<'_>, found: &mut Verification) -> Outcome<()> {
@@ -238,13 +342,18 @@ async fn blobs(reading: &Reading<'_>, found: &mut Verification) -> Outcome<()> {
 }
 
 async fn journals(reading: &Reading<'_>, found: &mut Verification) -> Outcome<()> {
-    for row in reading
-        .rows(&Statement::new("SELECT sequence, body FROM @journal"))
-        .await?
-    {
+    let statement = Statement::new("SELECT session, turn, sequence, body, checksum FROM @journal");
+    for row in reading.rows(&statement).await? {
         found.records += 1;
-        let sequence: i64 = column(&row, 0)?;
-        let parsed = body::unpack(column(&row, 1)?).and_then(|text| body::parse::<Value>(&text));
+        let sequence: i64 = column(&row, 2)?;
+        let text = record(
+            column(&row, 0)?,
+            column(&row, 1)?,
+            sequence,
+            column(&row, 3)?,
+            column(&row, 4)?,
+        );
+        let parsed = text.and_then(|text| body::parse::<Value>(&text));
         check(found, &format!("journal record {sequence}"), parsed)?;
     }
     Ok(())

@@ -130,6 +130,11 @@ impl Watchers {
         self.listening.load(Ordering::Relaxed)
     }
 
+    /// Returns what is cancelled when the store is dropped.
+    pub(crate) fn stopped(&self) -> CancellationToken {
+        self.stop.clone()
+    }
+
     /// Has the task read these rows again.
     pub(crate) fn notice(&self, changed: impl IntoIterator<Item = Key>) {
         let mut state = self.shared.state();

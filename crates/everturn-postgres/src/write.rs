@@ -1,8 +1,9 @@
 //! Writing a row: read, mutation, rules, precondition, and one statement that writes everything or nothing.
 //!
-//! What is written is computed from a session at one version, mostly as this process remembers it. The statement compares
-//! that version and sets the next one, so it writes only if nothing has changed; otherwise all is read again and computed
-//! anew. No lock is held while the caller's mutation runs.
+//! A commit is computed from a session at one version, mostly as this process remembers it. The
+//! statement compares that version and sets the next one, so it writes only if nothing has changed; otherwise
+//! all is read again and computed anew. No lock is held while the caller's mutation runs, unless the commit
+//! has lost several races ([`crate::session_lock`]).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,13 +15,15 @@ use everturn_agent::{SessionId, SessionState, Snapshot, SnapshotId};
 use crate::cache::Document;
 use crate::change::{Plan, Remember};
 use crate::connection::{Patience, column, count};
-use crate::fault::{Fault, Outcome};
+use crate::fault::{Fault, Outcome, UnknownSave};
 use crate::inner::Inner;
 use crate::known::Tip;
 use crate::listen::tag;
 use crate::position::{Position, SessionKey};
-use crate::read::View;
+use crate::read::Reading;
 use crate::row::{Stored, StoredState, check_id, optional_text, to_time};
+use crate::session_lock::{RACES, SessionLock};
+use crate::tail::Tail;
 
 /// How a session's tip changes.
 pub(crate) enum NextTip {
@@ -40,6 +43,14 @@ enum Attempt {
         session: SessionKey,
         row: Box<Snapshot>,
     },
+}
+
+/// The place to read before an attempt starts.
+struct Look {
+    /// The session, if it is known.
+    session: Option<SessionKey>,
+    /// The row of the attempt before, which may have been written.
+    row: Option<Box<Snapshot>>,
 }
 
 /// What a caller wants to commit.
@@ -62,46 +73,90 @@ impl Inner {
         // Names this commit in the session, whichever of its attempts succeeds.
         let token = fastrand::i64(..);
         let mut patience = Patience::new(self.db.patience);
-        let mut view = None;
+        let mut look = None;
+        let mut lost_races = 0;
+        // The fault of a statement that was sent and may still be carried out.
+        let mut unanswered = None;
+        let unknown = |unanswered: Option<UnknownSave>, fault| match unanswered {
+            Some(save) => Fault::Unknown(Box::new(save)),
+            None => fault,
+        };
         loop {
-            let look = match self.attempt(wish, &id, token, view.as_ref()).await? {
-                Attempt::Done(saved) => {
+            let attempt = match &look {
+                Some(look) if lost_races >= RACES => {
+                    // Boxed, because few commits lose as often.
+                    match Box::pin(self.attempt_locked(wish, &id, token, look)).await {
+                        // Nothing was written: the statement that writes reports its own faults.
+                        Err(fault) if fault.is_lost() || fault.is_conflict() => {
+                            lost_races = 0;
+                            continue;
+                        }
+                        attempt => attempt,
+                    }
+                }
+                look => {
+                    self.attempt(wish, &id, token, look.as_ref(), self.reading())
+                        .await
+                }
+            };
+            look = match attempt {
+                Ok(Attempt::Done(saved)) => {
                     count(&self.db.counters.commits);
                     let nanos = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
                     self.db.counters.commit_nanos.fetch_add(nanos, Ordering::Relaxed);
                     return Ok(saved.map(|row| *row));
                 }
-                Attempt::Look(session) => (session, None),
-                Attempt::Failed { fault, session, row } => {
+                Ok(Attempt::Look(session)) => Some(Look { session, row: None }),
+                Ok(Attempt::Failed { fault, session, row }) => {
                     count(&self.db.counters.conflicts);
                     let goes_on = if fault.is_lost() {
                         patience.wait().await
                     } else {
+                        lost_races += 1;
                         patience.wait_turn().await
                     };
-                    if !goes_on {
-                        return Err(fault);
+                    if fault.is_unanswered() {
+                        unanswered = Some(UnknownSave {
+                            snapshot: id.clone(),
+                            session: row.session_id.clone(),
+                            why: fault.clone(),
+                        });
                     }
-                    (Some(session), Some(row))
+                    if !goes_on {
+                        return Err(unknown(unanswered, fault));
+                    }
+                    Some(Look {
+                        session: Some(session),
+                        row: Some(row),
+                    })
                 }
+                Err(fault @ Fault::Refused(_)) => return Err(fault),
+                Err(fault) => return Err(unknown(unanswered, fault)),
             };
-            let found = self.reading().view(wish.scope, id.as_str(), look.0).await?;
-            // A statement whose answer was lost is settled by looking. Until the version has moved it may still arrive;
-            // then it fails, because the next attempt has moved the version, or the next attempt does.
-            let arrived = |found: &View| {
-                found
-                    .session
-                    .as_ref()
-                    .is_some_and(|session| session.tokens.contains(&token))
-            };
-            if let Some(row) = look.1
-                && arrived(&found)
-            {
-                self.watchers.notice([(wish.scope.clone(), id.clone())]);
-                return Ok(Some(*row));
-            }
-            view = Some(found);
         }
+    }
+
+    /// Makes an attempt while the session's row is locked.
+    async fn attempt_locked(
+        &self,
+        wish: &Wish<'_>,
+        id: &SnapshotId,
+        token: i64,
+        look: &Look,
+    ) -> Outcome<Attempt> {
+        let session = look.session.ok_or(Fault::Moved)?;
+        let mut locked = SessionLock::new(&self.db).await?;
+        let attempt = async {
+            let transaction = locked.take(session).await?;
+            let reading = self.reading_on(transaction.client());
+            self.attempt(wish, id, token, Some(look), reading).await
+        };
+        let outcome = attempt.await;
+        locked.end(match &outcome {
+            Ok(Attempt::Failed { fault, .. }) | Err(fault) => Some(fault),
+            Ok(_) => None,
+        });
+        outcome
     }
 
     /// Computes the row from what is stored, or remembered, and tries to write it.
@@ -110,13 +165,28 @@ impl Inner {
         wish: &Wish<'_>,
         id: &SnapshotId,
         token: i64,
-        view: Option<&View>,
+        look: Option<&Look>,
+        reading: Reading<'_>,
     ) -> Outcome<Attempt> {
+        let view = match look {
+            Some(look) => Some(reading.view(wish.scope, id.as_str(), look.session).await?),
+            None => None,
+        };
+        let view = view.as_ref();
+        // A statement whose answer was lost is settled by looking. Until the version has moved it may still
+        // arrive; then it fails, because this attempt has moved the version, or this attempt does.
+        let found = view.and_then(|view| view.session.as_ref());
+        if let Some(Look { row: Some(row), .. }) = look
+            && found.is_some_and(|session| session.tokens.contains(&token))
+        {
+            self.watchers.notice([(wish.scope.clone(), id.clone())]);
+            return Ok(Attempt::Done(Some(row.clone())));
+        }
         let before = view.and_then(|view| view.stored.as_ref());
         let existing = match before {
-            Some(stored) => match self.reading().snapshot(stored.clone(), Detail::Whole).await {
+            Some(stored) => match reading.snapshot(stored.clone(), Detail::Whole).await {
                 Ok(snapshot) => Some(snapshot),
-                Err(Fault::Damaged(what)) => return self.still_damaged(wish, id, stored, what).await,
+                Err(Fault::Damaged(what)) => return reading.still_damaged(wish, id, stored, what).await,
                 Err(fault) => return Err(fault),
             },
             None => None,
@@ -145,15 +215,13 @@ impl Inner {
         );
         let verified = view.is_some_and(|view| view.looked == Some(session));
         let known = if verified {
-            view.and_then(|view| view.session.as_ref())
-                .map(|found| Arc::clone(&found.known))
+            found.map(|found| Arc::clone(&found.known))
         } else {
             match self.cache.session(session) {
                 None if !begins_session(wish.precondition) => return Ok(Attempt::Look(Some(session))),
                 known => known,
             }
         };
-        let reading = self.reading();
         let found = match reading
             .found(wish.scope, session, known.as_deref(), wish.precondition, id)
             .await
@@ -176,27 +244,19 @@ impl Inner {
             return Ok(Attempt::Look(Some(session)));
         }
         if verified {
-            self.check_lock(wish.scope, session_id, wish.precondition).await?;
+            reading
+                .check_lock(wish.scope, session_id, wish.precondition)
+                .await?;
         }
-        let plan = Plan::new(self, session, known);
-        self.write(wish, plan, row, before, existing.as_ref(), token)
+        let plan = Plan::new(reading, session, known);
+        self.write(wish, plan, row, before, existing.as_ref(), token, verified)
             .await
     }
 
-    /// Reads a row again whose parts were missing: if it has changed, it was only read in between.
-    async fn still_damaged(
-        &self,
-        wish: &Wish<'_>,
-        id: &SnapshotId,
-        stored: &Stored,
-        what: String,
-    ) -> Outcome<Attempt> {
-        match self.reading().find(wish.scope, id.as_str()).await? {
-            Some((again, _)) if again.state == stored.state => Err(Fault::Damaged(what)),
-            _ => Ok(Attempt::Look(Some(stored.session))),
-        }
-    }
-
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the row, what it replaces and what it is based on"
+    )]
     async fn write(
         &self,
         wish: &Wish<'_>,
@@ -205,6 +265,7 @@ impl Inner {
         before: Option<&Stored>,
         existing: Option<&Snapshot>,
         token: i64,
+        verified: bool,
     ) -> Outcome<Attempt> {
         let own = before.and_then(|before| before.state.as_ref());
         let planned = match &row.state {
@@ -225,14 +286,16 @@ impl Inner {
         };
         let tip = plan.next_tip(&row, existing);
         let statement = plan.statement(wish, &row, state.as_ref(), before.is_some(), &tip, token)?;
-        let written = match self.db.run(&statement).await {
+        let written = match plan.reading.write(&statement).await {
             Ok(rows) => rows,
             Err(fault) if fault.is_conflict() || fault.is_lost() => return failed(fault, row),
             Err(fault) => return Err(fault),
         };
         let Some(written) = written.first() else {
-            if let Some(place) = plan.foreign {
-                // The lineage of another session may be the one that is gone.
+            // The messages before the new ones may be others than this process takes them for: those of another session may
+            // be gone, and after a restore others have their places.
+            let is_foreign = plan.change.foreign.is_some();
+            if let Some(place) = plan.found_by.filter(|_| is_foreign || verified) {
                 self.cache.forget_place(place);
             }
             return failed(Fault::Moved, row);
@@ -272,6 +335,22 @@ impl Inner {
     }
 }
 
+impl Reading<'_> {
+    /// Reads a row again whose parts were missing: if it has changed, it was only read in between.
+    async fn still_damaged(
+        &self,
+        wish: &Wish<'_>,
+        id: &SnapshotId,
+        stored: &Stored,
+        what: String,
+    ) -> Outcome<Attempt> {
+        match self.find(wish.scope, id.as_str()).await? {
+            Some((again, _)) if again.state == stored.state => Err(Fault::Damaged(what)),
+            _ => Ok(Attempt::Look(Some(stored.session))),
+        }
+    }
+}
+
 /// Returns whether a turn of this condition expects no snapshot: it mostly begins the session.
 fn begins_session(precondition: &Precondition) -> bool {
     matches!(
@@ -289,8 +368,8 @@ fn plan_session(before: Option<&Stored>, scope: &Scope, row: &Snapshot) -> Sessi
 fn replaces(before: &StoredState, after: Option<&StoredState>) -> bool {
     let kept: Vec<i64> = after.into_iter().flat_map(StoredState::documents).collect();
     let messages = after.and_then(|after| after.messages);
-    let shrunk = before.messages.is_some_and(|before| {
-        messages.is_none_or(|after| after.lineage != before.lineage || after.len < before.len)
+    let shrunk = before.messages.is_some_and(|(before, _)| {
+        messages.is_none_or(|(after, _)| after.lineage != before.lineage || after.len < before.len)
     });
     shrunk || before.documents().any(|document| !kept.contains(&document))
 }
@@ -310,7 +389,7 @@ impl Plan<'_> {
             Some(parent) if documents || start.is_none() => self.parent(scope, parent).await?,
             _ => None,
         };
-        let related: Vec<Position> = own
+        let related: Vec<(Position, Tail)> = own
             .into_iter()
             .chain(parent.as_ref().map(|(state, _)| state))
             .filter_map(|state| state.messages)
@@ -358,7 +437,7 @@ impl Plan<'_> {
         {
             return Ok(row.state.clone().map(|state| (state, true)));
         }
-        let Some((stored, version)) = self.reading().find(scope, parent.as_str()).await? else {
+        let Some((stored, version)) = self.reading.find(scope, parent.as_str()).await? else {
             return Ok(None);
         };
         let is_own = stored.session == self.session;
@@ -387,11 +466,7 @@ impl Plan<'_> {
         let cache = &self.store.cache;
         for fact in self.remember {
             match fact {
-                Remember::History {
-                    lineage,
-                    history,
-                    bytes,
-                } => cache.learn_history(lineage, &history, bytes),
+                Remember::History { lineage, grown } => cache.learn_grown(lineage, grown),
                 Remember::Document {
                     number,
                     document,
@@ -400,7 +475,7 @@ impl Plan<'_> {
                 } => cache.learn_document((self.session, number), &document, depth, bytes),
             }
         }
-        self.known.version += 1;
+        self.known.version = self.next_version;
         self.known.tip = tip;
         self.known.row = Some(Arc::new(Stored {
             session: self.session,

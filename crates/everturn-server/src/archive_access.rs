@@ -54,15 +54,18 @@ impl ArchiveAccess {
         self.0.is_some()
     }
 
-    /// Fails with `PERMISSION_DENIED` if a caller may not.
+    /// Returns whether a caller may.
+    pub(crate) fn allows(&self, context: &Context) -> bool {
+        self.0.as_ref().is_some_and(|decide| decide(context))
+    }
+
+    /// Fails with `PERMISSION_DENIED` if a caller may not change or export sessions.
     pub(crate) fn check(&self, context: &Context) -> Result<()> {
-        match &self.0 {
-            Some(decide) if decide(context) => Ok(()),
-            _ => Err(
-                Error::permission_denied("you may not change or export sessions on this server")
-                    .with_public(),
-            ),
+        if self.allows(context) {
+            return Ok(());
         }
+        let message = "you may not change or export sessions on this server";
+        Err(Error::permission_denied(message).with_public())
     }
 }
 

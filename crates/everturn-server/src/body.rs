@@ -21,8 +21,9 @@ const DISCARD_TIME: Duration = Duration::from_secs(30);
 
 /// Reads the whole body.
 ///
-/// Fails with `413` if it is too large, with `408` if it takes too long, with `400` if the client breaks off, with `429` if
-/// the server holds as much as it may and with `503` if it has ended its grace period.
+/// Fails with `413` if it is too large, with `400` if the client breaks off or its values would take too much memory, with
+/// `408` if it takes too long, with `429` if the server holds as much as it may and with `503` if it has ended its grace
+/// period.
 pub(crate) async fn read(
     headers: &HeaderMap,
     body: Body,
@@ -84,7 +85,9 @@ async fn collect(mut body: Body, limits: &Limits, permit: &mut Permit) -> Result
         permit.take(data.len())?;
         collected.extend_from_slice(&data);
     }
-    Ok(collected.freeze())
+    let collected = collected.freeze();
+    permit.take_parsed(limits.parsed_size(&collected).await?)?;
+    Ok(collected)
 }
 
 pub(crate) async fn discard(mut body: Body) {

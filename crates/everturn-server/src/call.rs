@@ -1,17 +1,19 @@
 //! One call of an action on behalf of a request.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use everturn_core::offload::{is_heavy, offload};
 use everturn_core::stream_log::JsonText;
 use everturn_core::{
-    Connection, Context, DynAction, Emitter, Error, Exposure, JsonCall, Reason, RefusedBy, RequestId, Result,
+    ActionType, Connection, Context, DynAction, Emitter, Error, Exposure, JsonCall, Reason, RefusedBy,
+    RequestId, Result,
 };
 use serde_json::Value;
 
-use crate::correlation::log_failed_call;
+use crate::correlation::{keyed, log_failed_call};
 use crate::envelope::Envelope;
 use crate::extensions::AnswerForm;
+use crate::permits::Permit;
 use crate::running::Running;
 
 /// A call that has not started.
@@ -19,6 +21,8 @@ pub(crate) struct Call {
     pub(crate) action: Arc<dyn DynAction>,
     pub(crate) envelope: Envelope,
     pub(crate) context: Context,
+    /// The permit for the values of a large request. They are decoded when the first chunk is sent.
+    pub(crate) values: Option<Permit>,
 }
 
 impl Call {
@@ -54,13 +58,22 @@ impl Call {
             action,
             envelope,
             context,
+            values,
         } = *{ self };
         let request = RequestId::of(&context);
+        let context = if action.descriptor().action_type == ActionType::AGENT {
+            keyed(context)
+        } else {
+            context
+        };
         let call = JsonCall {
             input: envelope.data,
             init: envelope.init,
             context,
-            emitter,
+            emitter: match (emitter, values) {
+                (Some(emitter), Some(values)) => Some(until_first_chunk(values, emitter)),
+                (emitter, _) => emitter,
+            },
         };
         let outcome = action.run_json(call).await;
         outcome.map_err(|error| {
@@ -69,6 +82,16 @@ impl Call {
             error
         })
     }
+}
+
+/// Returns an emitter that drops a permit with the first chunk, or with the call.
+fn until_first_chunk(permit: Permit, emitter: Emitter<JsonText>) -> Emitter<JsonText> {
+    let permit = Mutex::new(Some(permit));
+    Emitter::new(move |chunk| {
+        drop(permit.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let emitter = emitter.clone();
+        async move { Ok(emitter.send(chunk).await?) }
+    })
 }
 
 /// Serialises an output in a caller's form, on a thread that may be held up if it is large.

@@ -2,6 +2,7 @@
 
 mod api_key;
 mod bearer;
+mod combined;
 #[cfg(feature = "jwt")]
 mod jwks;
 #[cfg(feature = "jwt")]
@@ -11,7 +12,9 @@ mod secrets;
 use std::fmt;
 use std::sync::Arc;
 
+use self::combined::{ActingFor, All, AnyOf};
 use async_trait::async_trait;
+use axum::http::HeaderName;
 use axum::http::{HeaderMap, Method};
 use everturn_core::{Context, HandlerResult};
 use serde_json::{Map, Value};
@@ -21,7 +24,7 @@ pub use self::bearer::BearerTokens;
 #[cfg(feature = "jwt")]
 pub use self::jwks::Jwks;
 #[cfg(feature = "jwt")]
-pub use self::jwt::JwtTokens;
+pub use self::jwt::{JwtTokens, PrincipalId};
 use crate::Principal;
 
 /// A request as context providers see it. Its body is parsed, and no action has run.
@@ -72,18 +75,41 @@ impl CallRequest<'_> {
 type Give = Arc<dyn Fn(Context) -> Context + Send + Sync>;
 
 /// The answer of a provider: values for the context, and the principal.
+///
+/// A server rejects a call whose caller has neither a [principal](Provided::with_principal) nor was declared
+/// [anonymous](Provided::anonymous): without a tenant, all callers would share their sessions.
 #[derive(Clone, Default)]
 #[must_use]
 pub struct Provided {
     pub(crate) values: Map<String, Value>,
     pub(crate) given: Vec<Give>,
     pub(crate) principal: Option<Principal>,
+    /// The tenant that anonymous callers share.
+    pub(crate) anonymous: Option<Arc<str>>,
 }
 
 impl Provided {
-    /// Creates the answer for an anonymous caller without claims.
+    /// Creates an answer without values and without a principal.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Creates the answer for a caller that is not identified. All anonymous callers share the sessions of `tenant`: each
+    /// can list, read and continue those of the others. A principal with that id shares them too.
+    ///
+    /// Functions that take a `Principal` reject anonymous callers. Limits count them by address.
+    ///
+    /// ```
+    /// use everturn_server::{Provided, context_fn};
+    ///
+    /// let visitors = context_fn(|_| Ok(Provided::anonymous("visitors")));
+    /// # let _ = visitors;
+    /// ```
+    pub fn anonymous(tenant: impl Into<Arc<str>>) -> Self {
+        Self {
+            anonymous: Some(tenant.into()),
+            ..Self::default()
+        }
     }
 
     /// Adds a value to the context, such as `auth`, which prompts see as `@auth`.
@@ -117,20 +143,25 @@ impl Provided {
         self
     }
 
+    /// Returns whether the call has a tenant. A principal has precedence over a declaration as anonymous.
+    pub(crate) fn has_tenant(&self) -> bool {
+        self.principal.is_some() || self.anonymous.is_some()
+    }
+
     /// Adds the answer of a later provider, whose values replace earlier ones of the same names.
-    pub(crate) fn merge(&mut self, later: Self) {
+    fn merge(&mut self, later: Self) {
         self.values.extend(later.values);
         self.given.extend(later.given);
-        if later.principal.is_some() {
-            self.principal = later.principal;
-        }
+        self.principal = later.principal.or(self.principal.take());
+        self.anonymous = later.anonymous.or(self.anonymous.take());
     }
 }
 
-/// Compares the values of the context and the principal; values given by their types cannot be compared.
+/// Compares the values of the context, the principal and the tenant of anonymous callers; values given by their types cannot
+/// be compared.
 impl PartialEq for Provided {
     fn eq(&self, other: &Self) -> bool {
-        self.values == other.values && self.principal == other.principal
+        self.values == other.values && self.principal == other.principal && self.anonymous == other.anonymous
     }
 }
 
@@ -139,14 +170,27 @@ impl fmt::Debug for Provided {
         f.debug_struct("Provided")
             .field("values", &self.values)
             .field("principal", &self.principal)
+            .field("anonymous", &self.anonymous)
             .finish_non_exhaustive()
     }
 }
 
 /// Identifies the caller of a request, and provides values for the context of its actions.
 ///
-/// A server asks its providers in order. The values of a later provider replace those of an earlier one, and the first
-/// failure ends the request with its status.
+/// A server has one provider. Several are combined by name: as alternatives with [`or`](ContextProvider::or), in sequence with
+/// [`and`](ContextProvider::and).
+///
+/// ```
+/// use everturn_server::{ApiKeys, BearerTokens, ContextProvider, Provided, context_fn};
+///
+/// let customers = BearerTokens::new([("ann", "a-long-random-token"), ("carl", "another")]).with_role("carl", "staff");
+/// let machines = ApiKeys::new([("importer", "a-long-random-key")]);
+/// let region = context_fn(|request| Ok(Provided::new().with_value("region", request.header("x-region"))));
+///
+/// // Customers or machines; staff may act for a customer; every call has the value `region`.
+/// let callers = customers.or(machines).acting_for("staff", "x-customer").and(region);
+/// # let _ = callers;
+/// ```
 #[async_trait]
 pub trait ContextProvider: Send + Sync + 'static {
     /// Identifies the caller of a request.
@@ -159,6 +203,60 @@ pub trait ContextProvider: Send + Sync + 'static {
     /// Returns how callers identify themselves, for the OpenAPI document: a name and a security scheme object.
     fn security_scheme(&self) -> Option<(&'static str, Value)> {
         None
+    }
+
+    /// Returns the alternatives by which callers identify themselves, each a list of schemes that are needed together. A
+    /// provider with one scheme implements [`security_scheme`](ContextProvider::security_scheme) alone.
+    fn security(&self) -> Vec<Vec<(&'static str, Value)>> {
+        vec![self.security_scheme().into_iter().collect()]
+    }
+
+    /// Asks `other` if this provider does not identify the caller: it fails with `UNAUTHENTICATED`, or returns no principal.
+    /// The answer is that of one provider alone. Any other failure, such as `PERMISSION_DENIED`, ends the request.
+    ///
+    /// A request with an `Authorization` header that this provider rejects does not become
+    /// [anonymous](Provided::anonymous): an expired token is reported.
+    ///
+    /// The ids of both providers are names of tenants in one store, so equal ids are the same caller.
+    fn or(self, other: impl ContextProvider) -> impl ContextProvider
+    where
+        Self: Sized,
+    {
+        AnyOf(self, other)
+    }
+
+    /// Asks `other` too, after this provider. The values and the principal of `other` replace those of the same name; a
+    /// failure of either ends the request.
+    fn and(self, other: impl ContextProvider) -> impl ContextProvider
+    where
+        Self: Sized,
+    {
+        All(self, other)
+    }
+
+    /// Lets callers with a role act in the tenant that a request names in a header, as
+    /// [`Principal::in_tenant`] does. Requests of other callers with that header fail with `PERMISSION_DENIED`.
+    ///
+    /// ```
+    /// use everturn_server::{BearerTokens, ContextProvider};
+    ///
+    /// let tokens = BearerTokens::new([("carl", "a-long-random-token")]).with_role("carl", "staff");
+    /// let callers = tokens.acting_for("staff", "x-customer");
+    /// // curl -H 'authorization: Bearer a-long-random-token' -H 'x-customer: ann' …/agents/desk/listSessions
+    /// # let _ = callers;
+    /// ```
+    ///
+    /// # Panics
+    /// If `header` cannot be the name of a header in lower case.
+    fn acting_for(self, role: impl Into<String>, header: &'static str) -> impl ContextProvider
+    where
+        Self: Sized,
+    {
+        ActingFor {
+            provider: self,
+            role: role.into(),
+            header: HeaderName::from_static(header),
+        }
     }
 }
 

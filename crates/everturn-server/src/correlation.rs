@@ -7,6 +7,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue};
 use axum::middleware::Next;
 use axum::response::Response;
+use everturn_agent::IdempotencyKey;
 use everturn_core::{Context, Error, RequestId, Status, TraceParent};
 
 /// The header with the id of a request.
@@ -28,10 +29,30 @@ fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
+/// The header with the key by which a repetition of a request is recognised.
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+/// The key that a request brings for its call; an extension of the context.
+///
+/// It is apart from [`IdempotencyKey`], because it is for the agent that the request calls, and not for agents that a flow
+/// calls meanwhile.
+#[derive(Debug)]
+struct SentKey(IdempotencyKey);
+
+/// Gives the call of an agent the key of its request: the one that was sent, else the id of the request.
+pub(crate) fn keyed(context: Context) -> Context {
+    let key = match context.extension::<SentKey>() {
+        Some(sent) => sent.0.clone(),
+        None => IdempotencyKey::new(RequestId::of(&context).as_str()),
+    };
+    context.with_extension(Arc::new(key))
+}
+
 /// The id of a request, and the span of the program that sent it.
 #[derive(Debug, Clone)]
 pub(crate) struct Correlation {
     request: RequestId,
+    key: Option<IdempotencyKey>,
     caller: Option<TraceParent>,
 }
 
@@ -45,6 +66,10 @@ impl Correlation {
                 .get::<RequestId>()
                 .cloned()
                 .unwrap_or_else(RequestId::random),
+            // Of the same form as an id, so that it can be logged and told.
+            key: header(&head.headers, IDEMPOTENCY_KEY)
+                .and_then(RequestId::given)
+                .map(|key| IdempotencyKey::new(key.as_str())),
             caller: caller.map(|caller| caller.with_state(state)),
         }
     }
@@ -52,6 +77,10 @@ impl Correlation {
     /// Returns the context of a call that the request asks for.
     pub(crate) fn enter(&self, context: Context) -> Context {
         let context = context.with_extension(Arc::new(self.request.clone()));
+        let context = match &self.key {
+            Some(key) => context.with_extension(Arc::new(SentKey(key.clone()))),
+            None => context,
+        };
         match &self.caller {
             Some(caller) => context.with_extension(Arc::new(caller.clone())),
             None => context,

@@ -2,24 +2,31 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use async_trait::async_trait;
+use axum::BoxError;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::request::Parts;
-use axum::http::{Request, Response, StatusCode};
+use axum::http::{Request, Response, StatusCode, header};
 use bytes::Bytes;
+use everturn_core::offload::{HEAVY, offload};
 use everturn_core::stream_log::StreamLog;
 use everturn_core::{Context, Exposure, RequestId, RuntimeError};
-use http_body_util::BodyExt;
+use hyper::body::{Frame, SizeHint};
 use serde_json::Value;
 
 use crate::body;
+use crate::context_provider::Provided;
 use crate::correlation::Correlation;
+use crate::envelope::check_content_type;
 use crate::error_body::Refusal;
 use crate::handler::{Held, Shared, caller_of};
 use crate::metrics::{CallMeter, RouteMetrics};
+use crate::permits::ReadingPlace;
 
 /// Another protocol at one path of a server; see [`Server::door`](crate::Server::door).
 ///
@@ -40,12 +47,35 @@ pub trait Door: Send + Sync + 'static {
         None
     }
 
+    /// Returns who may call; identified callers by default.
+    fn audience(&self) -> Audience {
+        Audience::Callers
+    }
+
+    /// Returns whether a request reads what is stored, however large that is. A server answers few such requests at once.
+    fn reads_storage(&self, request: &Request<Bytes>) -> bool {
+        let _ = request;
+        false
+    }
+
     /// Returns the response to a request that the server refuses before the door sees it, in the protocol's own form. The
     /// error has only what the caller may see. `None` is the form of the server's other routes.
     fn refuse(&self, code: StatusCode, error: &RuntimeError) -> Option<Response<Body>> {
         let _ = (code, error);
         None
     }
+}
+
+/// Who may call a [`Door`] of a server with a context provider. Without a provider everybody may call all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Audience {
+    /// Everybody, without being identified: for content that is public, such as the files of a page.
+    Everyone,
+    /// Callers that the context provider identifies.
+    Callers,
+    /// Callers that are [operators](crate::Server::operators).
+    Operators,
 }
 
 /// Returns how much of an error the caller of a door may see, whose call has this context.
@@ -141,38 +171,111 @@ impl Opened {
             .map(|bytes| self.shared.limits.clone().body_bytes(bytes));
         let limits = own.as_ref().unwrap_or(&self.shared.limits);
         let bytes = body::read(&head.headers, body, limits, &self.shared.handle, &mut permit).await?;
-        // Nobody reads the input on a server without providers.
-        let input: Option<Value> = match self.shared.providers.as_slice() {
-            [] => None,
-            _ => serde_json::from_slice(&bytes).ok(),
+        // Clients of OpenAI cancel a response without a body and without a content type.
+        if !bytes.is_empty() || head.headers.contains_key(header::CONTENT_TYPE) {
+            check_content_type(&head.headers)?;
+        }
+        let audience = self.door.audience();
+        let is_asked = self.shared.provider.is_some() && audience != Audience::Everyone;
+        // The input is read by the provider alone.
+        let input: Option<Value> = match is_asked {
+            true if bytes.len() > HEAVY => {
+                let bytes = bytes.clone();
+                offload(move || serde_json::from_slice(&bytes).ok()).await
+            }
+            true => serde_json::from_slice(&bytes).ok(),
+            false => None,
         };
-        let caller = self.shared.identify(&head, input.as_ref()).await?;
+        let caller = if is_asked {
+            self.shared.identify(&head, input.as_ref()).await?
+        } else {
+            Provided::new()
+        };
         permit.assign(caller_of(&caller, &head))?;
-        let counted = Held { meter, permit };
+        let mut counted = Held { meter, permit };
         let handle = Arc::new(self.shared.handle.clone());
         let correlation = Correlation::of(&head);
         let agents = ServedAgents(Arc::new(Served {
             shared: Arc::clone(&self.shared),
             paths: Arc::clone(&self.agents),
-            asked: (!self.shared.providers.is_empty()).then(|| (head.clone(), input)),
+            asked: self.shared.provider.is_some().then(|| (head.clone(), input)),
         }));
         let context = self
             .shared
             .context(caller, &correlation)
             .with_extension(handle)
             .with_extension(Arc::new(agents));
+        if audience == Audience::Operators {
+            self.shared.check_operator(&context)?;
+        }
         let context = match &self.shared.durable {
             Some(durable) => context.with_extension(Arc::new(KeptStreams(durable.log()))),
             None => context,
         };
         let request = Request::from_parts(head, bytes);
+        let reading = if self.door.reads_storage(&request) {
+            counted.permit.reading().await
+        } else {
+            None
+        };
         let response = self.door.answer(request, context).await;
-        // The call counts as running until its answer has been read.
+        drop(counted.permit.split_parsed());
+        // An answer of known length is refused as a whole, before its head is sent.
+        let length = hyper::body::Body::size_hint(response.body()).exact();
+        let ahead = length.map_or(0, |length| usize::try_from(length).unwrap_or(usize::MAX));
+        counted.permit.take(ahead)?;
         Ok(response.map(|body| {
-            Body::new(body.map_frame(move |frame| {
-                let _under_way = &counted;
-                frame
-            }))
+            Body::new(CountedBody {
+                body,
+                counted,
+                reading,
+                ahead,
+                last: 0,
+            })
         }))
+    }
+}
+
+/// The answer of a door. The call counts as running, and its bytes as its caller's, until they are sent.
+struct CountedBody {
+    body: Body,
+    counted: Held,
+    /// Kept until the answer begins, which is made of what was read.
+    reading: Option<ReadingPlace>,
+    /// The bytes that are counted and yet to come.
+    ahead: usize,
+    /// The size of the piece that is being sent.
+    last: usize,
+}
+
+impl hyper::body::Body for CountedBody {
+    type Data = Bytes;
+    type Error = BoxError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut std::task::Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let this = &mut *self;
+        this.counted.permit.give_back(std::mem::take(&mut this.last));
+        let frame = std::task::ready!(Pin::new(&mut this.body).poll_frame(cx));
+        this.reading = None;
+        Poll::Ready(frame.map(|frame| {
+            let frame = frame?;
+            let length = frame.data_ref().map_or(0, Bytes::len);
+            let counted = length.min(this.ahead);
+            this.counted.permit.take(length - counted)?;
+            this.ahead -= counted;
+            this.last = length;
+            Ok(frame)
+        }))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }

@@ -86,7 +86,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_silence_is_filled_with_heartbeats() {
         let late = async {
-            tokio::time::sleep(std::time::Duration::from_secs(40)).await;
+            everturn_testkit::elapse(std::time::Duration::from_secs(40)).await;
             b"data: 1\n\n".to_vec()
         };
 

@@ -2,18 +2,19 @@
 //!
 //! Every reader of a call, the first one included, reads the stream log. So a client that reattaches reads the same bytes
 //! again, and a slow client does not hold up the call. A full log never refuses a call: the call goes on for the client that
-//! made it, without being kept.
+//! made it, without being kept, and ends when that client leaves.
 
 mod frame;
 mod reattachment;
 
 use std::sync::Arc;
 
+use everturn_agent::HandOff;
 use everturn_core::stream_log::{
     Entries, Entry, JsonText, Position, StreamEvent, StreamKey, StreamLog, StreamSubject, StreamWriter,
     SubjectNote,
 };
-use everturn_core::{Connection, Error, Principal, Result, Status};
+use everturn_core::{Connection, Error, Result, Scope, Status};
 use futures::StreamExt;
 use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -21,6 +22,7 @@ use tokio_util::task::TaskTracker;
 
 pub(crate) use self::frame::{Reading, frames};
 pub(crate) use self::reattachment::{Reattachment, STREAM_ID, stream_id};
+use crate::ServerHandle;
 use crate::call::Call;
 
 /// The greatest number of events that wait for a client behind what the log kept.
@@ -31,8 +33,25 @@ pub(crate) struct Durable {
     log: Arc<dyn StreamLog>,
     tasks: TaskTracker,
     /// Cancelled when the server ends: a call that no client can reattach to must not go on.
-    over: CancellationToken,
+    over: Ended,
+    /// The same for calls that cannot be handed to the background, which end with the grace period.
+    grace_over: Ended,
+}
+
+/// A token that is cancelled when the server ends, or when this is dropped.
+struct Ended {
+    token: CancellationToken,
     _owner: DropGuard,
+}
+
+impl Ended {
+    fn with(stage: &CancellationToken) -> Self {
+        let token = stage.child_token();
+        Self {
+            _owner: token.clone().drop_guard(),
+            token,
+        }
+    }
 }
 
 /// A stream that is opened for a client.
@@ -44,14 +63,13 @@ pub(crate) struct Opened {
 }
 
 impl Durable {
-    /// Returns a runner whose calls are tracked by `tasks` and end when `cancelling` is cancelled, or when it is dropped.
-    pub(crate) fn new(log: Arc<dyn StreamLog>, tasks: TaskTracker, cancelling: &CancellationToken) -> Self {
-        let over = cancelling.child_token();
+    /// Returns a runner whose calls end with the server, or when it is dropped.
+    pub(crate) fn new(log: Arc<dyn StreamLog>, server: &ServerHandle) -> Self {
         Self {
             log,
-            tasks,
-            _owner: over.clone().drop_guard(),
-            over,
+            tasks: server.tasks().clone(),
+            over: Ended::with(server.cancelling()),
+            grace_over: Ended::with(server.grace_over()),
         }
     }
 
@@ -68,14 +86,14 @@ impl Durable {
     /// Fails with the call, which has not started, if the log cannot keep another stream.
     pub(crate) async fn run<H: Send + 'static>(
         &self,
-        principal: Option<&Principal>,
+        scope: &Scope,
         owner: &str,
         call: Call,
         held: H,
         not_kept: impl FnOnce() + Send + 'static,
     ) -> Result<Opened, Call> {
         let id = uuid::Uuid::new_v4().to_string();
-        let key = key(principal, &call.action.descriptor().key, &id).owned_by(owner);
+        let key = key(scope, &call.action.descriptor().key, &id).owned_by(owner);
         let note = Arc::new(SubjectNote::default());
         let mut call = call;
         call.context = call.context.with_extension(Arc::clone(&note));
@@ -90,7 +108,13 @@ impl Durable {
                 return Err(call);
             }
         };
-        let (connection, over) = (call.connect(), self.over.clone());
+        let can_be_handed_off = call.context.extension::<HandOff>().is_some();
+        let over = if can_be_handed_off {
+            &self.over
+        } else {
+            &self.grace_over
+        };
+        let (connection, over) = (call.connect(), over.token.clone());
         let (rest, unkept) = mpsc::channel(UNKEPT);
         let recording = Recording {
             connection,
@@ -108,19 +132,15 @@ impl Durable {
         })
     }
 
-    /// Opens an existing stream after the last event that the client has seen; `None` if this principal has no such stream.
+    /// Opens an existing stream after the last event that the client has seen; `None` if this tenant has no such stream.
     pub(crate) async fn replay(
         &self,
-        principal: Option<&Principal>,
+        scope: &Scope,
         action: &str,
         reattachment: &Reattachment,
     ) -> Result<Option<Opened>> {
         let id = reattachment.id.clone();
-        match self
-            .log
-            .read(&key(principal, action, &id), reattachment.after)
-            .await
-        {
+        match self.log.read(&key(scope, action, &id), reattachment.after).await {
             Ok(entries) => Ok(Some(Opened { id, entries })),
             Err(error) if error.status() == Status::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -129,15 +149,14 @@ impl Durable {
 
     /// Asks a call to stop.
     ///
-    /// Fails with `NOT_FOUND` if this principal has no call of that id.
-    pub(crate) async fn stop(&self, principal: Option<&Principal>, action: &str, id: &str) -> Result<()> {
-        self.log.stop(&key(principal, action, id)).await
+    /// Fails with `NOT_FOUND` if this tenant has no call of that id.
+    pub(crate) async fn stop(&self, scope: &Scope, action: &str, id: &str) -> Result<()> {
+        self.log.stop(&key(scope, action, id)).await
     }
 }
 
-/// Returns the key of a stream in the log. Streams of one principal and one action share a scope.
-fn key(principal: Option<&Principal>, action: &str, id: &str) -> StreamKey {
-    let scope = principal.map(Principal::scope).unwrap_or_default();
+/// Returns the key of a stream in the log. Streams of one tenant and one action share a prefix.
+fn key(scope: &Scope, action: &str, id: &str) -> StreamKey {
     let subject = StreamSubject::tenant(scope.as_str());
     StreamKey::new(format!("{}{action}", scope.as_str()), id).about(subject)
 }
@@ -200,10 +219,17 @@ impl Recording {
         }
     }
 
-    /// Logs the chunks. The call goes on when the log is full: its work does not depend on the stream.
+    /// Logs the chunks. The call goes on when the log is full, as long as its client reads it.
     async fn record(&mut self, writer: &dyn StreamWriter, not_kept: impl FnOnce()) -> Result<JsonText> {
         let mut not_kept = Some(not_kept);
-        while let Some(chunk) = self.connection.receive().next().await {
+        loop {
+            let mut chunks = self.connection.receive();
+            let next = tokio::select! {
+                biased;
+                () = self.rest.closed(), if !self.is_kept => return Err(client_left()),
+                next = chunks.next() => next,
+            };
+            let Some(chunk) = next else { break };
             self.tell_subject(writer).await;
             if self.is_kept {
                 match writer.append(chunk.clone()).await {
@@ -218,11 +244,20 @@ impl Recording {
                     }
                 }
             }
-            // A client that has left is not waited for.
+            // That the client has left is found when the next event is waited for.
             let _ = self.rest.send(StreamEvent::Chunk(chunk)).await;
         }
-        self.connection.output().await
+        tokio::select! {
+            biased;
+            () = self.rest.closed(), if !self.is_kept => Err(client_left()),
+            output = self.connection.output() => output,
+        }
     }
+}
+
+/// Ends a call whose stream is not kept and whose client has left: it has no other reader.
+fn client_left() -> Error {
+    Error::cancelled("the client left, and the stream is not kept")
 }
 
 /// Returns the entries of a stream, and behind them the events that the log did not keep.
@@ -260,5 +295,96 @@ fn unkept(event: StreamEvent, after: Position) -> Entry {
     Entry {
         position: after.next(),
         event,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use everturn_core::stream_log::MemoryStreamLog;
+    use everturn_core::{Context, Emitter, Registry};
+    use serde_json::Value;
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::Grace;
+    use crate::envelope::Envelope;
+
+    fn call(registry: &Registry, context: Context) -> Call {
+        let action = registry.get("/flow/endless").unwrap();
+        let envelope = Envelope {
+            data: Some(Value::Null),
+            ..Envelope::default()
+        };
+        Call {
+            action,
+            envelope,
+            context,
+            values: None,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_shutdown_takes_the_grace_period_and_no_longer_for_a_stream_without_a_reader() {
+        let registry = Registry::new();
+        let over = CancellationToken::new();
+        let ended = over.clone();
+        let endless = move |(): (), _: Emitter<u32>| {
+            let ended = ended.clone();
+            async move {
+                let _ended = ended.drop_guard();
+                std::future::pending::<()>().await;
+                Ok(())
+            }
+        };
+        registry.define_streaming_flow("endless", endless).unwrap();
+        let (handle, grace) = (ServerHandle::default(), Grace::default());
+        let durable = Durable::new(Arc::new(MemoryStreamLog::new()), &handle);
+
+        let opened = durable
+            .run(&Scope::default(), "", call(&registry, Context::new()), (), || {})
+            .await;
+        drop(opened);
+        handle.tasks().close();
+        let begun = Instant::now();
+        handle.wind_down(grace, handle.tasks()).await;
+
+        assert!(over.is_cancelled());
+        assert_eq!(begun.elapsed(), grace.period);
+    }
+
+    #[tokio::test]
+    async fn a_call_whose_stream_is_not_kept_ends_when_its_client_leaves() {
+        let registry = Registry::new();
+        let over = CancellationToken::new();
+        let ended = over.clone();
+        let endless = move |(): (), emitter: Emitter<String>| {
+            let ended = ended.clone();
+            async move {
+                let _ended = ended.drop_guard();
+                loop {
+                    emitter.send("x".repeat(1_000)).await?;
+                }
+                #[expect(unreachable_code, reason = "says what the flow would return")]
+                Ok(())
+            }
+        };
+        registry.define_streaming_flow("endless", endless).unwrap();
+        let handle = ServerHandle::default();
+        let log = MemoryStreamLog::options().max_stream_bytes(10_000).build();
+        let durable = Durable::new(Arc::new(log), &handle);
+        let opened = durable
+            .run(&Scope::default(), "", call(&registry, Context::new()), (), || {})
+            .await;
+        let mut entries = opened.ok().unwrap().entries;
+        for _ in 0..20 {
+            let entry = entries.next().await.unwrap().unwrap();
+            assert!(!entry.event.is_end(), "the call goes on for its client");
+        }
+
+        drop(entries);
+        handle.tasks().close();
+        handle.tasks().wait().await;
+
+        assert!(over.is_cancelled());
     }
 }

@@ -1,4 +1,4 @@
-//! Failures as responses, all of one JSON shape: `{"status", "message", "details"?}`.
+//! Failures as responses, all of one JSON shape: `{"status"?, "message", "details"?}`.
 
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, Response, StatusCode, header};
@@ -27,14 +27,6 @@ impl Refusal {
     pub(crate) fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
         self.header = Some((name, value));
         self
-    }
-
-    /// Returns the failure for a path without a route.
-    pub(crate) fn no_such_path() -> Self {
-        Self::new(
-            StatusCode::NOT_FOUND,
-            Error::not_found("nothing is served at this path"),
-        )
     }
 
     /// Tells the operator of the failure.
@@ -72,6 +64,19 @@ impl From<Error> for Refusal {
         };
         Self { error, code, header }
     }
+}
+
+/// Returns the answer for a path without a route.
+///
+/// It has no `status`: clients of optional routes take a 404 with a status for the answer of an action that found nothing, and
+/// one without for a route that this server does not have.
+pub(crate) fn no_such_path() -> Response<Body> {
+    let body = RuntimeError {
+        status: None,
+        message: "nothing is served at this path".to_owned(),
+        details: None,
+    };
+    json_response(StatusCode::NOT_FOUND, &body)
 }
 
 /// Returns the HTTP code of a status, by the protocol's table, which includes the unofficial 499.

@@ -5,6 +5,7 @@ mod logged_stream;
 
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -35,19 +36,17 @@ use crate::pieces::{Answer, Pieces};
 use crate::requests::Peer;
 use crate::running::Running;
 use crate::trace::Trace;
-use crate::{Limits, Route, RouteKind, ServerHandle, body, streaming};
+use crate::{Limits, Principal, Route, RouteKind, ServerHandle, body, streaming};
 
 /// About how many bytes of waiting events are written to a connection at once.
 pub(crate) const WRITTEN_TOGETHER: usize = 16 * 1024;
 
 /// The state that all routes of a server share.
 pub(crate) struct Shared {
-    pub(crate) providers: Vec<Arc<dyn ContextProvider>>,
+    pub(crate) provider: Option<Provider>,
     pub(crate) limits: Limits,
     pub(crate) permits: Permits,
     pub(crate) exposure: Exposure,
-    /// Whether everybody may read the metrics and the OpenAPI document.
-    pub(crate) open_operations: bool,
     pub(crate) handle: ServerHandle,
     pub(crate) durable: Option<Durable>,
     pub(crate) archive: ArchiveAccess,
@@ -58,30 +57,74 @@ pub(crate) struct Shared {
     pub(crate) registry: Registry,
 }
 
+/// The context provider of a server.
+#[derive(Clone)]
+pub(crate) struct Provider {
+    pub(crate) inner: Arc<dyn ContextProvider>,
+    /// The name of its type, for the operator.
+    pub(crate) name: &'static str,
+    /// Whether the operator was informed that it returns no principal.
+    pub(crate) reported: Arc<AtomicBool>,
+}
+
+impl Provider {
+    /// Returns the error for a call whose caller has no tenant.
+    fn no_tenant(&self) -> Error {
+        const REMEDY: &str = "return one with `Provided::with_principal`, or declare callers without one with \
+                              `Provided::anonymous(\"visitors\")`, who then share one tenant";
+        if !self.reported.swap(true, Ordering::Relaxed) {
+            let name = self.name;
+            tracing::error!(
+                "the context provider {name} returned no principal, and the call was rejected; {REMEDY}"
+            );
+        }
+        Error::unauthenticated(format!(
+            "the server's context provider returned no principal: {REMEDY}"
+        ))
+        .with_public()
+    }
+}
+
 impl Shared {
-    /// Asks all context providers, in order.
+    /// Asks the context provider.
     pub(crate) async fn identify(&self, head: &Parts, input: Option<&Value>) -> Result<Provided, Refusal> {
         self.identify_at(head.uri.path(), head, input).await
     }
 
-    /// Asks all context providers as if the request were for another path.
+    /// Asks the context provider as if the request were for another path.
     pub(crate) async fn identify_at(
         &self,
         path: &str,
         head: &Parts,
         input: Option<&Value>,
     ) -> Result<Provided, Refusal> {
+        let Some(provider) = &self.provider else {
+            return Ok(Provided::new());
+        };
         let request = CallRequest {
             method: &head.method,
             path,
             headers: &head.headers,
             input,
         };
-        let mut provided = Provided::new();
-        for provider in &self.providers {
-            provided.merge(provider.provide(&request).await.map_err(Error::from)?);
+        let caller = provider.inner.provide(&request).await.map_err(Error::from)?;
+        if !caller.has_tenant() {
+            return Err(provider.no_tenant().into());
         }
-        Ok(provided)
+        Ok(caller)
+    }
+
+    /// Returns whether a call with this context is an operator's. Without a context provider every caller is one.
+    pub(crate) fn is_operator(&self, context: &Context) -> bool {
+        self.provider.is_none() || self.operators.allows(context)
+    }
+
+    /// Fails with `PERMISSION_DENIED` if a call with this context is not an operator's.
+    pub(crate) fn check_operator(&self, context: &Context) -> Result<(), Refusal> {
+        if self.is_operator(context) {
+            return Ok(());
+        }
+        Err(operators_only())
     }
 
     /// Returns the context of a call.
@@ -92,20 +135,27 @@ impl Shared {
             .with_values(caller.values)
             .with_extension(Arc::new(self.exposure))
             .with_dependencies(self.registry.dependencies());
-        if !self.providers.is_empty() {
+        if self.provider.is_some() {
             context = context.for_client();
         }
         for give in caller.given {
             context = give(context);
         }
-        if let Some(principal) = caller.principal {
-            context = principal.enter(context);
-        }
+        context = match (caller.principal, caller.anonymous) {
+            (Some(principal), _) => principal.enter(context),
+            (None, Some(tenant)) => context.with(Principal::new(tenant).scope()),
+            (None, None) => context,
+        };
         if let Some(time) = self.limits.request_time {
             context = context.with_deadline(deadline(time));
         }
         correlation.enter(context)
     }
+}
+
+fn operators_only() -> Refusal {
+    let message = "only operators may do this; the server's program defines them with `Server::operators`";
+    Error::permission_denied(message).with_public().into()
 }
 
 /// The caller of a request: its principal, else the address it comes from.
@@ -164,16 +214,21 @@ impl Mounted {
         let envelope = self.read(&head, body, &mut permit).await?;
         let caller = self.identify(&head, &envelope).await?;
         permit.assign(caller_of(&caller, &head))?;
-        let counted = Held { meter, permit };
-        let principal = caller.principal.clone();
+        let mut counted = Held { meter, permit };
         let (context, trace) = Trace::follow(self.context(caller, &Correlation::of(&head)));
         self.check_access(&context)?;
-        let call = Call {
+        let mut call = Call {
             action: Arc::clone(&self.action),
             envelope,
             context,
+            values: None,
         };
-        if self.gives_lines() && lines::are_wanted(&head.headers) {
+        let gives_lines = self.gives_lines() && lines::are_wanted(&head.headers);
+        if streams || gives_lines {
+            // A stream may go on for long after its request was read.
+            call.values = counted.permit.split_parsed();
+        }
+        if gives_lines {
             return Ok(lines::respond(call.start(self.shared.exposure, form), counted).await);
         }
         if streams {
@@ -181,7 +236,6 @@ impl Mounted {
                 Some(durable) => {
                     let request = logged_stream::StreamRequest {
                         headers: &head.headers,
-                        principal: principal.as_ref(),
                         form,
                     };
                     logged_stream::answer(self, durable, request, call, counted).await
@@ -220,10 +274,10 @@ impl Mounted {
         let caller = self.identify(head, &Envelope::default()).await?;
         let mut permit = self.shared.permits.enter();
         permit.assign(caller_of(&caller, head))?;
-        let _counted = Held { meter, permit };
+        let counted = Held { meter, permit };
         let (context, trace) = Trace::follow(self.context(caller, &Correlation::of(head)));
         self.check_access(&context)?;
-        let result = self.take_lines(&head.uri, &context, body).await?;
+        let result = self.take_lines(&head.uri, &context, body, counted).await?;
         let mut response = json_response(StatusCode::OK, &Output { result });
         trace.name_in(response.headers_mut());
         Ok(response)
@@ -233,7 +287,8 @@ impl Mounted {
     fn check_access(&self, context: &Context) -> Result<(), Refusal> {
         match self.route.kind {
             RouteKind::Archive => Ok(self.shared.archive.check(context)?),
-            RouteKind::Operator => Ok(self.shared.operators.check(context)?),
+            RouteKind::Operator if self.shared.operators.allows(context) => Ok(()),
+            RouteKind::Operator => Err(operators_only()),
             _ => Ok(()),
         }
     }
@@ -267,6 +322,10 @@ impl Mounted {
             ActionType::AGENT_SNAPSHOT,
             ActionType::AGENT_SNAPSHOTS,
             ActionType::AGENT_SESSION,
+            ActionType::AGENT_TREE,
+            ActionType::AGENT_DIFF,
+            ActionType::AGENT_FORK,
+            ActionType::AGENT_EXPORT,
         ];
         readers.contains(&self.action.descriptor().action_type)
     }
@@ -296,7 +355,8 @@ impl Mounted {
     pub(crate) fn context(&self, caller: Provided, correlation: &Correlation) -> Context {
         let context = self.shared.context(caller, correlation);
         if !self.can_be_detached() {
-            return context;
+            // Nothing can be done for the call after the grace period.
+            return context.with_cancellation(self.shared.handle.grace_over().child_token());
         }
         // A child token for each call: with one shared token, all calls would contend for its lock.
         let hand_off = HandOff::when(self.shared.handle.handing_off().child_token());

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use everturn_agent::internal_agents;
 use everturn_core::{ActionType, Registry};
 
 use crate::Route;
@@ -87,9 +88,12 @@ impl Layout {
     }
 
     /// Returns the routes of a registry: agents with their companions by name, then flows by name.
+    /// [Internal](everturn_agent::internal_agents) agents have none.
     pub fn routes(&self, registry: &Registry) -> Vec<Route> {
+        let internal = internal_agents(registry);
         let agents = registry.of_type(&ActionType::AGENT).into_keys();
         let mut routes: Vec<Route> = agents
+            .filter(|agent| !internal.contains(agent))
             .flat_map(|agent| self.agent_routes(registry, &agent))
             .collect();
         let flows = registry.of_type(&ActionType::FLOW).into_keys();

@@ -1,5 +1,9 @@
 #![doc = include_str!("docs/overview.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "polls, retries and leases wait in real time"
+)]
 
 mod archive_access;
 mod authenticated;
@@ -46,8 +50,8 @@ pub use self::archive_access::ArchiveAccess;
 pub use self::authenticated::FromCall;
 pub use self::context_provider::{ApiKeys, BearerTokens, CallRequest, ContextProvider, Provided, context_fn};
 #[cfg(feature = "jwt")]
-pub use self::context_provider::{Jwks, JwtTokens};
-pub use self::door::{Door, KeptStreams, ServedAgents, exposure_of};
+pub use self::context_provider::{Jwks, JwtTokens, PrincipalId};
+pub use self::door::{Audience, Door, KeptStreams, ServedAgents, exposure_of};
 pub use self::door_stream::door_stream;
 pub use self::door_turn::DoorTurn;
 pub use self::error_body::json_response;

@@ -1,6 +1,7 @@
 //! Limits on what clients may ask for.
 
 mod counts;
+mod parsed_size;
 
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use std::time::Duration;
 #[must_use]
 pub struct Limits {
     pub(crate) body_bytes: usize,
+    pub(crate) json_bytes: usize,
     pub(crate) lines_bytes: u64,
     pub(crate) body_time: Duration,
     pub(crate) header_time: Duration,
@@ -27,14 +29,15 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             body_bytes: 4 * 1024 * 1024,
+            json_bytes: 32 * 1024 * 1024,
             lines_bytes: 1024 * 1024 * 1024,
             body_time: Duration::from_secs(30),
             header_time: Duration::from_secs(30),
             write_time: Duration::from_secs(30),
             request_time: None,
             calls_per_principal: 256,
-            bytes_per_caller: 128 * 1024 * 1024,
-            bytes_in_flight: 512 * 1024 * 1024,
+            bytes_per_caller: 96 * 1024 * 1024,
+            bytes_in_flight: 128 * 1024 * 1024,
             messages: 10_000,
             parts: 50_000,
             tool_requests: 10_000,
@@ -49,6 +52,14 @@ impl Limits {
     /// The limit on the nesting of its JSON is fixed: [`everturn_core::MAX_DEPTH`].
     pub fn body_bytes(mut self, bytes: usize) -> Self {
         self.body_bytes = bytes;
+        self
+    }
+
+    /// Sets how much memory the values of a request may take once they are parsed; about 32 MiB by default. A text of many
+    /// small objects becomes a hundred times as large as it was. A request beyond it is answered with `400` before it is
+    /// parsed.
+    pub fn json_bytes(mut self, bytes: usize) -> Self {
+        self.json_bytes = bytes;
         self
     }
 
@@ -94,8 +105,9 @@ impl Limits {
         self
     }
 
-    /// Sets how many bytes of requests and answers one caller may have in flight; 128 MiB by default. A request counts until
-    /// it is answered, an answer until its last byte is sent. Further calls are answered with `429`.
+    /// Sets how many bytes of requests and answers one caller may have in flight; 96 MiB by default. A request counts until
+    /// it is answered, with the memory of its values until they are decoded, and an answer until its last byte is sent.
+    /// Further calls are answered with `429`.
     ///
     /// Callers without a principal are told apart by their address, and all are one where the address is not known. A caller
     /// with nothing in flight may always have one answer, whatever its size.
@@ -104,7 +116,7 @@ impl Limits {
         self
     }
 
-    /// Sets how many bytes of requests and answers all callers together may have in flight; 512 MiB by default. Further calls
+    /// Sets how many bytes of requests and answers all callers together may have in flight; 128 MiB by default. Further calls
     /// are answered with `429`.
     pub fn bytes_in_flight(mut self, bytes: usize) -> Self {
         self.bytes_in_flight = bytes;

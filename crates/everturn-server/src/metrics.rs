@@ -71,6 +71,7 @@ struct Turns {
     calls: Family<TokenLabels, Counter>,
     cost: Family<AgentLabels, Counter<f64, AtomicU64>>,
     refused: Family<AgentLabels, Counter>,
+    unknown: Family<AgentLabels, Counter>,
 }
 
 impl Turns {
@@ -111,6 +112,11 @@ impl Turns {
             "limits_reached",
             "Turns that a limit ended",
             turns.refused.clone(),
+        );
+        registry.register(
+            "unknown_outcomes",
+            "Tool calls that ended a turn because it is unknown whether they took effect",
+            turns.unknown.clone(),
         );
         turns
     }
@@ -153,6 +159,10 @@ impl TurnObserver for Turns {
         }
         if turn.limit_reached {
             self.refused.get_or_create(&labels).inc();
+        }
+        if turn.unknown_outcomes > 0 {
+            let unknown = self.unknown.get_or_create(&labels);
+            unknown.inc_by(turn.unknown_outcomes as u64);
         }
         for (seconds, time) in [
             (&self.seconds, turn.took),

@@ -12,13 +12,17 @@ use serde_json::{Map, Value, json};
 
 use self::components::Components;
 use self::operation::{json_content, operation};
+use crate::RouteKind;
 use crate::handler::{Mounted, Shared};
 
 /// The path of the list of agents.
 pub(crate) const AGENTS: &str = "/agents";
 
-/// Creates the document.
-pub(crate) fn document(mounted: &[Arc<Mounted>], shared: &Shared) -> Value {
+/// The path of the metrics.
+const METRICS: &str = "/metrics";
+
+/// Creates the document. The routes of operators are shown to operators.
+pub(crate) fn document(mounted: &[Arc<Mounted>], shared: &Shared, is_operator: bool) -> Value {
     let mut components = Components::new();
     let mut paths: Map<String, Value> = Map::new();
     let mut add = |path: &str, method: &str, operation: Value| {
@@ -29,25 +33,32 @@ pub(crate) fn document(mounted: &[Arc<Mounted>], shared: &Shared) -> Value {
         let is_it = |mounted: &Arc<Mounted>| mounted.route.path == path && mounted.route.method == "GET";
         mounted.iter().any(is_it)
     };
-    for mounted in mounted {
+    let is_shown = |mounted: &&Arc<Mounted>| is_operator || mounted.route.kind != RouteKind::Operator;
+    for mounted in mounted.iter().filter(is_shown) {
         let method = mounted.route.method.as_str().to_ascii_lowercase();
         add(&mounted.route.path, &method, operation(mounted, &mut components));
     }
     for (path, summary, content) in operations() {
+        if path == METRICS && !is_operator {
+            continue;
+        }
         let mut described = get(summary, &content, path == "/readyz");
-        if !shared.open_operations && matches!(path, AGENTS | "/openapi.json" | "/metrics") {
-            described["security"] = json!([security(shared)]);
-            described["responses"]["401"] = json!({ "$ref": "#/components/responses/Error" });
+        if shared.provider.is_some() && matches!(path, AGENTS | "/openapi.json" | METRICS) {
+            let error = json!({ "$ref": "#/components/responses/Error" });
+            described["security"] = security(shared);
+            described["responses"]["401"] = error.clone();
+            if path == METRICS {
+                described["responses"]["403"] = error;
+            }
         }
         // An agent may be called like the list of agents, and is there instead.
         if path != AGENTS || !has_get(path) {
             add(path, "get", described);
         }
     }
-    let schemes: Map<String, Value> = shared
-        .providers
-        .iter()
-        .filter_map(|provider| provider.security_scheme())
+    let schemes: Map<String, Value> = alternatives(shared)
+        .into_iter()
+        .flatten()
         .map(|(name, scheme)| (name.to_owned(), scheme))
         .collect();
     let mut components = components.finish();
@@ -66,14 +77,19 @@ pub(crate) fn document(mounted: &[Arc<Mounted>], shared: &Shared) -> Value {
     })
 }
 
-/// Returns the schemes by which callers identify themselves. All providers are asked and all must be satisfied, so there is one
-/// requirement with several schemes.
-fn security(shared: &Shared) -> Map<String, Value> {
-    let schemes = shared
-        .providers
-        .iter()
-        .filter_map(|provider| provider.security_scheme());
-    schemes.map(|(name, _)| (name.to_owned(), json!([]))).collect()
+/// Returns the alternatives by which callers identify themselves.
+fn alternatives(shared: &Shared) -> Vec<Vec<(&'static str, Value)>> {
+    let provider = shared.provider.as_ref();
+    provider.map_or_else(Vec::new, |provider| provider.inner.security())
+}
+
+/// Returns the security requirements of a route for identified callers.
+fn security(shared: &Shared) -> Value {
+    let needed = |schemes: Vec<(&'static str, Value)>| {
+        let schemes = schemes.into_iter();
+        Value::Object(schemes.map(|(name, _)| (name.to_owned(), json!([]))).collect())
+    };
+    alternatives(shared).into_iter().map(needed).collect()
 }
 
 /// Returns the operator's routes: path, summary and content of the answer.
@@ -99,7 +115,7 @@ fn operations() -> [(&'static str, &'static str, Value); 5] {
         ("/healthz", "Whether the process is alive.", status("ok")),
         ("/readyz", "Whether the server takes calls.", status("ready")),
         (
-            "/metrics",
+            METRICS,
             "What the server counted, for Prometheus.",
             json!({ "application/openmetrics-text": { "schema": { "type": "string" } } }),
         ),
@@ -124,7 +140,7 @@ fn agents() -> Value {
             "description": { "type": ["string", "null"] },
             "metadata": {
                 "type": "object",
-                "description": "`agent` says where the state is kept, and has the schemas of state and status; `everturn` says what happens to a turn that meets another.",
+                "description": "`agent` says where the state is kept, and has the schemas of state and status; `everturn` says what happens to a turn that meets another, and what clients may bring (`clientPermissions`).",
             },
             "actions": {
                 "type": "array",

@@ -6,38 +6,41 @@ use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::{Response, StatusCode};
 use axum::routing::{MethodRouter, get};
-use everturn_core::Error;
+use everturn_core::{Context, Error};
 use serde_json::{Value, json};
 
 use crate::RouteKind;
+use crate::correlation::Correlation;
 use crate::error_body::{Refusal, json_response, json_text};
 use crate::handler::{Mounted, Shared};
 use crate::metrics::Metrics;
 use crate::openapi::{self, AGENTS};
 
-/// Returns the operator's routes. `/healthz` and `/readyz` answer everybody; the others tell of what is inside, and answer
-/// callers that the providers let in, unless the server is told otherwise.
+/// Returns the operator's routes. `/healthz` and `/readyz` answer everybody, `/metrics` answers operators, and the others answer
+/// identified callers. `/openapi.json` shows the routes of operators to operators alone.
 pub(crate) fn operations(
     mounted: &[Arc<Mounted>],
     shared: &Arc<Shared>,
     metrics: &Metrics,
 ) -> [(&'static str, MethodRouter); 5] {
     // Written when it is first asked for, and kept as text: as a value it would be many times as large.
-    let document: Arc<OnceLock<Bytes>> = Arc::default();
+    let documents: Arc<[OnceLock<Bytes>; 2]> = Arc::default();
     let described = Arc::new((mounted.to_vec(), Arc::clone(shared)));
     let agents = Arc::new(agents(mounted));
-    let (metrics, ready) = (metrics.clone(), Arc::clone(shared));
+    let (metrics, scraped, ready) = (metrics.clone(), Arc::clone(shared), Arc::clone(shared));
     [
         (
             AGENTS,
-            for_callers(shared, move || json_response(StatusCode::OK, &*agents)),
+            for_callers(shared, move |_| Ok(json_response(StatusCode::OK, &*agents))),
         ),
         (
             "/openapi.json",
-            for_callers(shared, move || {
+            for_callers(shared, move |context| {
                 let (mounted, shared) = &*described;
-                let document = document.get_or_init(|| openapi::document(mounted, shared).to_string().into());
-                json_text(StatusCode::OK, document.clone())
+                let is_operator = shared.is_operator(context);
+                let document = documents[usize::from(is_operator)]
+                    .get_or_init(|| openapi::document(mounted, shared, is_operator).to_string().into());
+                Ok(json_text(StatusCode::OK, document.clone()))
             }),
         ),
         (
@@ -56,24 +59,29 @@ pub(crate) fn operations(
                 async move { response }
             }),
         ),
-        ("/metrics", for_callers(shared, move || metrics.respond())),
+        (
+            "/metrics",
+            for_callers(shared, move |context| {
+                scraped.check_operator(context)?;
+                Ok(metrics.respond())
+            }),
+        ),
     ]
 }
 
-/// Answers callers that the providers let in.
+/// Answers identified callers.
 fn for_callers(
     shared: &Arc<Shared>,
-    answer: impl Fn() -> Response<Body> + Clone + Send + Sync + 'static,
+    answer: impl Fn(&Context) -> Result<Response<Body>, Refusal> + Clone + Send + Sync + 'static,
 ) -> MethodRouter {
     let shared = Arc::clone(shared);
     get(move |request: Request| async move {
-        if !shared.open_operations {
-            let (head, _body) = request.into_parts();
-            if let Err(refusal) = shared.identify(&head, None).await {
-                return refusal.respond(shared.exposure);
-            }
-        }
-        answer()
+        let (head, _body) = request.into_parts();
+        let answered = match shared.identify(&head, None).await {
+            Ok(caller) => answer(&shared.context(caller, &Correlation::of(&head))),
+            Err(refusal) => Err(refusal),
+        };
+        answered.unwrap_or_else(|refusal| refusal.respond(shared.exposure))
     })
 }
 

@@ -13,6 +13,9 @@ use crate::Limits;
 /// further readings of the caller wait.
 const READINGS: usize = 2;
 
+/// How many stored values all callers together may have read at once.
+const ALL_READINGS: usize = 4;
+
 /// The caller of a request, as far as it is known.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Caller {
@@ -23,11 +26,19 @@ pub(crate) enum Caller {
     Anonymous,
 }
 
-/// The running calls and the bytes in flight, by caller. Callers without any have no entry.
-#[derive(Debug)]
+/// The running calls and the bytes in flight, by caller. Callers without any have no entry. Cloning gives another handle.
+#[derive(Debug, Clone)]
 pub(crate) struct Permits {
     allowed: Allowed,
     used: Arc<Mutex<Used>>,
+    readings: Arc<Semaphore>,
+}
+
+/// The place of a caller that has a stored value read.
+#[derive(Debug)]
+pub(crate) struct ReadingPlace {
+    _own: OwnedSemaphorePermit,
+    _of_all: OwnedSemaphorePermit,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -61,14 +72,16 @@ impl Default for Use {
     }
 }
 
-/// The permit for one call and the bytes that are held for it, returned on drop.
+/// The permit for one call and the bytes that are held for it, or for bytes alone; returned on drop.
 #[derive(Debug)]
 pub(crate) struct Permit {
     /// `None` until the caller is known.
     caller: Option<Caller>,
+    is_call: bool,
     bytes: usize,
-    allowed: Allowed,
-    used: Arc<Mutex<Used>>,
+    /// Those of the bytes that stand for the values of the parsed request.
+    parsed: usize,
+    permits: Permits,
 }
 
 impl Permits {
@@ -80,16 +93,22 @@ impl Permits {
                 bytes: limits.bytes_in_flight,
             },
             used: Arc::default(),
+            readings: Arc::new(Semaphore::new(ALL_READINGS)),
         }
     }
 
     /// Returns the permit of a request whose caller is yet to be found out.
     pub(crate) fn enter(&self) -> Permit {
+        self.for_bytes_of(None)
+    }
+
+    fn for_bytes_of(&self, caller: Option<Caller>) -> Permit {
         Permit {
-            caller: None,
+            caller,
+            is_call: false,
             bytes: 0,
-            allowed: self.allowed,
-            used: Arc::clone(&self.used),
+            parsed: 0,
+            permits: self.clone(),
         }
     }
 }
@@ -97,7 +116,7 @@ impl Permits {
 impl Permit {
     fn used(&self) -> MutexGuard<'_, Used> {
         // Every change is an addition or a subtraction of a number, so a panic leaves the table whole.
-        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+        self.permits.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts the call, and the bytes held so far, as its caller's.
@@ -109,9 +128,10 @@ impl Permit {
         // Nothing tells the anonymous callers behind a proxy apart, so their number is not limited.
         let is_counted = matches!(caller, Caller::Principal(_));
         let checked = self
+            .permits
             .allowed
             .check_calls(running, is_counted)
-            .and_then(|()| self.allowed.check_bytes(running, self.bytes));
+            .and_then(|()| self.permits.allowed.check_bytes(running, self.bytes));
         if checked.is_err() {
             used.forget_idle(&caller);
             return checked;
@@ -120,6 +140,7 @@ impl Permit {
         running.bytes += self.bytes;
         drop(used);
         self.caller = Some(caller);
+        self.is_call = true;
         Ok(())
     }
 
@@ -128,16 +149,16 @@ impl Permit {
     /// Fails with `RESOURCE_EXHAUSTED` if the caller or the server has as many bytes in flight as it may.
     pub(crate) fn take(&mut self, bytes: usize) -> Result<()> {
         let mut used = self.used();
-        if used.bytes > 0 && used.bytes.saturating_add(bytes) > self.allowed.bytes {
+        if used.bytes > 0 && used.bytes.saturating_add(bytes) > self.permits.allowed.bytes {
             let message = format!(
                 "the server has {} bytes of requests and answers in flight, and may have {}: try again (the server can allow more with Limits::bytes_in_flight)",
-                used.bytes, self.allowed.bytes
+                used.bytes, self.permits.allowed.bytes
             );
             return Err(Error::resource_exhausted(message).with_public());
         }
         if let Some(caller) = &self.caller {
             let running = used.callers.entry(caller.clone()).or_default();
-            self.allowed.check_bytes(running, bytes)?;
+            self.permits.allowed.check_bytes(running, bytes)?;
             running.bytes += bytes;
         }
         used.bytes += bytes;
@@ -172,10 +193,50 @@ impl Permit {
     }
 
     /// Waits until the caller may have one more stored value read.
-    pub(crate) async fn reading(&self) -> Option<OwnedSemaphorePermit> {
+    pub(crate) async fn reading(&self) -> Option<ReadingPlace> {
         let caller = self.caller.as_ref()?;
-        let readings = Arc::clone(&self.used().callers.get(caller)?.readings);
-        readings.acquire_owned().await.ok()
+        let own = Arc::clone(&self.used().callers.get(caller)?.readings);
+        Some(ReadingPlace {
+            _own: own.acquire_owned().await.ok()?,
+            _of_all: Arc::clone(&self.permits.readings).acquire_owned().await.ok()?,
+        })
+    }
+
+    /// Counts the values of the request, which take more memory than its text.
+    ///
+    /// # Errors
+    /// As [`Permit::take`].
+    pub(crate) fn take_parsed(&mut self, bytes: usize) -> Result<()> {
+        self.take(bytes)?;
+        self.parsed += bytes;
+        Ok(())
+    }
+
+    /// Returns a permit of its own for the values of the request; `None` if they are small. They are counted until it is
+    /// dropped.
+    pub(crate) fn split_parsed(&mut self) -> Option<Self> {
+        if self.parsed == 0 {
+            return None;
+        }
+        let mut values = self.permits.for_bytes_of(self.caller.clone());
+        values.bytes = std::mem::take(&mut self.parsed);
+        self.bytes -= values.bytes;
+        Some(values)
+    }
+
+    /// Counts bytes that are held for the same caller until the returned permit is dropped.
+    ///
+    /// # Errors
+    /// As [`Permit::take`].
+    pub(crate) fn hold(&self, bytes: usize) -> Result<Self> {
+        let mut held = self.permits.for_bytes_of(self.caller.clone());
+        held.take(bytes)?;
+        Ok(held)
+    }
+
+    /// Returns how many bytes are counted.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Counts these bytes instead of those counted so far.
@@ -183,6 +244,7 @@ impl Permit {
     /// # Errors
     /// As [`Permit::take`].
     pub(crate) fn take_instead(&mut self, bytes: usize) -> Result<()> {
+        self.parsed = 0;
         self.give_back(self.bytes);
         self.take(bytes)
     }
@@ -215,7 +277,8 @@ impl Allowed {
 
 impl Used {
     fn forget_idle(&mut self, caller: &Caller) {
-        if self.callers.get(caller).is_some_and(|running| running.calls == 0) {
+        let is_idle = |running: &Use| running.calls == 0 && running.bytes == 0;
+        if self.callers.get(caller).is_some_and(is_idle) {
             self.callers.remove(caller);
         }
     }
@@ -227,7 +290,7 @@ impl Drop for Permit {
         if let Some(caller) = &self.caller {
             let mut used = self.used();
             if let Some(running) = used.callers.get_mut(caller) {
-                running.calls -= 1;
+                running.calls -= usize::from(self.is_call);
             }
             used.forget_idle(caller);
         }
@@ -295,6 +358,25 @@ mod tests {
         unknown.assign(caller("bob")).unwrap();
         unknown.take_instead(10).unwrap();
         permit(&permits, "alice").unwrap().take(40).unwrap();
+    }
+
+    #[test]
+    fn bytes_of_their_own_are_counted_until_they_are_dropped() {
+        let permits = Permits::new(&Limits::default().bytes_per_caller(100));
+        let mut call = permits.enter();
+        call.take_parsed(60).unwrap();
+        call.assign(caller("alice")).unwrap();
+
+        let values = call.split_parsed();
+        let frame = call.hold(30).unwrap();
+        drop(call);
+
+        let again = || permit(&permits, "alice").unwrap().take(20);
+        assert!(again().is_err());
+        drop(values);
+        again().unwrap();
+        drop(frame);
+        assert!(permits.used.lock().unwrap().callers.is_empty());
     }
 
     #[test]

@@ -133,7 +133,7 @@ impl Bound {
 
 impl ServerHandle {
     /// Waits for connections to end: first by themselves, then detached or cancelled, then closed.
-    async fn wind_down(&self, grace: Grace, connections: &TaskTracker) {
+    pub(crate) async fn wind_down(&self, grace: Grace, connections: &TaskTracker) {
         if ended_within(grace.period, connections).await {
             return;
         }

@@ -78,19 +78,35 @@ impl ServedAgent {
             .is_some()
     }
 
-    /// Returns whether the agent takes the tools and instructions of clients.
-    pub fn takes_additions(&self) -> bool {
-        self.own("clientTools") == Some(&Value::Bool(true))
+    /// Returns whether the agent is one around a prompt, whose turns tell that they accepted their input.
+    pub fn is_prompted(&self) -> bool {
+        self.own("prompted") == Some(&Value::Bool(true))
+    }
+
+    /// Returns whether the agent accepts texts of clients for the model.
+    pub fn accepts_instructions(&self) -> bool {
+        self.permits("instructions")
+    }
+
+    /// Returns whether the agent accepts tools of clients.
+    pub fn accepts_tools(&self) -> bool {
+        self.permits("tools")
+    }
+
+    /// Returns whether clients may replace the custom state at the start of a turn.
+    pub fn accepts_custom(&self) -> bool {
+        self.permits("custom")
     }
 
     /// Returns whether clients may choose the schema of an answer.
     pub fn accepts_output_schema(&self) -> bool {
-        self.own("clientOutputSchema") == Some(&Value::Bool(true))
+        self.permits("outputSchema")
     }
 
-    /// Returns whether clients may replace the custom state at the start of a turn.
-    pub fn accepts_client_state(&self) -> bool {
-        self.own("clientState") == Some(&Value::Bool(true))
+    /// Returns whether the agent's [permissions](everturn_agent::ClientPermissions) have an entry.
+    fn permits(&self, entry: &str) -> bool {
+        let entries = self.own("clientPermissions").and_then(Value::as_array);
+        entries.is_some_and(|entries| entries.iter().any(|allowed| allowed == entry))
     }
 
     /// Returns whether the agent has background runs.
@@ -140,10 +156,7 @@ impl ServedAgent {
     /// # Errors
     /// The store's own errors.
     pub async fn snapshot(&self, id: &SnapshotId, context: &Context) -> Result<Option<Snapshot>> {
-        let request = GetSnapshotRequest {
-            snapshot_id: Some(id.clone()),
-            session_id: None,
-        };
+        let request = GetSnapshotRequest::snapshot(id.clone());
         self.read(request, context).await
     }
 
@@ -152,10 +165,7 @@ impl ServedAgent {
     /// # Errors
     /// The store's own errors.
     pub async fn tip(&self, session: &SessionId, context: &Context) -> Result<Option<Snapshot>> {
-        let request = GetSnapshotRequest {
-            snapshot_id: None,
-            session_id: Some(session.clone()),
-        };
+        let request = GetSnapshotRequest::latest(session.clone());
         self.read(request, context).await
     }
 
@@ -170,25 +180,38 @@ impl ServedAgent {
         }
     }
 
-    /// Reads all snapshots of a session, with their states.
+    /// Reads all snapshots of a session, with their states, a page at a time, and returns what `take` makes of each.
     ///
     /// # Errors
     /// The store's own errors.
-    pub async fn snapshots(&self, session: &SessionId, context: &Context) -> Result<Vec<Snapshot>> {
+    pub async fn snapshots<T>(
+        &self,
+        session: &SessionId,
+        context: &Context,
+        take: impl Fn(Snapshot) -> T + Send,
+    ) -> Result<Vec<T>>
+    where
+        T: Send,
+    {
         let request = ListSnapshotsRequest {
             whole: true,
             ..ListSnapshotsRequest::of(session.clone())
         };
-        self.list(request, context).await
+        self.list(request, context, take).await
     }
 
     /// Reads all snapshots of a session without their states, the newest first.
     pub(crate) async fn summaries(&self, session: &SessionId, context: &Context) -> Result<Vec<Snapshot>> {
-        self.list(ListSnapshotsRequest::of(session.clone()), context)
-            .await
+        let request = ListSnapshotsRequest::of(session.clone());
+        self.list(request, context, |snapshot| snapshot).await
     }
 
-    async fn list(&self, mut request: ListSnapshotsRequest, context: &Context) -> Result<Vec<Snapshot>> {
+    async fn list<T: Send>(
+        &self,
+        mut request: ListSnapshotsRequest,
+        context: &Context,
+        take: impl Fn(Snapshot) -> T + Send,
+    ) -> Result<Vec<T>> {
         let Some(action) = self.companion::<SnapshotsAction>(&ActionType::AGENT_SNAPSHOTS) else {
             return Ok(Vec::new());
         };
@@ -198,7 +221,7 @@ impl ServedAgent {
             let page = action
                 .call(request.clone(), context.clone(), Emitter::silent())
                 .await?;
-            snapshots.extend(page.snapshots);
+            snapshots.extend(page.snapshots.into_iter().map(&take));
             match page.next {
                 Some(next) => request.after = Some(next),
                 None => return Ok(snapshots),

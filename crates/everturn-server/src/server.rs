@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::body::Body;
+use axum::http::{HeaderValue, Response, StatusCode, Uri, header};
 use axum::routing::{MethodFilter, MethodRouter};
 use everturn_agent::{erase_streams_in, observe_turns};
 use everturn_core::stream_log::{IntoStreamLog, StreamLog};
 use everturn_core::{ActionType, BoxFuture, Error, Exposure, ParsedKey, Registry, Result};
+use serde_json::json;
 use tower_http::cors::CorsLayer;
 
 use crate::archive_access::ArchiveAccess;
@@ -18,8 +21,8 @@ use crate::context_provider::ContextProvider;
 use crate::correlation::identified;
 use crate::door::{Door, Opened, enter};
 use crate::durable::Durable;
-use crate::error_body::Refusal;
-use crate::handler::{Mounted, Shared, handle, stop};
+use crate::error_body::{Refusal, json_response, no_such_path};
+use crate::handler::{Mounted, Provider, Shared, handle, stop};
 use crate::hosts::{Hosts, Pages};
 use crate::metrics::{Metrics, OtherMetrics};
 use crate::openapi::AGENTS;
@@ -52,14 +55,15 @@ use crate::{Grace, Layout, Limits, ListenAddress, Route, RouteKind, ServerHandle
 #[must_use = "a server serves once it is bound or its router is mounted"]
 pub struct Server {
     registry: Registry,
-    routes: Vec<Route>,
-    providers: Vec<Arc<dyn ContextProvider>>,
+    /// The routes to mount; `None` for the default layout of everything.
+    routes: Option<Vec<Route>>,
+    providers: Vec<Provider>,
     limits: Limits,
     grace: Grace,
     exposure: Exposure,
     cors: Option<CorsLayer>,
     operations: bool,
-    open_operations: bool,
+    everyone: bool,
     hosts: Hosts,
     extra: Router,
     authenticated: Router,
@@ -77,20 +81,21 @@ pub struct Server {
 type StartCheck = Box<dyn Fn() -> BoxFuture<'static, Result<()>> + Send + Sync>;
 
 impl Server {
-    /// Returns a server of all agents and flows in the registry, in the default [`Layout`].
+    /// Returns a server of the agents and flows in the registry, in the default [`Layout`]. Agents that others delegate to are
+    /// served only if they are [public](everturn_agent::AgentBuilder::public).
     ///
     /// Clients see private error messages in a development environment: `EVERTURN_ENV=dev` or `GENKIT_ENV=dev`.
     pub fn new(registry: &Registry) -> Self {
         Self {
             registry: registry.clone(),
-            routes: Layout::default().routes(registry),
+            routes: None,
             providers: Vec::new(),
             limits: Limits::default(),
             grace: Grace::default(),
             exposure: exposure_of_environment(),
             cors: None,
             operations: true,
-            open_operations: false,
+            everyone: false,
             hosts: Hosts::default(),
             extra: Router::new(),
             authenticated: Router::new(),
@@ -116,16 +121,33 @@ impl Server {
         self
     }
 
-    /// Mounts only these routes.
+    /// Mounts only these routes, which may also be those of internal agents ([`Layout::agent_routes`]). Without this, the
+    /// [`Layout`]'s of all agents and flows that are registered when the server is bound, or its router is made.
     pub fn routes(mut self, routes: impl IntoIterator<Item = Route>) -> Self {
-        self.routes = routes.into_iter().collect();
+        self.routes = Some(routes.into_iter().collect());
         self
     }
 
-    /// Adds a provider that identifies callers; see [`ContextProvider`]. Providers are asked in the order in which they are
-    /// added.
-    pub fn context(mut self, provider: impl ContextProvider) -> Self {
-        self.providers.push(Arc::new(provider));
+    /// Sets the provider that identifies callers; see [`ContextProvider`]. A call without a tenant is rejected: the provider
+    /// returns a principal, or declares the caller [anonymous](crate::Provided::anonymous).
+    ///
+    /// A server has one provider. Combine several with [`ContextProvider::or`] or [`ContextProvider::and`]; a server to which
+    /// two are given does not start.
+    pub fn context<P: ContextProvider>(mut self, provider: P) -> Self {
+        self.providers.push(Provider {
+            inner: Arc::new(provider),
+            name: std::any::type_name::<P>(),
+            reported: Arc::default(),
+        });
+        self
+    }
+
+    /// Serves everybody who reaches the address, also on an address that other machines reach.
+    ///
+    /// Without a [context provider](Server::context) all callers share all sessions, and may read the metrics. A server
+    /// without one starts only on a loopback address, unless this is called. It has no effect on a server with a provider.
+    pub fn allow_everyone(mut self) -> Self {
+        self.everyone = true;
         self
     }
 
@@ -161,8 +183,10 @@ impl Server {
         self
     }
 
-    /// Sets who may list the tenants of a store, delete everything of one, and apply rules of retention to all of them; nobody by
-    /// default.
+    /// Sets who may read `/metrics`, list the tenants of a store, delete everything of one, and apply rules of retention to all
+    /// of them; nobody by default.
+    ///
+    /// Without a [context provider](Server::context) everybody may read `/metrics`.
     ///
     /// ```
     /// use everturn_core::Registry;
@@ -202,13 +226,6 @@ impl Server {
     /// every request and returns lines in the text format of Prometheus.
     pub fn metrics_of(mut self, text: impl Fn() -> String + Send + Sync + 'static) -> Self {
         self.metrics.push(Arc::new(text));
-        self
-    }
-
-    /// Lets everybody read `GET /agents`, `/openapi.json` and `/metrics`. Without this, callers whom a context provider
-    /// refuses cannot; on a server without a provider everybody can.
-    pub fn open_operations(mut self) -> Self {
-        self.open_operations = true;
         self
     }
 
@@ -271,11 +288,12 @@ impl Server {
     /// Returns the routes as an axum router, to be nested or merged into another one.
     ///
     /// The router answers only for its own paths. The program that serves it is responsible for the rest: the grace period,
-    /// limits on the heads of requests, answers for other paths.
+    /// limits on the heads of requests, answers for other paths, and the choice of an address that only allowed callers reach
+    /// if there is no [context provider](Server::context).
     ///
     /// # Errors
     /// `NOT_FOUND` if a route's action is not registered, `ALREADY_EXISTS` if two routes are the same, `INVALID_ARGUMENT` for
-    /// an invalid path or host name.
+    /// an invalid path or host name, or for more than one context provider.
     pub fn router(&self) -> Result<Router> {
         Ok(self
             .guarding()
@@ -297,11 +315,10 @@ impl Server {
         let turns = metrics.turns();
         observe_turns(&self.registry, &turns);
         let shared = Arc::new(Shared {
-            providers: self.providers.clone(),
+            provider: self.provider()?,
             limits: self.limits.clone(),
             permits: Permits::new(&self.limits),
             exposure: self.exposure,
-            open_operations: self.open_operations || self.providers.is_empty(),
             handle: self.handle.clone(),
             durable: self.durable(),
             archive: self.archive.clone(),
@@ -312,7 +329,8 @@ impl Server {
         // Collected by path first, because axum panics on a second route for one path and method.
         let mut paths: BTreeMap<String, Methods> = BTreeMap::new();
         let mut mounted = Vec::new();
-        for route in &self.mounted_routes() {
+        let given = self.mounted_routes();
+        for route in &given {
             let action = self.action(route)?;
             // Two routes may share a path with different methods: a turn is a POST and its stop a DELETE.
             let methods = paths.entry(checked(&route.path)?.to_owned()).or_default();
@@ -329,7 +347,7 @@ impl Server {
             let handler = match route.kind {
                 RouteKind::Stop => axum::routing::on(filter, stop).with_state(this),
                 RouteKind::Conversation => {
-                    axum::routing::on(filter, websocket::converse).with_state(self.endpoint(this))
+                    axum::routing::on(filter, websocket::converse).with_state(self.endpoint(this, &given))
                 }
                 _ => axum::routing::on(filter, handle).with_state(this),
             };
@@ -348,7 +366,7 @@ impl Server {
         // Paths are literal: without this, a name with a colon or a brace would be read as a parameter of another
         // version.
         let mut router = Router::new().without_v07_checks();
-        let agents = Arc::new(self.agent_paths());
+        let agents = Arc::new(agent_paths(&given));
         for (path, door) in &self.doors {
             let opened = Arc::new(Opened {
                 door: Arc::clone(door),
@@ -379,10 +397,10 @@ impl Server {
     }
 
     /// Returns the abort action of an agent's WebSocket, which is offered if abort has a route.
-    fn endpoint(&self, mounted: Arc<Mounted>) -> Arc<Endpoint> {
+    fn endpoint(&self, mounted: Arc<Mounted>, routes: &[Route]) -> Arc<Endpoint> {
         let name = ParsedKey::parse(&mounted.route.key).map_or("", |key| key.name);
         let key = ActionType::AGENT_ABORT.key(name);
-        let is_offered = self.routes.iter().any(|route| route.key == key);
+        let is_offered = routes.iter().any(|route| route.key == key);
         Arc::new(Endpoint {
             abort: self.registry.get(&key).filter(|_| is_offered),
             settings: self.websockets.clone(),
@@ -390,25 +408,42 @@ impl Server {
         })
     }
 
-    /// Returns the paths of the agents that have a route.
-    fn agent_paths(&self) -> BTreeMap<String, String> {
-        let agents = self.routes.iter().filter(|route| route.kind == RouteKind::Agent);
-        agents
-            .filter_map(|route| Some((ParsedKey::parse(&route.key)?.name.to_owned(), route.path.clone())))
-            .collect()
+    fn provider(&self) -> Result<Option<Provider>> {
+        match self.providers.as_slice() {
+            [] => Ok(None),
+            [only] => Ok(Some(only.clone())),
+            several => Err(Error::invalid_argument(format!(
+                "the server has {} context providers; combine them into one, as alternatives with \
+                 `first.or(second)` or in sequence with `first.and(second)`",
+                several.len()
+            ))),
+        }
+    }
+
+    /// Fails with `FAILED_PRECONDITION` if others could call without being identified, and nobody said that they may.
+    fn check_callers(&self, address: SocketAddr) -> Result<()> {
+        let is_private = address.ip().to_canonical().is_loopback();
+        if is_private || self.everyone || !self.providers.is_empty() {
+            return Ok(());
+        }
+        Err(Error::failed_precondition(format!(
+            "everybody who reaches {address} could call all agents and read all sessions: identify callers with \
+             `Server::context`, or allow everything to everybody with `Server::allow_everyone`"
+        )))
     }
 
     fn durable(&self) -> Option<Durable> {
         let log = Arc::clone(self.streams.as_ref()?);
         // What is deleted from an agent's archive is erased from the log too.
         erase_streams_in(&self.registry, &log);
-        let tasks = self.handle.tasks().clone();
-        Some(Durable::new(log, tasks, self.handle.cancelling()))
+        Some(Durable::new(log, &self.handle))
     }
 
     /// Returns the routes to mount: the given ones and, with a stream log, one per streaming route that stops its calls.
     pub fn mounted_routes(&self) -> Vec<Route> {
-        let mut routes = self.routes.clone();
+        let of_registry = || Layout::default().routes(&self.registry);
+        let given = self.routes.clone().unwrap_or_else(of_registry);
+        let mut routes = given.clone();
         if !self.archive.is_offered() {
             routes.retain(|route| route.kind != RouteKind::Archive);
         }
@@ -417,9 +452,9 @@ impl Server {
         }
         if self.streams.is_some() {
             let is_streamed = |route: &&Route| matches!(route.kind, RouteKind::Agent | RouteKind::Flow);
-            let streamed = self.routes.iter().filter(is_streamed);
+            let streamed = given.iter().filter(is_streamed);
             let stops = streamed.map(|route| Route::stop(&route.path, &route.key));
-            routes.extend(stops.filter(|stop| !self.routes.contains(stop)));
+            routes.extend(stops.filter(|stop| !given.contains(stop)));
         }
         routes
     }
@@ -437,16 +472,19 @@ impl Server {
     ///
     /// # Errors
     /// The error of a [check](Server::check_at_start); as [`Server::router`]; the operating system's error if the address
-    /// cannot be bound.
+    /// cannot be bound; `FAILED_PRECONDITION` if other machines reach the address and the server has neither a
+    /// [context provider](Server::context) nor [allows everyone](Server::allow_everyone).
     pub async fn bind(self, address: impl Into<ListenAddress>) -> Result<Bound> {
         for check in &self.checks {
             check().await?;
         }
         let (exposure, hosts) = (self.exposure, self.guarding());
-        let router = self.unguarded_router()?.merge(self.extra);
-        let router = router.fallback(move || async move { Refusal::no_such_path().respond(exposure) });
+        let router = self.unguarded_router()?.merge(self.extra.clone());
+        let router = router.fallback(async |uri: Uri| not_found(&uri));
         let listener = address.into().listen().await?;
-        let router = hosts.guard(router, Some(listener.local_addr()?), exposure);
+        let address = listener.local_addr()?;
+        self.check_callers(address)?;
+        let router = hosts.guard(router, Some(address), exposure);
         Bound::new(listener, router, self.limits, self.grace, self.handle)
     }
 
@@ -459,6 +497,25 @@ impl Server {
         tracing::info!(address = %server.address(), "serving");
         server.run_until_shutdown().await
     }
+}
+
+/// Answers a request for a path without a route.
+fn not_found(uri: &Uri) -> Response<Body> {
+    if uri.path() != "/" {
+        return no_such_path();
+    }
+    let message = "There is no page here. `Everturn::serve` serves the studio, a page to talk to agents, at this path if the \
+                   environment has EVERTURN_ENV=dev and the program the feature `studio`; other servers with \
+                   `Server::studio`. The agents are listed at /agents.";
+    json_response(StatusCode::NOT_FOUND, &json!({ "message": message }))
+}
+
+/// Returns the paths of the agents that have a route.
+fn agent_paths(routes: &[Route]) -> BTreeMap<String, String> {
+    let agents = routes.iter().filter(|route| route.kind == RouteKind::Agent);
+    agents
+        .filter_map(|route| Some((ParsedKey::parse(&route.key)?.name.to_owned(), route.path.clone())))
+        .collect()
 }
 
 /// Returns the default exposure of errors: full in a development environment.
@@ -540,7 +597,7 @@ fn checked_door(path: &str) -> Result<&str> {
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server")
-            .field("routes", &self.routes)
+            .field("routes", &self.mounted_routes())
             .field("limits", &self.limits)
             .finish_non_exhaustive()
     }

@@ -112,7 +112,7 @@ mod tests {
         let reading = async {
             let mut taken = [0; 16];
             for _ in 0..4 {
-                tokio::time::sleep(TIME / 2).await;
+                everturn_testkit::elapse(TIME / 2).await;
                 far.read_exact(&mut taken).await.unwrap();
             }
         };

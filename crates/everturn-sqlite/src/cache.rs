@@ -71,6 +71,8 @@ pub(crate) struct Memory {
     places: Recency<LineageId, Place>,
     documents: Recency<i64, Document>,
     addresses: HashMap<usize, i64>,
+    /// The tables of which an index is known to be complete.
+    counted: Vec<&'static str>,
 }
 
 impl Memory {
@@ -81,6 +83,7 @@ impl Memory {
             places: Recency::new(MAX_PLACES),
             documents: Recency::new(bytes / 4),
             addresses: HashMap::new(),
+            counted: Vec::new(),
         }
     }
 }
@@ -113,6 +116,15 @@ impl<'a> Cache<'a> {
     fn shared(&self) -> MutexGuard<'a, Memory> {
         // A panic can at worst have lost an entry.
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns whether the index of a table is known to be complete.
+    pub(crate) fn is_counted(&self, table: &str) -> bool {
+        self.shared().counted.contains(&table)
+    }
+
+    pub(crate) fn learn_counted(&self, table: &'static str) {
+        self.shared().counted.push(table);
     }
 
     fn learned(&self) -> [&Learned; 2] {

@@ -3,13 +3,14 @@
 //! A checksum covers what a reader is given, after decompression, with long strings put back and patches applied. So it
 //! also covers every reference that was followed on the way. Rows of earlier versions have none; see [`crate::upgrade`].
 
+use everturn_agent::store;
 use rusqlite::types::ValueRef;
 
 use crate::fault::{Fault, Outcome};
 
 /// A checksum under computation.
 #[derive(Clone, Default)]
-pub(crate) struct Checksum(crc32fast::Hasher);
+pub(crate) struct Checksum(store::Checksum);
 
 impl Checksum {
     /// Returns the checksum of a text that is stored under a key.
@@ -17,39 +18,36 @@ impl Checksum {
         Self::under(key, &Self::text(text))
     }
 
+    /// Returns the checksum of a journal's record: of its text, under its number in the journal of a turn.
+    pub(crate) fn of_record(scope: &str, session: &str, turn: &str, sequence: i64, text: &Self) -> i64 {
+        let journal = store::Checksum::default().text(scope).text(session).text(turn);
+        journal.integer(sequence).then(&text.0).finish()
+    }
+
     /// Returns the checksum of a text whose key is not known yet.
     pub(crate) fn text(text: &str) -> Self {
-        Self::default().with(ValueRef::Text(text.as_bytes()))
+        Self(store::Checksum::default().text(text))
     }
 
     /// Returns the checksum of a text under a key, without reading the text again.
     pub(crate) fn under(key: i64, text: &Self) -> i64 {
-        let mut checksum = Self::default().with(ValueRef::Integer(key));
-        checksum.0.combine(&text.0);
-        checksum.finish()
+        store::Checksum::default().integer(key).then(&text.0).finish()
     }
 
-    /// Adds a value, with its type and length, so that values next to each other stay apart.
+    /// Adds a value.
     #[must_use]
-    pub(crate) fn with(mut self, value: ValueRef<'_>) -> Self {
-        match value {
-            ValueRef::Null => self.0.update(b"n"),
-            ValueRef::Integer(number) => self.tagged(b'i', &number.to_le_bytes()),
-            ValueRef::Real(number) => self.tagged(b'r', &number.to_le_bytes()),
-            ValueRef::Text(bytes) => self.tagged(b't', bytes),
-            ValueRef::Blob(bytes) => self.tagged(b'b', bytes),
-        }
-        self
-    }
-
-    fn tagged(&mut self, tag: u8, bytes: &[u8]) {
-        self.0.update(&[tag]);
-        self.0.update(&bytes.len().to_le_bytes());
-        self.0.update(bytes);
+    pub(crate) fn with(self, value: ValueRef<'_>) -> Self {
+        Self(match value {
+            ValueRef::Null => self.0.null(),
+            ValueRef::Integer(number) => self.0.integer(number),
+            ValueRef::Real(number) => self.0.real(number),
+            ValueRef::Text(bytes) => self.0.text(bytes),
+            ValueRef::Blob(bytes) => self.0.bytes(bytes),
+        })
     }
 
     pub(crate) fn finish(self) -> i64 {
-        self.0.finalize().into()
+        self.0.finish()
     }
 }
 

@@ -92,7 +92,10 @@ impl Reading<'_> {
             let sequence: i64 = row.get(0)?;
             let text = self.decoder.text(row.get_ref(1)?)?;
             let what = format!("journal record {sequence} of session '{}'", key.session());
-            check(&what, row.get(2)?, || Checksum::of_text(sequence, text))?;
+            let (session, turn) = (key.session().as_str(), key.turn());
+            check(&what, row.get(2)?, || {
+                Checksum::of_record(scope.as_str(), session, turn, sequence, &Checksum::text(text))
+            })?;
             records.push(JournalRecord {
                 sequence: sequence.cast_unsigned(),
                 body: body::parse(text)?,
@@ -106,7 +109,7 @@ impl Preparing<'_> {
     fn record(&mut self, record: &JournalRecord) -> Outcome<PreparedRecord> {
         let text = body::write(&record.body)?;
         Ok(PreparedRecord {
-            checksum: Checksum::of_text(record.sequence.cast_signed(), &text),
+            text: Checksum::text(&text),
             body: self.encoder.pack(text)?,
         })
     }
@@ -115,7 +118,8 @@ impl Preparing<'_> {
 /// The body of a record, as it is stored.
 struct PreparedRecord {
     body: Packed,
-    checksum: i64,
+    /// The checksum of its text.
+    text: Checksum,
 }
 
 impl Writing<'_> {
@@ -134,14 +138,16 @@ impl Writing<'_> {
         if let Some(guard) = guard {
             self.check_guard(scope, key, guard)?;
         }
+        let (scope_name, session, turn) = (scope.as_str(), key.session().as_str(), key.turn());
+        let number = sequence.cast_signed();
         let added = self.reading.db.prepare_cached(APPEND)?.execute((
-            scope.as_str(),
-            key.session().as_str(),
-            key.turn(),
-            sequence.cast_signed(),
+            scope_name,
+            session,
+            turn,
+            number,
             to_nanos(Timestamp::now())?,
             &record.body,
-            record.checksum,
+            Checksum::of_record(scope_name, session, turn, number, &record.text),
         ))?;
         // `APPEND` ignores a conflict, so a taken number shows as no row written.
         if added == 0 {

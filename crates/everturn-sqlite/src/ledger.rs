@@ -91,6 +91,13 @@ impl Writing<'_> {
         // Read and written in one transaction, so no expense comes between.
         let before = self.reading.account(scope, "", "")?;
         let after = expense.tenant_after(before)?;
+        if let Some(session) = &expense.session {
+            let (id, name) = (session.key.session().as_str(), session.key.turn());
+            check_id("session id", id)?;
+            check_id("branch", name)?;
+            let held = self.reading.account(scope, id, name)?;
+            self.enter(scope, (id, name, ""), &session.after(held)?)?;
+        }
         if let Some(after) = &after {
             self.enter(scope, ("", "", ""), after)?;
         }

@@ -51,6 +51,10 @@
 //! durable. A session that this process continued last is in memory: its next turn only asks whether another process has
 //! written since.
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "polls, retries and leases wait in real time"
+)]
 
 mod blob;
 mod body;
@@ -66,6 +70,7 @@ mod ledger;
 mod lineage;
 mod list;
 mod maintain;
+mod missing;
 mod options;
 mod pending;
 #[cfg(test)]

@@ -58,14 +58,19 @@ fn place(cursor: &Cursor) -> (i64, String) {
 }
 
 impl Reading<'_> {
-    /// Returns all tenants that have rows or journals.
+    /// Returns all tenants that have rows, journals or accounts.
     pub(crate) fn tenants(&mut self) -> Outcome<Vec<Scope>> {
-        let sql = "SELECT name FROM scope UNION SELECT DISTINCT scope FROM journal";
+        let sql = "SELECT known.name, scope.tenant FROM (SELECT name FROM scope UNION SELECT scope FROM journal \
+                   UNION SELECT scope FROM ledger) AS known LEFT JOIN scope ON scope.name = known.name";
         let mut statement = self.db.prepare_cached(sql)?;
-        let names = statement.query_map([], |row| row.get::<_, String>(0))?;
-        Ok(names
-            .map(|name| name.map(Scope::new))
-            .collect::<rusqlite::Result<_>>()?)
+        let tenants = statement.query_map([], |row| {
+            let scope = Scope::new(row.get::<_, String>(0)?);
+            Ok(match row.get::<_, Option<String>>(1)? {
+                Some(tenant) => scope.with_tenant(tenant),
+                None => scope,
+            })
+        })?;
+        Ok(tenants.collect::<rusqlite::Result<_>>()?)
     }
 
     pub(crate) fn list(&mut self, scope: &str, query: &SnapshotQuery) -> Outcome<Page<Snapshot>> {

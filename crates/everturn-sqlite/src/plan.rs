@@ -4,7 +4,7 @@ use everturn_agent::store::Order;
 use rusqlite::Connection;
 
 use crate::schema::SESSIONS;
-use crate::{delete, journal, ledger, list, pending, read};
+use crate::{delete, journal, ledger, list, missing, pending, read};
 
 fn plan(sql: &str) -> Vec<String> {
     let mut connection = Connection::open_in_memory().unwrap();
@@ -199,4 +199,11 @@ fn a_journal_is_found_by_its_turn_and_old_ones_by_their_age() {
             .iter()
             .any(|line| line.contains("journal_by_age"))
     );
+}
+
+#[test]
+fn the_neighbours_of_a_name_are_in_its_index() {
+    for sql in missing::NEIGHBOURS {
+        assert_searches(sql, &["USING COVERING INDEX sqlite_autoindex_"]);
+    }
 }

@@ -77,6 +77,9 @@ pub(crate) const STATUS: &str =
 impl Reading<'_> {
     pub(crate) fn get(&mut self, scope: &str, id: &str, detail: Detail) -> Outcome<Option<Snapshot>> {
         let stored = self.find(scope, id)?;
+        if stored.is_none() {
+            self.check_no_snapshot(scope, id)?;
+        }
         stored.map(|stored| self.snapshot(stored, detail)).transpose()
     }
 
@@ -91,8 +94,12 @@ impl Reading<'_> {
                 .db
                 .prepare_cached(SESSION_KEY)?
                 .query_row((scope, session), |row| Ok((row.get(0)?, row.get(1)?)));
-            if let Some((scope, session)) = known.optional()? {
-                self.check_tip(scope, session, None)?;
+            match known.optional()? {
+                Some((scope, key)) => {
+                    self.check_session(key, session)?;
+                    self.check_tip(scope, key, None)?;
+                }
+                None => self.check_no_session(scope, session)?,
             }
         }
         stored.map(|stored| self.snapshot(stored, detail)).transpose()

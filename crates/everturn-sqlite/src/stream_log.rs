@@ -65,10 +65,10 @@ use crate::options::Durability;
 ///
 /// | question | answer |
 /// |---|---|
-/// | when a reader sees a chunk | at once in the process that writes it, within about 50 ms in others |
-/// | what survives a crash of the process | every stream that was finished; of others, all but the chunks of the last 20 ms or so |
+/// | when a reader sees a chunk | when it is in the file: within about 20 ms in the process that writes it, 50 ms in others |
+/// | what survives a crash of the process | every event that a reader has seen, and every stream that was finished |
 /// | what survives a loss of power | with [`Durability::Full`] the same; with [`Durability::Normal`] all but the last moments |
-/// | what a write costs | one transaction every 20 ms for all streams together, however many chunks there are |
+/// | what a write costs | at most one transaction every 20 ms for all streams together, however many chunks there are |
 /// | how large a stream may be | 64 MiB of chunks, or [`max_stream_bytes`](SqliteStreamLogOptions::max_stream_bytes) |
 /// | how large the log may be | 128 MiB for each owner ([`max_owner_bytes`](SqliteStreamLogOptions::max_owner_bytes)) and 512 MiB in all ([`max_bytes`](SqliteStreamLogOptions::max_bytes)); the oldest finished streams go first |
 /// | what a reader of a silent stream costs | nothing: one poll of the file serves all readers in a process |

@@ -243,15 +243,18 @@ fn blobs(reading: &mut Reading<'_>, found: &mut Verification) -> Outcome<()> {
 fn journals(reading: &mut Reading<'_>, found: &mut Verification) -> Outcome<()> {
     let mut statement = reading
         .db
-        .prepare("SELECT key, body, sequence, checksum FROM journal")?;
+        .prepare("SELECT key, body, sequence, checksum, scope, session, turn FROM journal")?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         found.records += 1;
         let key: i64 = row.get(0)?;
         let text = reading.decoder.text(row.get_ref(1)?);
         let (sequence, checksum): (i64, Option<i64>) = (row.get(2)?, row.get(3)?);
+        let (scope, session, turn): (String, String, String) = (row.get(4)?, row.get(5)?, row.get(6)?);
         let right = text.and_then(|text| {
-            checksum::check("its body", checksum, || Checksum::of_text(sequence, text))?;
+            checksum::check("its body", checksum, || {
+                Checksum::of_record(&scope, &session, &turn, sequence, &Checksum::text(text))
+            })?;
             body::parse::<serde_json::Value>(text)
         });
         check(found, "journal record", key, right)?;

@@ -146,6 +146,10 @@ impl Writing<'_> {
     fn place(&self, scope_name: &Scope, session: &SessionId) -> Outcome<(i64, i64, Option<Tip>)> {
         let (scope, _) = self.scope(scope_name.as_str())?;
         let (session, is_new) = self.session(scope, session.as_str())?;
+        if let Some(tenant) = scope_name.tenant().filter(|_| is_new) {
+            let sql = "UPDATE scope SET tenant = ?2 WHERE key = ?1 AND tenant IS NULL";
+            self.reading.db.prepare_cached(sql)?.execute((scope, tenant))?;
+        }
         let tip = if is_new {
             None
         } else {

@@ -24,8 +24,9 @@
 //!
 //! # Who may see it
 //!
-//! The page's files are served through the server's context providers, like every other route: a caller whom they refuse does
-//! not get the page. Scripts come from the server itself and nothing else (`Content-Security-Policy`), no other page may frame
+//! The page's files are the same on every server, and everybody may load them. The page shows what the server's routes
+//! return to its caller: if the server answers `401`, the page asks for a bearer token and keeps it for as long as its tab is open
+//! (`sessionStorage`). Traces are shown to [operators](everturn_server::Server::operators). Scripts come from the server itself and nothing else (`Content-Security-Policy`), no other page may frame
 //! it, and texts of models, tools and users never become markup.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use everturn_core::{Context, async_trait};
 use everturn_server::axum::body::{Body, Bytes};
 use everturn_server::axum::http::{HeaderValue, Method, Request, Response, StatusCode, header};
-use everturn_server::{Door, Server};
+use everturn_server::{Audience, Door, Server};
 
 use crate::assets::{Asset, Assets};
 
@@ -56,7 +56,7 @@ impl Studio {
 
 /// Serves the page.
 pub trait ServeStudio {
-    /// Adds the page to a server, behind its context providers.
+    /// Adds the page to a server. Everybody may load its files; its calls have the token that it asks for.
     fn studio(self, studio: Studio) -> Self;
 }
 
@@ -84,6 +84,11 @@ struct Page {
 
 #[async_trait]
 impl Door for Page {
+    // The page asks for a token, so it is loaded before the caller can be identified.
+    fn audience(&self) -> Audience {
+        Audience::Everyone
+    }
+
     async fn answer(&self, request: Request<Bytes>, _context: Context) -> Response<Body> {
         if ![Method::GET, Method::HEAD].contains(request.method()) {
             return plain(StatusCode::METHOD_NOT_ALLOWED, "this path allows GET, HEAD");
@@ -134,6 +139,10 @@ struct Moved(String);
 
 #[async_trait]
 impl Door for Moved {
+    fn audience(&self) -> Audience {
+        Audience::Everyone
+    }
+
     async fn answer(&self, _request: Request<Bytes>, _context: Context) -> Response<Body> {
         let mut response = plain(StatusCode::PERMANENT_REDIRECT, "the page is below");
         if let Ok(place) = HeaderValue::from_str(&self.0) {

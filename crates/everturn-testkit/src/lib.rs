@@ -14,6 +14,7 @@
 //! | test that a store keeps histories through random programs | [`histories`] |
 //! | test that no mishap makes a session unusable | [`mishaps`] |
 //! | run the published cases of the protocols | [`conformance`] |
+//! | wait for an event, or on a paused clock | [`eventually`], [`in_time`], [`elapse`] |
 //! | collect chunks and compare JSON | [`collect()`], [`Collector`], [`contains`] |
 //!
 //! What certifies, the random tests and the published cases come with the feature `certify`, which is on unless it is turned off.
@@ -40,6 +41,10 @@
 //! # Ok(()) }
 //! ```
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "scripts pause, certified stores are killed at any moment, and `eventually` polls"
+)]
 
 mod cassette;
 #[cfg(feature = "certify")]
@@ -61,6 +66,7 @@ mod recorder;
 mod replayer;
 mod reply;
 mod scripted_model;
+mod waiting;
 mod with_session;
 mod words;
 
@@ -74,5 +80,6 @@ pub use self::{
     replayer::{NO_RECORDING, ReplayedModel, Replayer},
     reply::Reply,
     scripted_model::{Call, SCRIPT_OVER, ScriptedModel},
+    waiting::{elapse, eventually, in_time},
     with_session::with_session,
 };

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use everturn_agent::{
     AgentBuilder, AgentResult, AgentSession, Custom, CustomState, InlinePrompt, Limits, NamedPrompt,
-    Recovery, RecoveryLoop, recover_all, recover_every, register_agent_middleware,
+    Recovery, RecoveryLoop, check_delegates, internal_agents, recover_all, recover_every,
+    register_agent_middleware,
 };
 use everturn_ai::catalogue::register_catalogue;
 use everturn_ai::prompt::{Mistakes, Prompt, PromptFolder, Reload, check_default_model, check_names};
@@ -16,7 +17,8 @@ use everturn_ai::{
     set_default_model,
 };
 use everturn_core::{
-    BidiFlow, Emitter, Error, Flow, Function, Inputs, Payload, Plugin, Registry, Result, StreamingFlow,
+    ActionType, BidiFlow, Emitter, Error, Flow, Function, Inputs, Payload, Plugin, Registry, Result,
+    StreamingFlow,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -254,10 +256,21 @@ impl EverturnBuilder {
     }
 }
 
+/// The agents of an application that was [checked](Everturn::check), by name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Checked {
+    /// The agents that servers offer to clients.
+    pub served: Vec<String>,
+    /// The agents that other agents delegate to, and that servers offer to nobody.
+    pub internal: Vec<String>,
+}
+
 /// Checks that everything that the agents and prompts of a registry name exists.
 async fn check(registry: &Registry) -> Result<()> {
     let mut mistakes = check_default_model(registry).await;
     mistakes.append(check_names(registry).await);
+    mistakes.append(check_delegates(registry).await);
     mistakes.into_result()
 }
 
@@ -318,7 +331,8 @@ impl Everturn {
         everturn_agent::session_flow(&self.registry, name, function)
     }
 
-    /// Checks that the models, tools and middleware that agents and prompts name exist, and the default model.
+    /// Checks that the models, tools, middleware and sub-agents that agents and prompts name exist, and that every agent has a
+    /// model: its own, or the default model.
     ///
     /// [`Everturn::serve`] and servers from [`Everturn::server`] do this before they listen. A program that does not serve calls
     /// it once its agents are defined; otherwise a wrong name fails the first turn that needs it.
@@ -336,10 +350,32 @@ impl Everturn {
     /// # Ok(()) }
     /// ```
     ///
+    /// The result lists the agents that servers offer to clients, and the internal ones, which other agents delegate to:
+    ///
+    /// ```
+    /// # use everturn::prelude::*;
+    /// # use everturn::testkit::EchoModel;
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
+    /// # let app = Everturn::builder().model("echo", EchoModel).default_model("echo").build().await?;
+    /// app.agent("editor").use_middleware(Delegation::to(["writer"])).define()?;
+    /// app.agent("writer").define()?;
+    ///
+    /// let checked = app.check().await?;
+    /// assert_eq!(checked.served, ["editor"]);
+    /// assert_eq!(checked.internal, ["writer"]); // unless it is `.public()`
+    /// # Ok(()) }
+    /// ```
+    ///
     /// # Errors
     /// One error that lists all mistakes, with file and line for those in `.prompt` files.
-    pub async fn check(&self) -> Result<()> {
-        check(&self.registry).await
+    pub async fn check(&self) -> Result<Checked> {
+        check(&self.registry).await?;
+        let internal = internal_agents(&self.registry);
+        let agents = self.registry.of_type(&ActionType::AGENT).into_keys();
+        Ok(Checked {
+            served: agents.filter(|agent| !internal.contains(agent)).collect(),
+            internal: internal.into_iter().collect(),
+        })
     }
 
     /// Polls once for lost background runs of every agent, and takes them over.
@@ -403,8 +439,8 @@ impl Everturn {
     /// Meanwhile it takes over background runs that other processes lost, as with [`Everturn::recover_every`].
     ///
     /// Agents are at `/agents/{name}`, flows at `/flows/{name}`; see [`everturn_server`] for the other routes.
-    /// Everybody who reaches the address may call; use [`Everturn::server`] to add context providers, which identify
-    /// callers.
+    /// Callers are not identified, so the address must be a loopback one; see [`Everturn::serve_with`] for servers that others
+    /// reach.
     ///
     /// In development ([`Everturn::dev_tools`]) Genkit's developer tools see the application, the traces of the last
     /// moments are at `/dev/traces`, and the studio is at `/`: a page to talk to the agents. On a loopback address everybody
@@ -414,6 +450,33 @@ impl Everturn {
     /// As [`Everturn::check`]; the error of the operating system about the address.
     #[cfg(feature = "server")]
     pub async fn serve(&self, address: impl Into<everturn_server::ListenAddress>) -> Result<()> {
+        self.serve_with(address, |server| server).await
+    }
+
+    /// Serves as [`Everturn::serve`] does, with further settings of the server: who calls, limits, other protocols.
+    ///
+    /// ```no_run
+    /// use everturn::prelude::*;
+    /// use everturn::server::BearerTokens;
+    ///
+    /// # async fn serve(app: Everturn) -> Result<()> {
+    /// let tokens = BearerTokens::new([("ann", "a-long-random-token")]);
+    /// app.serve_with("0.0.0.0:8080", |server| server.context(tokens)).await
+    /// # }
+    /// ```
+    ///
+    /// In development the settings begin with the studio, a stream log in memory and, on a loopback address, with
+    /// permission for everybody to change sessions.
+    ///
+    /// # Errors
+    /// As [`Everturn::serve`]; `FAILED_PRECONDITION` if other machines reach the address, and the server neither identifies
+    /// callers nor [allows everyone](everturn_server::Server::allow_everyone).
+    #[cfg(feature = "server")]
+    pub async fn serve_with(
+        &self,
+        address: impl Into<everturn_server::ListenAddress>,
+        settings: impl FnOnce(everturn_server::Server) -> everturn_server::Server,
+    ) -> Result<()> {
         let address: everturn_server::ListenAddress = address.into();
         let recovering = self.recover_every(RECOVERY_INTERVAL);
         let server = self.server();
@@ -424,6 +487,7 @@ impl Everturn {
             Some(tools) => in_development(server, tools, &address),
             None => server,
         };
+        let server = settings(server);
         let outcome = server.serve(address).await;
         #[cfg(feature = "dev")]
         if let Some(tools) = tools {

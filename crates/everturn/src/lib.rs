@@ -132,7 +132,7 @@ pub use everturn_studio as studio;
 #[cfg(feature = "offline")]
 pub use everturn_testkit as testkit;
 
-pub use self::app::{Everturn, EverturnBuilder};
+pub use self::app::{Checked, Everturn, EverturnBuilder};
 
 pub use everturn_core::{Error, HandlerError, HandlerResult, Result};
 
@@ -145,9 +145,10 @@ pub mod prelude {
     pub use everturn_agent::store::{MemoryStore, SessionStore};
     pub use everturn_agent::{
         Agent, AgentFinishReason, AgentInput, AgentRef, AgentReply, AgentSession, AgentTask, Artifact,
-        Artifacts, Chat, Concurrency, Delegation, Heartbeat, Interrupt, Limits, Session, SessionHandle,
-        SessionId, SessionState, Snapshot, SnapshotEvent, SnapshotId, SnapshotIds, SnapshotPolicy,
-        SnapshotStatus, Timeline, Turn, TurnLocking, WhileInterrupted, WorkerLoss,
+        Artifacts, Chat, ClientPermissions, Concurrency, Delegation, FailedTurns, Heartbeat, Interrupt,
+        Limits, Session, SessionHandle, SessionId, SessionState, Snapshot, SnapshotEvent, SnapshotId,
+        SnapshotIds, SnapshotPolicy, SnapshotStatus, Timeline, Turn, TurnLocking, WhileInterrupted,
+        WorkerLoss,
     };
     pub use everturn_ai::catalogue::{Fallback, Retry, ToolApproval};
     pub use everturn_ai::prompt::PromptDefinition;

@@ -4,7 +4,7 @@ use everturn_core::{Context, async_trait};
 use everturn_dev::TraceLog;
 use everturn_server::axum::body::{Body, Bytes};
 use everturn_server::axum::http::{Request, Response, StatusCode, header};
-use everturn_server::{Door, Server};
+use everturn_server::{Audience, Door, Server};
 
 /// Serves the traces of the last moments; [`Everturn::serve`](crate::Everturn::serve) does so in development.
 pub trait ServeTraces {
@@ -23,6 +23,11 @@ struct Traces(TraceLog);
 
 #[async_trait]
 impl Door for Traces {
+    // Traces have the texts of all callers.
+    fn audience(&self) -> Audience {
+        Audience::Operators
+    }
+
     async fn answer(&self, request: Request<Bytes>, _context: Context) -> Response<Body> {
         let path = request.uri().path_and_query().map_or("", |path| path.as_str());
         let (status, body) = match self.0.answer(path.trim_start_matches("/dev/")) {

@@ -38,9 +38,17 @@ pub(crate) struct Arguments {
     #[arg(long)]
     pub(crate) open: bool,
 
-    /// Print requests to paste into a shell
+    /// Print requests to paste into a shell, and exit
     #[arg(long)]
     pub(crate) curl: bool,
+
+    /// Serve only callers that send this bearer token
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) token: Option<String>,
+
+    /// Serve everybody on an address that other machines reach
+    #[arg(long)]
+    pub(crate) allow_everyone: bool,
 
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
@@ -55,9 +63,10 @@ pub(crate) enum Command {
 impl Arguments {
     /// Refuses options of serving where nothing is served. The parser refuses them behind the command only.
     pub(crate) fn checked(self) -> Result<Self, clap::Error> {
-        let is_serving = self.addr.is_some() || self.open || self.curl;
+        let is_serving =
+            self.addr.is_some() || self.open || self.curl || self.token.is_some() || self.allow_everyone;
         if is_serving && self.command == Some(Command::Chat) {
-            let advice = "a chat serves nothing: leave out '--addr', '--open' and '--curl'";
+            let advice = "a chat serves nothing: leave out '--addr', '--open', '--curl', '--token' and '--allow-everyone'";
             return Err(Self::command().error(ErrorKind::ArgumentConflict, advice));
         }
         Ok(self)
@@ -86,6 +95,8 @@ mod tests {
             model: None,
             open: false,
             curl: false,
+            token: None,
+            allow_everyone: false,
             command: None,
         };
 
@@ -100,6 +111,8 @@ mod tests {
             model: Some("ollama/qwen3".to_owned()),
             open: false,
             curl: false,
+            token: None,
+            allow_everyone: false,
             command: Some(Command::Chat),
         };
 

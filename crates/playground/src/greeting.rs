@@ -1,4 +1,4 @@
-//! The text that is printed when the server is ready: its address and examples.
+//! The texts that are printed: where the server is, and requests to it.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -6,46 +6,58 @@ use std::path::{Path, PathBuf};
 
 use everturn::prelude::{SessionId, Value, json};
 
-use crate::agents::Demo;
-
-/// The address and a few requests that can be pasted into a shell.
+/// The two lines that are printed when the server is ready.
 pub(crate) struct Greeting {
     address: SocketAddr,
     database: PathBuf,
-    agents: Vec<(String, String)>,
     /// The description of the model.
     model: String,
     notice: Option<String>,
-    /// Distinguishes the sessions of these requests from those of an earlier start.
-    mark: String,
 }
 
 impl Greeting {
-    pub(crate) fn new(
-        address: SocketAddr,
-        database: &Path,
-        demos: &[Demo],
-        model: String,
-        notice: Option<String>,
-    ) -> Self {
-        let id = SessionId::fresh();
+    pub(crate) fn new(address: SocketAddr, database: &Path, model: String, notice: Option<String>) -> Self {
         Self {
             address: reachable(address),
             database: database.to_owned(),
-            agents: demos
-                .iter()
-                .map(|demo| (demo.name.clone(), demo.about.clone()))
-                .collect(),
             model,
             notice,
+        }
+    }
+
+    /// Returns the address of the page.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+}
+
+/// A few requests that can be pasted into a shell.
+pub(crate) struct Requests {
+    address: SocketAddr,
+    /// The header of the token, if one is needed.
+    authorization: String,
+    /// Distinguishes the sessions of these requests from those that were printed earlier.
+    mark: String,
+}
+
+impl Requests {
+    pub(crate) fn new(address: SocketAddr, token: Option<&str>) -> Self {
+        let id = SessionId::fresh();
+        Self {
+            address: reachable(address),
+            authorization: token.map_or_else(String::new, |token| {
+                format!(" -H 'Authorization: Bearer {token}'")
+            }),
             mark: id.as_str().rsplit('-').next().unwrap_or_default().to_owned(),
         }
     }
 
     /// Formats a request as a line for a shell.
     fn curl(&self, options: &str, path: &str, body: &Value) -> String {
-        let address = self.address;
-        format!("curl {options}'http://{address}{path}' -H 'Content-Type: application/json' -d '{body}'")
+        let (address, token) = (self.address, &self.authorization);
+        format!(
+            "curl {options}'http://{address}{path}'{token} -H 'Content-Type: application/json' -d '{body}'"
+        )
     }
 
     fn streamed(&self, text: &str) -> String {
@@ -65,36 +77,26 @@ impl Greeting {
         self.curl("", "/agents/planner/getSnapshot", &body)
     }
 
-    /// Returns the address of the page.
-    pub(crate) fn url(&self) -> String {
-        format!("http://{}", self.address)
+    fn week(&self) -> String {
+        format!("week-{}", self.mark)
     }
+}
 
-    /// Returns the agents and a few requests.
-    pub(crate) fn requests(&self) -> String {
-        let agents: Vec<String> = self
-            .agents
-            .iter()
-            .map(|(name, about)| format!("  /agents/{name:<12} {about}\n"))
-            .collect();
-        format!(
-            "\n{}\nA turn, streamed:\n\n{}\n\nThe same conversation resumed, now or after a restart:\n\n{}\n\n\
+impl fmt::Display for Requests {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "A turn, streamed:\n\n{}\n\nThe same conversation resumed, now or after a restart:\n\n{}\n\n\
              A run in the background, then its snapshot:\n\n{}\n{}\n\n\
-             Every route is described at /openapi.json; /healthz says whether the server is well. Ctrl-C ends it.\n",
-            agents.concat(),
+             The agents are listed at /agents, and every route is described at /openapi.json.",
             self.streamed("Stock the pantry with leeks"),
             self.streamed("What did I say before?"),
             self.detached("Plan the week"),
             self.read_snapshot(),
         )
     }
-
-    fn week(&self) -> String {
-        format!("week-{}", self.mark)
-    }
 }
 
-/// The two lines that are always printed.
 impl fmt::Display for Greeting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let database = self.database.display();

@@ -1,5 +1,6 @@
 //! The playground: demo agents, served over HTTP or used on the terminal. They use the model that is available; without
 //! a key or a network, one made of rules.
+#![allow(clippy::disallowed_methods, reason = "work takes its time")]
 
 mod agents;
 mod arguments;
@@ -14,8 +15,13 @@ mod serve;
 use std::process::ExitCode;
 
 use clap::Parser;
+use mimalloc::MiMalloc;
 
 use self::arguments::{Arguments, Command};
+
+/// Returns freed memory to the system.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 #[tokio::main]
 async fn main() -> ExitCode {

@@ -6,16 +6,16 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn::core::{Exposure, listen_to_spans};
+use everturn::core::{Exposure, Status, listen_to_spans};
 use everturn::dev::TraceLog;
 use everturn::prelude::{Everturn, ServeAgui, ServeOpenAi, ServeStudio, Studio};
-use everturn::server::{ArchiveAccess, Bound};
+use everturn::server::{ArchiveAccess, BearerTokens, Bound};
 use everturn::sqlite::SqliteStreamLog;
 use everturn::{Result, ServeTraces};
 
 use crate::arguments::Arguments;
 use crate::database::Database;
-use crate::greeting::Greeting;
+use crate::greeting::{Greeting, Requests};
 use crate::model::Choice;
 use crate::{agents, first_session};
 
@@ -36,8 +36,14 @@ pub(crate) async fn serve(arguments: Arguments) -> Result<()> {
         model,
         open,
         curl,
+        token,
+        allow_everyone,
         ..
     } = arguments;
+    if curl {
+        let requests = Requests::new(addr.unwrap_or(ADDRESS), token.as_deref());
+        return Ok(write!(std::io::stdout(), "{requests}")?);
+    }
     let model = Choice::make(model).await?;
     let about_model = model.to_string();
     let files = Database::open(&database).await?;
@@ -49,22 +55,26 @@ pub(crate) async fn serve(arguments: Arguments) -> Result<()> {
         app,
         streams: files.streams.clone(),
         traces,
+        token,
+        allow_everyone,
     };
     let (server, notice) = match addr {
-        Some(address) => (serving.bind(address).await?, None),
+        Some(address) => {
+            let bound = serving.bind(address).await;
+            let advised = bound.map_err(|error| match error.status() {
+                Status::FailedPrecondition => error.context("give '--token TOKEN' or '--allow-everyone'"),
+                _ => error,
+            });
+            (advised?, None)
+        }
         None => serving.bind_somewhere().await?,
     };
     let recovering = serving.app.recover_every(RECOVERY);
 
-    let greeting = Greeting::new(server.address(), &database, &demos, about_model, notice);
+    let greeting = Greeting::new(server.address(), &database, about_model, notice);
     let mut out = std::io::stdout().lock();
-    let text = if curl {
-        format!("{greeting}{}", greeting.requests())
-    } else {
-        greeting.to_string()
-    };
     // The server runs even if the greeting cannot be printed.
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    let _ = write!(out, "{greeting}").and_then(|()| out.flush());
     drop(out);
     if open {
         open_browser(&greeting.url());
@@ -80,6 +90,8 @@ struct Serving {
     app: Everturn,
     streams: SqliteStreamLog,
     traces: TraceLog,
+    token: Option<String>,
+    allow_everyone: bool,
 }
 
 impl Serving {
@@ -99,16 +111,23 @@ impl Serving {
     }
 
     async fn bind(&self, address: SocketAddr) -> Result<Bound> {
-        let server = self.app.server().stream_log(self.streams.clone());
-        // Only people on this machine reach a loopback address; others may look, but not change sessions, nor read the
-        // private text of errors.
-        let (access, exposure) = if address.ip().is_loopback() {
+        let mut server = self.app.server().stream_log(self.streams.clone());
+        if let Some(token) = &self.token {
+            server = server.context(BearerTokens::new([("owner", token)]));
+        }
+        if self.allow_everyone {
+            server = server.allow_everyone();
+        }
+        // Only people on this machine reach a loopback address, and only those who started the program have its token.
+        // Others may look, but not change sessions, nor read the private text of errors.
+        let (access, exposure) = if address.ip().is_loopback() || self.token.is_some() {
             (ArchiveAccess::everyone(), Exposure::Full)
         } else {
             (ArchiveAccess::nobody(), Exposure::Public)
         };
         server
-            .archive(access)
+            .archive(access.clone())
+            .operators(access)
             .exposure(exposure)
             .traces(&self.traces)
             .openai()

@@ -5,6 +5,7 @@
 mod custom;
 mod echo;
 mod extended;
+mod open;
 mod prompted;
 
 use std::sync::Arc;
@@ -33,5 +34,6 @@ pub fn watched_harness(store: impl IntoStore, run_log: Option<Arc<dyn StreamLog>
     custom::define(&mut harness)?;
     extended::define(&mut harness)?;
     echo::define(&mut harness)?;
+    open::define(&mut harness)?;
     Ok(harness)
 }

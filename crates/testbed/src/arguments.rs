@@ -25,6 +25,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "BYTES")]
     pub(crate) stream_bytes: Option<usize>,
 
+    /// Let every caller change, export and import sessions
+    #[arg(long)]
+    pub(crate) archive: bool,
+
     /// Keep no streams: a client that leaves ends its turn
     #[arg(long)]
     pub(crate) forget_streams: bool,

@@ -43,6 +43,7 @@ async fn bulky(count: u32, emitter: Emitter<String>) -> HandlerResult<u32> {
     Ok(count)
 }
 
+#[expect(clippy::disallowed_methods, reason = "the pace of the stream")]
 async fn count(to: u32, emitter: Emitter<Count>, pause: Duration) -> HandlerResult<String> {
     for count in 0..to {
         if !pause.is_zero() {

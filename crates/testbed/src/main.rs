@@ -23,9 +23,14 @@ use everturn_agent::store::SessionStore;
 use everturn_agui::ServeAgui;
 use everturn_core::{Exposure, Result};
 use everturn_openai::ServeOpenAi;
-use everturn_server::{Bound, CorsLayer, Layout, Limits, Server};
+use everturn_server::{ArchiveAccess, Bound, CorsLayer, Layout, Limits, Server};
+use mimalloc::MiMalloc;
 
 use self::arguments::Arguments;
+
+/// Returns freed memory to the system.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// How long the model thinks, so that concurrent turns really overlap.
 const THINKING: Duration = Duration::from_millis(5);
@@ -77,6 +82,11 @@ async fn bind(arguments: Arguments, sessions: Arc<dyn SessionStore>) -> Result<B
         .agui()
         .cors(pages())
         .merge(program::router(harness.model().clone()));
+    let server = if arguments.archive {
+        server.archive(ArchiveAccess::everyone())
+    } else {
+        server
+    };
     let server = if arguments.forget_streams {
         server
     } else {

@@ -8,6 +8,7 @@ mod branching;
 mod effects;
 mod errand;
 mod hold;
+mod spending;
 mod talk;
 mod unforced;
 
@@ -27,6 +28,7 @@ pub use self::approving::{APPROVED, approve, approving, ask};
 pub use self::branching::{branch, branching};
 pub use self::effects::{Effect, Effects};
 pub use self::errand::{AGENT, STEPS};
+pub use self::spending::{SPENT, spend};
 pub use self::talk::POLICIES;
 use self::unforced::UnforcedDisk;
 
@@ -59,6 +61,10 @@ pub struct Orders {
     /// Whether the errands are sessions in which tools ask and are approved, one after the other.
     #[serde(default)]
     pub approves: bool,
+    /// The model calls to which a session is limited, whose turns the worker runs until the limit ends them; then it says
+    /// `spent`.
+    #[serde(default)]
+    pub spends: Option<u64>,
 }
 
 /// The kind and place of a store.

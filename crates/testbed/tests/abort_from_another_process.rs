@@ -6,6 +6,7 @@ mod processes;
 
 use std::time::{Duration, SystemTime};
 
+use everturn_testkit::eventually;
 use processes::{Process, Site};
 use testbed::worker::{Effect, Effects};
 
@@ -14,13 +15,14 @@ const TRIES: usize = 9;
 
 /// When something was done in a session, once it was.
 async fn done(effects: &Effects, session: &str, what: &str) -> Duration {
-    loop {
+    let mut done = None;
+    eventually(what, async || {
         let wanted = |effect: &Effect| effect.session == session && effect.what == what;
-        if let Some(effect) = effects.all().unwrap().into_iter().find(wanted) {
-            return effect.at;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+        done = effects.all().unwrap().into_iter().find(wanted);
+        done.is_some()
+    })
+    .await;
+    done.unwrap().at
 }
 
 #[tokio::test]

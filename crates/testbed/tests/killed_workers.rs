@@ -13,6 +13,7 @@ use std::time::Duration;
 use everturn_agent::store::{Detail, PendingQuery, Scope, SessionStore};
 use everturn_agent::{Agent, Interrupt, Snapshot, SnapshotId};
 use everturn_core::Status;
+use everturn_testkit::eventually;
 use jiff::Timestamp;
 use processes::{End, Process, Site, Trace};
 use testbed::worker::{APPROVED, Effects, Orders, approve, approving};
@@ -58,9 +59,7 @@ async fn kill(orders: Orders, store: Arc<dyn SessionStore>) -> Vec<Killed> {
                 let (ids, at) = tokio::task::spawn_blocking(move || {
                     let process = Process::start(&orders);
                     let first = process.accepted();
-                    std::thread::sleep(delay);
-                    let at = Timestamp::now();
-                    let mut ids = process.kill();
+                    let (mut ids, at) = process.kill_after(delay);
                     ids.push(first);
                     (ids, at)
                 })
@@ -91,18 +90,11 @@ async fn read(store: &dyn SessionStore, id: &SnapshotId) -> Snapshot {
 
 /// Waits until no run is pending, and gives up two leases after the last kill.
 async fn all_over(store: &dyn SessionStore) {
-    let over = async {
-        loop {
-            let page = store.pending(&PendingQuery::default()).await;
-            if page.unwrap().unwrap().items.is_empty() {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-    };
-    tokio::time::timeout(LEASE * 2, over)
-        .await
-        .expect("two leases after the last kill every run is over");
+    eventually("every run is over", async || {
+        let page = store.pending(&PendingQuery::default()).await;
+        page.unwrap().unwrap().items.is_empty()
+    })
+    .await;
 }
 
 async fn every_run_survives(site: Site) {
@@ -219,8 +211,7 @@ async fn approved_calls_are_made_at_most_once(site: Site) {
                 let delay = Duration::from_micros(random.u64(0..u64::try_from(LATEST.as_micros()).unwrap()));
                 let process = Process::start(&orders);
                 asked.push(process.accepted());
-                std::thread::sleep(delay);
-                asked.extend(process.kill());
+                asked.extend(process.kill_after(delay).0);
             }
         })
     });

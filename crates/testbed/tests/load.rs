@@ -15,14 +15,13 @@ use everturn_ai::{FinishReason, Message};
 use everturn_core::{Emitter, Registry};
 use everturn_server::Server;
 use everturn_testkit::conformance::skip;
+use everturn_testkit::eventually;
 use futures::future::join_all;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::{Mutex, watch};
 
 use self::served::Testbed;
-
-const PATIENCE: Duration = Duration::from_mins(1);
 
 /// One at a time: each uses much of what one process may have, and one measures it.
 static ALONE: Mutex<()> = Mutex::const_new(());
@@ -90,9 +89,7 @@ async fn read_to_end(mut stream: TcpStream) -> String {
 }
 
 async fn in_time<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future)
-        .await
-        .expect("it ends in time")
+    everturn_testkit::in_time("the clients are served", future).await
 }
 
 async fn serve(registry: &Registry) -> SocketAddr {
@@ -272,12 +269,15 @@ async fn readers_that_do_not_read_cost_no_memory() {
         stream
     });
     let streams = in_time(join_all(asking)).await;
-    in_time(async {
-        let mut seen = 0;
-        while seen == 0 || seen != sent.load(Ordering::SeqCst) {
-            seen = sent.load(Ordering::SeqCst);
-            tokio::time::sleep(Duration::from_millis(500)).await;
-        }
+    let (mut seen, mut unchanged) = (0, 0);
+    eventually("nothing more is sent", async || {
+        let before = std::mem::replace(&mut seen, sent.load(Ordering::SeqCst));
+        unchanged = if seen == 0 || seen != before {
+            0
+        } else {
+            unchanged + 1
+        };
+        unchanged == 100
     })
     .await;
 

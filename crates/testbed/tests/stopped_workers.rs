@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use everturn_agent::store::{Detail, Mutation, Precondition, Scope, SessionStore};
 use everturn_agent::{Snapshot, SnapshotId};
+use everturn_testkit::eventually;
 use processes::{End, Process, Site, Trace};
 use testbed::worker::Effects;
 
@@ -19,18 +20,12 @@ const PACE: Duration = Duration::from_millis(1500);
 /// The pace of the worker that takes over.
 const PACE_OF_THE_HEIR: Duration = Duration::from_millis(200);
 
-/// Longer than anything here can take.
-const PATIENCE: Duration = Duration::from_mins(1);
-
 /// Waits until something was done.
 async fn seen(effects: &Effects, what: &str) {
-    let done = async {
-        while Trace::of(&effects.all().unwrap(), "s").count(what) == 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    let done = tokio::time::timeout(PATIENCE, done).await;
-    done.unwrap_or_else(|_| panic!("'{what}' was never done"));
+    eventually(what, async || {
+        Trace::of(&effects.all().unwrap(), "s").count(what) > 0
+    })
+    .await;
 }
 
 async fn read(store: &dyn SessionStore, id: &SnapshotId) -> Snapshot {
@@ -40,18 +35,11 @@ async fn read(store: &dyn SessionStore, id: &SnapshotId) -> Snapshot {
 
 /// The run's row once the run is over.
 async fn ended(store: &dyn SessionStore, id: &SnapshotId) -> Snapshot {
-    let over = async {
-        loop {
-            let row = read(store, id).await;
-            if row.status.is_final() {
-                return row;
-            }
-            tokio::time::sleep(LEASE / 10).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, over)
-        .await
-        .expect("the run comes to its end")
+    eventually("the run is over", async || {
+        read(store, id).await.status.is_final()
+    })
+    .await;
+    read(store, id).await
 }
 
 /// Stops a worker while it does not hold the store's lock, which it would keep from everybody.
@@ -73,7 +61,7 @@ async fn stop(worker: &Process, store: &dyn SessionStore) {
     }
 }
 
-/// A worker that was stopped in the middle of something, for three leases, with another at hand to take over.
+/// A worker that was stopped in the middle of something, with another at hand to take over.
 struct Asleep {
     zombie: Process,
     run: SnapshotId,
@@ -95,7 +83,6 @@ impl Asleep {
         orders.pace = PACE_OF_THE_HEIR;
         orders.recover_every = Some(LEASE / 6);
         let rescuer = Process::start(&orders);
-        tokio::time::sleep(LEASE * 3).await;
         Self {
             zombie,
             run,

@@ -24,6 +24,8 @@ fn every_agreed_agent_is_there_and_registered() {
             "extendedAgentWithStore",
             "extendedPromptAgent",
             "promptAgent",
+            "promptAgentInline",
+            "promptAgentOpenToClients",
             "promptAgentWithApproval",
             "promptAgentWithInterrupt",
             "promptAgentWithRestartTool",

@@ -10,13 +10,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use everturn_agent::archive::Archive;
 use everturn_agent::store::{Detail, Order, Scope, SessionStore, SnapshotQuery};
 use everturn_agent::{Snapshot, SnapshotId};
-use processes::Site;
-use testbed::worker::{Orders, POLICIES};
+use processes::{Process, Site};
+use testbed::worker::{Effects, Orders, POLICIES, SPENT};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 const WORKERS: usize = 3;
 const SESSIONS: usize = 64;
@@ -82,6 +84,8 @@ struct Worker {
 struct Running {
     child: Child,
     input: ChildStdin,
+    /// Reads its output, and ends with it.
+    hearing: JoinHandle<()>,
     /// The turns that this process was told.
     told: Vec<usize>,
 }
@@ -109,8 +113,7 @@ impl Worker {
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         assert_eq!(lines.next_line().await.unwrap().as_deref(), Some("ready"));
         let heard = Arc::clone(heard);
-        // Ends with the process, whose end of the pipe is closed then.
-        tokio::spawn(async move {
+        let hearing = tokio::spawn(async move {
             while let Ok(Some(line)) = lines.next_line().await {
                 heard.hear(&line);
             }
@@ -118,6 +121,7 @@ impl Worker {
         Running {
             child,
             input,
+            hearing,
             told: Vec::new(),
         }
     }
@@ -142,7 +146,7 @@ impl Worker {
         let mut running = self.running.lock().await;
         running.child.kill().await.unwrap();
         // What it said before it died may still be in the pipe.
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        (&mut running.hearing).await.unwrap();
         let told = std::mem::take(&mut running.told);
         {
             let mut awaited = self.heard.awaited.lock().unwrap();
@@ -319,6 +323,7 @@ async fn turns_of_three_processes_lose_nothing_and_no_refused_turn_works() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[expect(clippy::disallowed_methods, reason = "a kill may fall anywhere into the work")]
 async fn killed_processes_lose_nothing_that_was_acknowledged_and_let_go_of_their_locks() {
     let Some(site) = Site::postgres() else {
         return;
@@ -345,4 +350,34 @@ async fn killed_processes_lose_nothing_that_was_acknowledged_and_let_go_of_their
 
     println!("{KILLS} kills met {unknown} turns under way");
     assert!(unknown > 0, "no kill met a turn");
+}
+
+/// The model calls to which a session is limited.
+const CALLS: u64 = 50;
+
+#[tokio::test]
+async fn turns_of_many_processes_call_no_more_models_than_their_session_allows() {
+    for site in [Some(Site::sqlite()), Some(Site::files()), Site::postgres()]
+        .into_iter()
+        .flatten()
+    {
+        let store = site.store.open().await.unwrap();
+        let mut orders = site.orders(NO_END);
+        orders.spends = Some(CALLS);
+        orders.pace = Duration::from_millis(2);
+        let workers: Vec<Process> = (0..WORKERS).map(|_| Process::start(&orders)).collect();
+        for worker in &workers {
+            worker.hear("spent");
+        }
+
+        let made = Effects::at(&orders.effects).all().unwrap().len() as u64;
+        assert_eq!(made, CALLS, "model calls on {:?}", site.store);
+        let archive = Archive::of(Arc::clone(&store), Scope::default());
+        assert_eq!(archive.session_usage(SPENT).await.unwrap().model_calls, CALLS);
+        let latest = store
+            .latest(&Scope::default(), &SPENT.into(), Detail::Metadata)
+            .await;
+        let turns = latest.unwrap().unwrap().turn_index.unwrap() + 1;
+        println!("{turns} of {CALLS} calls were committed on {:?}", site.store);
+    }
 }

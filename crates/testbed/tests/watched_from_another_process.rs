@@ -1,7 +1,11 @@
-//! A background run of one server is watched through another that shares its file.
+//! A background run of one server is watched, and a stream of one is read on, through another that shares its
+//! store.
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 
 mod served;
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 
 use serde_json::{Value, json};
 
@@ -46,4 +50,88 @@ fn chunks_of_a_run_in_one_process_are_shown_by_another() {
         "stop",
         "{shown}"
     );
+}
+
+/// How often a server is killed while it streams.
+const KILLS: usize = 20;
+
+/// A stream as its client reads it: its lines, and its id.
+struct Reading {
+    lines: std::io::Lines<BufReader<TcpStream>>,
+    id: String,
+}
+
+impl Reading {
+    /// Calls a flow that counts, or reads its stream again.
+    fn begin(server: &Testbed, flow: &str, again: Option<&str>) -> Self {
+        let mut stream = TcpStream::connect(server.host()).unwrap();
+        let header = again.map_or_else(String::new, |id| format!("x-genkit-stream-id: {id}\r\n"));
+        let body = json!({"data": 10_000}).to_string();
+        write!(
+            stream,
+            "POST /flows/{flow}?stream=true HTTP/1.1\r\nhost: {}\r\n{header}content-type: application/json\r\n\
+             content-length: {}\r\n\r\n{body}",
+            server.host(),
+            body.len(),
+        )
+        .unwrap();
+        let mut lines = BufReader::new(stream).lines();
+        let is_id = |line: &String| line.starts_with("x-genkit-stream-id: ");
+        let id = lines.by_ref().map(Result::unwrap).find(is_id).unwrap();
+        let id = id.rsplit_once(' ').unwrap().1.to_owned();
+        Self { lines, id }
+    }
+
+    /// Returns the next event; `None` if the connection was broken off.
+    fn next(&mut self) -> Option<String> {
+        let mut events = self.lines.by_ref().map_while(Result::ok);
+        events.find(|line| line.starts_with("data: "))
+    }
+}
+
+/// Kills servers in the middle of streams, and reads the streams on through another server.
+fn chunks_survive_kills(store: &str) {
+    let elsewhere = Testbed::start(store);
+    let mut random = fastrand::Rng::with_seed(34);
+    for kill in 0..KILLS {
+        let server = Testbed::start(store);
+        // One pauses between its chunks and the other does not.
+        let flow = ["slowly", "streamy"][kill % 2];
+        let mut reading = Reading::begin(&server, flow, None);
+        let wanted = random.usize(1..6);
+        let mut seen: Vec<String> = (0..wanted).map(|_| reading.next().unwrap()).collect();
+        server.signal("KILL");
+        server.wait();
+        // Events on their way were sent.
+        seen.extend(std::iter::from_fn(|| reading.next()));
+
+        let mut again = Reading::begin(&elsewhere, flow, Some(&reading.id));
+        for (index, event) in seen.iter().enumerate() {
+            let kept = again.next();
+            assert_eq!(
+                kept.as_ref(),
+                Some(event),
+                "event {index} of {} after kill {kill}",
+                seen.len()
+            );
+        }
+    }
+}
+
+#[test]
+fn events_that_a_client_has_read_survive_the_kill_of_their_server_in_sqlite() {
+    let folder = tempfile::tempdir().unwrap();
+
+    chunks_survive_kills(&format!("sqlite:{}", folder.path().join("testbed.db").display()));
+}
+
+#[tokio::test]
+async fn events_that_a_client_has_read_survive_the_kill_of_their_server_in_postgres() {
+    let Some(store) = served::fresh_postgres("EVERTURN_TEST_POSTGRES").await else {
+        return;
+    };
+
+    tokio::task::spawn_blocking(move || chunks_survive_kills(&store))
+        .await
+        .unwrap();
 }

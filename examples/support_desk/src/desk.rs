@@ -42,7 +42,6 @@ pub fn define(app: &Everturn, store: impl IntoStore) -> Result<Agent<Ticket>> {
         .tool(note)
         .tool(refund)
         // A customer whose first message meets a model that is down can try again.
-        .keep_failed_turns()
         .record_context(["auth"])
         .store(store)
         .define()

@@ -3,7 +3,12 @@
 use std::process::ExitCode;
 
 use everturn::Result;
+use mimalloc::MiMalloc;
 use support_desk::serve::{self, Settings};
+
+/// Returns freed memory to the system.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 #[tokio::main]
 async fn main() -> ExitCode {

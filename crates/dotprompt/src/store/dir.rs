@@ -19,7 +19,8 @@ const MAX_FOLDERS: usize = 32;
 /// `support/_tone.prompt` is the partial `support/tone`. The text between the last two dots is the variant.
 /// The version is the first eight hexadecimal digits of the content's SHA-1.
 ///
-/// Names are checked strictly before they become paths, and a link that leads out of the directory is not followed.
+/// Names are checked strictly before they become paths, and a link that leads out of the directory is not
+/// followed.
 #[derive(Debug, Clone)]
 pub struct DirStore {
     directory: PathBuf,
@@ -163,7 +164,8 @@ impl DirStore {
                     self.scan_folder(kind, &path, depth + 1, found)?;
                 }
             } else if let Some(prompt) = named_by(kind, folder, &file) {
-                // Skipped: a file deleted meanwhile, one outside the directory, or one whose name is not valid here.
+                // Skipped: a file deleted meanwhile, one outside the directory, or one whose name is not
+                // valid here.
                 if let Ok(stored) = self.read(kind, &prompt) {
                     found.push(prompt.version(stored.version));
                 }

@@ -1,7 +1,7 @@
 //! Checks of names before they become paths.
 //!
-//! Names come from templates and callers, sometimes from a network. A name is accepted only if every file system
-//! reads it as a path below the store, so the rules refuse more than any one system would need.
+//! Names come from templates and callers, sometimes from a network. A name is accepted only if every file
+//! system reads it as a path below the store, so the rules refuse more than any one system would need.
 
 use crate::store::{StoreError, StoreErrorKind};
 

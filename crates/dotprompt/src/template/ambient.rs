@@ -38,7 +38,7 @@ impl<'r> Ambient<'r> {
         }
     }
 
-    /// Returns a variable that the caller defines; it wins over the built-in `@root` and `@metadata`.
+    /// Returns a variable that the caller defines; it overrides the built-in `@root` and `@metadata`.
     pub(super) fn given(&self, name: &str) -> Option<&'r Value> {
         let single = self.data.variables.iter().rev().find(|(key, _)| *key == name);
         single

@@ -36,7 +36,7 @@ impl<'r> Machine<'r> {
                 let right = self.eval(right, scope)?;
                 if let (Some(Value::String(a)), Some(Value::String(b))) = (left.as_value(), right.as_value())
                 {
-                    self.charge(a.len().min(b.len()) / BYTES_PER_STEP, scope)?;
+                    self.charge(a.len().min(b.len()) / BYTES_PER_STEP)?;
                 }
                 self.branch(block, left.strictly_equals(&right) != *negated, scope, out)
             }
@@ -56,7 +56,7 @@ impl<'r> Machine<'r> {
                 self.section(block, value, scope, out)
             }
             BlockKind::Verbatim => self.run(&block.body, scope, out),
-            BlockKind::Call(call) => self.call_block(call, block, scope, out),
+            BlockKind::Call(call) => self.call_statement(call, Some(block), scope, out),
         }
     }
 
@@ -70,8 +70,9 @@ impl<'r> Machine<'r> {
         self.run(if body { &block.body } else { &block.inverse }, scope, out)
     }
 
-    /// Renders `{{#name}}` by the value of `name`: for `true` the body in the current context, for a list the body once
-    /// for each item, for any other present value the body with it as the context, else the alternative.
+    /// Renders `{{#name}}` by the value of `name`: for `true` the body in the current context, for a list the
+    /// body once for each item, for any other present value the body with it as the context, else the
+    /// alternative.
     fn section(
         &mut self,
         block: &'r Block,
@@ -141,7 +142,7 @@ impl<'r> Machine<'r> {
             return self.run(&block.inverse, scope, out);
         }
         for (index, (key, item)) in items.enumerate() {
-            self.charge(1, scope)?;
+            self.charge(1)?;
             let iteration = Iteration {
                 index,
                 key,

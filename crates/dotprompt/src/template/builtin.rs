@@ -4,7 +4,7 @@ use super::program::{BlockKind, Call, Callee, Expr};
 use crate::error::ErrorKind;
 
 /// Creates the error for a helper with wrong arguments.
-pub(super) fn misuse(name: &str, message: impl Into<String>) -> ErrorKind {
+pub(super) fn helper_error(name: &str, message: impl Into<String>) -> ErrorKind {
     ErrorKind::Helper {
         name: name.to_owned(),
         message: message.into(),
@@ -39,7 +39,7 @@ impl Callee {
 
 impl Call {
     /// Returns the mistake in the arguments of a built-in helper.
-    pub(super) fn flaw(&self) -> Option<&'static str> {
+    pub(super) fn argument_error(&self) -> Option<&'static str> {
         match self.callee {
             Callee::Lookup if self.args.len() != 2 => Some("it takes an object and a key"),
             Callee::Json if self.args.len() != 1 => Some("it takes one value"),

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
+use super::builtin::helper_error;
 use super::machine::Machine;
 use super::markers;
 use super::print;
@@ -16,19 +17,20 @@ use crate::message::Media;
 use crate::output::{Mark, Output};
 
 impl<'r> Machine<'r> {
-    /// Runs `{{helper ...}}`: prints the helper's result or leaves its mark.
+    /// Runs `{{helper ...}}` or `{{#helper ...}}`: prints the helper's result or leaves its mark.
     pub(super) fn call_statement(
         &mut self,
         call: &'r Call,
+        block: Option<&'r Block>,
         scope: &Scope<'_, 'r>,
         out: &mut Output,
     ) -> Result<(), Error> {
         let result = match &call.callee {
             Callee::Custom(name, helper) => {
-                self.custom(name, helper.as_ref(), call, None, scope)
+                self.custom(name, helper.as_ref(), call, block, scope)
                     .and_then(|result| match result {
-                        HelperOutput::Fragment(fragment) => self.append(fragment, scope, out),
-                        HelperOutput::Value(value) => self.print(&Val::from_value(value), scope, out),
+                        HelperOutput::Fragment(fragment) => self.append(fragment, out),
+                        HelperOutput::Value(value) => self.print(&Val::from_value(value), out),
                     })
             }
             _ => self.builtin_statement(call, scope, out),
@@ -42,36 +44,51 @@ impl<'r> Machine<'r> {
         scope: &Scope<'_, 'r>,
         out: &mut Output,
     ) -> Result<(), Error> {
-        match self.marked(call, scope)? {
-            Some(Ok(mark)) => self.mark(mark, scope, out),
-            Some(Err(text)) => self.write(&text, scope, out),
-            None => {
-                let value = self.call_value(call, scope)?;
-                self.print(&value, scope, out)
+        match &call.callee {
+            Callee::History => self.mark(Mark::History, out),
+            Callee::Role => {
+                let name = self.arg(call, 0, scope)?;
+                if name.is_missing() || name.as_value() == Some(&Value::Null) {
+                    return Err(Error::new(helper_error(
+                        "role",
+                        "the name of the role is missing",
+                    )));
+                }
+                let name = self.text(&name)?;
+                match markers::role(&name) {
+                    Some(mark) => self.mark(mark, out),
+                    None => self.write(&markers::role_text(&name), out),
+                }
             }
-        }
-    }
-
-    /// Runs `{{#helper ...}}` for a helper that is not a built-in block.
-    pub(super) fn call_block(
-        &mut self,
-        call: &'r Call,
-        block: &'r Block,
-        scope: &Scope<'_, 'r>,
-        out: &mut Output,
-    ) -> Result<(), Error> {
-        let Callee::Custom(name, helper) = &call.callee else {
-            return self.call_statement(call, scope, out);
-        };
-        match self.custom(name, helper.as_ref(), call, Some(block), scope)? {
-            HelperOutput::Fragment(fragment) => self.append(fragment, scope, out),
-            HelperOutput::Value(value) => self.print(&Val::from_value(value), scope, out),
+            Callee::Section => {
+                let name = self.arg(call, 0, scope)?;
+                let name = self.text(&name)?;
+                // The reference implementation takes only the first word as the name.
+                match name.split(' ').next() {
+                    None | Some("") => Ok(()),
+                    Some(name) => self.mark(Mark::Section(name.to_owned()), out),
+                }
+            }
+            Callee::Media => {
+                let url = self.named(call, "url", scope)?;
+                let url = self.text(&url)?;
+                let content_type = self.named(call, "contentType", scope)?;
+                let content_type = Some(self.text(&content_type)?).filter(|text| !text.is_empty());
+                if url.is_empty() {
+                    return Ok(());
+                }
+                self.mark(Mark::Media(Media { url, content_type }), out)
+            }
+            Callee::Lookup | Callee::Log | Callee::Json | Callee::Custom(..) => {
+                let value = self.call_value(call, scope)?;
+                self.print(&value, out)
+            }
         }
     }
 
     /// Evaluates `(helper ...)` to the helper's value.
     pub(super) fn call_value(&mut self, call: &'r Call, scope: &Scope<'_, 'r>) -> Result<Val<'r>, Error> {
-        self.charge(1, scope)?;
+        self.charge(1)?;
         match &call.callee {
             Callee::Lookup => {
                 let value = self.arg(call, 0, scope)?;
@@ -83,14 +100,15 @@ impl<'r> Machine<'r> {
                 {
                     return Ok(value);
                 }
-                Ok(value.get(&self.text(&key, scope)?))
+                Ok(value.get(&self.text(&key)?))
             }
             Callee::Json => self.json(call, scope),
             Callee::Custom(name, helper) => match self.custom(name, helper.as_ref(), call, None, scope)? {
                 HelperOutput::Value(value) => Ok(Val::from_value(value)),
                 HelperOutput::Fragment(fragment) => Ok(Val::from_value(fragment.into_text())),
             },
-            // `log` is for a browser's console and does nothing here; the others leave a mark and have no value.
+            // `log` is for a browser's console and does nothing here; the others leave a mark and have no
+            // value.
             Callee::Log | Callee::Role | Callee::History | Callee::Section | Callee::Media => {
                 Ok(Val::Missing)
             }
@@ -104,58 +122,8 @@ impl<'r> Machine<'r> {
         }
         let indent = self.named(call, "indent", scope)?;
         let text = print::json(&value.to_value(), &print::indentation(&indent.to_value()));
-        self.count(text.len(), scope)?;
+        self.count(text.len())?;
         Ok(Val::from_value(text))
-    }
-
-    /// Returns the mark that a helper leaves, or the text to print if its arguments make no valid mark; `None` for
-    /// helpers that leave no marks.
-    fn marked(
-        &mut self,
-        call: &'r Call,
-        scope: &Scope<'_, 'r>,
-    ) -> Result<Option<Result<Mark, String>>, Error> {
-        Ok(Some(match &call.callee {
-            Callee::History => Ok(Mark::History),
-            Callee::Role => {
-                let name = self.arg(call, 0, scope)?;
-                if name.is_missing() || name.as_value() == Some(&Value::Null) {
-                    let message = "the name of the role is missing".to_owned();
-                    return Err(Error::new(ErrorKind::Helper {
-                        name: "role".to_owned(),
-                        message,
-                    }));
-                }
-                let name = self.text(&name, scope)?;
-                markers::role(&name).ok_or_else(|| markers::role_text(&name))
-            }
-            Callee::Section => {
-                let name = self.arg(call, 0, scope)?;
-                let name = self.text(&name, scope)?;
-                // The reference implementation takes only the first word as the name.
-                let name = name.split(' ').next().unwrap_or_default().to_owned();
-                if name.is_empty() {
-                    Err(String::new())
-                } else {
-                    Ok(Mark::Section(name))
-                }
-            }
-            Callee::Media => {
-                let url = self.named(call, "url", scope)?;
-                let url = self.text(&url, scope)?;
-                let content_type = self.named(call, "contentType", scope)?;
-                let content_type = self.text(&content_type, scope)?;
-                if url.is_empty() {
-                    Err(String::new())
-                } else {
-                    Ok(Mark::Media(Media {
-                        url,
-                        content_type: Some(content_type).filter(|text| !text.is_empty()),
-                    }))
-                }
-            }
-            Callee::Lookup | Callee::Log | Callee::Json | Callee::Custom(..) => return Ok(None),
-        }))
     }
 
     fn arg(&mut self, call: &'r Call, index: usize, scope: &Scope<'_, 'r>) -> Result<Val<'r>, Error> {
@@ -170,15 +138,15 @@ impl<'r> Machine<'r> {
     }
 
     /// Returns the text that printing the value gives.
-    fn text(&mut self, value: &Val<'r>, scope: &Scope<'_, 'r>) -> Result<String, Error> {
+    pub(super) fn text(&mut self, value: &Val<'r>) -> Result<String, Error> {
         let mut printed = Output::default();
-        self.print(value, scope, &mut printed)?;
+        self.print(value, &mut printed)?;
         Ok(printed.text)
     }
 
-    fn append(&mut self, fragment: Fragment, scope: &Scope<'_, 'r>, out: &mut Output) -> Result<(), Error> {
+    fn append(&mut self, fragment: Fragment, out: &mut Output) -> Result<(), Error> {
         let output = fragment.into_output();
-        self.count(output.text.len(), scope)?;
+        self.count(output.text.len())?;
         out.append(output);
         Ok(())
     }

@@ -27,7 +27,7 @@ impl<'r> Machine<'r> {
                 let mut inner = Output::default();
                 self.include_in(include, this, scope, &mut inner)?;
                 let indented = inner.indented(indent);
-                self.count(indented.text.len(), scope)?;
+                self.count(indented.text.len())?;
                 out.append(indented);
                 Ok(())
             }
@@ -60,18 +60,16 @@ impl<'r> Machine<'r> {
         let name = match &include.name {
             IncludeName::Fixed(name) => Cow::Borrowed(&**name),
             IncludeName::Computed(expr) => {
-                let mut printed = Output::default();
                 let value = self.eval(expr, scope)?;
-                self.print(&value, scope, &mut printed)?;
-                Cow::Owned(printed.text)
+                Cow::Owned(self.text(&value)?)
             }
             IncludeName::CallerBlock => return self.include_caller(include, this, scope, out),
         };
-        self.charge(STEPS_PER_PARTIAL, scope)?;
-        self.enter_partial(name.clone(), scope, include.at)?;
+        self.charge(STEPS_PER_PARTIAL)?;
+        self.enter_partial(name.clone())?;
 
-        // The include's block may define inline partials for the partial. An include without a block passes on the
-        // block that this template itself got.
+        // The include's block may define inline partials for the partial. An include without a block passes
+        // on the block that this template received.
         let caller = include.body.as_ref().map(|body| CallerBlock { body, scope });
         let passed = include.body.as_ref().filter(|body| !body.inlines.is_empty());
         let inlines = passed.map(|body| Inlines {
@@ -80,26 +78,23 @@ impl<'r> Machine<'r> {
             parent: scope.inlines,
         });
         let frame = include.body.as_ref().map(|_| block_frame(scope));
-        let visible = inlines.as_ref().or(scope.inlines);
 
-        if let Some((program, defined)) = scope.inline(&name) {
-            let mut inner = defined.child(this);
-            inner.frame = frame.as_ref().or(scope.frame);
-            inner.inlines = visible;
-            inner.caller = caller.as_ref().or(scope.caller);
-            self.run(program, &inner, out)?;
+        let (program, mut inner) = if let Some((program, defined)) = scope.inline(&name) {
+            (program, defined.child(this))
         } else if let Some(unit) = self.library.partial(&name) {
             let unit = unit.as_ref().map_err(Clone::clone)?;
-            let mut inner = Scope::root(this, unit);
-            inner.frame = frame.as_ref().or(scope.frame);
-            inner.inlines = visible;
-            inner.caller = caller.as_ref().or(scope.caller);
-            self.run(&unit.program, &inner, out)?;
+            (&unit.program, Scope::root(this, unit))
         } else if let Some(body) = &include.body {
             self.fall_back(body, this, scope, out)?;
+            self.partials.pop();
+            return Ok(());
         } else {
             return Err(Error::new(ErrorKind::UnknownPartial(name.into_owned())));
-        }
+        };
+        inner.frame = frame.as_ref().or(scope.frame);
+        inner.inlines = inlines.as_ref().or(scope.inlines);
+        inner.caller = caller.as_ref().or(scope.caller);
+        self.run(program, &inner, out)?;
         self.partials.pop();
         Ok(())
     }
@@ -113,15 +108,17 @@ impl<'r> Machine<'r> {
         out: &mut Output,
     ) -> Result<(), Error> {
         let outer = block_frame(scope);
+        let frame = Frame {
+            iteration: None,
+            parent: Some(&outer),
+        };
         let mut inner = scope.child(this);
-        inner.frame = Some(&outer);
-        let frame = block_frame(&inner);
-        let mut inner = inner.clone();
         inner.frame = Some(&frame);
         self.run(body, &inner, out)
     }
 
-    /// Renders `@partial-block`, the block that the including template passed, in the scope in which it was written.
+    /// Renders `@partial-block`, the block that the including template passed, in the scope in which it was
+    /// written.
     fn include_caller(
         &mut self,
         include: &'r Include,

@@ -12,7 +12,8 @@ use crate::resolve::Definitions;
 
 pub(crate) struct Library {
     main: Unit,
-    /// A partial that only a computed name can reach may hold an error; the error is returned when it is included.
+    /// A partial that only a computed name can reach may hold an error; the error is returned when it is
+    /// included.
     partials: HashMap<Box<str>, Result<Unit, Error>>,
     variables: BTreeSet<Box<str>>,
     text_bytes: usize,
@@ -26,17 +27,17 @@ impl Library {
         label: Option<Arc<str>>,
         definitions: &Definitions,
     ) -> Result<Self, Error> {
-        let mut gathering = Gathering {
+        let mut compiler = Compiler {
             definitions,
             source_bytes: 0,
             tags: 0,
             partials: HashMap::new(),
         };
-        let main = gathering.unit(Source { text, start, label })?;
+        let main = compiler.unit(Source { text, start, label })?;
         let mut computed = main.facts.computes_partials;
         let mut wanted: Vec<Box<str>> = main.facts.partials.iter().cloned().collect();
         while let Some(name) = wanted.pop() {
-            match gathering.partial(&name)? {
+            match compiler.partial(&name)? {
                 Some(Err(error)) => return Err(error.clone()),
                 Some(Ok(unit)) => {
                     wanted.extend(unit.facts.partials.iter().cloned());
@@ -46,15 +47,15 @@ impl Library {
             }
         }
         if computed {
-            gathering.everything_defined()?;
+            compiler.compile_all()?;
         }
-        let Gathering {
+        let Compiler {
             partials,
             source_bytes: text_bytes,
             ..
-        } = gathering;
-        let compiled = partials.values().filter_map(|unit| unit.as_ref().ok());
-        let variables = compiled
+        } = compiler;
+        let units = partials.values().filter_map(|unit| unit.as_ref().ok());
+        let variables = units
             .chain([&main])
             .flat_map(|unit| unit.facts.variables.iter().cloned())
             .collect();
@@ -64,7 +65,7 @@ impl Library {
             variables,
             text_bytes,
         };
-        library.refuse_cycles()?;
+        library.check_cycles()?;
         Ok(library)
     }
 
@@ -94,8 +95,8 @@ impl Library {
             .chain([&self.main])
     }
 
-    /// Returns the names of the inline partials. One is visible to the partials that its template includes, wherever those
-    /// are.
+    /// Returns the names of the inline partials. One is visible to the partials that its template includes,
+    /// wherever those are.
     fn inlines(&self) -> BTreeSet<&str> {
         let names = self.units().flat_map(|unit| &unit.facts.inlines);
         names.map(|name| &**name).collect()
@@ -121,9 +122,9 @@ impl Library {
         unknown
     }
 
-    /// Refuses partials that include each other unconditionally. A conditional cycle is allowed and is bounded when it
-    /// runs.
-    fn refuse_cycles(&self) -> Result<(), Error> {
+    /// Refuses partials that include each other unconditionally. A conditional cycle is allowed and is
+    /// bounded when it runs.
+    fn check_cycles(&self) -> Result<(), Error> {
         let inlines = self.inlines();
         let mut finished = BTreeSet::new();
         for start in &self.main.facts.always {
@@ -164,14 +165,14 @@ impl Library {
     }
 }
 
-struct Gathering<'d> {
+struct Compiler<'d> {
     definitions: &'d Definitions,
     source_bytes: usize,
     tags: usize,
     partials: HashMap<Box<str>, Result<Unit, Error>>,
 }
 
-impl Gathering<'_> {
+impl Compiler<'_> {
     fn unit(&mut self, source: Source<'_>) -> Result<Unit, Error> {
         let mut limits = self.definitions.limits.clone();
         self.source_bytes += source.text.len();
@@ -207,8 +208,9 @@ impl Gathering<'_> {
         }
     }
 
-    /// Compiles every defined partial and the partials they name, because a computed name may reach any of them.
-    fn everything_defined(&mut self) -> Result<(), Error> {
+    /// Compiles every defined partial and the partials they name, because a computed name may reach any of
+    /// them.
+    fn compile_all(&mut self) -> Result<(), Error> {
         let mut wanted: Vec<Box<str>> = self
             .definitions
             .partials

@@ -81,15 +81,15 @@ impl<'r> Machine<'r> {
 
     fn nodes(&mut self, program: &'r Program, scope: &Scope<'_, 'r>, out: &mut Output) -> Result<(), Error> {
         for node in &program.nodes {
-            self.charge(1, scope)?;
+            self.charge(1)?;
             match node {
-                Node::Text(text) => self.write(text, scope, out)?,
-                Node::Mark(mark) => self.mark(mark.clone(), scope, out)?,
+                Node::Text(text) => self.write(text, out)?,
+                Node::Mark(mark) => self.mark(mark.clone(), out)?,
                 Node::Print(path) => {
                     let value = self.path(path, scope)?;
-                    self.print(&value, scope, out)?;
+                    self.print(&value, out)?;
                 }
-                Node::Call(call) => self.call_statement(call, scope, out)?,
+                Node::Call(call) => self.call_statement(call, None, scope, out)?,
                 Node::Block(block) => {
                     self.nest(block.at, scope, |machine| machine.block(block, scope, out))?;
                 }
@@ -123,69 +123,64 @@ impl<'r> Machine<'r> {
                 },
             },
         };
-        self.charge((path.keys.len() + start.layered_keys()) / KEYS_PER_STEP, scope)?;
+        self.charge((path.keys.len() + start.layered_keys()) / KEYS_PER_STEP)?;
         if let Some((last, before)) = path.keys.split_last().filter(|(last, _)| ***last == *"length") {
             let value = start.walk(before);
             // Counting a text's characters takes time in proportion to its bytes, so it costs steps.
             let bytes = value.as_value().and_then(Value::as_str).map_or(0, str::len);
-            self.charge(bytes / BYTES_PER_STEP, scope)?;
+            self.charge(bytes / BYTES_PER_STEP)?;
             return Ok(value.get(last));
         }
         Ok(start.walk(&path.keys))
     }
 
-    pub(super) fn print(
-        &mut self,
-        value: &Val<'r>,
-        scope: &Scope<'_, 'r>,
-        out: &mut Output,
-    ) -> Result<(), Error> {
+    pub(super) fn print(&mut self, value: &Val<'r>, out: &mut Output) -> Result<(), Error> {
         match value {
             Val::Missing => Ok(()),
-            Val::Layered(_) => self.write("[object Object]", scope, out),
+            Val::Layered(_) => self.write("[object Object]", out),
             value => match value.as_value() {
-                Some(Value::String(text)) => self.write(text, scope, out),
+                Some(Value::String(text)) => self.write(text, out),
                 Some(value) => {
                     let before = out.text.len();
                     print::push(&mut out.text, value);
-                    self.count(out.text.len() - before, scope)
+                    self.count(out.text.len() - before)
                 }
                 None => Ok(()),
             },
         }
     }
 
-    pub(super) fn write(&mut self, text: &str, scope: &Scope<'_, 'r>, out: &mut Output) -> Result<(), Error> {
-        self.count(text.len(), scope)?;
+    pub(super) fn write(&mut self, text: &str, out: &mut Output) -> Result<(), Error> {
+        self.count(text.len())?;
         out.text.push_str(text);
         Ok(())
     }
 
-    pub(super) fn mark(&mut self, mark: Mark, scope: &Scope<'_, 'r>, out: &mut Output) -> Result<(), Error> {
+    pub(super) fn mark(&mut self, mark: Mark, out: &mut Output) -> Result<(), Error> {
         let payload = match &mark {
             Mark::Media(media) => media.url.len(),
             Mark::Section(name) => name.len(),
             Mark::Role(_) | Mark::History => 0,
         };
-        self.count(payload + size_of::<Mark>(), scope)?;
+        self.count(payload + size_of::<Mark>())?;
         out.mark(mark);
         Ok(())
     }
 
     /// Counts output bytes; fails if they exceed the limit.
-    pub(super) fn count(&mut self, bytes: usize, scope: &Scope<'_, 'r>) -> Result<(), Error> {
+    pub(super) fn count(&mut self, bytes: usize) -> Result<(), Error> {
         self.written = self.written.saturating_add(bytes);
         if self.written > self.limits.output_bytes {
-            return Err(exceeded(Limit::OutputBytes, scope, None));
+            return Err(exceeded(Limit::OutputBytes));
         }
         Ok(())
     }
 
     /// Counts steps; fails if they exceed the limit.
-    pub(super) fn charge(&mut self, steps: usize, scope: &Scope<'_, 'r>) -> Result<(), Error> {
+    pub(super) fn charge(&mut self, steps: usize) -> Result<(), Error> {
         self.steps = self.steps.saturating_add(steps as u64);
         if self.steps > self.limits.steps {
-            return Err(exceeded(Limit::Steps, scope, None));
+            return Err(exceeded(Limit::Steps));
         }
         Ok(())
     }
@@ -197,34 +192,28 @@ impl<'r> Machine<'r> {
         scope: &Scope<'_, 'r>,
         inner: impl FnOnce(&mut Self) -> Result<T, Error>,
     ) -> Result<T, Error> {
+        let place = || Some(at.in_file(scope.unit.label.as_ref()));
         if self.depth >= self.limits.depth {
             return Err(self
-                .too_deep()
-                .unwrap_or_else(|| exceeded(Limit::Depth, scope, Some(at))));
+                .cycle()
+                .unwrap_or_else(|| exceeded(Limit::Depth).or_at(place)));
         }
         self.depth += 1;
-        let result = inner(self).map_err(|error| error.or_at(|| Some(at.in_file(scope.unit.label.as_ref()))));
+        let result = inner(self).map_err(|error| error.or_at(place));
         self.depth -= 1;
         result
     }
 
-    pub(super) fn enter_partial(
-        &mut self,
-        name: Cow<'r, str>,
-        scope: &Scope<'_, 'r>,
-        at: Position,
-    ) -> Result<(), Error> {
+    pub(super) fn enter_partial(&mut self, name: Cow<'r, str>) -> Result<(), Error> {
         self.partials.push(name);
         if self.partials.len() > self.limits.partial_depth {
-            return Err(self
-                .too_deep()
-                .unwrap_or_else(|| exceeded(Limit::PartialDepth, scope, Some(at))));
+            return Err(self.cycle().unwrap_or_else(|| exceeded(Limit::PartialDepth)));
         }
         Ok(())
     }
 
-    /// Returns the error that names the partials which include each other, if they are the cause of the depth.
-    fn too_deep(&self) -> Option<Error> {
+    /// Returns the error that names the partials which include each other, if the innermost is one of them.
+    fn cycle(&self) -> Option<Error> {
         let (last, before) = self.partials.split_last()?;
         let again = before.iter().rposition(|name| name == last)?;
         let names = self.partials[again..]
@@ -235,10 +224,6 @@ impl<'r> Machine<'r> {
     }
 }
 
-fn exceeded(limit: Limit, scope: &Scope<'_, '_>, at: Option<Position>) -> Error {
-    let error = Error::new(ErrorKind::LimitExceeded(limit));
-    match at {
-        Some(at) => error.or_at(|| Some(at.in_file(scope.unit.label.as_ref()))),
-        None => error,
-    }
+fn exceeded(limit: Limit) -> Error {
+    Error::new(ErrorKind::LimitExceeded(limit))
 }

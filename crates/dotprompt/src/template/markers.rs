@@ -1,7 +1,7 @@
 //! Markers: marks that an author writes as text, in the encoding of the reference implementation.
 //!
-//! `<<<dotprompt:role:model>>>` in a template means what `{{role "model"}}` means. Only the template's own text
-//! is searched for it, when it is compiled.
+//! `<<<dotprompt:role:model>>>` in a template means what `{{role "model"}}` means. Only the template's own
+//! text is searched for it, when it is compiled.
 
 use super::program::Node;
 use crate::message::{Media, Role};

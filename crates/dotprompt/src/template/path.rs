@@ -1,5 +1,7 @@
 //! Paths to values: `customer.name`, `../x`, `@state.count`, `items.[0]`, `this`.
 
+use super::scan::is_identifier;
+
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Path {
     pub(super) origin: Origin,
@@ -18,8 +20,9 @@ pub(super) enum Origin {
 }
 
 impl Path {
-    /// Parses a path; `parameters` are the visible block parameters, those of the innermost block last.
-    pub(super) fn parse(raw: &str, parameters: &[Vec<Box<str>>]) -> Self {
+    /// Parses a path, or returns `None` if it is not well formed. `parameters` are the visible block
+    /// parameters, those of the innermost block last.
+    pub(super) fn parse(raw: &str, parameters: &[Vec<Box<str>>]) -> Option<Self> {
         let (variable, mut rest) = match raw.strip_prefix('@') {
             Some(rest) => (true, rest),
             None => (false, raw),
@@ -37,26 +40,17 @@ impl Path {
             }
             explicit = true;
         }
-        let mut keys = split_keys(rest);
-        if variable {
-            let name = if keys.is_empty() {
-                "".into()
-            } else {
-                keys.remove(0)
-            };
-            return Self {
-                origin: Origin::Variable { up, name },
-                keys,
-            };
-        }
-        if !explicit && let Some(origin) = keys.first().and_then(|name| parameter(name, parameters)) {
+        let mut keys = split_keys(rest)?;
+        let origin = if variable {
+            let name = (!keys.is_empty()).then(|| keys.remove(0))?;
+            Origin::Variable { up, name }
+        } else if !explicit && let Some(origin) = keys.first().and_then(|name| parameter(name, parameters)) {
             keys.remove(0);
-            return Self { origin, keys };
-        }
-        Self {
-            origin: Origin::Scope(up),
-            keys,
-        }
+            origin
+        } else {
+            Origin::Scope(up)
+        };
+        Some(Self { origin, keys })
     }
 
     pub(super) fn key(name: &str) -> Self {
@@ -70,25 +64,33 @@ impl Path {
 /// Removes `segment` and its separator from the start of `text`, if it is a whole segment there.
 fn strip_segment<'t>(text: &'t str, segment: &str) -> Option<&'t str> {
     let rest = text.strip_prefix(segment)?;
-    if rest.is_empty() {
-        return Some(rest);
-    }
     // After `.` only a slash is a separator: `..` is another segment, and `.5` is not a segment.
-    let separators: &[char] = if segment == "this" { &['.', '/'] } else { &['/'] };
-    rest.strip_prefix(separators)
+    strip_separator(rest, if segment == "this" { &['.', '/'] } else { &['/'] })
 }
 
-fn split_keys(mut rest: &str) -> Vec<Box<str>> {
+/// Removes the separator at the start of `text`. A separator must precede every further segment and nothing
+/// else.
+fn strip_separator<'t>(text: &'t str, separators: &[char]) -> Option<&'t str> {
+    if text.is_empty() {
+        return Some(text);
+    }
+    text.strip_prefix(separators).filter(|rest| !rest.is_empty())
+}
+
+fn split_keys(mut rest: &str) -> Option<Vec<Box<str>>> {
     let mut keys = Vec::new();
     while !rest.is_empty() {
-        let (key, tail) = match rest.strip_prefix('[').and_then(|inner| inner.split_once(']')) {
-            Some(literal) => literal,
+        let (key, tail) = match rest.strip_prefix('[') {
+            Some(literal) => literal.split_once(']')?,
             None => rest.split_at(rest.find(['.', '/']).unwrap_or(rest.len())),
         };
+        if !rest.starts_with('[') && !is_identifier(key) {
+            return None;
+        }
         keys.push(key.into());
-        rest = tail.strip_prefix(['.', '/']).unwrap_or(tail);
+        rest = strip_separator(tail, &['.', '/'])?;
     }
-    keys
+    Some(keys)
 }
 
 fn parameter(name: &str, parameters: &[Vec<Box<str>>]) -> Option<Origin> {
@@ -128,13 +130,36 @@ mod tests {
             ("../..", scope(2, &[])),
             ("this.[1]", scope(0, &["1"])),
         ] {
-            assert_eq!(Path::parse(raw, &[]), expected, "{raw}");
+            assert_eq!(Path::parse(raw, &[]), Some(expected), "{raw}");
+        }
+    }
+
+    #[test]
+    fn a_path_with_an_empty_or_invalid_segment_is_refused() {
+        for raw in [
+            "a.",
+            "a..b",
+            "a/../b",
+            "../",
+            "./",
+            "this.",
+            "...",
+            "@",
+            "@.",
+            "@this",
+            "[a]b",
+            "a[b]",
+            "a&b",
+            "this.@index",
+            "a.#",
+        ] {
+            assert_eq!(Path::parse(raw, &[]), None, "{raw}");
         }
     }
 
     #[test]
     fn a_variable_keeps_its_sub_path() {
-        let path = Path::parse("@../state.a.b", &[]);
+        let path = Path::parse("@../state.a.b", &[]).unwrap();
 
         let origin = Origin::Variable {
             up: 1,
@@ -153,8 +178,8 @@ mod tests {
     fn a_block_parameter_hides_a_key_unless_the_path_is_explicit() {
         let parameters = [vec!["a".into()], vec!["b".into(), "c".into()]];
 
-        let outer = Path::parse("a.x", &parameters);
-        let inner = Path::parse("c", &parameters);
+        let outer = Path::parse("a.x", &parameters).unwrap();
+        let inner = Path::parse("c", &parameters).unwrap();
 
         assert_eq!(
             outer,
@@ -170,6 +195,6 @@ mod tests {
                 keys: vec![]
             }
         );
-        assert_eq!(Path::parse("./a", &parameters), scope(0, &["a"]));
+        assert_eq!(Path::parse("./a", &parameters), Some(scope(0, &["a"])));
     }
 }

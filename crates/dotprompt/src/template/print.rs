@@ -1,11 +1,8 @@
 //! Printing of values by JavaScript's rules.
 
 use std::fmt::Write as _;
-use std::io;
 
-use serde::Serialize as _;
-use serde_json::ser::{Formatter, PrettyFormatter};
-use serde_json::{Number, Serializer, Value};
+use serde_json::{Number, Value};
 
 /// Appends the text that `{{value}}` prints: lists joined by commas, `1.0` as `1`, null as nothing.
 pub(super) fn push(out: &mut String, value: &Value) {
@@ -57,16 +54,59 @@ impl std::fmt::Display for Float {
 
 /// Returns the JSON text of a value; `indent` indents each level, and an empty `indent` gives one line.
 pub(super) fn json(value: &Value, indent: &str) -> String {
-    let mut text = Vec::new();
-    let written = if indent.is_empty() {
-        value.serialize(&mut Serializer::with_formatter(&mut text, Compact))
-    } else {
-        let pretty = Pretty(PrettyFormatter::with_indent(indent.as_bytes()));
-        value.serialize(&mut Serializer::with_formatter(&mut text, pretty))
+    let mut json = Json {
+        text: String::new(),
+        indent,
+        depth: 0,
     };
-    match written {
-        Ok(()) => String::from_utf8(text).unwrap_or_default(),
-        Err(_) => String::new(),
+    json.value(value);
+    json.text
+}
+
+struct Json<'i> {
+    text: String,
+    indent: &'i str,
+    depth: usize,
+}
+
+impl Json<'_> {
+    fn value(&mut self, value: &Value) {
+        match value {
+            Value::Number(number) => push_number(&mut self.text, number),
+            Value::Array(items) if !items.is_empty() => self.list(['[', ']'], items, Self::value),
+            Value::Object(entries) if !entries.is_empty() => {
+                self.list(['{', '}'], entries, |json, (key, value)| {
+                    json.value(&Value::from(key.as_str()));
+                    json.text
+                        .push_str(if json.indent.is_empty() { ":" } else { ": " });
+                    json.value(value);
+                });
+            }
+            // Writing to a string cannot fail.
+            other => drop(write!(self.text, "{other}")),
+        }
+    }
+
+    fn list<T>(&mut self, brackets: [char; 2], items: impl IntoIterator<Item = T>, write: fn(&mut Self, T)) {
+        self.text.push(brackets[0]);
+        self.depth += 1;
+        for (index, item) in items.into_iter().enumerate() {
+            if index > 0 {
+                self.text.push(',');
+            }
+            self.start_line();
+            write(self, item);
+        }
+        self.depth -= 1;
+        self.start_line();
+        self.text.push(brackets[1]);
+    }
+
+    fn start_line(&mut self) {
+        if !self.indent.is_empty() {
+            self.text.push('\n');
+            self.text.extend(std::iter::repeat_n(self.indent, self.depth));
+        }
     }
 }
 
@@ -83,58 +123,6 @@ pub(super) fn indentation(value: &Value) -> String {
         }
         Value::String(text) => text.chars().take(10).collect(),
         _ => String::new(),
-    }
-}
-
-struct Compact;
-
-impl Formatter for Compact {
-    fn write_f64<W: ?Sized + io::Write>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
-        write!(writer, "{}", Float(value))
-    }
-}
-
-struct Pretty<'i>(PrettyFormatter<'i>);
-
-impl Formatter for Pretty<'_> {
-    fn write_f64<W: ?Sized + io::Write>(&mut self, writer: &mut W, value: f64) -> io::Result<()> {
-        write!(writer, "{}", Float(value))
-    }
-
-    fn begin_array<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.begin_array(writer)
-    }
-
-    fn end_array<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.end_array(writer)
-    }
-
-    fn begin_array_value<W: ?Sized + io::Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
-        self.0.begin_array_value(writer, first)
-    }
-
-    fn end_array_value<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.end_array_value(writer)
-    }
-
-    fn begin_object<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.begin_object(writer)
-    }
-
-    fn end_object<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.end_object(writer)
-    }
-
-    fn begin_object_key<W: ?Sized + io::Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
-        self.0.begin_object_key(writer, first)
-    }
-
-    fn begin_object_value<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.begin_object_value(writer)
-    }
-
-    fn end_object_value<W: ?Sized + io::Write>(&mut self, writer: &mut W) -> io::Result<()> {
-        self.0.end_object_value(writer)
     }
 }
 

@@ -96,7 +96,8 @@ pub(super) enum BlockKind {
     },
     Each(Expr),
     With(Expr),
-    /// `{{#name}}` where `name` is not a helper: its value decides whether the body renders once, for each item or not.
+    /// `{{#name}}` where `name` is not a helper: its value decides whether the body renders once, for each
+    /// item or not.
     Section(Path),
     Verbatim,
     Call(Call),

@@ -79,7 +79,8 @@ impl<'s, 'r> Scope<'s, 'r> {
         }
     }
 
-    /// Creates the scope of a block with its own context. If the context stays the same, `../` skips the block.
+    /// Creates the scope of a block with its own context. If the context stays the same, `../` skips the
+    /// block.
     pub(super) fn child<'c>(&'c self, this: Val<'r>) -> Scope<'c, 'r> {
         let parent = if this.is_same(&self.this) {
             self.parent

@@ -3,12 +3,9 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use handlebars::Template;
-
-use super::lower::lower;
+use super::parse::parse;
 use super::program::Program;
-use super::scan::{Flaw, scan};
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::helper::Helper;
 use crate::limits::Limits;
 use crate::position::Position;
@@ -53,21 +50,8 @@ impl Unit {
         helpers: &HashMap<String, Arc<dyn Helper>>,
         limits: &Limits,
     ) -> Result<Self, Error> {
-        let misplaced = |flaw: Flaw| {
-            let position = Position::START.advance(source.text, flaw.offset);
-            Error::at(
-                flaw.kind,
-                source.start.embed(position).in_file(source.label.as_ref()),
-            )
-        };
-        let scan = scan(source.text, limits).map_err(misplaced)?;
-        let template = Template::compile(&scan.skeleton).map_err(|error| {
-            let kind = ErrorKind::Syntax(error.reason().to_string());
-            let offset = error.pos().map_or(0, |(line, column)| scan.origin(line, column));
-            misplaced(Flaw { kind, offset })
-        })?;
-        let (program, facts) = lower(template, scan, &source, helpers)
-            .map_err(|(kind, position)| Error::at(kind, position.in_file(source.label.as_ref())))?;
+        let (program, facts) = parse(&source, helpers, limits)
+            .map_err(|error| Error::at(error.kind, error.at.in_file(source.label.as_ref())))?;
         Ok(Self {
             label: source.label,
             start: source.start,

@@ -119,8 +119,8 @@ impl Val<'_> {
         }
     }
 
-    /// Returns whether `{{#if}}` takes the value as true: all values except missing, null, false, an empty text, an
-    /// empty list, and zero unless `include_zero` is set.
+    /// Returns whether `{{#if}}` takes the value as true: all values except missing, null, false, an empty
+    /// text, an empty list, and zero unless `include_zero` is set.
     pub(super) fn is_truthy(&self, include_zero: bool) -> bool {
         match self.as_value() {
             None => matches!(self, Self::Layered(_)),

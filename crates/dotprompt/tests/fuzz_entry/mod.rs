@@ -1,5 +1,5 @@
-//! What the fuzz target and the property tests drive: a source is parsed, compiled and rendered, in every way
-//! there is. Nothing may panic, hang or overflow the stack, and what renders must be well formed.
+//! The entry point of the fuzz target and the property tests: parses, compiles and renders a source in every
+//! way. It must not panic, hang or overflow the stack, and the rendered messages must be well formed.
 
 use dotprompt::{Data, Dotprompt, Limits, Message, Metadata, Piece};
 use serde_json::json;

@@ -1,8 +1,9 @@
-//! Runs the format's own specification: every suite of `dotprompt/**/*.yaml` in the directory that the environment
-//! variable `CONFORMANCE_DIR` names, by default the `shared/conformance` folder beside the repository.
+//! Runs the format's own specification: every suite of `dotprompt/**/*.yaml` in the directory that the
+//! environment variable `CONFORMANCE_DIR` names, by default the `shared/conformance` folder beside the
+//! repository.
 //!
-//! Each case is held to all three assertions of the reference runner: (a) what `render` returns, (b) `raw` where
-//! it is expected, (c) what `render_metadata` returns.
+//! Each case is held to all three assertions of the reference runner: (a) what `render` returns, (b) `raw`
+//! where it is expected, (c) what `render_metadata` returns.
 
 use std::collections::HashMap;
 use std::env;
@@ -215,7 +216,8 @@ fn compare(what: &str, actual: &Value, expected: &Value) -> Result<(), String> {
     }
 }
 
-/// Equality as the reference runner has it: the order of keys does not matter, and there is one kind of number.
+/// Equality as the reference runner has it: the order of keys does not matter, and there is one kind of
+/// number.
 fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! npm install --prefix .tools/npm dotprompt@1.1.2
-//! cargo test -p dotprompt --test differential -- --ignored
+//! cargo test -p dotprompt --test it -- --ignored differential
 //! ```
 //!
 //! `DIFFERENTIAL_COUNT` and `DIFFERENTIAL_SEED` choose other templates.
@@ -61,8 +61,8 @@ fn random_templates_render_as_the_npm_package_renders_them() {
     );
 }
 
-/// The package prints `undefined` for missing values in JSON, and turns a text or list that is the context of a
-/// partial with named arguments into an object with indices as keys. Both are known differences.
+/// The package prints `undefined` for missing values in JSON, and turns a text or list that is the context of
+/// a partial with named arguments into an object with indices as keys. Both are known differences.
 fn is_exempt(expected: &Value) -> bool {
     let text = expected.to_string();
     text.contains("undefined") || text.contains("<{}") || text.contains(r#"<{\"0\""#)

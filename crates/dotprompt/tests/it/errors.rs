@@ -1,4 +1,4 @@
-//! Every error in a source has a place.
+//! Errors in a source report their location.
 
 use dotprompt::{Data, Dotprompt};
 
@@ -26,16 +26,16 @@ fn syntax_errors_are_placed_at_the_tag() {
         ),
         (
             "{{x}} {{else}}",
-            "f.prompt:1:7: invalid template: 'else' stands outside any block",
+            "f.prompt:1:7: invalid template: 'else' is outside a block",
         ),
         ("a {{x", "f.prompt:1:3: invalid template: the tag is never closed"),
         (
             "a {{x \"b}}",
-            "f.prompt:1:3: invalid template: a word is never closed",
+            "f.prompt:1:3: invalid template: a string or a bracket is never closed",
         ),
         (
             "a {{x.[b}}",
-            "f.prompt:1:3: invalid template: a word is never closed",
+            "f.prompt:1:3: invalid template: a string or a bracket is never closed",
         ),
         (
             "{{! never",
@@ -71,15 +71,50 @@ fn syntax_errors_are_placed_at_the_tag() {
 }
 
 #[test]
-fn errors_that_only_the_parser_notices_are_placed_at_the_tag() {
-    for (source, place) in [
-        ("text {{ok}}\n and {{json x=}} more", "f.prompt:2:6: "),
-        ("{{#if x}}{{else}}{{else}}{{/if}}", "f.prompt:1:18: "),
-        ("a {{b}} {{json (}}", "f.prompt:1:9: "),
-        ("a {{b}} {{}}", "f.prompt:1:9: "),
+fn an_error_in_an_expression_is_placed_at_its_tag() {
+    for (source, expected) in [
+        (
+            "text {{ok}}\n and {{json x=}} more",
+            "2:6: invalid template: the tag is incomplete",
+        ),
+        (
+            "{{#if x}}{{else}}{{else}}{{/if}}",
+            "1:18: invalid template: unexpected 'else'",
+        ),
+        (
+            "{{#> p}}{{else}}{{/p}}",
+            "1:9: invalid template: unexpected 'else'",
+        ),
+        (
+            "a {{b}} {{json (}}",
+            "1:9: invalid template: the tag is incomplete",
+        ),
+        (
+            "a {{b}} {{json (x}}",
+            "1:9: invalid template: the tag is incomplete",
+        ),
+        ("a {{b}} {{}}", "1:9: invalid template: the tag is incomplete"),
+        ("{{>}}", "1:1: invalid template: expected the name of a partial"),
+        ("{{json x)}}", "1:1: invalid template: unexpected ')'"),
+        ("{{(json x) y}}", "1:1: invalid template: unexpected 'y'"),
+        ("{{#if a == b}}{{/if}}", "1:1: invalid template: unexpected '='"),
+        ("{{name | upper}}", "1:1: invalid template: unexpected '|'"),
+        ("{{a..b}}", "1:1: invalid template: 'a..b' is not a valid path"),
+        (
+            "{{#each x as |a b c|}}{{/each}}",
+            "1:1: invalid template: a block has one or two parameters",
+        ),
+        (
+            "{{#each x as |a.b|}}{{/each}}",
+            "1:1: invalid template: a block has one or two parameters",
+        ),
+        (
+            "{{#each x as |a}}{{/each}}",
+            "1:1: invalid template: unexpected 'as'",
+        ),
+        ("{{json x as |a|}}", "1:1: invalid template: unexpected 'as'"),
     ] {
-        let error = compile_error(source);
-        assert!(error.starts_with(place), "{source}: {error}");
+        assert_eq!(compile_error(source), format!("f.prompt:{expected}"), "{source}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! What templates render into, where the published cases are silent.
+//! Rendering that the published cases do not cover.
 
 use dotprompt::{Data, Dotprompt, Message, Part, Piece, Placement};
 use serde_json::{Map, Value, json};

@@ -8,7 +8,7 @@ use serde_json::{Map, json};
 
 use crate::answers::RestartInputs;
 use crate::archive::{GetSessionRequest, ListSnapshotsRequest, SessionView, SnapshotList};
-use crate::invocation::{Definition, invoke};
+use crate::invocation::{Definition, Visibility, invoke};
 use crate::reading::not_found;
 use crate::{
     AbortRequest, AbortResponse, AgentInit, AgentInput, AgentMetadata, AgentOutput, AgentStreamChunk,
@@ -53,9 +53,9 @@ pub(super) fn run_action(definition: &Arc<Definition>) -> AgentAction {
         json!({
             "concurrency": definition.concurrency.name(),
             "editedInputs": definition.restart_inputs == RestartInputs::Edited,
-            "clientTools": definition.client_additions.tools,
-            "clientState": definition.client_additions.custom,
-            "clientOutputSchema": definition.client_additions.output_schema,
+            "clientPermissions": definition.client_rules.permissions().names(),
+            "public": definition.visibility == Visibility::Public,
+            "prompted": definition.prompt.is_some(),
             "contentAddressed": definition.snapshot_ids == SnapshotIds::ContentAddressed,
             // Interrupts of these tools are answered by a response; all others can also be restarted.
             "respondOnly": definition.respond_only.keys().collect::<Vec<_>>(),
@@ -114,7 +114,7 @@ pub(super) fn snapshots_action(definition: &Arc<Definition>) -> Option<Snapshots
             let this = Arc::clone(&this);
             async move {
                 let query = request.query()?;
-                Ok(this.archive(&context)?.list(&query).await?.into())
+                Ok(this.archive(&context)?.bounded_page(&query).await?.into())
             }
         },
     );

@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 
+use everturn_core::offload::{HEAVY, offload};
 use everturn_core::{
     Action, ActionType, BidiAction, Context, DynAction, Emitter, Error, HandlerResult, Inputs, Result, Schema,
 };
@@ -125,6 +126,13 @@ async fn usage(archive: Archive, request: Option<UsageRequest>) -> Result<UsageR
 
 async fn list_sessions(archive: Archive, request: Option<ListSessionsRequest>) -> Result<SessionList> {
     let request = request.unwrap_or_default();
+    if request.interrupted && request.pending {
+        let message = "background runs do not wait for answers: leave out 'pending' or 'interrupted'";
+        return Err(Error::invalid_argument(message).with_public());
+    }
+    if request.interrupted {
+        return archive.interrupted(&request.query()).await;
+    }
     if !request.pending {
         return Ok(archive.sessions(&request.query()).await?.into());
     }
@@ -143,6 +151,7 @@ async fn list_sessions(archive: Archive, request: Option<ListSessionsRequest>) -
     Ok(SessionList {
         sessions: runs.items.into_iter().filter_map(summary).collect(),
         next: runs.next,
+        questions: Vec::new(),
     })
 }
 
@@ -244,12 +253,18 @@ async fn export(archive: &Archive, request: GetSessionRequest, emitter: &Emitter
         let mut lines = BufReader::new(reader).lines();
         let (mut gathered, mut bytes) = (Vec::new(), 0);
         while let Some(line) = lines.next_line().await? {
-            let value: Value = serde_json::from_str(&line)?;
+            let length = line.len();
+            let parse = move || serde_json::from_str::<Value>(&line);
+            let value = if length > HEAVY {
+                offload(parse).await
+            } else {
+                parse()
+            }?;
             if emitter.is_streaming() {
                 emitter.send(value).await?;
                 continue;
             }
-            bytes += line.len();
+            bytes += length;
             if bytes > MAX_GATHERED {
                 return Err(Error::resource_exhausted(format!(
                     "the export is larger than {MAX_GATHERED} bytes: ask for it as a stream"

@@ -111,13 +111,4 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
             options.beginning.custom = Some(make);
         })
     }
-
-    /// Lets clients give the custom state of a session that they begin, in the `custom` field of `init`.
-    ///
-    /// It is checked against the schema of the custom state before the session is touched. Without this, only this
-    /// program gives it ([`ChatBuilder::custom`](crate::ChatBuilder::custom)), and only agents without a store take it
-    /// from clients, who keep the state there.
-    pub fn accept_custom(self) -> Self {
-        self.set(|options| options.beginning.accepts_custom = true)
-    }
 }

@@ -7,7 +7,9 @@ use std::time::Duration;
 use everturn_ai::prompt::{Prompt, note_model};
 use everturn_ai::{ToolErrors, Window};
 use everturn_core::stream_log::{IntoStreamLog, StreamLog};
-use everturn_core::{Context, Error, Function, HandlerResult, Registry, Requirement, Result, Schema};
+use everturn_core::{
+    ActionType, Context, Error, Function, HandlerResult, Registry, Requirement, Result, Schema, Status,
+};
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
@@ -15,13 +17,14 @@ use tokio_util::task::TaskTracker;
 
 use super::beginning::always;
 use crate::answers::RestartInputs;
+use crate::client_permissions::ClientRules;
 use crate::invocation::{
-    AgentFunction, AgentPrompt, Beginning, CANCELLATION_GRACE, ClientAdditions, Definition, RespondOnly,
-    ScopeOf, TypedFunction, schema_of,
+    AgentFunction, AgentPrompt, Beginning, CANCELLATION_GRACE, Definition, RespondOnly, ScopeOf,
+    TypedFunction, Visibility, schema_of,
 };
 use crate::journal::Retention;
 use crate::limits::ChosenLimits;
-use crate::reading::ResumePoints;
+use crate::reading::FailedTurns;
 use crate::run_stream::own_log;
 use crate::runs::Runs;
 use crate::state::{AgentTypes, decode_custom};
@@ -32,9 +35,9 @@ use crate::transform::{StateTransform, StreamTransform, one_after_another, over_
 use crate::turn_lock::TURN_LEASE;
 use crate::turn_observer::TurnObservers;
 use crate::{
-    Agent, AgentResult, AgentSession, AgentStreamChunk, Clock, Concurrency, CustomState, Heartbeat,
-    Journaling, Limits, SessionState, SnapshotIds, SnapshotMoment, SnapshotPolicy, Timeline, TurnLocking,
-    WhileInterrupted, WorkerLoss,
+    Agent, AgentResult, AgentSession, AgentStreamChunk, ClientPermissions, Clock, Concurrency, CustomState,
+    Heartbeat, Journaling, Limits, SessionState, SnapshotIds, SnapshotMoment, SnapshotPolicy, Timeline,
+    TurnLocking, WhileInterrupted, WorkerLoss,
 };
 
 /// The shortest time for which a turn may hold its lock in the store without a renewal.
@@ -252,7 +255,7 @@ pub(super) struct Options {
     names_messages: bool,
     journaling: Journaling,
     resume_past_failures: bool,
-    resume_points: ResumePoints,
+    failed_turns: FailedTurns,
     heartbeat: Heartbeat,
     worker_loss: WorkerLoss,
     recorded_context: Vec<String>,
@@ -268,7 +271,9 @@ pub(super) struct Options {
     prompt_input: Option<Arc<Value>>,
     status_schema: Option<Schema>,
     output_schema: Option<Schema>,
-    client_additions: ClientAdditions,
+    client_permissions: ClientPermissions,
+    resources: Vec<String>,
+    visibility: Visibility,
     pub(super) beginning: Beginning,
     /// The initial custom state, if it was given as a value.
     pub(super) initial_custom: Option<Result<Value>>,
@@ -483,31 +488,23 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.set(|options| options.names_messages = true)
     }
 
-    /// Lets a session be resumed by its id although its latest snapshot is failed, aborted or pending: it continues
-    /// from the last completed one, or begins anew if there is none.
+    /// Lets a session be resumed by its id although its latest snapshot is no resume point: a background run that is not over,
+    /// or one that [left nothing](FailedTurns::Discard). The session continues from the nearest snapshot before it that is one,
+    /// or begins anew if there is none.
     pub fn resume_past_failures(self) -> Self {
         self.set(|options| options.resume_past_failures = true)
     }
 
-    /// Lets a conversation be resumed from the snapshot of a background run that failed or was aborted, with the state that
-    /// the run had come to. By default such a snapshot can be read, and resuming it is refused.
+    /// Sets what is left of a turn that fails, or whose client leaves: by default a snapshot with all that was finished, from
+    /// which every client can continue ([`FailedTurns::Keep`]).
     ///
-    /// It comes before [`resume_past_failures`](AgentBuilder::resume_past_failures) where an agent has both.
-    pub fn resume_from_failures(self) -> Self {
-        self.set(|options| options.resume_points.ended_runs = true)
-    }
-
-    /// Keeps a turn that fails, or whose client leaves, as a snapshot with the status `failed`. By default it leaves none,
-    /// and the first message of a session is lost with its turn.
-    ///
-    /// The snapshot holds the session's state at the beginning of the turn, the message of the user, and the error. Its id
-    /// is a UUID, and comes with the end of the turn and with the output. Every client can resume it by that id, or by the
-    /// session's: an input without a message ([`Chat::retry`](crate::Chat::retry)) tries the turn again, and what the turn
+    /// The snapshot's id is a UUID, and comes with the end of the turn and with the output. It can be resumed by that id, or by
+    /// the session's: an input without a message ([`Chat::retry`](crate::Chat::retry)) goes on with the turn, and what the turn
     /// had done is not repeated; an input with a message continues the conversation after the one that failed.
     ///
     /// The turns of a background run are not kept one by one: the run's last snapshot holds the state it came to.
-    pub fn keep_failed_turns(self) -> Self {
-        self.set(|options| options.resume_points.failed_turns = true)
+    pub fn failed_turns(self, failed_turns: FailedTurns) -> Self {
+        self.set(|options| options.failed_turns = failed_turns)
     }
 
     /// Sets whether the model is told of tool calls that fail, or the turn fails with them. By default the model is told of its
@@ -652,28 +649,52 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.set(|options| options.max_state_bytes = Some(bytes))
     }
 
-    /// Ignores the [tools](crate::AgentInput::tools) and [instructions](crate::AgentInput::instructions) that clients
-    /// bring to a turn. Agents around a prompt take them otherwise.
-    pub fn without_client_additions(self) -> Self {
-        self.set(|options| options.client_additions.tools = false)
+    /// Sets what clients may set in a turn beside their own message; nothing by default.
+    ///
+    /// ```
+    /// use everturn_agent::{ClientPermissions, agent};
+    /// # use everturn_core::{Registry, Result};
+    /// # fn main() -> Result<()> {
+    /// # let registry = Registry::new();
+    /// // A front end brings tools of its own, and tells the model what the user is looking at.
+    /// agent(&registry, "painter")
+    ///     .client_permissions(ClientPermissions::none().tools().instructions())
+    ///     .define()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn client_permissions(self, permissions: ClientPermissions) -> Self {
+        self.set(|options| options.client_permissions = permissions)
     }
 
-    /// Lets clients replace the custom state at the start of every turn, in
-    /// [`AgentInput::custom`](crate::AgentInput::custom), as front ends do that share their state with an agent.
+    /// Adds registered [resources](everturn_ai::Resource), by name, that clients' messages may link to; none by default. A resource
+    /// has the name of its URI or template, unless its plugin names it.
     ///
-    /// It is checked against the schema of the custom state before the turn runs. Without this, only the agent and its tools
-    /// change the custom state.
-    pub fn accept_client_state(self) -> Self {
-        self.set(|options| options.client_additions.custom = true)
+    /// A message of a client with a link to any other resource is `INVALID_ARGUMENT`. A link to a listed one is read in the
+    /// context of the caller, so the resource itself decides who may read what, by its caller's
+    /// [`Principal`](everturn_core::Principal). Links in the agent's own prompt, and in messages of this program, may name every
+    /// registered resource.
+    ///
+    /// ```
+    /// use everturn_agent::agent;
+    /// use everturn_ai::{Resource, define_resource};
+    /// # use everturn_core::{Registry, Result};
+    /// # fn main() -> Result<()> {
+    /// # let registry = Registry::new();
+    /// let recipes = Resource::template("recipe://{dish}", |input| async move {
+    ///     Ok(format!("How to cook {}.", input.variables["dish"]))
+    /// })?;
+    /// define_resource(&registry, &recipes)?;
+    /// agent(&registry, "chef").resources(["recipe://{dish}"]).define()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn resources<N: Into<String>>(self, names: impl IntoIterator<Item = N>) -> Self {
+        self.set(|options| options.resources.extend(names.into_iter().map(Into::into)))
     }
 
-    /// Lets clients choose the JSON Schema of the answer to a turn, in
-    /// [`AgentInput::output_schema`](crate::AgentInput::output_schema): the turn's answer then has that form instead of the
-    /// prompt's. By default the agent's author alone decides about the form of answers.
-    ///
-    /// A function of your own finds the schema in [`Turn::input`](crate::Turn::input) and sees to it that the answer fits.
-    pub fn accept_output_schema(self) -> Self {
-        self.set(|options| options.client_additions.output_schema = true)
+    /// Makes servers offer the agent to clients although another agent [delegates](crate::Delegation) to it. Agents that no other
+    /// delegates to are offered in any case.
+    pub fn public(self) -> Self {
+        self.set(|options| options.visibility = Visibility::Public)
     }
 
     /// Sets whether a turn journals its effects, so that a replay of the turn repeats none; by default it does. See
@@ -730,7 +751,10 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
             function,
             prompt,
             respond_only,
-        } = self.kind.into_program(&origin)?;
+        } = self
+            .kind
+            .into_program(&origin)
+            .map_err(|error| defined_twice(&origin, error))?;
         if let (Some(prompt), Some(input)) = (&prompt, &options.prompt_input) {
             let checked = prompt.check_input(input);
             checked.map_err(|error| error.context(format_args!("agent '{}'", self.name)))?;
@@ -746,6 +770,13 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
             beginning.custom = Some(always(custom));
         }
         let definition = Definition {
+            client_rules: ClientRules::new(
+                &self.name,
+                options.client_permissions,
+                options.resources,
+                &self.registry,
+            ),
+            visibility: options.visibility,
             name: self.name,
             description: options.description,
             is_session_flow: options.is_session_flow,
@@ -764,7 +795,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
             timeline: options.timeline,
             names_messages: options.names_messages,
             resume_past_failures: options.resume_past_failures,
-            resume_points: options.resume_points,
+            failed_turns: options.failed_turns,
             tool_errors: options.tool_errors.unwrap_or(ToolErrors::Fail),
             window: options.window.unwrap_or_default(),
             limits: options.limits,
@@ -782,10 +813,6 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
             status_schema: options.status_schema,
             output_schema: options.output_schema,
             respond_only,
-            client_additions: ClientAdditions {
-                tools: options.client_additions.tools && prompt.is_some(),
-                ..options.client_additions
-            },
             prompt: prompt.map(|prompt| AgentPrompt::new(prompt, &self.registry)),
             prompt_input: options.prompt_input,
             invocations: TaskTracker::new(),
@@ -803,9 +830,30 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
     pub fn define(self) -> Result<Agent<S, T, O>> {
         let registry = self.registry.clone();
         let agent = self.build()?;
-        agent.register(&registry)?;
+        let origin = AgentOrigin {
+            registry: &registry,
+            name: agent.name(),
+            prompt_input: None,
+        };
+        agent
+            .register(&registry)
+            .map_err(|error| defined_twice(&origin, error))?;
         Ok(agent)
     }
+}
+
+/// Returns the error about an agent whose name is taken. Its prompt and its actions have its name, so any of them may be found
+/// first.
+fn defined_twice(agent: &AgentOrigin<'_>, error: Error) -> Error {
+    let name = agent.name;
+    if error.status() != Status::AlreadyExists {
+        return error;
+    }
+    if agent.registry.get(&ActionType::AGENT.key(name)).is_some() {
+        let message = format!("agent '{name}' is already defined: give one of the two another name");
+        return Error::already_exists(message).with_source(error);
+    }
+    error.context(format_args!("agent '{name}'"))
 }
 
 /// Returns the lease of turn locks in the store, if turns are locked there.

@@ -58,12 +58,14 @@ impl Definition {
     ) -> Result<Snapshot> {
         let tenant = self.tenant_store(context)?;
         let session_id = request.session_id.and_then(SessionId::given);
+        let detail = if request.metadata_only {
+            Detail::Metadata
+        } else {
+            Detail::Whole
+        };
         let snapshot = match (request.snapshot_id.and_then(SnapshotId::given), session_id) {
             (Some(id), session_id) => {
-                let snapshot = tenant
-                    .get(&id, Detail::Whole)
-                    .await?
-                    .ok_or_else(|| not_found(&id))?;
+                let snapshot = tenant.get(&id, detail).await?.ok_or_else(|| not_found(&id))?;
                 if let Some(session_id) = session_id {
                     check_owner(&snapshot, &session_id)?;
                 }
@@ -71,7 +73,7 @@ impl Definition {
             }
             (None, Some(session_id)) => {
                 let session = tenant.session(session_id);
-                let tip = session.tip(Detail::Whole).await?;
+                let tip = session.tip(detail).await?;
                 tip.ok_or_else(|| nothing_in(session.id()))?
             }
             (None, None) => {

@@ -43,10 +43,12 @@ fn tenants(definition: &Definition, _: &Context) -> Result<Tenants> {
 async fn list(tenants: Tenants, request: Option<ListTenantsRequest>) -> Result<TenantList> {
     let after = request.unwrap_or_default().after.map(Scope::new);
     let page = tenants.list(after.as_ref()).await?;
-    let name = |tenant: Scope| tenant.as_str().to_owned();
+    let name = |tenant: &Scope| tenant.as_str().to_owned();
+    let readable = |tenant: &Scope| Some((name(tenant), tenant.tenant()?.to_owned()));
     Ok(TenantList {
-        tenants: page.items.into_iter().map(name).collect(),
-        next: page.next.map(name),
+        tenants: page.items.iter().map(name).collect(),
+        principals: page.items.iter().filter_map(readable).collect(),
+        next: page.next.as_ref().map(name),
     })
 }
 
@@ -59,7 +61,7 @@ async fn delete(tenants: Tenants, request: DeleteTenantRequest) -> Result<Delete
             return Err(Error::invalid_argument(message).with_public());
         }
     };
-    let snapshots = tenants.archive(scope).delete_all().await?;
+    let snapshots = tenants.delete(&scope, request.request_id.as_deref()).await?;
     Ok(Deleted { snapshots })
 }
 

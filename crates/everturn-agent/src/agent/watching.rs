@@ -23,7 +23,7 @@ pub type WatchAction = Action<WatchRequest, AgentOutput, AgentStreamChunk>;
 
 /// Asks to be shown a background run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct WatchRequest {
     /// The run's snapshot.
     pub snapshot_id: SnapshotId,
@@ -102,10 +102,7 @@ impl Definition {
         while let Some(chunk) = chunks.next().await {
             emitter.send(chunk?).await?;
         }
-        let request = GetSnapshotRequest {
-            snapshot_id: Some(id),
-            session_id: None,
-        };
+        let request = GetSnapshotRequest::snapshot(id);
         Ok(end_of(self.read_snapshot(request, context).await?))
     }
 }

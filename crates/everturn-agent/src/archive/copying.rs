@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::intake::{Intake, Names};
 use super::{Archive, named_session, named_snapshot};
-use crate::reading::{ResumePoints, resumable};
+use crate::reading::{FailedTurns, resumable};
 use crate::snapshot::Transition;
 use crate::store::{Detail, Precondition};
 use crate::{SessionId, SessionState, Snapshot, SnapshotId, Timeline};
@@ -67,7 +67,7 @@ impl Archive {
         session: SessionId,
         custom: Option<Value>,
     ) -> Result<Snapshot> {
-        let origin = resumable(self.stored(&id, Detail::Whole).await?, ResumePoints::default())?;
+        let origin = resumable(self.stored(&id, Detail::Whole).await?, FailedTurns::Discard)?;
         let is_edited = custom.is_some();
         let (origin, name) = match custom {
             Some(custom) => Self::edited(origin, |state| state.custom = Some(Arc::new(custom)))?,
@@ -142,9 +142,10 @@ impl Archive {
             .unwrap_or(floor);
         let now = self.clock.now().max(floor);
         let index = latest.index.map(|index| index + 1);
+        let counted_with = edited.counted_with().cloned();
         let mut extra = edited.extra;
         extra.shift_remove(FORKED_FROM);
-        let snapshot = Snapshot {
+        let mut snapshot = Snapshot {
             parent_id: Some(id),
             updated_at: Some(now),
             finish_reason: edited.finish_reason,
@@ -156,6 +157,7 @@ impl Archive {
             extra,
             ..Snapshot::new(name.clone(), session, now)
         };
+        snapshot.set_counted_with(counted_with);
         let import = Transition::Import {
             snapshot: Box::new(snapshot),
         };

@@ -1,9 +1,9 @@
 //! Deleting snapshots and sessions permanently.
 
-use everturn_core::Result;
 use everturn_core::stream_log::StreamSubject;
+use everturn_core::{Result, Status};
 
-use super::{Archive, SnapshotTree, named_session, named_snapshot};
+use super::{Archive, SnapshotTree, named_session, named_snapshot, tenants};
 use crate::store::{Deletion, Detail};
 use crate::{SessionId, SnapshotId};
 
@@ -62,22 +62,42 @@ impl Archive {
     /// ```
     /// use everturn_agent::archive::Archive;
     /// use everturn_agent::store::MemoryStore;
-    /// use everturn_core::{Principal, Result};
+    /// use everturn_core::{Principal, Result, Status};
     ///
     /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
     /// let archive = Archive::of(MemoryStore::new(), Principal::new("alice").scope());
     ///
-    /// assert_eq!(archive.delete_all().await?, 0);
+    /// assert_eq!(archive.delete_all().await.unwrap_err().status(), Status::NotFound);
     /// # Ok(()) }
     /// ```
     ///
     /// # Errors
-    /// The errors of the store and of the stream logs. Delete again if it fails: what is gone stays gone.
+    /// `NOT_FOUND` if the tenant has nothing in the store; the errors of the store and of the stream logs.
+    /// Delete again if it fails: what is gone stays gone.
     pub async fn delete_all(&self) -> Result<u64> {
+        match tenants::find(&**self.tenant.store(), self.scope()).await {
+            // A store that cannot list its tenants.
+            Err(error) if error.status() == Status::Unimplemented => {}
+            Err(error) if error.status() == Status::NotFound => {
+                // Agents that store no sessions may have kept streams.
+                self.erase_all_streams().await?;
+                return Err(error);
+            }
+            found => drop(found?),
+        }
+        self.erase().await
+    }
+
+    /// Deletes everything of the tenant, if there is anything.
+    pub(super) async fn erase(&self) -> Result<u64> {
         let deleted = self.tenant.delete(&Deletion::Tenant).await?;
-        self.erase_streams(&StreamSubject::tenant(self.scope().as_str()))
-            .await?;
+        self.erase_all_streams().await?;
         Ok(deleted)
+    }
+
+    async fn erase_all_streams(&self) -> Result<()> {
+        self.erase_streams(&StreamSubject::tenant(self.scope().as_str()))
+            .await
     }
 
     /// Erases the kept streams of the tenant or of one of its sessions.

@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use everturn_ai::History;
+use everturn_core::offload::{is_heavy_to_serialize, offload};
 use everturn_core::{Error, Result};
 use serde::Serialize;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
@@ -39,7 +40,7 @@ impl Archive {
             version: EXPORT_VERSION,
             session_id: session,
         };
-        write_line(&mut to, &header).await?;
+        to.write_all(&print_line(&header)?).await?;
         let mut written = Written::default();
         let mut end = End::default();
         for id in ids {
@@ -55,10 +56,13 @@ impl Archive {
             let added = record.snapshot.state.as_ref();
             end.messages += added.map_or(0, |state| state.messages.len()) as u64;
             end.snapshots += 1;
-            write_line(&mut to, &Record::Entry(Box::new(record))).await?;
+            let is_heavy = is_heavy_to_serialize(&record.snapshot);
+            let print = move || print_line(&Record::Entry(Box::new(record)));
+            let line = if is_heavy { offload(print).await } else { print() }?;
+            to.write_all(&line).await?;
             written.note(snapshot);
         }
-        write_line(&mut to, &Record::End(end)).await?;
+        to.write_all(&print_line(&Record::End(end))?).await?;
         to.flush().await?;
         Ok(end.snapshots)
     }
@@ -177,7 +181,7 @@ fn same_fields(one: &SessionState, other: &SessionState) -> Vec<Field> {
     fields
 }
 
-async fn write_line<T: Serialize>(to: &mut (impl AsyncWrite + Unpin), line: &T) -> Result<()> {
+fn print_line<T: Serialize>(line: &T) -> Result<Vec<u8>> {
     let mut line = serde_json::to_vec(line)?;
     if line.len() > MAX_LINE {
         return Err(Error::resource_exhausted(format!(
@@ -186,6 +190,5 @@ async fn write_line<T: Serialize>(to: &mut (impl AsyncWrite + Unpin), line: &T) 
         )));
     }
     line.push(b'\n');
-    to.write_all(&line).await?;
-    Ok(())
+    Ok(line)
 }

@@ -1,7 +1,9 @@
 //! Reading a session from one file.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
+use everturn_ai::history::{awaiting, closing};
+use everturn_ai::{History, Message, metadata};
 use everturn_core::{Error, Result};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,7 +15,7 @@ use super::record::{
 };
 use super::{Archive, ImportInit, named_session};
 use crate::store::{Deletion, Detail};
-use crate::{SessionId, SessionState, Snapshot};
+use crate::{SessionId, SessionState, Snapshot, SnapshotId};
 
 /// The number of recent snapshots that are remembered, because the next ones probably follow them; older ones are read
 /// from the store again.
@@ -72,7 +74,8 @@ pub struct Imported {
 impl Archive {
     /// Imports a session that [`Archive::export`] wrote.
     ///
-    /// Under its own id, all snapshots are restored to the last field. Under another, only the ids are new. If the file
+    /// Under its own id, all snapshots are restored to the last field. Under another, only the ids are new. Tool requests
+    /// that wait for answers are the exception: the file may have been edited, so they are closed, and the tools ask anew. If the file
     /// has any fault, no snapshot of it remains in the store; only dropping the call, or a crash, leaves a part.
     ///
     /// Snapshots are read one at a time: memory holds their ids and the latest few. Give a buffered reader, such as
@@ -157,6 +160,7 @@ impl Archive {
         let mut seen = HashSet::new();
         let mut recent = VecDeque::with_capacity(RECENT);
         let mut counted = End::default();
+        let mut renamed = HashMap::new();
         loop {
             let Some(line) = lines.next().await? else {
                 let fault = "the file ends before its last line: it was cut off";
@@ -192,6 +196,7 @@ impl Archive {
                 None => None,
             };
             let snapshot = whole(entry, base).map_err(|fault| unreadable(number, fault))?;
+            let snapshot = unanswered(snapshot, &mut renamed)?;
             origins.push(Origin::of(&snapshot));
             let place = intake.arrived().len();
             let written = intake
@@ -292,6 +297,43 @@ fn check_entry(entry: &Entry, header: &Header) -> Result<(), &'static str> {
         return Err("a snapshot without a state has a base");
     }
     Ok(())
+}
+
+/// Returns a snapshot in which no tool request waits for an answer. One that is named after its content gets another name, which
+/// the snapshots after it have as their parent's.
+fn unanswered(mut snapshot: Snapshot, renamed: &mut HashMap<SnapshotId, SnapshotId>) -> Result<Snapshot> {
+    if let Some(parent) = snapshot.parent_id.as_ref().and_then(|parent| renamed.get(parent)) {
+        snapshot.parent_id = Some(parent.clone());
+    }
+    let is_named_by_content = matches!(snapshot.verify(), Ok(true));
+    if let Some(state) = &mut snapshot.state
+        && close_questions(&mut state.messages)
+        && is_named_by_content
+    {
+        let name = SnapshotId::of_state(state)?;
+        renamed.insert(std::mem::replace(&mut snapshot.snapshot_id, name.clone()), name);
+    }
+    Ok(snapshot)
+}
+
+/// Closes the tool requests that wait for answers, and returns whether there were any. The file may have been edited, so neither
+/// the questions in it nor the answers that it records count: the tool asks anew.
+///
+/// No message changes its place, because later snapshots of the file take the first ones from this one.
+fn close_questions(messages: &mut History) -> bool {
+    if let Some(closing) = closing(messages) {
+        messages.push(closing);
+        return true;
+    }
+    let Some(asking) = awaiting(messages) else {
+        return false;
+    };
+    // Messages that waited for the answers come after the requests, and wait no longer.
+    let waited: Vec<Message> = messages.since(asking + 1).cloned().collect();
+    *messages = messages.truncate_to(asking + 1);
+    let waited = waited.into_iter();
+    messages.extend(waited.map(|message| message.without_metadata_entry(metadata::WAITING)));
+    true
 }
 
 /// Completes a snapshot with the part of its state that it takes from an earlier one.

@@ -3,18 +3,21 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
 
-use everturn_ai::{Part, Role};
+use everturn_ai::history::awaiting;
+use everturn_ai::{Message, Part, Role};
 use everturn_core::{Error, Result};
 
 use super::plain::plain;
-use super::{Archive, SnapshotTree, TreePage, TreeRequest, named_session, named_snapshot};
+use super::{
+    Archive, OpenQuestion, SessionList, SnapshotTree, TreePage, TreeRequest, named_session, named_snapshot,
+};
 use crate::reading::nothing_in;
 use crate::store::{
     Cursor, Detail, MAX_PAGE, Page, PendingCursor, PendingQuery, SessionQuery, SessionSummary, SnapshotQuery,
 };
-use crate::{SessionId, Snapshot, SnapshotId};
+use crate::{AgentFinishReason, SessionId, Snapshot, SnapshotId};
 
-/// The greatest number of snapshots on a page with excerpts: each is read whole.
+/// The greatest number of snapshots on a page with excerpts: each of them is read whole.
 const MAX_EXCERPTS: usize = 100;
 
 /// The number of characters of an excerpt.
@@ -80,6 +83,37 @@ impl Archive {
             items: page.items.into_iter().map(shown).collect::<Result<_>>()?,
             next: page.next,
         })
+    }
+
+    /// Returns the sessions of one page of the tenant's sessions that wait for answers, with their open questions: approvals,
+    /// and calls whose outcome is unknown. The page may be empty and have a next one.
+    ///
+    /// # Errors
+    /// The error of the agent's state transform.
+    pub async fn interrupted(&self, query: &SessionQuery) -> Result<SessionList> {
+        let page = self.sessions(query).await?;
+        let mut list = SessionList {
+            sessions: Vec::new(),
+            next: page.next,
+            questions: Vec::new(),
+        };
+        for summary in page.items {
+            if summary.latest.finish_reason != Some(AgentFinishReason::Interrupted) {
+                continue;
+            }
+            let latest = self.get(summary.latest.snapshot_id.clone()).await?;
+            let messages = latest.state.map(|state| state.messages).unwrap_or_default();
+            let asking = awaiting(&messages).and_then(|place| messages.get(place));
+            let open = asking.into_iter().flat_map(Message::interrupts);
+            list.questions.extend(open.map(|request| OpenQuestion {
+                session_id: summary.session_id.clone(),
+                snapshot_id: summary.latest.snapshot_id.clone(),
+                outcome_unknown: request.is_outcome_unknown(),
+                request: request.clone(),
+            }));
+            list.sessions.push(summary);
+        }
+        Ok(list)
     }
 
     /// Returns one page of the tenant's background runs that are not over, the earliest first: their snapshots without
@@ -175,11 +209,11 @@ impl Archive {
 
     /// Returns an excerpt of each snapshot of a session, as a client may see it.
     async fn excerpts(&self, session: &SessionId) -> Result<BTreeMap<SnapshotId, String>> {
-        let mut query = all_of(session).oldest_first().whole().limit(MAX_EXCERPTS);
+        let mut query = all_of(session).oldest_first();
         let mut excerpts = BTreeMap::new();
         loop {
-            let page = self.list(&query).await?;
-            excerpts.extend(page.items.iter().filter_map(excerpt));
+            let (page, more) = self.excerpted_page(&query).await?;
+            excerpts.extend(more);
             let Some(next) = page.next else {
                 return Ok(excerpts);
             };
@@ -197,23 +231,16 @@ impl Archive {
         let mut query = all_of(&session).oldest_first();
         query.limit = request.limit.unwrap_or(query.limit);
         query.after = request.after;
-        if request.excerpts {
-            query = query.whole();
+        let (page, excerpts) = if request.excerpts {
             query.limit = query.limit.min(MAX_EXCERPTS);
-        }
-        let mut page = self.list(&query).await?;
+            let (page, excerpts) = self.excerpted_page(&query).await?;
+            (page, Some(excerpts))
+        } else {
+            (self.list(&query).await?, None)
+        };
         if page.items.is_empty() && query.after.is_none() {
             return Err(nothing_in(&session));
         }
-        let excerpts = request.excerpts.then(|| {
-            let excerpts = page.items.iter().filter_map(excerpt).collect();
-            page.items = page
-                .items
-                .drain(..)
-                .map(|item| Detail::Metadata.cut(item))
-                .collect();
-            excerpts
-        });
         Ok(TreePage {
             session_id: session,
             latest: tip.map(|tip| tip.snapshot_id),
@@ -282,7 +309,7 @@ pub(super) fn all_of(session: &SessionId) -> SnapshotQuery {
 }
 
 /// Returns the first words of the last user message at a snapshot, and the names of the tools that the model asked for since.
-fn excerpt(snapshot: &Snapshot) -> Option<(SnapshotId, String)> {
+pub(super) fn excerpt(snapshot: &Snapshot) -> Option<(SnapshotId, String)> {
     let mut tools = Vec::new();
     let mut text = String::new();
     for message in snapshot.state.as_ref()?.messages.iter().rev() {

@@ -5,7 +5,7 @@ use everturn_ai::history::{awaiting, mended};
 use everturn_core::Result;
 
 use super::{Archive, named_snapshot};
-use crate::reading::{ResumePoints, resumable};
+use crate::reading::{FailedTurns, resumable};
 use crate::store::Detail;
 use crate::{Snapshot, SnapshotId};
 
@@ -21,7 +21,7 @@ impl Archive {
     /// [linear](crate::Timeline::Linear) session, `ABORTED` if a turn continued it meanwhile.
     pub async fn mend(&self, id: impl Into<SnapshotId>) -> Result<Option<Snapshot>> {
         let id = named_snapshot(id)?;
-        let origin = resumable(self.stored(&id, Detail::Whole).await?, ResumePoints::default())?;
+        let origin = resumable(self.stored(&id, Detail::Whole).await?, FailedTurns::Discard)?;
         let messages = origin.state.as_ref().and_then(|state| mend_past(&state.messages));
         let (Some(messages), Some(session)) = (messages, origin.session_id.clone()) else {
             return Ok(None);

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use everturn_ai::Part;
 use everturn_core::Result;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,10 +26,10 @@ pub struct ListSnapshotsRequest {
     /// Whether to include orphaned snapshots.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub orphaned: bool,
-    /// Whether to include the states.
+    /// Whether to include the states. Such a page ends early where its states are large: after about 8 MiB, or one snapshot.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub whole: bool,
-    /// The number of snapshots on a page.
+    /// The greatest number of snapshots on a page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
     /// The end of the page before this one: its `next`.
@@ -144,6 +145,10 @@ pub struct ListSessionsRequest {
     /// own snapshot as `latest`. No `order` goes with it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pending: bool,
+    /// Whether to list only sessions that wait for answers, with their open questions. A page may have fewer sessions than
+    /// the limit.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub interrupted: bool,
 }
 
 impl ListSessionsRequest {
@@ -154,6 +159,7 @@ impl ListSessionsRequest {
             limit: Some(limit),
             after,
             pending: true,
+            interrupted: false,
         }
     }
 
@@ -173,6 +179,7 @@ impl From<SessionQuery> for ListSessionsRequest {
             limit: Some(query.limit),
             after: query.after,
             pending: false,
+            interrupted: false,
         }
     }
 }
@@ -186,6 +193,23 @@ pub struct SessionList {
     /// The end of this page, to pass as `after`; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Cursor>,
+    /// The questions that wait for answers, if the request asks for sessions that wait.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub questions: Vec<OpenQuestion>,
+}
+
+/// A question that waits for an answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct OpenQuestion {
+    /// The session that waits.
+    pub session_id: SessionId,
+    /// The snapshot at which it waits.
+    pub snapshot_id: SnapshotId,
+    /// Whether the tool was called and it is unknown whether it took effect.
+    pub outcome_unknown: bool,
+    /// The tool request with its metadata: the question's data as `interrupt`, who may answer it as `approval`.
+    pub request: Part,
 }
 
 impl From<Page<SessionSummary>> for SessionList {
@@ -193,6 +217,7 @@ impl From<Page<SessionSummary>> for SessionList {
         Self {
             sessions: page.items,
             next: page.next,
+            questions: Vec::new(),
         }
     }
 }
@@ -370,6 +395,9 @@ pub struct ListTenantsRequest {
 pub struct TenantList {
     /// The tenants, by name.
     pub tenants: Vec<String>,
+    /// The readable names of tenants whose names are hashes: the ids of their principals.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub principals: BTreeMap<String, String>,
     /// The tenant to pass as `after` for the next page; missing on the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
@@ -385,6 +413,9 @@ pub struct DeleteTenantRequest {
     /// The id of the principal whose tenant is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<String>,
+    /// The id of the request: the same request again returns the first outcome.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
 }
 
 /// Asks for rules of retention to be applied to all tenants.

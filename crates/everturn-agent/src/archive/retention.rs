@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::look_up::all_of;
 use super::{Archive, named_session};
 use crate::store::{Deletion, Detail, SessionQuery};
-use crate::{SessionId, Snapshot, SnapshotId, SnapshotStatus};
+use crate::{SessionId, Snapshot, SnapshotId};
 
 /// Rules that say which snapshots to delete. Without rules none is deleted.
 ///
@@ -194,7 +194,7 @@ impl<'a> Judge<'a> {
         };
         let superfluous = self.rules.count.is_some_and(|count| *newer >= count);
         *newer += 1;
-        let spared = snapshot.status == SnapshotStatus::Pending
+        let spared = !snapshot.status.is_final()
             || (!self.rules.even_labelled && !snapshot.labels.is_empty())
             || (!over && self.tip.as_ref() == Some(&snapshot.snapshot_id));
         (old || superfluous) && !spared

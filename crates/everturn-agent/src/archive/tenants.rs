@@ -3,13 +3,21 @@
 use std::fmt;
 use std::sync::Arc;
 
-use everturn_core::Result;
 use everturn_core::stream_log::{IntoStreamLog, StreamLog};
+use everturn_core::{Error, Result};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
 use super::retention::horizon;
 use super::{Archive, Retention, RetentionReport};
 use crate::Clock;
-use crate::store::{IntoStore, Page, Scope, SessionStore};
+use crate::store::{IntoStore, Journal, JournalKey, JournalRecord, Page, Scope, SessionStore};
+
+/// The scope under which deletions of tenants are recorded. It is no tenant.
+const OPERATOR: &str = "everturn-operator";
+
+/// The session under which deletions of tenants are recorded.
+const DELETIONS: &str = "deletions";
 
 /// All tenants of a store. It is for the store's operator: nothing keeps one tenant from another here.
 ///
@@ -25,8 +33,9 @@ use crate::store::{IntoStore, Page, Scope, SessionStore};
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
 /// let tenants = Tenants::of(MemoryStore::new());
 ///
-/// // A customer leaves: sessions, journals and streams are gone.
-/// tenants.archive(Principal::new("alice").scope()).delete_all().await?;
+/// // A customer leaves: sessions, journals and streams are gone. Alice has none here.
+/// let nobody = tenants.delete(&Principal::new("alice").scope(), None).await.unwrap_err();
+/// assert_eq!(nobody.status(), everturn_core::Status::NotFound);
 ///
 /// // Nobody's conversations are kept for longer than a month.
 /// tenants.retain(&Retention::default().no_older_than(Duration::from_hours(30 * 24))).await?;
@@ -70,12 +79,49 @@ impl Tenants {
         Self { clock, ..self }
     }
 
-    /// Returns one page of the tenants that have snapshots or journals, by name; `after` is the end of the page before.
+    /// Returns one page of the tenants that have snapshots, journals or accounts, by name; `after` is the end of the page
+    /// before. [`Scope::tenant`] is a tenant's readable name, if the store has one.
     ///
     /// # Errors
     /// The store's own errors; `UNIMPLEMENTED` if it cannot list tenants.
     pub async fn list(&self, after: Option<&Scope>) -> Result<Page<Scope, Scope>> {
-        self.store.tenants(after).await
+        page(&*self.store, after).await
+    }
+
+    /// Returns a tenant with its readable name, if the store has one.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` if the tenant has nothing in the store; as [`Tenants::list`].
+    pub async fn get(&self, tenant: &Scope) -> Result<Scope> {
+        find(&*self.store, tenant).await
+    }
+
+    /// Deletes everything of a tenant permanently, as [`Archive::delete_all`], and returns the number of snapshots.
+    ///
+    /// With the id of a request, the outcome is recorded in the store: the same request again returns it, also after the tenant
+    /// has come back. It is forgotten when journals of that age are dropped, by [retention](Tenants::retain) or by agents.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` if the tenant has nothing in the store; `INVALID_ARGUMENT` if the request deleted another tenant;
+    /// `UNIMPLEMENTED` for a request's id if the store keeps no journals; as [`Archive::delete_all`].
+    pub async fn delete(&self, tenant: &Scope, request: Option<&str>) -> Result<u64> {
+        let Some(request) = request else {
+            return self.archive(tenant.clone()).delete_all().await;
+        };
+        let record = DeletionRecord::of(self.store.as_ref(), request)?;
+        let known = record.read(tenant).await?;
+        match known {
+            Some(Some(snapshots)) => return Ok(snapshots),
+            // Begun, and not known to be over.
+            Some(None) => {}
+            None => {
+                self.get(tenant).await?;
+                record.write(0, tenant, None).await?;
+            }
+        }
+        let snapshots = self.archive(tenant.clone()).erase().await?;
+        record.write(1, tenant, Some(snapshots)).await?;
+        Ok(snapshots)
     }
 
     /// Returns the archive of a tenant; it shows snapshots as they are stored.
@@ -118,5 +164,105 @@ impl fmt::Debug for Tenants {
         f.debug_struct("Tenants")
             .field("store", &self.store)
             .finish_non_exhaustive()
+    }
+}
+
+async fn page(store: &dyn SessionStore, after: Option<&Scope>) -> Result<Page<Scope, Scope>> {
+    let mut page = store.tenants(after).await?;
+    page.items.retain(|tenant| tenant.as_str() != OPERATOR);
+    Ok(page)
+}
+
+/// Returns a tenant with its readable name, if the store has one.
+///
+/// # Errors
+/// `NOT_FOUND` if the tenant has nothing in the store; the errors of [`SessionStore::tenants`].
+pub(super) async fn find(store: &dyn SessionStore, tenant: &Scope) -> Result<Scope> {
+    // The page that begins shortly before the tenant.
+    let mut before = tenant.as_str().chars();
+    before.next_back();
+    let mut after = Some(Scope::new(before.as_str()));
+    loop {
+        let page = page(store, after.as_ref()).await?;
+        if let Some(found) = page.items.iter().find(|found| *found == tenant) {
+            return Ok(found.clone());
+        }
+        match page.next {
+            Some(next) if next < *tenant => after = Some(next),
+            _ => return Err(no_tenant(tenant)),
+        }
+    }
+}
+
+fn no_tenant(tenant: &Scope) -> Error {
+    let name = match tenant.tenant() {
+        Some(readable) => format!("'{readable}' ({})", tenant.as_str()),
+        None => format!("'{}'", tenant.as_str()),
+    };
+    Error::not_found(format!(
+        "there is no tenant {name}: nothing is stored under that name; list the tenants for their names"
+    ))
+    .with_public()
+}
+
+/// The record of one request to delete a tenant: a journal with a record when it begins, and one when it is over.
+struct DeletionRecord<'a> {
+    journal: &'a dyn Journal,
+    scope: Scope,
+    key: JournalKey,
+}
+
+#[derive(Serialize, Deserialize)]
+struct DeletionStep {
+    tenant: Scope,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    snapshots: Option<u64>,
+}
+
+impl<'a> DeletionRecord<'a> {
+    fn of(store: &'a dyn SessionStore, request: &str) -> Result<Self> {
+        let journal = store.journal().ok_or_else(|| {
+            Error::unimplemented(
+                "this store keeps no journals, so a deletion cannot have the id of a request",
+            )
+            .with_public()
+        })?;
+        // Ids may have any characters and any length.
+        let mut half = [0; 16];
+        half.copy_from_slice(&Sha256::digest(request.as_bytes())[..16]);
+        let name = format!("{:032x}", u128::from_be_bytes(half));
+        Ok(Self {
+            journal,
+            scope: Scope::new(OPERATOR),
+            key: JournalKey::new(DELETIONS.into(), name),
+        })
+    }
+
+    /// Returns `None` if the request is new, `Some(None)` if it has begun, and its outcome if it is over.
+    async fn read(&self, tenant: &Scope) -> Result<Option<Option<u64>>> {
+        let mut known = None;
+        for record in self.journal.read(&self.scope, &self.key).await? {
+            let step: DeletionStep = serde_json::from_value(record.body)?;
+            if step.tenant != *tenant {
+                return Err(Error::invalid_argument(
+                    "a request with this id deleted another tenant; use another id",
+                )
+                .with_public());
+            }
+            known = Some(step.snapshots);
+        }
+        Ok(known)
+    }
+
+    async fn write(&self, sequence: u64, tenant: &Scope, snapshots: Option<u64>) -> Result<()> {
+        let step = DeletionStep {
+            tenant: tenant.clone(),
+            snapshots,
+        };
+        let record = JournalRecord {
+            sequence,
+            body: serde_json::to_value(step)?,
+        };
+        self.journal.append(&self.scope, &self.key, record, None).await
     }
 }

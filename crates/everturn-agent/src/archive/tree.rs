@@ -134,12 +134,11 @@ impl SnapshotTree {
 
     fn write_snapshot(&self, f: &mut fmt::Formatter<'_>, at: usize) -> fmt::Result {
         let snapshot = &self.snapshots[at];
-        let status = serde_json::to_value(snapshot.status).unwrap_or_default();
         write!(
             f,
             "● {} {} {:.0}",
             plain(snapshot.snapshot_id.as_str(), SHOWN_ID),
-            status.as_str().unwrap_or("unknown"),
+            snapshot.status,
             snapshot.created_at
         )?;
         if snapshot.orphaned {

@@ -60,7 +60,7 @@ impl<S: CustomState, T, O> ChatBuilder<S, T, O> {
     /// initial one](crate::AgentBuilder::initial_custom).
     ///
     /// A session that exists refuses it. An agent on another server that keeps its sessions has to
-    /// [accept](crate::AgentBuilder::accept_custom) it.
+    /// [allow](crate::ClientPermissions::custom) it.
     ///
     /// ```
     /// # use everturn_agent::{AgentSession, custom_agent, store::MemoryStore};

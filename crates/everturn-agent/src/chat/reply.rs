@@ -34,9 +34,9 @@ impl<S, O> AgentReply<S, O> {
     /// Returns the reply in an output.
     ///
     /// # Errors
-    /// If the output says `failed`: its error, in which [`AgentReply::of`] finds the reply.
+    /// If the output says `failed`, or `aborted`: its error, in which [`AgentReply::of`] finds the reply.
     pub fn from_output(output: AgentOutput) -> Result<Self> {
-        if output.finish_reason != Some(AgentFinishReason::Failed) {
+        if !output.is_failure() {
             return Ok(Self::new(output));
         }
         let error = output.error.clone().unwrap_or_else(|| RuntimeError {
@@ -56,6 +56,8 @@ impl<S, O> AgentReply<S, O> {
         let id = snapshot.snapshot_id.clone();
         let why = match snapshot.status {
             Failed => None,
+            // A run that a limit stopped has an error that says so.
+            Aborted if snapshot.error.is_some() => None,
             Aborted => Some(Error::aborted(format!("run '{id}' was aborted"))),
             Expired => Some(Error::unavailable(format!(
                 "the worker of run '{id}' went silent"

@@ -47,10 +47,7 @@ impl<S, T, O> AgentTask<S, T, O> {
     /// # Errors
     /// The store's error; `NOT_FOUND` if the snapshot was deleted.
     pub async fn poll(&self) -> Result<Snapshot> {
-        let request = GetSnapshotRequest {
-            snapshot_id: Some(self.id.clone()),
-            session_id: None,
-        };
+        let request = GetSnapshotRequest::snapshot(self.id.clone());
         self.agent.snapshot(request, self.context.clone()).await
     }
 
@@ -73,7 +70,7 @@ impl<S, T, O> AgentTask<S, T, O> {
         loop {
             let snapshot = self.poll().await?;
             match snapshot.status {
-                SnapshotStatus::Pending => expired_since = None,
+                status if status.is_under_way() => expired_since = None,
                 SnapshotStatus::Expired => {
                     let since = *expired_since.get_or_insert_with(Instant::now);
                     if since.elapsed() >= self.agent.takeover_patience() {
@@ -85,7 +82,9 @@ impl<S, T, O> AgentTask<S, T, O> {
             let change = async {
                 match &mut statuses {
                     // The snapshot is read after any change, so a missed status does no harm.
-                    Some(statuses) => while statuses.next().await == Some(SnapshotStatus::Pending) {},
+                    Some(statuses) => {
+                        while statuses.next().await.is_some_and(SnapshotStatus::is_under_way) {}
+                    }
                     None => std::future::pending().await,
                 }
             };

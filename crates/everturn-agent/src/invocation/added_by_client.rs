@@ -5,48 +5,29 @@ use everturn_ai::{
     Feature, GenerateRound, Messages, Middleware, ModelResponse, NextRound, Part, Tool, async_trait,
     place_system_part,
 };
-use everturn_core::{Error, HandlerResult, Result, Schema};
+use everturn_core::offload::offload;
+use everturn_core::{HandlerResult, Result, Schema};
 use serde_json::Value;
 
-use super::ClientAdditions;
 use crate::{AgentInput, ClientTool};
 
 /// The metadata entry that marks the client's part of the system text.
 const MARKER: &str = "_everturn_client";
 
 /// The greatest size of an output schema, in bytes of JSON.
-const LARGEST_SCHEMA: usize = 64 * 1024;
+const LARGEST_SCHEMA: usize = 32 * 1024;
 
 /// Returns the settings of a turn whose client chose the form of the answer.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` if the agent does not accept an output schema, or this one is too large or none.
-pub(super) fn chosen_output(
-    input: &AgentInput,
-    additions: ClientAdditions,
-) -> Result<Option<PromptOverrides>> {
+/// `INVALID_ARGUMENT` if the output schema is too large or none.
+pub(super) fn chosen_output(input: &AgentInput) -> Result<Option<PromptOverrides>> {
     let Some(schema) = &input.output_schema else {
         return Ok(None);
     };
-    if !additions.output_schema {
-        return Err(refused(
-            "the agent decides the form of its answers: leave 'outputSchema' out, or define the agent with \
-             `accept_output_schema`",
-        ));
-    }
-    let size = serde_json::to_vec(schema).map_or(usize::MAX, |text| text.len());
-    if size > LARGEST_SCHEMA {
-        return Err(refused(format!(
-            "the output schema has {size} bytes and may have {LARGEST_SCHEMA}"
-        )));
-    }
-    let schema = Schema::from_json(Value::clone(schema))
+    let schema = Schema::from_client(Value::clone(schema), LARGEST_SCHEMA)
         .map_err(|error| error.context("the output schema of the client").with_public())?;
     Ok(Some(PromptOverrides::new().output_schema(&schema)))
-}
-
-fn refused(message: impl Into<String>) -> Error {
-    Error::invalid_argument(message).with_public()
 }
 
 /// Offers the client's tools to the model and puts its instructions after the agent's system text.
@@ -64,12 +45,20 @@ impl AddedByClient {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` for a tool that no client may bring.
-    pub(super) fn of(input: &AgentInput) -> Result<Option<Self>> {
+    pub(super) async fn of(input: &AgentInput) -> Result<Option<Self>> {
         if input.tools.is_empty() && input.instructions.is_empty() {
             return Ok(None);
         }
+        let tools = match input.tools.as_slice() {
+            few @ ([] | [_] | [_, _] | [_, _, _] | [_, _, _, _]) => ClientTool::prepare(few)?,
+            many => {
+                let many = many.to_vec();
+                // Boxed, so that turns without such tools have no room for it.
+                Box::pin(offload(move || ClientTool::prepare(&many))).await?
+            }
+        };
         Ok(Some(Self {
-            tools: ClientTool::prepare(&input.tools)?,
+            tools,
             instructions: input.instructions.join("\n\n"),
         }))
     }

@@ -9,18 +9,18 @@ use std::time::Instant;
 use everturn_ai::effect::without_journal;
 use everturn_ai::history::awaiting;
 use everturn_ai::prompt::PromptOverrides;
-use everturn_ai::{reason, with_repeated_calls};
+use everturn_ai::{History, Message, UsageTotal, is_limit, with_repeated_calls};
 use everturn_core::{Context, Error, HandlerResult, Result, Schema, SpanKind, in_span};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::definition::ClientAdditions;
 use super::outbox::Outbox;
 use super::owned_turn::OwnedTurn;
 use super::reception::Reception;
 use super::snapshots::CreatedSnapshots;
 use super::spending::Spending;
 use super::turn::TurnStart;
+use crate::client_permissions::ClientRules;
 use crate::failure_log::FailedWork;
 use crate::state::decode_custom;
 use crate::state_limit::StateLimit;
@@ -53,9 +53,9 @@ pub(crate) struct InvocationFacts {
     /// How often a model may make the same call in a turn.
     pub(super) repeated_calls: u32,
     pub(super) observers: TurnObservers,
-    /// What turns do with the additions of clients.
-    pub(super) client_additions: ClientAdditions,
     pub(super) reception: Reception,
+    /// The rules that name the agent's resources.
+    pub(super) resources: ClientRules,
     /// The schema of the custom state; `None` if that may be any JSON.
     pub(super) custom_schema: Option<Schema>,
 }
@@ -63,25 +63,14 @@ pub(crate) struct InvocationFacts {
 /// Decodes the custom state with which a client replaces the session's.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` if the agent accepts none, or it does not fit.
+/// `INVALID_ARGUMENT` if it does not fit.
 fn replaced_custom<S: CustomState>(custom: &Value, facts: &InvocationFacts) -> Result<S> {
-    if !facts.client_additions.custom {
-        return Err(Error::invalid_argument(
-            "the agent takes no custom state from clients: leave 'custom' out, or define the agent with `accept_client_state`",
-        )
-        .with_public());
-    }
     let fits = facts
         .custom_schema
         .as_ref()
         .map_or(Ok(()), |schema| schema.validate(custom));
     fits.and_then(|()| decode_custom(Some(custom)))
         .map_err(|error| error.context("the custom state of the client").with_public())
-}
-
-/// Returns whether a limit ended a turn.
-fn is_limit(error: &Error) -> bool {
-    error.is(reason::LIMIT_REACHED) || error.is(reason::REPEATED_CALL)
 }
 
 /// The output that a turn's span records.
@@ -109,7 +98,7 @@ impl<S: CustomState> AgentSession<S> {
     /// # Errors
     /// The error of `handler`, or of the store if the turn could not be saved; `RESOURCE_EXHAUSTED` if the session's state
     /// is larger than [`AgentBuilder::max_state_bytes`](crate::AgentBuilder::max_state_bytes). The client then learns that the turn failed. The function may return that error and fail, or call `run` again: inputs still waiting
-    /// are then processed, on the session as the failed turn left it. `CANCELLED` or `DEADLINE_EXCEEDED` if the
+    /// are then processed, on the session as it was before the failed turn, or as that turn [committed](Turn::committed) it. `CANCELLED` or `DEADLINE_EXCEEDED` if the
     /// invocation is over.
     pub async fn run<F, Fut, R>(&self, mut handler: F) -> Result<()>
     where
@@ -203,10 +192,10 @@ impl<S: CustomState> AgentSession<S> {
             |context, recorder| async move {
                 recorder.input(&input);
                 facts.usage.take_up_turn().await?;
+                let received = reception.receive(&session.messages(), &input, &context)?;
                 if let Some(custom) = &input.custom {
-                    session.set_custom(replaced_custom(custom, facts)?);
+                    session.core().replace_custom(replaced_custom(custom, facts)?);
                 }
-                let received = reception.receive(&session.messages(), &input)?;
                 // Boxed, so that the handler's turn has no room for it.
                 let told = received.chunk(outbox.tells_places()).map(Box::new);
                 session.add_messages(received.messages);
@@ -218,6 +207,10 @@ impl<S: CustomState> AgentSession<S> {
                 let outcome = if received.is_waiting {
                     Ok(AgentFinishReason::Interrupted.into())
                 } else {
+                    let context = match &reception.client_rules {
+                        Some(rules) => rules.enter(context, &session.messages()),
+                        None => context,
+                    };
                     let turn = Turn::new(session.clone(), *input, place, context, outbox.clone());
                     handler(turn).await.map(Into::into).map_err(Error::from)
                 };
@@ -247,18 +240,7 @@ impl<S: CustomState> AgentSession<S> {
             },
         )
         .await;
-        self.facts.observers.tell(&EndedTurn {
-            agent: &self.facts.agent,
-            finish_reason: match &outcome {
-                Ok(()) => finish_reason.unwrap_or(AgentFinishReason::Unknown),
-                Err(_) => AgentFinishReason::Failed,
-            },
-            failure: outcome.as_ref().err().map(Error::status),
-            limit_reached: outcome.as_ref().is_err_and(is_limit),
-            usage: self.facts.usage.own() - used_before,
-            took: began.elapsed(),
-        });
-        self.facts.usage.turn_is_over();
+        self.turn_ended(&outcome, finish_reason, (began, used_before));
         if let Err(error) = &outcome {
             let failed = FailedWork {
                 agent: &self.facts.agent,
@@ -270,6 +252,32 @@ impl<S: CustomState> AgentSession<S> {
             let _ = report.settle(Err(error.clone())).await;
         }
         outcome
+    }
+
+    /// Reports the end of a turn that began at a moment, with what the session had used then.
+    fn turn_ended(
+        &self,
+        outcome: &Result<()>,
+        finish_reason: Option<AgentFinishReason>,
+        (began, used_before): (Instant, UsageTotal),
+    ) {
+        self.facts.observers.tell(&EndedTurn {
+            agent: &self.facts.agent,
+            finish_reason: match outcome {
+                Ok(()) => finish_reason.unwrap_or(AgentFinishReason::Unknown),
+                Err(error) if is_limit(error) || self.context.is_over() => AgentFinishReason::Aborted,
+                Err(_) => AgentFinishReason::Failed,
+            },
+            failure: outcome.as_ref().err().map(Error::status),
+            limit_reached: outcome.as_ref().is_err_and(is_limit),
+            unknown_outcomes: match finish_reason {
+                Some(AgentFinishReason::Interrupted) => unknown_outcomes(&self.session.messages()),
+                _ => 0,
+            },
+            usage: self.facts.usage.own() - used_before,
+            took: began.elapsed(),
+        });
+        self.facts.usage.turn_is_over();
     }
 
     /// Returns the session's last message and all its artifacts, as most agents do at their end.
@@ -311,8 +319,9 @@ impl<S: CustomState> AgentSession<S> {
         self.facts.overrides.clone()
     }
 
-    pub(super) fn client_additions(&self) -> ClientAdditions {
-        self.facts.client_additions
+    /// Returns the names of the resources that messages of clients may link to.
+    pub(super) fn resources(&self) -> &[String] {
+        self.facts.resources.resources()
     }
 
     /// Returns the context of the invocation: who calls, and whether the work is cancelled.
@@ -349,4 +358,11 @@ impl<S: CustomState> fmt::Debug for AgentSession<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("AgentSession").field(&self.session).finish()
     }
+}
+
+/// Returns the number of open calls whose outcome is unknown.
+fn unknown_outcomes(messages: &History) -> usize {
+    let asking = awaiting(messages).and_then(|place| messages.get(place));
+    let open = asking.into_iter().flat_map(Message::interrupts);
+    open.filter(|part| part.is_outcome_unknown()).count()
 }

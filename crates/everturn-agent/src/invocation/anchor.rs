@@ -16,6 +16,14 @@ impl Anchor {
         context.clone().with_extension(Arc::new(anchor))
     }
 
+    /// Returns whether a call comes from a handle of the agent, which is this program. Every other call is a client's.
+    ///
+    /// The contexts of calls that the invocation makes itself have an anchor that was released.
+    pub(super) fn is_held(context: &Context) -> bool {
+        let anchor = context.extension::<Self>();
+        anchor.is_some_and(|anchor| anchor.0.lock().unwrap_or_else(PoisonError::into_inner).is_some())
+    }
+
     /// Lets the registry of a context go.
     pub(super) fn release(context: &Context) {
         if let Some(anchor) = context.extension::<Self>() {

@@ -9,7 +9,7 @@ use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
-use super::machine::{Ending, Event};
+use super::machine::{Ending, Event, TurnOutcome};
 use super::{AgentEvent, Driver, QueuedInput, Written};
 use crate::run_stream::stream_key_in;
 use crate::runs::RunEntry;
@@ -49,7 +49,9 @@ impl Hold {
     /// Returns whether this worker still holds a run whose snapshot it could not write.
     fn on(snapshot: Option<&Snapshot>, lease: Lease) -> Result<Self> {
         Ok(match snapshot {
-            Some(run) if run.status == SnapshotStatus::Aborted => Self::Aborted,
+            Some(run) if matches!(run.status, SnapshotStatus::Aborted | SnapshotStatus::Aborting) => {
+                Self::Aborted
+            }
             Some(run) if run.status == SnapshotStatus::Pending && lease.holds(run)? => Self::Kept,
             _ => Self::Lost,
         })
@@ -113,7 +115,7 @@ impl RunWorker {
 async fn aborted(statuses: &mut Option<StatusStream>) -> AgentEvent {
     while let Some(stream) = statuses {
         match stream.next().await {
-            Some(SnapshotStatus::Aborted) => {
+            Some(SnapshotStatus::Aborted | SnapshotStatus::Aborting) => {
                 *statuses = None;
                 return Event::AbortSeen;
             }
@@ -167,6 +169,7 @@ impl Driver {
             tenant: Scope::brought_by(self.client.context()).filter(|tenant| tenant != cursor.scope()),
             principal: Principal::of(self.client.context()),
             of_client: self.client.context().is_for_client(),
+            by_program: self.client.is_program(),
             used_before: Some(self.usage.before_invocation()).filter(|used| !used.is_zero()),
             used_in_turn: Some(self.usage.of_turn())
                 .filter(|used| self.turns.is_under_way() && !used.is_zero()),
@@ -174,6 +177,11 @@ impl Driver {
         };
         snapshot.set_background_run(run);
         snapshot.set_usage(self.used_until_now());
+        snapshot.set_counted_with(if self.turns.is_under_way() {
+            self.usage.counted_with()
+        } else {
+            self.counted_with(&snapshot.snapshot_id)
+        });
         self.add_note(&mut snapshot);
         if let Some(span) = SpanRecorder::of(self.client.context()).trace_parent() {
             snapshot.set_origin(&span);
@@ -220,15 +228,15 @@ impl Driver {
     }
 
     /// Tells the watchers of the run where a turn ends.
-    pub(super) fn tell_watchers_of_turn_end(&mut self, outcome: &Result<Option<AgentFinishReason>>) {
+    pub(super) fn tell_watchers_of_turn_end(&mut self, outcome: TurnOutcome) {
         if !self.broadcast.wants() {
             return;
         }
         let end = TurnEnd {
             snapshot_id: None,
             finish_reason: match outcome {
-                Ok(reason) => *reason,
-                Err(_) => Some(AgentFinishReason::Failed),
+                TurnOutcome::Succeeded => self.turns.reason(),
+                TurnOutcome::Failed => Some(self.turns.failure()),
             },
             usage: self.usage.end_turn(),
             added: None,
@@ -303,10 +311,14 @@ impl Driver {
             SpanRecorder::of(self.client.context()).mark_failed(error);
             self.failed_work().log("a background run", error);
         }
-        // A failed or aborted run may be tried again from its beginning, so it keeps its journals.
-        let journals = match &ending {
-            Ending::Completed => self.turns_held(),
-            _ => Vec::new(),
+        // A failed or aborted run may be tried again, so it keeps its journals.
+        let (journals, turn) = match &ending {
+            Ending::Completed => (self.turns_held(), None),
+            _ => (Vec::new(), self.left_turn()),
+        };
+        let ending = match ending {
+            Ending::Failed(error) if self.is_stop(&error) => Ending::Aborted(Some(error)),
+            ending => ending,
         };
         let finish = Transition::Finish {
             lease: run.lease,
@@ -316,6 +328,7 @@ impl Driver {
                     .as_ref()
                     .and_then(|result| result.as_ref().ok()?.output.clone()),
                 usage: self.used_until_now(),
+                turn,
                 ..run_end(ending, self.finish_reason(), self.session.state())
             }),
             now: cursor.now(),
@@ -355,6 +368,7 @@ fn run_end(ending: Ending<Error>, reason: Option<AgentFinishReason>, state: Sess
         state,
         output: None,
         usage: None,
+        turn: None,
     }
 }
 

@@ -8,6 +8,7 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::Definition;
+use crate::client_permissions::Field;
 use crate::{AgentInit, GivenCustom, SessionId, SessionState};
 
 /// Makes the custom state of a new session from its caller's context.
@@ -18,35 +19,34 @@ pub(crate) type MakeCustom = Arc<dyn Fn(Context) -> BoxFuture<'static, Result<Va
 pub(crate) struct Beginning {
     pub(crate) messages: Vec<Message>,
     pub(crate) custom: Option<MakeCustom>,
-    /// Whether a client may give the custom state of a session that the agent keeps.
-    pub(crate) accepts_custom: bool,
 }
 
 /// Takes the custom state for a new session out of `init`, and checks it before the store is asked for anything.
 ///
-/// An agent that accepts custom states takes a `state` with nothing but a custom state in it for one: clients of other
-/// languages can send that.
+/// An agent that accepts custom states from clients takes a `state` with nothing but a custom state in it for one: clients of
+/// other languages can send that.
 ///
 /// # Errors
-/// `FAILED_PRECONDITION` if the agent takes none from clients, `INVALID_ARGUMENT` if the custom state does not fit the agent.
-pub(super) fn given_custom(definition: &Definition, init: &mut AgentInit) -> Result<Option<Arc<Value>>> {
-    let accepts = definition.store.is_none() || definition.beginning.accepts_custom;
+/// `INVALID_ARGUMENT` if the agent takes none from clients, or if the custom state does not fit the agent.
+pub(super) fn given_custom(
+    definition: &Definition,
+    init: &mut AgentInit,
+    is_of_client: bool,
+) -> Result<Option<Arc<Value>>> {
+    let rules = &definition.client_rules;
     if definition.store.is_some()
-        && accepts
+        && rules.permissions().allows(Field::Custom)
         && let Some(custom) = init.state.as_ref().and_then(nothing_but_custom)
     {
-        init.custom = Some(GivenCustom::from_client(custom));
+        init.custom = Some(GivenCustom::from(custom));
         init.state = None;
     }
     let Some(given) = init.custom.take() else {
         return Ok(None);
     };
-    if given.is_from_client() && !accepts {
-        return Err(Error::failed_precondition(format!(
-            "agent '{}' takes no custom state from clients: leave 'custom' out, or define the agent with `accept_custom`",
-            definition.name
-        ))
-        .with_public());
+    // Clients of an agent without a store keep the state.
+    if is_of_client && definition.store.is_some() {
+        rules.require(Field::Custom)?;
     }
     let unfit = |error: Error| {
         error

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::background::{no_pending_snapshot, no_store, no_subscription};
 use super::machine::{Cause, Event, Resolution};
 use super::outbox::Receipt;
-use super::{AgentEvent, Driver};
+use super::{AgentEvent, Anchor, Driver};
 use crate::cursor::InvocationCursor;
 use crate::reading::exposure;
 use crate::store::{RECORD_TAKEN, TIP_MOVED, TURN_TAKEN_OVER};
@@ -27,6 +27,8 @@ pub(super) struct Client {
     /// `None` once nothing more is read.
     inputs: Option<Inputs<AgentInput>>,
     context: Context,
+    /// Whether the caller is this program, and not a client of the agent.
+    is_program: bool,
     /// `None` once the client has its answer.
     answer: Option<AnswerSender>,
     /// Whether the client's departure ends the work.
@@ -47,6 +49,7 @@ impl Client {
             handed_off: Box::pin(HandOff::requested(&context)),
             ended: Box::pin(async move { caller.ended().await }),
             inputs: Some(inputs),
+            is_program: Anchor::is_held(&context),
             context,
             answer: Some(answer),
             followed: true,
@@ -55,10 +58,11 @@ impl Client {
     }
 
     /// Returns the client of a run that was taken over: it left long ago.
-    pub(super) fn departed(context: Context) -> Self {
+    pub(super) fn departed(context: Context, is_program: bool) -> Self {
         Self {
             inputs: None,
             context,
+            is_program,
             answer: None,
             followed: false,
             detached: true,
@@ -69,6 +73,11 @@ impl Client {
 
     pub(super) fn context(&self) -> &Context {
         &self.context
+    }
+
+    /// Returns whether the caller is this program, and not a client of the agent.
+    pub(super) fn is_program(&self) -> bool {
+        self.is_program
     }
 
     /// Waits for the client's next input or, if there is none, for its departure; for ever once neither matters.
@@ -394,7 +403,11 @@ impl Driver {
             state,
             // A turn that was kept can be tried again from its own snapshot.
             snapshot_id: self.turns.snapshot().cloned().or(identity.snapshot_id),
-            finish_reason: Some(AgentFinishReason::Failed),
+            finish_reason: Some(if self.is_stop(error) {
+                AgentFinishReason::Aborted
+            } else {
+                AgentFinishReason::Failed
+            }),
             error: Some(error.to_wire(exposure(self.client.context()))),
             ..identity
         }
@@ -411,7 +424,7 @@ impl Driver {
 }
 
 /// Returns whether a turn failed because a turn of another process has the session.
-fn lost_the_session(error: &Error) -> bool {
+pub(super) fn lost_the_session(error: &Error) -> bool {
     [TIP_MOVED, TURN_TAKEN_OVER, RECORD_TAKEN]
         .into_iter()
         .any(|reason| error.is(reason))

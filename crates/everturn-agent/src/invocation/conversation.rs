@@ -21,10 +21,21 @@ pub(super) fn marked(rendered: &RenderedPrompt) -> Messages {
     request
 }
 
+/// Returns the conversation up to this request, and the messages that other code added to the session meanwhile: `present` are
+/// the session's messages, `history` is the conversation that the model was asked from.
+pub(super) fn conversation_so_far(present: &History, history: &History, request: &Messages) -> Messages {
+    let mut conversation = conversation_of(request, history);
+    // If the session's messages were replaced meanwhile, there is no common beginning to append after.
+    if present.shared_prefix(history) == history.len() {
+        conversation.extend(present.since(history.len()).cloned());
+    }
+    conversation
+}
+
 /// Returns the request's messages without the prompt's: the conversation, tool calls and their answers.
 ///
 /// A piece that is shared with `history` is kept without reading it, so this costs as much as the turn added.
-pub(super) fn conversation_of(request: &Messages, history: &History) -> Messages {
+fn conversation_of(request: &Messages, history: &History) -> Messages {
     let mut kept = Messages::new();
     for (messages, is_shared) in request.pieces_shared_with(&Messages::from(history)) {
         if is_shared {

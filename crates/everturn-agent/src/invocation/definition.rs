@@ -17,16 +17,21 @@ use super::Beginning;
 use super::reception::Reception;
 use super::typed_function::UntypedFunction;
 use crate::answers::RestartInputs;
+use crate::client_permissions::ClientRules;
+use crate::failure_log::FailedWork;
 use crate::journal::Retention;
 use crate::limits::ChosenLimits;
-use crate::reading::ResumePoints;
+use crate::reading::FailedTurns;
 use crate::run_poll::RunPolls;
 use crate::runs::Runs;
+use crate::state::unreadable;
 use crate::store::{Scope, SessionStore};
 use crate::stream_logs::StreamLogs;
 use crate::transform::{StateTransform, StreamTransform};
 use crate::turn_observer::TurnObservers;
-use crate::{Clock, Concurrency, SnapshotIds, SnapshotPolicy, Timeline, WhileInterrupted, WorkerLoss};
+use crate::{
+    Clock, Concurrency, SessionId, SnapshotIds, SnapshotPolicy, Timeline, WhileInterrupted, WorkerLoss,
+};
 
 pub(crate) type ScopeOf = Arc<dyn Fn(&Context) -> Scope + Send + Sync>;
 
@@ -105,25 +110,13 @@ impl AgentPrompt {
 /// The tools that only a response answers, each with the schema of its answers.
 pub(crate) type RespondOnly = BTreeMap<String, Value>;
 
-/// What a turn does with the additions that clients bring.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ClientAdditions {
-    /// Whether tools and instructions are taken. They are ignored otherwise.
-    pub(crate) tools: bool,
-    /// Whether an output schema is accepted. It is refused otherwise.
-    pub(crate) output_schema: bool,
-    /// Whether a custom state is accepted that replaces the session's. It is refused otherwise.
-    pub(crate) custom: bool,
-}
-
-impl Default for ClientAdditions {
-    fn default() -> Self {
-        Self {
-            tools: true,
-            output_schema: false,
-            custom: false,
-        }
-    }
+/// Whether servers offer an agent to clients.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Visibility {
+    /// Unless another agent delegates to it.
+    #[default]
+    UnlessDelegate,
+    Public,
 }
 
 /// Everything an invocation needs to know about its agent.
@@ -148,8 +141,8 @@ pub(crate) struct Definition {
     /// Whether the last message of a snapshot names it.
     pub(crate) names_messages: bool,
     pub(crate) resume_past_failures: bool,
-    /// Which snapshots can be resumed although they did not complete.
-    pub(crate) resume_points: ResumePoints,
+    /// What is left of turns that fail, and whether it can be resumed.
+    pub(crate) failed_turns: FailedTurns,
     /// Whether models are told of tool calls that fail.
     pub(crate) tool_errors: ToolErrors,
     /// What models see of a conversation.
@@ -181,8 +174,9 @@ pub(crate) struct Definition {
     pub(crate) prompt: Option<AgentPrompt>,
     /// The tools that only a response answers.
     pub(crate) respond_only: RespondOnly,
-    /// What turns do with the additions of clients.
-    pub(crate) client_additions: ClientAdditions,
+    pub(crate) visibility: Visibility,
+    /// What clients may set beside their message.
+    pub(crate) client_rules: ClientRules,
     /// The input of the agent's prompt in conversations that bring none of their own.
     pub(crate) prompt_input: Option<Arc<Value>>,
     /// The drivers of all invocations under way. Each ends with its connection, or with its background run.
@@ -209,9 +203,11 @@ impl Definition {
         }
     }
 
-    /// Returns how the agent receives inputs.
-    pub(super) fn reception(&self) -> Reception {
+    /// Returns how the agent receives inputs, of a client or of this program.
+    pub(super) fn reception(&self, is_of_client: bool, is_clients_word: bool) -> Reception {
         Reception {
+            client_rules: is_of_client.then(|| self.client_rules.clone()),
+            is_clients_word,
             while_interrupted: self.while_interrupted,
             restart_inputs: self.restart_inputs,
             asks_tools: self.prompt.is_some(),
@@ -232,6 +228,18 @@ impl Definition {
                 .context(format_args!("'promptInput' does not fit agent '{}'", self.name))
                 .with_public()
         })
+    }
+
+    /// Converts the error of a stored custom state that is not of the agent's type, and logs it.
+    pub(super) fn unreadable_state(&self, session: &SessionId, caller: &Context, error: &Error) -> Error {
+        let error = unreadable(error, self.function.custom_type());
+        let failed = FailedWork {
+            agent: &self.name,
+            session,
+            context: caller,
+        };
+        failed.log("reading a session", &error);
+        error
     }
 
     /// Returns the caller's values that a background run records.

@@ -13,6 +13,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use everturn_ai::is_limit;
 use everturn_core::{Error, Registry, Result};
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -25,9 +26,10 @@ use super::broadcast::Broadcast;
 use super::client::{Client, Wire, WireEvent, error_of};
 use super::function::{Report, RunningFunction, Turns};
 use super::machine::{
-    Cancellation, Command, Commit, EndOfInput, Event, Machine, Resolution, TurnOutcome, TurnSnapshot,
+    Cancellation, Cause, Command, Commit, EndOfInput, Event, Machine, Resolution, TurnOutcome, TurnSnapshot,
 };
 use super::outbox::{ChunkSignal, MODEL_CHUNKS, Outbox, Signal};
+use super::repeated::answered_meanwhile;
 use super::snapshots::{Journals, SnapshotWritten, Snapshots};
 use super::spending::Spending;
 use super::turn::{TurnContext, TurnReport, TurnStart};
@@ -37,8 +39,8 @@ use crate::snapshot::Lease;
 use crate::transform::shown_chunk;
 use crate::turn_lock::{AwaitedLock, LockAnswer, SESSION_BUSY};
 use crate::{
-    AddedMessages, AgentFinishReason, AgentInput, AgentResult, AgentStreamChunk, SessionHandle, SessionState,
-    SnapshotIds, TurnDetails, TurnEnd, TurnStarted,
+    AddedMessages, AgentInput, AgentResult, AgentStreamChunk, SessionHandle, SessionState, SnapshotIds,
+    TurnDetails, TurnEnd, TurnStarted,
 };
 
 /// How long the answer to a client waits for its lock in the store to be released.
@@ -80,6 +82,8 @@ pub(crate) struct Driver {
     /// The state for the output, once the state transform was applied.
     pub(super) shown: Option<Box<SessionState>>,
     pub(super) result: Option<Result<AgentResult>>,
+    /// Whether the work was cancelled because nobody wants it any more.
+    pub(super) is_stopped: bool,
     pub(super) usage: Arc<Spending>,
 }
 
@@ -192,16 +196,19 @@ impl Driver {
                 None
             }
             Signal::TurnDone { outcome, settled } => {
-                let ended = if outcome.is_ok() {
-                    TurnOutcome::Succeeded
-                } else {
-                    TurnOutcome::Failed
+                let is_stopped = outcome.as_ref().is_err_and(|error| self.is_stop(error));
+                let ended = match &outcome {
+                    Ok(_) => TurnOutcome::Succeeded,
+                    Err(error) => {
+                        self.roll_back(error);
+                        TurnOutcome::Failed
+                    }
                 };
                 if let Some(cursor) = &mut self.cursor {
                     cursor.turn_ended(ended == TurnOutcome::Succeeded);
                 }
-                self.tell_watchers_of_turn_end(&outcome);
-                self.turns.end(outcome, settled);
+                self.turns.end(outcome, is_stopped, settled);
+                self.tell_watchers_of_turn_end(ended);
                 Some(Event::TurnEnded(ended))
             }
         }
@@ -411,9 +418,16 @@ impl Driver {
             let moved_to = self.cursor.as_mut().map(|cursor| cursor.keep_lock(awaited));
             match moved_to.transpose()?.flatten() {
                 Some(_) if self.gives_custom => Err(session_exists(self.session.session_id())),
+                Some(moved_to) if self.snapshots.is_answered_in(&moved_to) => {
+                    Err(answered_meanwhile(self.cursor.as_deref()))
+                }
                 Some(moved_to) => {
                     self.usage.moved_to(moved_to.usage());
-                    self.session.reload(moved_to.state.unwrap_or_default())
+                    let reloaded = self.session.reload(moved_to.state.unwrap_or_default());
+                    reloaded.map_err(|error| {
+                        let (session, caller) = (self.session.session_id(), self.client.context());
+                        self.definition.unreadable_state(session, caller, &error)
+                    })
                 }
                 None => Ok(()),
             }
@@ -460,14 +474,15 @@ impl Driver {
             TurnSnapshot::OfRun => self.background.snapshot(),
         };
         let reserved = reserved.cloned();
-        let reception = self.definition.reception();
-        self.snapshots
-            .turn_begins(self.session.state(), &input, &reception);
+        self.snapshots.turn_begins(self.session.state());
+        self.outbox.take_committed();
         // A content-addressed snapshot has no id yet, unless it is that of a background run.
         let is_named =
             self.definition.snapshot_ids == SnapshotIds::Uuid || self.background.snapshot().is_some();
         let journal = self.journal_for(&input, reserved.as_ref());
-        self.usage.begin_turn(self.account_for(&input, reserved.as_ref()));
+        let counted_with = reserved.as_ref().and_then(|own| self.counted_with(own));
+        self.usage
+            .begin_turn(self.account_for(&input, reserved.as_ref()), counted_with);
         let place = TurnContext {
             snapshot_id: reserved.filter(|_| is_named),
             parent_snapshot_id: self.cursor.as_deref().and_then(InvocationCursor::last).cloned(),
@@ -522,7 +537,7 @@ impl Driver {
             },
             TurnOutcome::Failed => TurnEnd {
                 snapshot_id: self.turns.take_kept(),
-                finish_reason: Some(AgentFinishReason::Failed),
+                finish_reason: Some(self.turns.failure()),
                 usage,
                 added: None,
             },
@@ -538,7 +553,15 @@ impl Driver {
         }
     }
 
+    /// Returns whether an error says that the work was stopped, by its caller or by a limit, and did not fail. The status does
+    /// not say so: a provider may have been stopped too.
+    pub(super) fn is_stop(&self, error: &Error) -> bool {
+        self.is_stopped || is_limit(error)
+    }
+
     fn cancel_work(&mut self, why: Cancellation<Error>) {
+        let by_agent = matches!(&why, Cancellation::Stopped(cause) if !matches!(cause, Cause::ClientGone(_)));
+        self.is_stopped = !by_agent;
         let why = match why {
             Cancellation::Stopped(cause) => error_of(cause),
             Cancellation::Aborted => Error::aborted("the run was aborted"),

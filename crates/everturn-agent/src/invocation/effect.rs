@@ -54,6 +54,7 @@ impl<S: CustomState> Turn<S> {
             replay,
             context: self.context().clone(),
             journal: TurnJournal::of(self.context(), self.session_id()),
+            is_of_tool: false,
             reconcile: None,
         }
     }
@@ -68,6 +69,8 @@ pub struct TurnEffect {
     replay: Replay,
     context: Context,
     journal: Option<Arc<TurnJournal>>,
+    /// Whether it is part of a tool call, whose identity is in its name.
+    is_of_tool: bool,
     reconcile: Option<Reconcile>,
 }
 
@@ -76,7 +79,8 @@ impl TurnEffect {
     /// be done twice. If the context belongs to no turn, nothing is recorded.
     ///
     /// As with [`Turn::effect`], effects of one name are told apart by their order; a tool makes its names unique with
-    /// [`ToolContext::effect_id`](everturn_ai::ToolContext::effect_id).
+    /// [`ToolContext::effect_id`](everturn_ai::ToolContext::effect_id). If the turn was cut short, the turn that reconciles the
+    /// call finds the recorded outcomes of its effects by their names.
     pub fn within(context: &Context, name: impl Into<String>, replay: Replay) -> Self {
         let session = SessionHandle::of(context);
         Self {
@@ -84,6 +88,7 @@ impl TurnEffect {
             replay,
             context: context.clone(),
             journal: session.and_then(|session| TurnJournal::of(context, session.session_id())),
+            is_of_tool: true,
             reconcile: None,
         }
     }
@@ -106,7 +111,9 @@ impl TurnEffect {
 
     /// Runs `work` with the effect's identity, unless its outcome is known already.
     ///
-    /// An error of `work` means that the effect did not happen.
+    /// An error of an effect that is [`Replay::Once`] leaves its outcome unknown, unless it states that
+    /// [nothing happened](Error::nothing_happened): the reconcile function is called, and without one that determines the
+    /// outcome no later attempt repeats the effect.
     ///
     /// # Errors
     /// The error of `work`; `FAILED_PRECONDITION` with [`reason::OUTCOME_UNKNOWN`] if the effect began in an earlier
@@ -122,13 +129,18 @@ impl TurnEffect {
         let Some(journal) = self.journal else {
             return Ok(work(EffectId::fresh()).await?);
         };
-        let (id, record) = journal.calling_own(&self.name, self.replay).await?;
+        let (id, record) = journal
+            .calling_own(&self.name, self.replay, self.is_of_tool)
+            .await?;
+        let mut reconcile = self.reconcile;
         let known = match record {
             ToolRecord::Nothing => None,
             ToolRecord::Ended(outcome) => Some(outcome),
             // Only approved calls are known from other resumptions.
-            ToolRecord::StartedElsewhere | ToolRecord::AlreadyMade => return Err(unknown(&self.name, &id)),
-            ToolRecord::Started => match reconciled(self.reconcile, &id).await? {
+            ToolRecord::StartedElsewhere | ToolRecord::AlreadyMade | ToolRecord::CutShort => {
+                return Err(unknown(&self.name, &id));
+            }
+            ToolRecord::Started => match reconciled(reconcile.take(), &id).await? {
                 Reconciliation::NeverHappened => None,
                 Reconciliation::Unknown => return Err(unknown(&self.name, &id)),
                 Reconciliation::Happened(output) => {
@@ -144,33 +156,47 @@ impl TurnEffect {
                 Ok(serde_json::from_value(response.output.unwrap_or_default())?)
             }
             Some(ToolOutcome::Interrupted(_)) => Err(Error::internal("an effect of a turn cannot interrupt")),
-            None => self::live(&journal, self.context, id, work).await,
+            None => self::live(&journal, (self.context, self.replay), id, work, reconcile).await,
         }
     }
 }
 
-async fn live<T, F, Fut>(journal: &Arc<TurnJournal>, context: Context, id: EffectId, work: F) -> Result<T>
+async fn live<T, F, Fut>(
+    journal: &Arc<TurnJournal>,
+    (context, replay): (Context, Replay),
+    id: EffectId,
+    work: F,
+    reconcile: Option<Reconcile>,
+) -> Result<T>
 where
-    T: Serialize,
+    T: Serialize + DeserializeOwned,
     F: FnOnce(EffectId) -> Fut,
     Fut: Future<Output = HandlerResult<T>>,
 {
     journal.started(&id).await?;
     // Generations inside the effect are part of it and need no journal of their own.
     let inside = journal.enter(&id, without_journal(context));
-    match inside.scope(async { work(id.clone()).await }).await {
+    let error = match inside.clone().scope(async { work(id.clone()).await }).await {
         Ok(output) => {
             let outcome = finished(serde_json::to_value(&output)?);
             journal.ended(&id, &outcome).await?;
-            Ok(output)
+            return Ok(output);
         }
-        Err(error) => {
-            let error = Error::from(error);
-            // The work itself reported the error, so the effect may be repeated.
-            journal.failed(&id, &error, true).await;
-            Err(error)
+        Err(error) => Error::from(error),
+    };
+    let mut had_no_effect = replay != Replay::Once || error.had_no_effect();
+    if !had_no_effect && !inside.is_over() {
+        match inside.scope(reconciled(reconcile, &id)).await? {
+            Reconciliation::Happened(output) => {
+                journal.ended(&id, &finished(output.clone())).await?;
+                return Ok(serde_json::from_value(output)?);
+            }
+            Reconciliation::NeverHappened => had_no_effect = true,
+            Reconciliation::Unknown => {}
         }
     }
+    journal.failed(&id, &error, had_no_effect).await;
+    Err(error)
 }
 
 async fn reconciled(reconcile: Option<Reconcile>, id: &EffectId) -> Result<Reconciliation<Value>> {

@@ -181,6 +181,8 @@ pub(super) struct Turns {
     kept: Option<SnapshotId>,
     /// Why the last turn failed, if it did.
     error: Option<Error>,
+    /// Whether the last turn was stopped: by its caller, or by a limit.
+    is_stopped: bool,
 }
 
 impl Turns {
@@ -232,6 +234,7 @@ impl Turns {
         self.snapshot = None;
         self.kept = None;
         self.reason = None;
+        self.is_stopped = false;
         self.unsettled = true;
         let number = self.begun;
         self.running = Some(number);
@@ -244,6 +247,7 @@ impl Turns {
         self.begun += 1;
         self.snapshot = None;
         self.reason = None;
+        self.is_stopped = false;
         self.answer(Err(error));
     }
 
@@ -266,9 +270,11 @@ impl Turns {
     pub(super) fn end(
         &mut self,
         outcome: Result<Option<AgentFinishReason>>,
+        is_stopped: bool,
         settled: Option<Answer<Option<SnapshotId>>>,
     ) {
         self.running = None;
+        self.is_stopped = is_stopped;
         (self.reason, self.error) = match outcome {
             Ok(reason) => (reason, None),
             Err(error) => (None, Some(error)),
@@ -312,6 +318,15 @@ impl Turns {
 
     pub(super) fn error(&self) -> Option<&Error> {
         self.error.as_ref()
+    }
+
+    /// Returns how the last turn ended, if it did not succeed.
+    pub(super) fn failure(&self) -> AgentFinishReason {
+        if self.is_stopped {
+            AgentFinishReason::Aborted
+        } else {
+            AgentFinishReason::Failed
+        }
     }
 
     pub(super) fn reason(&self) -> Option<AgentFinishReason> {

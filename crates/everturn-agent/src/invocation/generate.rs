@@ -10,7 +10,10 @@ use everturn_core::{Context, Result, SpanRecorder};
 use futures::future::BoxFuture;
 use serde_json::Value;
 
-use super::prompt_turn::{conversation_so_far, remember};
+use super::conversation::conversation_so_far;
+use super::outbox::Committed;
+use super::prompt_turn::remember;
+use crate::journal::TurnJournal;
 use crate::{CustomState, Turn};
 
 impl<S: CustomState> Turn<S> {
@@ -19,7 +22,7 @@ impl<S: CustomState> Turn<S> {
         let session = self.session().clone();
         let context = with_prompt_state(self.context().clone(), move || session.custom_json());
         let history = Arc::default();
-        let context = ConversationObserver::install(self, &history, context);
+        let context = ConversationObserver::install(self, &history, false, context);
         let generate = Generate::new(&self.registry()).context(context);
         TurnGenerate {
             turn: self.clone(),
@@ -83,24 +86,32 @@ impl<S: CustomState, T: 'static> IntoFuture for TurnGenerate<S, T> {
     }
 }
 
-/// Reports the turn's conversation to its invocation after each round, so that it can be saved before the model sees the
-/// answers of the tools.
+/// Reports the turn's conversation to its invocation, so that it can be saved before the model sees the answers of the tools,
+/// and is left if the turn fails.
 pub(super) struct ConversationObserver<S> {
     turn: Turn<S>,
     /// The conversation that the model is asked from. A generation without it is not reported.
     history: Arc<OnceLock<History>>,
+    /// Whether a turn that fails keeps its finished rounds.
+    commits: bool,
 }
 
 impl<S: CustomState> ConversationObserver<S> {
-    /// Adds an observer to the turn's context if the invocation may save rounds. The observer reports generations from
-    /// `history`, once that is known.
-    pub(super) fn install(turn: &Turn<S>, history: &Arc<OnceLock<History>>, context: Context) -> Context {
-        if !turn.outbox().keeps_rounds() {
+    /// Adds an observer to the turn's context if the invocation may save rounds, or `commits` them. The observer reports
+    /// generations from `history`, once that is known.
+    pub(super) fn install(
+        turn: &Turn<S>,
+        history: &Arc<OnceLock<History>>,
+        commits: bool,
+        context: Context,
+    ) -> Context {
+        if !turn.outbox().keeps_rounds() && !commits {
             return context;
         }
         let observer = Self {
             turn: turn.clone(),
             history: Arc::clone(history),
+            commits,
         };
         with_observer(context, Arc::new(observer))
     }
@@ -108,11 +119,25 @@ impl<S: CustomState> ConversationObserver<S> {
 
 #[async_trait]
 impl<S: CustomState> GenerateObserver for ConversationObserver<S> {
+    fn reached(&self, messages: &Messages) {
+        let Some(history) = self.history.get().filter(|_| self.commits) else {
+            return;
+        };
+        let journal = TurnJournal::of(self.turn.context(), self.turn.session_id());
+        if journal.is_some_and(|journal| !journal.mark()) {
+            return;
+        }
+        self.turn.outbox().commit(Committed {
+            state: self.turn.session().state(),
+            asked: Some((history.clone(), messages.clone())),
+        });
+    }
+
     async fn round_end(&self, messages: &Messages) -> Result<()> {
-        let Some(history) = self.history.get() else {
+        let Some(history) = self.history.get().filter(|_| self.turn.outbox().keeps_rounds()) else {
             return Ok(());
         };
-        let conversation = conversation_so_far(&self.turn, history, messages);
+        let conversation = conversation_so_far(&self.turn.messages(), history, messages);
         let outbox = self.turn.outbox();
         let snapshot = outbox.round_done(self.turn.turn_index(), conversation).await?;
         if let Some(snapshot) = snapshot {

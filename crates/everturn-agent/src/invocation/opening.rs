@@ -6,10 +6,11 @@ use std::sync::Arc;
 use everturn_core::{Context, Error, Result};
 use serde_json::{Value, json};
 
-use super::Definition;
 use super::beginning::{given_custom, session_exists};
+use super::{Anchor, Definition};
+use crate::client_permissions::merged;
 use crate::cursor::InvocationCursor;
-use crate::reading::{check_owner, not_found, resumable};
+use crate::reading::{check_owner, not_found, why_not};
 use crate::store::{Detail, Recalled, ResumeAt, check_id};
 use crate::stored_session::TenantStore;
 use crate::turn_lock::EarlyLock;
@@ -25,12 +26,16 @@ pub(crate) struct Opening {
     pub(crate) cursor: Option<Box<InvocationCursor>>,
     /// Whether the state differs from the resumed snapshot: it holds a new prompt input, or what a session begins with.
     pub(crate) differs_from_snapshot: bool,
+    /// Whether the state is what a client says of the conversation, which nothing proves.
+    pub(crate) is_clients_word: bool,
     /// How the invocation was called, as its function may see it.
     pub(crate) init: AgentInit,
     /// Whether the caller gave the session its custom state.
     pub(crate) gives_custom: bool,
     /// The id of the first turn, if the turn has one already.
     pub(crate) first_turn: Option<SnapshotId>,
+    /// The mark of the call, which the snapshot of its first turn records.
+    pub(crate) call: Option<String>,
 }
 
 /// Where an invocation starts, before a new session is given its content.
@@ -59,17 +64,15 @@ pub(crate) async fn open(
     };
     init.check_sources()?;
     let called = init.clone();
-    let custom = given_custom(definition, &mut init)?;
-    let prompt_input = init.prompt_input.take();
-    let sent = init
-        .state
-        .as_ref()
-        .and_then(|state| state.prompt_input.as_deref());
-    for input in prompt_input.iter().chain(sent) {
-        definition.check_prompt_input(input)?;
-    }
+    let is_of_client = !Anchor::is_held(context);
+    let custom = given_custom(definition, &mut init, is_of_client)?;
+    let prompt_input = given_prompt_input(definition, &mut init, is_of_client)?;
     let is_unstored = context.extension::<Unstored>().is_some();
     let is_given = init.session_id.is_none() && init.snapshot_id.is_none();
+    let is_clients_word = is_of_client && is_given && (is_unstored || definition.store.is_none());
+    if let Some(state) = init.state.as_ref().filter(|_| is_clients_word) {
+        definition.client_rules.check_state(state)?;
+    }
     // A turn that stores nothing takes no lock.
     let first_turn = (takes_turn && !is_unstored).then(SnapshotId::fresh);
     let mut early_lock = None;
@@ -116,6 +119,7 @@ pub(crate) async fn open(
         (Ok(completed), lock) => {
             let opening = Opening {
                 init: called,
+                is_clients_word,
                 first_turn,
                 ..completed
             };
@@ -135,7 +139,7 @@ async fn complete(
     definition: &Definition,
     found: Found,
     custom: Option<Arc<Value>>,
-    prompt_input: Option<Value>,
+    prompt_input: Option<GivenInput>,
     context: &Context,
 ) -> Result<Opening> {
     let Found {
@@ -162,8 +166,10 @@ async fn complete(
         state,
         cursor,
         init: AgentInit::default(),
+        is_clients_word: false,
         gives_custom,
         first_turn: None,
+        call: None,
     })
 }
 
@@ -213,7 +219,7 @@ impl Stored<'_> {
         .with_rules(
             self.definition.timeline,
             self.definition.snapshot_ids,
-            self.definition.resume_points,
+            self.definition.failed_turns,
         )
         .with_store_locks(self.definition.turn_lease);
         Box::new(cursor)
@@ -287,7 +293,9 @@ impl Stored<'_> {
         if let Some(session_id) = &session_id {
             check_owner(&snapshot, session_id)?;
         }
-        let snapshot = resumable(snapshot, self.definition.resume_points)?;
+        if !self.definition.failed_turns.admit(&snapshot) {
+            return Err(self.refusal(&snapshot, "cannot resume").await?);
+        }
         let session_id = snapshot.session_id.clone().unwrap_or_else(SessionId::fresh);
         let mut cursor = self.cursor(session_id.clone());
         let latest = self.latest(&session_id, Detail::Metadata).await?;
@@ -318,15 +326,16 @@ impl Stored<'_> {
             let (good, beside) = match &latest {
                 Some(latest) => {
                     check_answer(latest, &session_id)?;
-                    match resumable(latest.clone(), self.definition.resume_points) {
-                        Err(_) if self.definition.resume_past_failures => {
-                            let good = last_completed(&self.tenant, latest).await?;
-                            let session = self.tenant.session(session_id.clone());
-                            let beside = read(session.successors(good.as_ref()).await)?;
-                            (good, beside)
-                        }
-                        Ok(snapshot) => (Some(snapshot), Vec::new()),
-                        Err(error) => return Err(with_advice(error, &self.tenant, latest).await?),
+                    if self.definition.failed_turns.admit(latest) {
+                        (Some(latest.clone()), Vec::new())
+                    } else if self.definition.resume_past_failures {
+                        let good = self.resumable_before(latest).await?;
+                        let session = self.tenant.session(session_id.clone());
+                        let beside = read(session.successors(good.as_ref()).await)?;
+                        (good, beside)
+                    } else {
+                        let what = "cannot resume the session: its latest is";
+                        return Err(self.refusal(latest, what).await?);
                     }
                 }
                 None => (None, Vec::new()),
@@ -338,6 +347,63 @@ impl Stored<'_> {
             cursor.resume_latest(good.as_ref(), latest.as_ref(), beside)?;
             return Ok(resumed(session_id, good, cursor));
         }
+    }
+
+    /// Returns the error of a snapshot that cannot be resumed, which says what can be done instead.
+    async fn refusal(&self, snapshot: &Snapshot, what: &str) -> Result<Error> {
+        let mut shown = snapshot.clone();
+        if self.definition.liveness().is_expired(snapshot) {
+            shown.status = SnapshotStatus::Expired;
+        }
+        let why = format!("{what} snapshot '{}': {}", snapshot.snapshot_id, why_not(&shown));
+        if shown.status.is_under_way() {
+            // The run may yet complete.
+            return Ok(Error::failed_precondition(why).with_public());
+        }
+        let before = self.resumable_before(snapshot).await?;
+        let first = match snapshot.status {
+            // Another worker may take the run over as long as nobody ends it.
+            SnapshotStatus::Pending => "abort it, then ",
+            _ => "",
+        };
+        let advice = match &before {
+            Some(before) => format!(
+                "{first}resume snapshot '{}' with 'snapshotId' to go on before it",
+                before.snapshot_id
+            ),
+            None => "nothing was saved before it, so begin another session".to_owned(),
+        };
+        let public = format!("{why}; {advice}");
+        let private = match &snapshot.error {
+            Some(error) => format!("{public} (it failed with: {})", error.message),
+            None => public.clone(),
+        };
+        let refusal = Error::failed_precondition(private).with_public_message(public);
+        Ok(match before {
+            Some(before) => refusal.with_details(json!({ "resumableSnapshotId": before.snapshot_id })),
+            None => refusal,
+        })
+    }
+
+    /// Returns the nearest ancestor of a snapshot from which the conversation can be resumed.
+    async fn resumable_before(&self, snapshot: &Snapshot) -> Result<Option<Snapshot>> {
+        let mut seen = HashSet::from([snapshot.snapshot_id.clone()]);
+        let mut parent = snapshot.parent_id.clone();
+        while let Some(id) = parent {
+            if !seen.insert(id.clone()) {
+                return Err(Error::failed_precondition(format!(
+                    "the ancestors of snapshot '{id}' form a circle"
+                )));
+            }
+            let Some(ancestor) = read(self.tenant.get(&id, Detail::Whole).await)? else {
+                return Ok(None);
+            };
+            if self.definition.failed_turns.admit(&ancestor) {
+                return Ok(Some(ancestor));
+            }
+            parent = ancestor.parent_id;
+        }
+        Ok(None)
     }
 
     /// Returns whether the session's latest snapshot is no longer this one.
@@ -374,63 +440,61 @@ fn check_answer(snapshot: &Snapshot, session_id: &SessionId) -> Result<()> {
     )))
 }
 
-/// Adds to the error of a session whose latest snapshot cannot be resumed which snapshot can be.
-async fn with_advice(error: Error, tenant: &TenantStore, latest: &Snapshot) -> Result<Error> {
-    let what = match latest.status {
-        SnapshotStatus::Aborted => "was aborted",
-        SnapshotStatus::Failed => "failed",
-        // The run may yet complete.
-        _ => return Ok(error),
-    };
-    let id = &latest.snapshot_id;
-    let completed = completed_ancestor(tenant, latest).await?;
-    let advice = match &completed {
-        Some(completed) => format!("resume snapshot '{completed}' with 'snapshotId' to go on before it"),
-        None => "nothing was completed before it, so begin another session".to_owned(),
-    };
-    let public = format!("cannot resume the session: its latest snapshot '{id}' {what}; {advice}");
-    let private = format!("{}; {advice}", error.message());
-    let advised = Error::failed_precondition(private).with_public_message(public);
-    Ok(match completed {
-        Some(completed) => advised.with_details(json!({ "resumableSnapshotId": completed })),
-        None => advised,
-    })
+/// The prompt input that a caller gives to a conversation.
+enum GivenInput {
+    /// The input itself.
+    Whole(Value),
+    /// Fields that a client may set, to be merged over the input that the conversation has without them.
+    Fields(Value),
 }
 
-/// Returns the nearest completed ancestor of a snapshot.
-async fn last_completed(tenant: &TenantStore, snapshot: &Snapshot) -> Result<Option<Snapshot>> {
-    match completed_ancestor(tenant, snapshot).await? {
-        Some(id) => read(tenant.get(&id, Detail::Whole).await),
-        None => Ok(None),
+impl GivenInput {
+    fn over(self, base: Option<&Arc<Value>>) -> Value {
+        match self {
+            Self::Whole(input) => input,
+            Self::Fields(fields) => merged(base, fields),
+        }
     }
 }
 
-async fn completed_ancestor(tenant: &TenantStore, snapshot: &Snapshot) -> Result<Option<SnapshotId>> {
-    let mut seen = HashSet::from([snapshot.snapshot_id.clone()]);
-    let mut parent = snapshot.parent_id.clone();
-    while let Some(id) = parent {
-        if !seen.insert(id.clone()) {
-            return Err(Error::failed_precondition(format!(
-                "the ancestors of snapshot '{id}' form a circle"
-            )));
+/// Takes the prompt input out of `init`, and checks it before the store is asked for anything. Of the state that a client
+/// kept, only the prompt input's allowed fields are left.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` for a field that the agent does not accept from clients, and for an input that does not fit the prompt.
+fn given_prompt_input(
+    definition: &Definition,
+    init: &mut AgentInit,
+    is_of_client: bool,
+) -> Result<Option<GivenInput>> {
+    let own = definition.prompt_input.as_ref();
+    if let Some(state) = &mut init.state
+        && let Some(kept) = &state.prompt_input
+    {
+        if is_of_client {
+            state.prompt_input = definition.client_rules.kept_prompt_input(kept, own);
         }
-        let Some(ancestor) = read(tenant.get(&id, Detail::Metadata).await)? else {
-            return Ok(None);
-        };
-        if ancestor.status == SnapshotStatus::Completed {
-            return Ok(Some(id));
-        }
-        parent = ancestor.parent_id;
+        definition.check_prompt_input(state.prompt_input.as_deref().unwrap_or(&Value::Null))?;
     }
-    Ok(None)
+    let Some(given) = init.prompt_input.take() else {
+        return Ok(None);
+    };
+    if !is_of_client {
+        definition.check_prompt_input(&given)?;
+        return Ok(Some(GivenInput::Whole(given)));
+    }
+    definition.client_rules.check_prompt_input(&given)?;
+    definition.check_prompt_input(&merged(own, given.clone()))?;
+    Ok(Some(GivenInput::Fields(given)))
 }
 
 /// Sets the prompt input of a conversation that has none: the given one, else the agent's own. It never changes later.
 fn settle_prompt_input(
     state: &mut SessionState,
-    given: Option<Value>,
+    given: Option<GivenInput>,
     own: Option<&Arc<Value>>,
 ) -> Result<()> {
+    let given = given.map(|given| given.over(state.prompt_input.as_ref().or(own)));
     match (&state.prompt_input, given) {
         (Some(settled), Some(given)) if **settled != given => Err(Error::invalid_argument(
             "'promptInput' is set when a conversation begins, and this one began with another",

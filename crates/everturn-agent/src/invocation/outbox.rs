@@ -7,9 +7,9 @@
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
-use everturn_ai::{Messages, ModelResponseChunk};
+use everturn_ai::{History, Messages, ModelResponseChunk};
 use everturn_core::{Emitter, Error, Result, Schema};
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
@@ -17,8 +17,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::places::Places;
 use super::turn::TurnStart;
+use crate::lock::lock;
 use crate::session::Publisher;
-use crate::{AgentFinishReason, AgentStreamChunk, SnapshotId};
+use crate::{AgentFinishReason, AgentStreamChunk, SessionState, SnapshotId};
 
 /// How many chunks of a model may be on their way to the client. The model does not wait at each chunk, and a slow client
 /// still slows it down.
@@ -73,6 +74,14 @@ pub(crate) enum Receipt {
     Room(OwnedSemaphorePermit),
 }
 
+/// The state that is left of the turn under way if it fails.
+pub(crate) struct Committed {
+    /// The session's state at that moment.
+    pub(crate) state: SessionState,
+    /// The conversation that the model was asked from, and the request so far, which the session does not have yet.
+    pub(crate) asked: Option<(History, Messages)>,
+}
+
 /// The listeners to chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -105,6 +114,7 @@ struct Shared {
     work: CancellationToken,
     /// Why the work was cancelled.
     end: OnceLock<Error>,
+    committed: Mutex<Option<Box<Committed>>>,
 }
 
 impl Shared {
@@ -156,6 +166,7 @@ impl Outbox {
                 room: Arc::new(Semaphore::new(MODEL_CHUNKS)),
                 work,
                 end: OnceLock::new(),
+                committed: Mutex::default(),
             })),
             receiver,
         )
@@ -191,6 +202,16 @@ impl Outbox {
     /// Returns whether chunks of models are to have their place in the session.
     pub(crate) fn tells_places(&self) -> bool {
         self.0.tells_places || self.plays_to(Audience::Watchers)
+    }
+
+    /// Notes the state that is left of the turn if it fails from now on.
+    pub(crate) fn commit(&self, committed: Committed) {
+        *lock(&self.0.committed) = Some(Box::new(committed));
+    }
+
+    /// Takes the state that is left of the turn; `None` if a failure leaves nothing of it.
+    pub(crate) fn take_committed(&self) -> Option<Box<Committed>> {
+        lock(&self.0.committed).take()
     }
 
     /// Returns whether the ends of rounds may become snapshots.

@@ -68,7 +68,8 @@ impl<S: CustomState> OwnedTurn<S> {
     }
 
     /// Ends the turn as failed, tells the client, and returns the error for the function to pass on. A function that goes on
-    /// with the next turn instead works on the session as this turn left it.
+    /// with the next turn instead works on the session as it was before this turn, or as this turn
+    /// [committed](Turn::committed) it.
     pub async fn fail(self, error: impl Into<HandlerError>) -> Error {
         let error = error.into();
         let _ = self.end.send(Err(error));

@@ -13,10 +13,10 @@ use serde_json::Value;
 
 use super::accepted_input::AcceptedInput;
 use super::added_by_client::{AddedByClient, chosen_output};
-use super::conversation::{conversation_of, marked};
+use super::conversation::{conversation_so_far, marked};
 use super::generate::ConversationObserver;
 use super::reception::{check_message, given_answers};
-use super::{AgentFunction, AgentPrompt, ClientAdditions};
+use super::{AgentFunction, AgentPrompt};
 use crate::{AgentInput, CustomState, Turn};
 
 /// Returns the function of a prompt agent. `input` is the prompt input of conversations that bring none of their own.
@@ -30,7 +30,6 @@ pub(crate) fn prompt_function<S: CustomState>(
     Arc::new(move |session| {
         let (prompt, input) = (prompt.get(), Arc::clone(&input));
         let overrides = [Some(Arc::clone(&own)), session.overrides()];
-        let additions = session.client_additions();
         Box::pin(async move {
             let prompt = prompt?;
             session
@@ -40,7 +39,7 @@ pub(crate) fn prompt_function<S: CustomState>(
                         prompt.clone(),
                         Arc::clone(&input),
                         overrides.clone(),
-                        additions,
+                        session.resources(),
                     )
                 })
                 .await?;
@@ -57,7 +56,7 @@ async fn prompt_turn<S: CustomState>(
     prompt: Prompt,
     input: Arc<Value>,
     overrides: [Option<Arc<PromptOverrides>>; 2],
-    additions: ClientAdditions,
+    resources: &[String],
 ) -> HandlerResult<Option<FinishReason>> {
     let history = turn.messages();
     check_input(turn.input(), &history)?;
@@ -66,7 +65,7 @@ async fn prompt_turn<S: CustomState>(
     // A closure, so that the state is serialised only for templates that read it.
     let context = with_prompt_state(turn.context().clone(), move || session.custom_json());
     let observed = Arc::new(OnceLock::from(history.clone()));
-    let context = ConversationObserver::install(&turn, &observed, context);
+    let context = ConversationObserver::install(&turn, &observed, true, context);
     let answers = given_answers(turn.input());
     // Answers continue the interrupted turn, and so does an input without a message.
     let (conversation, since) = if answers.is_some() || turn.input().messages().next().is_none() {
@@ -78,7 +77,7 @@ async fn prompt_turn<S: CustomState>(
     // Boxed, because it is large and over before the model is asked.
     let rendering = Box::pin(prompt.render_around(&input, conversation, context.clone()));
     let mut rendered = rendering.await.map_err(|error| error.context("prompt render"))?;
-    let by_client = chosen_output(turn.input(), additions)?.map(Box::new);
+    let by_client = chosen_output(turn.input())?.map(Box::new);
     let overrides = overrides.iter().flatten().map(Arc::as_ref);
     for overrides in overrides.chain(by_client.as_deref()) {
         rendered = rendered.overridden(overrides)?;
@@ -97,9 +96,11 @@ async fn prompt_turn<S: CustomState>(
     if let Some(accepted) = AcceptedInput::of(&turn) {
         generate = generate.use_middleware(accepted);
     }
-    if additions.tools
-        && let Some(added) = AddedByClient::of(turn.input())?
-    {
+    // Before other resources with the same URI: the agent listed these for its clients.
+    for resource in resources {
+        generate = generate.resource_named(resource);
+    }
+    if let Some(added) = AddedByClient::of(turn.input()).await? {
         generate = generate.use_middleware(added);
     }
     let reply = generate.run().await.map_err(|error| {
@@ -127,14 +128,16 @@ fn name_taken(error: &Error) -> Error {
     .with_public()
 }
 
-/// Refuses an input that no turn can be run on, before the model is asked.
-///
-/// An input may be empty where the model has not answered: after tools, as in a snapshot from the middle of a turn, and after
-/// a user's message, as in a failed turn that was kept.
-fn check_input(input: &AgentInput, history: &History) -> Result<()> {
+/// Returns whether a turn may run without a message, because the model has not answered: after tools, as in a snapshot from
+/// the middle of a turn, and after a user's message, as in a failed turn that was kept.
+pub(super) fn awaits_model(history: &History) -> bool {
     let is_said = |message: &Message| matches!(message.role(), Role::Tool | Role::User);
-    let awaits_model = history.last().is_some_and(is_said) && awaiting(history).is_none();
-    if !input.has_payload() && !awaits_model {
+    history.last().is_some_and(is_said) && awaiting(history).is_none()
+}
+
+/// Refuses an input that no turn can be run on, before the model is asked.
+fn check_input(input: &AgentInput, history: &History) -> Result<()> {
+    if !input.has_payload() && !awaits_model(history) {
         return Err(
             Error::invalid_argument("a turn needs a message, or answers to interrupts in 'resume'")
                 .with_public(),
@@ -168,7 +171,7 @@ fn at_the_interrupted_turn(history: &History) -> (History, Messages) {
 /// Messages that other code added to the session meanwhile, for example a tool, are kept before the answer.
 pub(super) fn remember<S: CustomState>(turn: &Turn<S>, history: &History, reply: &ModelResponse) {
     let request = reply.request.as_ref().map(|request| &request.messages);
-    let mut conversation = conversation_so_far(turn, history, request.unwrap_or(&history.into()));
+    let mut conversation = conversation_so_far(&turn.messages(), history, request.unwrap_or(&history.into()));
     // Messages that wait for an answer still do so if the question is open again.
     let waiting = awaiting(history)
         .filter(|asking| *asking == conversation.len())
@@ -176,21 +179,6 @@ pub(super) fn remember<S: CustomState>(turn: &Turn<S>, history: &History, reply:
     conversation.extend(reply.message.clone());
     conversation.extend(waiting.into_iter().flatten());
     turn.set_messages(conversation);
-}
-
-/// Returns the conversation up to this request, and the messages that other code added to the session meanwhile.
-pub(super) fn conversation_so_far<S: CustomState>(
-    turn: &Turn<S>,
-    history: &History,
-    request: &Messages,
-) -> Messages {
-    let mut conversation = conversation_of(request, history);
-    let present = turn.messages();
-    // If the session's messages were replaced meanwhile, there is no common beginning to append after.
-    if present.shared_prefix(history) == history.len() {
-        conversation.extend(present.since(history.len()).cloned());
-    }
-    conversation
 }
 
 /// Streams the tool requests that wait for an answer to the client.

@@ -5,17 +5,23 @@
 
 use everturn_ai::history::{awaiting, closing};
 use everturn_ai::{
-    Answers, History, Message, ModelResponseChunk, Part, PartKind, Questions, Role, metadata, with_questions,
+    Answerer, Answers, History, Message, ModelResponseChunk, OPERATOR, Part, PartKind, Questions, Role,
+    metadata, with_questions,
 };
 use everturn_core::{Context, Error, Result};
 use serde_json::json;
 
 use crate::answers::RestartInputs;
+use crate::client_permissions::ClientRules;
 use crate::{AgentInput, AgentStreamChunk, Clock, SessionId, WhileInterrupted};
 
 /// How an agent receives inputs.
 #[derive(Debug, Clone)]
 pub(super) struct Reception {
+    /// What the inputs may set beside their message; `None` if they are this program's own.
+    pub(super) client_rules: Option<ClientRules>,
+    /// Whether the conversation is what a client says of it, which nothing proves.
+    pub(super) is_clients_word: bool,
     pub(super) while_interrupted: WhileInterrupted,
     /// The inputs with which the agent lets interrupted calls run again, unless a tool says otherwise.
     pub(super) restart_inputs: RestartInputs,
@@ -38,12 +44,20 @@ pub(super) struct Received {
 }
 
 impl Reception {
-    /// Receives an input on a conversation.
+    /// Receives an input of a caller on a conversation.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` for answers that do not fit the open requests; `FAILED_PRECONDITION` for a message that the agent
+    /// `INVALID_ARGUMENT` for a field that the agent does not accept from clients, and for answers that do not fit the open requests; `FAILED_PRECONDITION` for a message that the agent
     /// does not take while requests are open.
-    pub(super) fn receive(&self, history: &History, input: &AgentInput) -> Result<Received> {
+    pub(super) fn receive(
+        &self,
+        history: &History,
+        input: &AgentInput,
+        caller: &Context,
+    ) -> Result<Received> {
+        if let Some(rules) = &self.client_rules {
+            rules.check(input)?;
+        }
         let messages: Vec<Message> = input.messages().cloned().collect();
         if let Some(answers) = given_answers(input) {
             // Before anything runs: a forged answer must not reach a tool.
@@ -61,8 +75,18 @@ impl Reception {
         let asking = awaiting(history).and_then(|place| history.get(place));
         // Nobody can answer it any more, so nothing is gained by holding the conversation up.
         let asking = asking.filter(|asking| !self.is_expired(asking));
+        let is_reserved = |part: &Part| {
+            let closes_all = self.while_interrupted == WhileInterrupted::Mend;
+            part.is_reserved(caller) && (!closes_all || part.is_outcome_unknown())
+        };
         match (self.while_interrupted, asking) {
-            (WhileInterrupted::Reject, Some(asking)) => Err(refused(asking)),
+            (WhileInterrupted::Reject, Some(asking)) => Err(refused(asking.interrupts(), caller)),
+            (WhileInterrupted::CloseOwn | WhileInterrupted::Mend, Some(asking))
+                if asking.interrupts().any(is_reserved) =>
+            {
+                let reserved = asking.interrupts().filter(|part| is_reserved(part));
+                Err(refused(reserved, caller))
+            }
             (WhileInterrupted::Ask, Some(asking)) => {
                 messages.iter().try_for_each(check_message)?;
                 let waiting = messages
@@ -98,7 +122,8 @@ impl Reception {
         let clock = self.clock.clone();
         let questions = Questions::new(move || clock.now())
             .in_session(session.as_str())
-            .allowing_edits(self.restart_inputs == RestartInputs::Edited);
+            .allowing_edits(self.restart_inputs == RestartInputs::Edited)
+            .kept_by_client(self.is_clients_word);
         with_questions(context, questions)
     }
 }
@@ -154,13 +179,42 @@ pub(super) fn check_message(message: &Message) -> Result<()> {
     Ok(())
 }
 
-fn refused(asking: &Message) -> Error {
-    let open = asking.interrupts().filter_map(Part::as_tool_request);
-    let open: Vec<String> = open.map(ToString::to_string).collect();
+/// Refuses a message because of requests that are open, and names who may answer them.
+fn refused<'a>(open: impl Iterator<Item = &'a Part>, caller: &Context) -> Error {
+    let mut names = Vec::new();
+    let mut texts = Vec::new();
+    for part in open {
+        let Some(request) = part.as_tool_request() else {
+            continue;
+        };
+        names.push(request.to_string());
+        texts.push(match answerer(part, caller) {
+            Some(by) => format!("'{request}' ({by})"),
+            None => format!("'{request}'"),
+        });
+    }
     Error::failed_precondition(format!(
-        "the conversation waits for answers to the tool requests '{}': answer them in 'resume' before the next message",
-        open.join("', '")
+        "the conversation waits for answers to the tool requests {}: answer them in 'resume' before the next message",
+        texts.join(", ")
     ))
-    .with_details(json!({ "open": open }))
+    .with_details(json!({ "open": names }))
     .with_public()
+}
+
+/// Returns words for the callers who may answer a request, if this one may not.
+fn answerer(part: &Part, caller: &Context) -> Option<String> {
+    if !part.is_reserved(caller) {
+        return None;
+    }
+    let what = if part.is_outcome_unknown() {
+        "its outcome is unknown, and is settled by"
+    } else {
+        "it is answered by"
+    };
+    let who = match part.approval().and_then(|question| question.answered_by) {
+        Some(Answerer::Role(role)) => format!("callers with the role '{role}'"),
+        None if part.is_outcome_unknown() => format!("callers with the role '{OPERATOR}'"),
+        _ => "another person".to_owned(),
+    };
+    Some(format!("{what} {who}"))
 }

@@ -4,24 +4,27 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::{Arc, Mutex};
 
-use everturn_ai::{History, Message, Messages, UsageTotal};
+use everturn_ai::{History, Messages, UsageTotal, reason};
 use everturn_core::{Error, Result, SpanKind, SpanRecorder, in_span};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
+use super::client::lost_the_session;
+use super::conversation::conversation_so_far;
 use super::machine::{Commit, Event, TakeoverPoint};
-use super::outbox::Answer;
-use super::reception::{Reception, given_answers};
+use super::outbox::{Answer, Committed};
+use super::repeated::unknown_to_client;
 use super::{AgentEvent, Driver, Written};
 use crate::content_id::SNAPSHOT_ID_ENTRY;
 use crate::cursor::Saved;
 use crate::journal::TurnJournal;
 use crate::lock::lock;
 use crate::snapshot::OpenTurn;
-use crate::store::{JournalKey, Precondition, TurnAccount};
+use crate::state_limit::StateLimit;
+use crate::store::{JournalKey, Precondition, SAVE_UNKNOWN, TurnAccount};
 use crate::{
-    AgentFinishReason, AgentInput, AgentStreamChunk, ServerNote, SessionState, Snapshot, SnapshotCreated,
-    SnapshotEvent, SnapshotId, SnapshotIds, SnapshotMoment, SnapshotStatus,
+    AgentFinishReason, AgentInput, AgentStreamChunk, FailedTurns, ServerNote, SessionState, Snapshot,
+    SnapshotCreated, SnapshotEvent, SnapshotId, SnapshotIds, SnapshotMoment, SnapshotStatus,
 };
 
 /// The snapshots of the invocation, as far as the driver must remember them.
@@ -34,10 +37,18 @@ pub(super) struct Snapshots {
     unsaved_turns: u64,
     /// Every snapshot written, in order.
     created: CreatedSnapshots,
-    /// The state at which the latest turn began, and its message: the state of the snapshot if the turn fails and is kept.
-    begun: Option<(SessionState, Vec<Message>)>,
+    /// The number of messages with which the latest turn began.
+    begun_with: Option<usize>,
+    /// The state that the session returns to if the turn under way fails and has committed nothing.
+    before_turn: Option<SessionState>,
+    /// Whether the latest turn failed after it had committed something.
+    is_committed: bool,
     /// Rounds whose generations wait for a snapshot, in order.
     rounds: VecDeque<Round>,
+    /// The mark of the call that the first turn answers, until that turn begins.
+    next_call: Option<String>,
+    /// The mark of the call that the turn answers.
+    call: Option<String>,
 }
 
 /// The ids of the snapshots that an invocation has written so far, in order. A clone shares them.
@@ -68,6 +79,7 @@ pub(super) struct SnapshotWritten {
     event: SnapshotEvent,
     /// Whether it is the snapshot of a turn that failed.
     is_failure: bool,
+    id: SnapshotId,
     /// The snapshot's messages, without the snapshot's id in the last one.
     messages: History,
     saved: Result<Box<Saved>>,
@@ -75,33 +87,43 @@ pub(super) struct SnapshotWritten {
 
 impl Snapshots {
     /// Begins after the snapshot with the `newest` state, if there is one; `unsaved` is the state to begin with where it
-    /// differs from that.
-    pub(super) fn after(newest: Option<SessionState>, unsaved: Option<SessionState>) -> Self {
+    /// differs from that. The snapshot of the first turn records the mark of its `call`.
+    pub(super) fn after(
+        newest: Option<SessionState>,
+        unsaved: Option<SessionState>,
+        call: Option<String>,
+    ) -> Self {
         Self {
             takeover: TakeoverPoint::new(newest, unsaved),
             written: None,
             unsaved_turns: 0,
             created: CreatedSnapshots::default(),
-            begun: None,
+            begun_with: None,
+            before_turn: None,
+            is_committed: false,
             rounds: VecDeque::new(),
+            next_call: call,
+            call: None,
         }
     }
 
-    /// Notes the state at which a turn begins, and its input.
-    pub(super) fn turn_begins(&mut self, state: SessionState, input: &AgentInput, reception: &Reception) {
-        let messages = match reception.receive(&state.messages, input) {
-            Ok(received) => Some(received.messages),
-            Err(_) if given_answers(input).is_some() => Some(input.messages().cloned().collect()),
-            // A message that is refused while requests are open must not come between them and their answers.
-            Err(_) => None,
-        };
-        // Kept apart: a push here would take the tip of the lineage, which the session is about to extend.
-        self.begun = messages.map(|messages| (state, messages));
+    /// Returns whether the call of the turn that is about to begin is answered in a snapshot.
+    pub(super) fn is_answered_in(&self, snapshot: &Snapshot) -> bool {
+        let call = self.next_call.as_deref();
+        call.is_some_and(|call| snapshot.answers_call(call))
+    }
+
+    /// Notes the state at which a turn begins.
+    pub(super) fn turn_begins(&mut self, state: SessionState) {
+        self.begun_with = Some(state.messages.len());
+        self.before_turn = Some(state);
+        self.is_committed = false;
+        self.call = self.next_call.take();
     }
 
     /// Returns the number of messages with which the last turn began.
     pub(super) fn begun_with(&self) -> Option<usize> {
-        self.begun.as_ref().map(|(state, _)| state.messages.len())
+        self.begun_with
     }
 
     pub(super) fn wait(&mut self, conversation: Messages, settled: Answer<Option<SnapshotId>>) {
@@ -168,35 +190,80 @@ impl Driver {
         }
     }
 
-    /// Keeps the turn that failed: the state at which it began, its message and its error.
-    pub(super) fn keep_turn(&mut self) {
-        let (Some(cursor), Some((mut state, messages))) = (&self.cursor, self.snapshots.begun.clone()) else {
-            self.raised.push_back(Event::TurnKept);
+    /// Leaves of the turn that failed what it had committed, or nothing. A turn that another worker has is not this one's to
+    /// keep.
+    pub(super) fn roll_back(&mut self, error: &Error) {
+        let committed = self.outbox.take_committed().map(|committed| {
+            let Committed { state, asked } = *committed;
+            let Some((history, request)) = asked else {
+                return state;
+            };
+            let conversation = conversation_so_far(&state.messages, &history, &request);
+            SessionState {
+                messages: self.session.state_with(conversation).messages,
+                ..state
+            }
+        });
+        let limit = StateLimit::new(self.definition.max_state_bytes);
+        // An answer that was refused leaves no trace: the question is open as before.
+        let is_kept = !lost_the_session(error) && !is_refused_answer(error);
+        let committed = committed.filter(|state| is_kept && limit.check(state).is_ok());
+        self.snapshots.is_committed = committed.is_some();
+        let Some(state) = committed.or_else(|| self.snapshots.before_turn.take()) else {
             return;
         };
-        state.messages.extend(messages);
+        if let Err(error) = self.session.reload(state) {
+            self.failed_work().log("rolling back a turn that failed", &error);
+        }
+        // Without a store a failed invocation returns this state, from which the client continues.
+        if self.cursor.is_none() && self.definition.failed_turns == FailedTurns::Keep {
+            self.last_good = Some(Box::new(self.session.state()));
+        }
+    }
+
+    /// Returns the journal of the turn that failed, as the snapshot with what it had committed names it.
+    pub(super) fn left_turn(&self) -> Option<OpenTurn> {
+        self.journals.left().filter(|_| self.snapshots.is_committed)
+    }
+
+    /// Keeps the turn that failed: what it had committed, and its error.
+    pub(super) fn keep_turn(&mut self) {
+        let Some(cursor) = self.cursor.as_ref().filter(|_| self.snapshots.is_committed) else {
+            self.raised.push_back(Event::TurnKept(Commit::Nothing));
+            return;
+        };
+        let state = self.session.state();
         let id = self.turns.reserved().cloned().unwrap_or_else(SnapshotId::fresh);
         let snapshot = cursor.next_snapshot(id);
         let messages = state.messages.clone();
+        let finish_reason = self.turns.failure();
         let mut snapshot = Snapshot {
-            status: SnapshotStatus::Failed,
-            finish_reason: Some(AgentFinishReason::Failed),
+            status: match finish_reason {
+                AgentFinishReason::Aborted => SnapshotStatus::Aborted,
+                _ => SnapshotStatus::Failed,
+            },
+            finish_reason: Some(finish_reason),
             error: self.turns.error().map(Error::for_operator),
             turn_index: Some(cursor.next_turn() + self.snapshots.unsaved_turns),
             state: Some(state),
             ..snapshot
         };
         snapshot.set_usage(self.used_until_now());
+        snapshot.set_counted_with(self.usage.counted_with());
         self.add_note(&mut snapshot);
-        // Trying the turn again continues its journal from the beginning.
-        if let Some(turn) = self.journals.begun() {
+        // Trying the turn again continues its journal.
+        if let Some(turn) = self.left_turn() {
             snapshot.set_open_turn(turn);
         }
+        // Repeating the call continues the turn.
+        snapshot.set_calls(self.snapshots.call.as_deref(), cursor.calls());
         let id = snapshot.snapshot_id.clone();
-        let written = self.traced(id, cursor.keep(snapshot).boxed()).map(move |saved| {
+        let kept = self.traced(id.clone(), cursor.keep(snapshot).boxed());
+        let written = kept.map(move |saved| {
             Written::Snapshot(SnapshotWritten {
                 event: SnapshotEvent::TurnEnd,
                 is_failure: true,
+                id,
                 messages,
                 saved: saved.map(Box::new),
             })
@@ -282,6 +349,7 @@ impl Driver {
             ..snapshot
         };
         snapshot.set_usage(self.used_until_now());
+        snapshot.set_counted_with(self.usage.counted_with());
         self.add_note(&mut snapshot);
         // Resuming the middle of a turn goes on with that turn's journal.
         if let Some(turn) = self
@@ -291,6 +359,11 @@ impl Driver {
         {
             snapshot.set_open_turn(turn);
         }
+        let own_call = self.snapshots.call.as_deref();
+        snapshot.set_calls(
+            own_call.filter(|_| event == SnapshotEvent::TurnEnd),
+            cursor.calls(),
+        );
         let journals = match event {
             SnapshotEvent::TurnEnd => self.turns_held(),
             // The turn is still under way, or its own snapshot has dropped them.
@@ -298,11 +371,12 @@ impl Driver {
         };
         let id = snapshot.snapshot_id.clone();
         let written = self
-            .traced(id, cursor.create(snapshot, journals).boxed())
+            .traced(id.clone(), cursor.create(snapshot, journals).boxed())
             .map(move |saved| {
                 Written::Snapshot(SnapshotWritten {
                     event,
                     is_failure: false,
+                    id,
                     messages,
                     saved: saved.map(Box::new),
                 })
@@ -336,6 +410,7 @@ impl Driver {
         let SnapshotWritten {
             event,
             is_failure,
+            id,
             messages,
             saved,
         } = written;
@@ -344,6 +419,10 @@ impl Driver {
             Err(error) if is_failure => {
                 self.failed_work().log("keeping a turn that failed", &error);
                 return Event::CommitFailed(error);
+            }
+            Err(error) if error.is(SAVE_UNKNOWN) => {
+                let (context, session) = (self.client.context(), self.session.session_id());
+                return Event::CommitFailed(unknown_to_client(error, context, session, &id));
             }
             Err(error) => {
                 return Event::CommitFailed(error.context(match event {
@@ -382,6 +461,8 @@ impl Driver {
                 Event::TurnCommitted(Commit::Snapshot)
             }
             SnapshotEvent::RoundEnd => {
+                // The next snapshot follows this one, whatever becomes of the turn.
+                self.snapshots.before_turn.clone_from(&self.snapshots.written);
                 if let Some(round) = self.snapshots.rounds.front_mut() {
                     round.snapshot = Some(snapshot.snapshot_id);
                 }
@@ -401,7 +482,7 @@ impl Driver {
         self.snapshots.unsaved_turns = 0;
         self.report(&snapshot.snapshot_id, SnapshotEvent::TurnEnd);
         self.turns.keep(snapshot.snapshot_id);
-        Event::TurnKept
+        Event::TurnKept(Commit::Snapshot)
     }
 
     /// Returns what the conversation has used up to now, this invocation included.
@@ -466,6 +547,11 @@ impl Journals {
         self.0.last().map(|journal| journal.beginning())
     }
 
+    /// Returns the turn under way as it is left if it fails, if it has a journal.
+    fn left(&self) -> Option<OpenTurn> {
+        self.0.last().map(|journal| journal.left())
+    }
+
     /// Returns the turn under way with its records so far, if there are any.
     pub(super) fn under_way(&self) -> Option<OpenTurn> {
         self.0.last()?.so_far()
@@ -494,6 +580,13 @@ impl Driver {
         turns
     }
 
+    /// Returns the first snapshot of the branch that the next snapshot is counted with; `None` for the session's first branch,
+    /// and where sessions are not limited.
+    pub(super) fn counted_with(&self, own: &SnapshotId) -> Option<SnapshotId> {
+        let cursor = self.cursor.as_ref().filter(|_| self.usage.limits_sessions())?;
+        cursor.counted_with(own)
+    }
+
     /// Returns the account of the turn that begins; `None` without a store, and where nothing is counted there.
     pub(super) fn account_for(
         &self,
@@ -520,4 +613,15 @@ impl Driver {
         self.journals.0.push(Arc::clone(&journal));
         Some(journal)
     }
+}
+
+/// Returns whether an error refuses an answer to a tool request before anything ran.
+fn is_refused_answer(error: &Error) -> bool {
+    [
+        reason::ANSWER_REFUSED,
+        reason::QUESTION_EXPIRED,
+        reason::UNRESOLVED_TOOL_REQUEST,
+    ]
+    .into_iter()
+    .any(|reason| error.is(reason))
 }

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::cursor::UsedBefore;
 use crate::lock::lock;
-use crate::store::{Admission, Expense, JournalKey, Ledger, TurnAccount};
+use crate::store::{Admission, Expense, JournalKey, Ledger, SessionExpense, TurnAccount};
 use crate::stored_session::TenantStore;
 use crate::{Limits, SnapshotId};
 
@@ -47,6 +47,8 @@ struct Marks {
     /// Whether the invocation continues a run, whose usage has the carried part.
     is_takeover: bool,
     account: Option<TurnAccount>,
+    /// The first snapshot of the branch that the turn under way is counted with.
+    counted_with: Option<SnapshotId>,
     /// When the turn under way began.
     turn_began: Option<Instant>,
     /// The time that turns took which are over.
@@ -145,12 +147,13 @@ impl Spending {
         marks.is_takeover = false;
     }
 
-    /// Notes that a turn begins, which has this account.
-    pub(super) fn begin_turn(&self, account: Option<TurnAccount>) {
+    /// Notes that a turn begins, which has this account and is counted with the branch that begins with this snapshot.
+    pub(super) fn begin_turn(&self, account: Option<TurnAccount>, counted_with: Option<SnapshotId>) {
         let mut marks = self.marks();
         marks.at_turn_begin = self.reading(&marks);
         marks.turn_before = UsageTotal::default();
         marks.account = account;
+        marks.counted_with = counted_with;
         marks.turn_began = Some(Instant::now());
     }
 
@@ -180,7 +183,7 @@ impl Spending {
             marks.session_before.0 += carried;
         }
         marks.carried = UsageTotal::default();
-        for found in accounts {
+        for found in accounts.iter().filter(|found| !found.account.key().is_branch()) {
             let is_own = found.account.key() == key;
             let by_this = entered
                 .turns
@@ -255,6 +258,16 @@ impl Spending {
         Some(turn).filter(|turn| !turn.is_zero())
     }
 
+    /// Returns the first snapshot of the branch that the turn under way is counted with.
+    pub(super) fn counted_with(&self) -> Option<SnapshotId> {
+        self.marks().counted_with.clone()
+    }
+
+    /// Returns whether what sessions use is limited, and entered into a ledger.
+    pub(super) fn limits_sessions(&self) -> bool {
+        !self.limits.session.is_unlimited() && self.ledger().is_some()
+    }
+
     /// Returns whether what turns use is entered into a ledger.
     pub(super) fn is_entered(&self) -> bool {
         self.limits.any() && self.ledger().is_some()
@@ -281,7 +294,7 @@ impl Spending {
         ]
     }
 
-    fn check(&self, call: &NextCall<'_>, used: MeterReading) -> Result<()> {
+    fn check(&self, call: &NextCall<'_>, used: &MeterReading) -> Result<()> {
         let levels = self.levels(used.total());
         let mut budgets = levels
             .iter()
@@ -304,21 +317,26 @@ impl Spending {
         Ok(())
     }
 
-    /// Enters everything that was used since the last expense; for a call, only if the tenant's budget allows it.
-    async fn spend(&self, call: Option<&NextCall<'_>>, used: MeterReading) -> Result<()> {
+    /// Enters everything that was used since the last expense; for a call, only if the budgets of the session and of the tenant
+    /// allow it.
+    async fn spend(&self, call: Option<&NextCall<'_>>, used: &MeterReading) -> Result<()> {
         let Some((tenant, ledger)) = self.ledger() else {
+            // Of an agent that another one calls, the other counts the tenant.
             return match self.limits.tenant {
-                Some(_) => Err(no_ledger()),
-                None => Ok(()),
+                Some(_) if !self.meter.counts_tenant() => Err(no_ledger()),
+                _ => Ok(()),
             };
         };
         let mut entered = self.entered.lock().await;
-        let (own, total, account) = {
+        let (own, total, of_session, account, counted_with) = {
             let marks = self.marks();
+            let total = marks.reading(used.total());
             (
-                marks.reading(used.own),
-                marks.reading(used.total()),
+                marks.reading(used.of_tenant),
+                total,
+                marks.of_session(total),
                 marks.account.clone(),
+                marks.counted_with.clone(),
             )
         };
         let (of_tenant, of_turn) = (own - entered.own, total - entered.total);
@@ -330,6 +348,14 @@ impl Spending {
             }
         }
         if let Some(account) = account.clone() {
+            if self.limits_sessions() {
+                let key = JournalKey::of_branch(account.key().session().clone(), counted_with.as_ref());
+                let mut session = SessionExpense::new(key, of_session - of_turn, of_turn);
+                if let Some(call) = call {
+                    session = session.if_admitted(Admission::new(self.limits.session, call));
+                }
+                expense = expense.of_session(session);
+            }
             expense = expense.of_turn(account, of_turn);
         }
         if expense.is_empty() {
@@ -356,8 +382,8 @@ impl SpendingGate for Gate {
         let Some(spending) = self.0.upgrade() else {
             return Ok(());
         };
-        spending.check(call, used)?;
-        let entered = spending.spend(Some(call), used).await;
+        spending.check(call, &used)?;
+        let entered = spending.spend(Some(call), &used).await;
         entered.map_err(|error| {
             if error.is(reason::LIMIT_REACHED) {
                 error
@@ -367,9 +393,14 @@ impl SpendingGate for Gate {
         })
     }
 
+    fn counts_tenant(&self) -> bool {
+        let spending = self.0.upgrade();
+        spending.is_some_and(|spending| spending.limits.tenant.is_some() && spending.ledger().is_some())
+    }
+
     async fn settle(&self, used: MeterReading) {
         if let Some(spending) = self.0.upgrade()
-            && let Err(error) = spending.spend(None, used).await
+            && let Err(error) = spending.spend(None, &used).await
         {
             // It is entered with the next expense of the invocation.
             tracing::warn!(%error, "what a call used could not be recorded yet");

@@ -8,7 +8,7 @@ use std::task::Context as TaskContext;
 use everturn_ai::prompt::PromptOverrides;
 use everturn_ai::{with_tool_errors, with_window};
 use everturn_core::stream_log::{StreamSubject, SubjectNote};
-use everturn_core::{Context, Emitter, Error, Inputs, Result, SpanRecorder};
+use everturn_core::{Context, Emitter, Error, Inputs, Registry, Result, SpanRecorder};
 use futures::future::BoxFuture;
 use futures::stream::{self, FuturesUnordered};
 use futures::{FutureExt, StreamExt};
@@ -26,17 +26,19 @@ use super::function::{RunningFunction, Turns};
 use super::machine::{Machine, StoreSupport};
 use super::opening::{Opening, open};
 use super::outbox::Outbox;
+use super::repeated::{Found, Repeated};
 use super::snapshots::{Journals, Snapshots};
 use super::spending::Spending;
 use super::{Definition, Driver, QueuedInput};
 use crate::cursor::InvocationCursor;
+use crate::journal::call_mark;
 use crate::snapshot::BackgroundRun;
 use crate::state_limit::StateLimit;
 use crate::stored_session::TenantStore;
 use crate::turn_lock::EarlyLock;
 use crate::{
-    AgentInit, AgentInput, AgentOutput, AgentStreamChunk, SessionHandle, SnapshotEvent, SnapshotId,
-    TurnDetails,
+    AgentInit, AgentInput, AgentOutput, AgentStreamChunk, FailedTurns, IdempotencyKey, SessionHandle,
+    SnapshotEvent, SnapshotId, TurnDetails,
 };
 
 /// Opens an invocation and waits for its output.
@@ -73,10 +75,18 @@ async fn begin(
     emitter: Emitter<AgentStreamChunk>,
     context: Context,
 ) -> Result<(Driving, oneshot::Receiver<Result<Box<AgentOutput>>>)> {
+    let is_nested = SessionHandle::of(&context).is_some();
+    let key = context.extension::<IdempotencyKey>().filter(|_| !is_nested);
+    let (mut has_arrived, mut call) = (false, None);
+    if definition.turn_lease.is_some() || key.is_some() {
+        let first = first_input(&mut inputs);
+        has_arrived = first.is_some();
+        call = key.zip(first).map(|(key, input)| call_mark(key.as_str(), &input));
+    }
     // A turn that is asked for already may take its lock in the store in place of a reading.
-    let takes_turn = definition.turn_lease.is_some() && has_arrived(&mut inputs);
+    let takes_turn = definition.turn_lease.is_some() && has_arrived;
     // Nothing runs and nothing is written before the init was accepted.
-    let (opening, early_lock) = open(&definition, init, &context, takes_turn).await?;
+    let (mut opening, mut early_lock) = open(&definition, init, &context, takes_turn).await?;
     SpanRecorder::current().session_id(opening.session_id.as_str());
     if let Some(note) = context.extension::<SubjectNote>() {
         let scope = definition.scope(&context);
@@ -85,7 +95,32 @@ async fn begin(
             opening.session_id.as_str(),
         ));
     }
-    let is_nested = SessionHandle::of(&context).is_some();
+    let answering = call.as_deref().zip(opening.cursor.as_deref());
+    let answering = answering.and_then(|(call, cursor)| Some((call, cursor.answering(call)?)));
+    let found = match answering {
+        Some((call, at)) => Box::pin(Repeated::find(opening.session_id.clone(), call, at)).await,
+        None => Ok(None),
+    };
+    if !matches!(found, Ok(None))
+        && let Some(lock) = early_lock.take()
+    {
+        Box::pin(lock.release()).await;
+    }
+    match found? {
+        Some(Found::Ended(repeated)) => {
+            let (answer, outcome) = oneshot::channel();
+            let output = Box::pin(repeated.tell(&definition, &emitter, &context)).await;
+            let _ = answer.send(output.map(Box::new));
+            return Ok((Driving(None), outcome));
+        }
+        Some(Found::Failed(snapshot)) => {
+            inputs = without_first_message(inputs);
+            let init = AgentInit::snapshot(snapshot);
+            (opening, early_lock) = Box::pin(open(&definition, init, &context, takes_turn)).await?;
+        }
+        None => {}
+    }
+    let opening = Opening { call, ..opening };
     let (answer, outcome) = oneshot::channel();
     let driver = Driver::start(Arc::clone(&definition), opening, inputs, emitter, context, answer);
     let mut driver = match (driver, early_lock) {
@@ -139,21 +174,36 @@ impl Drop for Driving {
     }
 }
 
-/// Returns whether the first input has arrived, which stays the first of the inputs.
-fn has_arrived(inputs: &mut Inputs<AgentInput>) -> bool {
-    let Some(Some(first)) = inputs.next().now_or_never() else {
-        return false;
-    };
+/// Returns the first input if it has arrived; it stays the first of the inputs.
+fn first_input(inputs: &mut Inputs<AgentInput>) -> Option<AgentInput> {
+    let first = inputs.next().now_or_never()??;
     let rest = std::mem::replace(inputs, Inputs::from_stream(stream::empty()));
-    *inputs = Inputs::from_stream(stream::iter([first]).chain(rest));
-    true
+    *inputs = Inputs::from_stream(stream::iter([first.clone()]).chain(rest));
+    Some(first)
+}
+
+/// Returns the inputs of a call whose turn failed and is continued: the session has its message and its answers.
+fn without_first_message(inputs: Inputs<AgentInput>) -> Inputs<AgentInput> {
+    let mut is_first = true;
+    Inputs::from_stream(inputs.map(move |input| {
+        if !std::mem::take(&mut is_first) {
+            return input;
+        }
+        AgentInput {
+            message: None,
+            answers: None,
+            earlier: Vec::new(),
+            ..input
+        }
+    }))
 }
 
 impl Driver {
     /// Starts the agent's function on a session.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if the session's custom state does not fit the agent.
+    /// `FAILED_PRECONDITION` if the session's stored custom state does not fit the agent, `INVALID_ARGUMENT` if the client's
+    /// does not.
     pub(crate) fn start(
         definition: Arc<Definition>,
         opening: Opening,
@@ -175,7 +225,7 @@ impl Driver {
         } else {
             machine
         };
-        let machine = if definition.resume_points.failed_turns {
+        let machine = if definition.failed_turns == FailedTurns::Keep {
             machine.keeping_failures()
         } else {
             machine
@@ -196,7 +246,7 @@ impl Driver {
         context: Context,
     ) -> Result<Box<Self>> {
         let (machine, commands) = Machine::take_over(run.inputs.into_iter().map(Box::new).collect());
-        let client = Client::departed(context);
+        let client = Client::departed(context, run.by_program);
         let mut driver = Self::assemble(definition, opening, client, Emitter::silent(), machine)?;
         driver.turns = Turns::after(run.turns);
         // Nobody is at the other end, so chunks go to the watchers from the beginning.
@@ -223,8 +273,10 @@ impl Driver {
             cursor,
             differs_from_snapshot,
             init,
+            is_clients_word,
             gives_custom,
             first_turn,
+            call,
         } = opening;
         let caller = client.context().clone();
         let work = CancellationToken::new();
@@ -237,24 +289,25 @@ impl Driver {
             caller.extension::<TurnDetails>().is_some(),
         );
         let transform = definition.state_transform.clone();
+        let opened_session = session_id.clone();
         let opened = definition
             .function
             .open(session_id, state, &outbox, transform, caller.clone());
-        // A client that keeps the state sent it, and may read what is wrong with it.
+        let is_stored = cursor.is_some() || init.session_id.is_some() || init.snapshot_id.is_some();
         let (session, begin) = opened.map_err(|error| {
-            if cursor.is_none() {
-                error.with_public()
+            if is_stored {
+                definition.unreadable_state(&opened_session, &caller, &error)
             } else {
-                error
+                // A client that keeps the state sent it, and may read what is wrong with it.
+                error.with_public()
             }
         })?;
         // Only clients that keep the state need the last good one; others resume from the last snapshot.
         let last_good = cursor.is_none().then(|| Box::new(session.state()));
         let resumed = cursor.as_ref().is_some_and(|cursor| cursor.last().is_some());
-        let snapshots = Snapshots::after(
-            resumed.then(|| session.state()),
-            differs_from_snapshot.then(|| session.state()),
-        );
+        let newest = resumed.then(|| session.state());
+        let unsaved = differs_from_snapshot.then(|| session.state());
+        let snapshots = Snapshots::after(newest, unsaved, call);
 
         // The work is cancelled by the machine alone: after a detach it must outlive its caller's cancellation.
         let context = session.enter(caller.detached().with_cancellation(work));
@@ -262,19 +315,12 @@ impl Driver {
         let used_before = cursor.as_deref().map(InvocationCursor::used_before);
         let limits = definition.limits.for_call(&caller, &registry);
         // Agents that this one calls have meters of their own, inside this one.
-        let tenant = definition
-            .store
-            .as_ref()
-            .map(|store| TenantStore::new(Arc::clone(store), definition.scope(&caller)));
+        let store = definition.store.clone();
+        let tenant = store.map(|store| TenantStore::new(store, definition.scope(&caller)));
         let repeated_calls = limits.most_repeated_calls();
         let usage = Spending::begin(&caller, limits, &used_before.unwrap_or_default(), tenant);
-        let context = usage.enter(context);
         Anchor::release(&caller);
-        // Weak, because models and tools, which the registry holds, may keep their context.
-        let context = context.with_extension(Arc::new(registry.downgrade()));
-        let context = context.with_dependencies(registry.dependencies());
-        let context = with_window(context, definition.window.clone());
-        let mut context = with_tool_errors(context, definition.tool_errors);
+        let mut context = with_settings(usage.enter(context), &definition, &registry);
         let overrides = caller
             .extension::<PromptOverrides>()
             .filter(|overrides| !overrides.is_empty());
@@ -292,8 +338,8 @@ impl Driver {
             usage: Arc::clone(&usage),
             repeated_calls,
             observers: definition.turn_observers.clone(),
-            client_additions: definition.client_additions,
-            reception: definition.reception(),
+            reception: definition.reception(!client.is_program(), is_clients_word),
+            resources: definition.client_rules.clone(),
             custom_schema: definition.custom_schema.clone(),
         };
         let running = begin(context.clone(), outbox.clone(), facts);
@@ -318,6 +364,7 @@ impl Driver {
             gives_custom,
             shown: None,
             result: None,
+            is_stopped: false,
             usage,
             definition,
             _registry: registry,
@@ -325,4 +372,13 @@ impl Driver {
             outbox,
         }))
     }
+}
+
+/// Returns the context with what the agent and its application provide to the work.
+fn with_settings(context: Context, definition: &Definition, registry: &Registry) -> Context {
+    // Weak, because models and tools, which the registry holds, may keep their context.
+    let context = context.with_extension(Arc::new(registry.downgrade()));
+    let context = context.with_dependencies(registry.dependencies());
+    let context = with_window(context, definition.window.clone());
+    with_tool_errors(context, definition.tool_errors)
 }

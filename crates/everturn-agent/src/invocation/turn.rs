@@ -9,7 +9,7 @@ use everturn_core::{Context, Emitter, Error, Registry, Result, WeakRegistry};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::outbox::{Outbox, Signal};
+use super::outbox::{Committed, Outbox, Signal};
 use super::places::Places;
 use crate::journal::TurnJournal;
 use crate::{AgentFinishReason, AgentInput, AgentStreamChunk, Artifact, CustomState, Session, SnapshotId};
@@ -145,6 +145,29 @@ impl<S: CustomState> Turn<S> {
     /// the type that the agent [declares](crate::AgentBuilder::status).
     pub async fn send_status(&self, status: impl Serialize) -> Result<()> {
         self.outbox().send_status(status).await
+    }
+
+    /// Returns the error of this turn as one that keeps what the turn has done: its messages, its changes of the custom state
+    /// and its artifacts are part of the failed turn's snapshot, from which the conversation can be continued.
+    ///
+    /// Without it, an error of the turn's code leaves nothing of the turn.
+    ///
+    /// ```
+    /// # use everturn_agent::Turn;
+    /// # use everturn_ai::{FinishReason, Message};
+    /// # use everturn_core::{Error, HandlerResult};
+    /// async fn book(turn: Turn) -> HandlerResult<FinishReason> {
+    ///     turn.add_message(Message::model("The flight is booked."));
+    ///     // … the hotel's service does not answer:
+    ///     Err(turn.committed(Error::unavailable("the hotel's service is down")).into())
+    /// }
+    /// ```
+    pub fn committed(&self, error: impl Into<Error>) -> Error {
+        self.outbox.commit(Committed {
+            state: self.session.state(),
+            asked: None,
+        });
+        error.into()
     }
 
     /// Returns the emitter that streams a generation's chunks to the client.

@@ -3,6 +3,7 @@
 //! Everything around the function (the definition, the driver, the actions) is the same for all types, so it is compiled once
 //! and not again for each agent.
 
+use std::any::type_name;
 use std::sync::Arc;
 
 use everturn_core::{Context, Result};
@@ -26,6 +27,9 @@ pub(crate) type BeginFunction =
 
 /// An agent's function and the type of its custom state, which only the implementation knows.
 pub(crate) trait UntypedFunction: Send + Sync {
+    /// Returns the name of the type of the custom state.
+    fn custom_type(&self) -> &'static str;
+
     /// Checks that a custom state is of the agent's type.
     ///
     /// # Errors
@@ -50,6 +54,10 @@ pub(crate) trait UntypedFunction: Send + Sync {
 pub(crate) struct TypedFunction<S>(pub(crate) Arc<AgentFunction<S>>);
 
 impl<S: CustomState> UntypedFunction for TypedFunction<S> {
+    fn custom_type(&self) -> &'static str {
+        type_name::<S>()
+    }
+
     fn check_custom(&self, custom: &Value) -> Result<()> {
         decode_custom::<S>(Some(custom)).map(drop)
     }

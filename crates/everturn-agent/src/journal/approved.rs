@@ -61,7 +61,7 @@ impl ApprovedCall {
             .await?;
         let mut made = Made::Never;
         for record in &records {
-            let Batch { by, entries } = Batch::read(record)?;
+            let Batch { by, entries, .. } = Batch::read(record)?;
             let turn = by.split('/').next().unwrap_or_default();
             for entry in entries {
                 made = made.followed_by(entry, turn);
@@ -70,7 +70,7 @@ impl ApprovedCall {
         let call = Self {
             key,
             answer: answer.unwrap_or_default(),
-            by: format!("{}/{attempt}", location.key.turn()),
+            by: format!("{}/{attempt}", location.turn.turn()),
             next: AtomicU64::new(records.last().map_or(0, |last| last.sequence + 1)),
         };
         Ok((call, made))
@@ -92,6 +92,7 @@ impl ApprovedCall {
         let sequence = self.next.load(Ordering::Acquire);
         let batch = Batch {
             by: self.by.clone(),
+            turn: String::new(),
             entries: vec![entry],
         };
         let record = JournalRecord {

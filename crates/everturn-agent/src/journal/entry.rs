@@ -45,6 +45,9 @@ pub(super) enum Entry {
 pub(super) struct Batch<E = Entry> {
     /// The attempt that wrote them.
     pub(super) by: String,
+    /// The turn that the attempt is at: turns that continue from the same state share a journal.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub(super) turn: String,
     pub(super) entries: Vec<E>,
 }
 

@@ -1,10 +1,11 @@
 //! Identities of turns, model calls and tool calls that are equal on every attempt.
 
+use std::hash::Hasher as _;
 use std::sync::{Arc, LazyLock};
 
 use everturn_ai::{EffectId, Message, ModelEffect, Part, Role, ToolRequest};
+use fnv::FnvHasher;
 use serde::Serialize;
-use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use crate::content_id::hex;
@@ -14,8 +15,19 @@ use crate::{AgentInput, SessionId, SnapshotId};
 /// A turn's key, which is made when the turn has its first effect: the digest of a long input costs, and many turns have none.
 pub(crate) type TurnKey = Arc<LazyLock<JournalKey, Box<dyn FnOnce() -> JournalKey + Send>>>;
 
-/// Names the journal of a turn that continues the snapshot `base`, in a conversation of that length. `own` tells it
-/// from identical turns that run beside it.
+/// Names the journal of turns that continue the snapshot `base`, in a conversation of that length. `own` tells it from
+/// turns that run beside it.
+pub(crate) fn journal_key(
+    session: &SessionId,
+    base: Option<&SnapshotId>,
+    length: usize,
+    own: Option<&SnapshotId>,
+) -> JournalKey {
+    JournalKey::new(session.clone(), digest(&("journal", base, length, own)))
+}
+
+/// Names a turn that continues the snapshot `base`, in a conversation of that length. `own` tells it from identical turns that
+/// run beside it.
 ///
 /// The length stands for the number of turns since `base`: every turn adds to the conversation and, unlike a counter,
 /// the length is the same for every worker that continues from the same state.
@@ -34,6 +46,31 @@ pub(crate) fn turn_key(
         digest(&(base, length, asked, own, &input.earlier))
     };
     JournalKey::new(session.clone(), digest)
+}
+
+/// Returns what a snapshot records of the call that its turn answers: equal for every repetition of the call.
+///
+/// Every request has a key, so this is made for every turn, with a hash that costs little and is the same in all versions.
+/// Who makes two calls collide loses one of their own.
+pub(crate) fn call_mark(key: &str, input: &AgentInput) -> String {
+    let mut mark = FnvHasher::default();
+    let mut add = |bytes: &[u8]| {
+        mark.write(bytes);
+        // No text has this byte.
+        mark.write_u8(0xff);
+    };
+    add(key.as_bytes());
+    let messages = input.earlier.iter().chain(&input.message);
+    for part in messages.flat_map(Message::content) {
+        match part.as_text() {
+            Some(text) => add(text.as_bytes()),
+            None => add(&json_of(part)),
+        }
+    }
+    if let Some(answers) = &input.answers {
+        add(&json_of(answers));
+    }
+    format!("{:016x}", mark.finish())
 }
 
 /// Returns the identity of the `occurrence`-th effect of a turn that has this fingerprint.
@@ -111,8 +148,7 @@ pub(super) fn call_fingerprint(reply: Option<&EffectId>, position: usize, call: 
 
 /// Returns the digest of a tool and its input.
 pub(super) fn call_of(request: &ToolRequest) -> String {
-    let input = request.input.clone().unwrap_or_default();
-    digest(&json!([request.name, input]))
+    digest(&(&request.name, &request.input))
 }
 
 /// Returns the fingerprint of an effect of a turn's own.
@@ -121,6 +157,9 @@ pub(super) fn effect_fingerprint(name: &str) -> String {
 }
 
 fn digest(what: &impl Serialize) -> String {
-    let text = serde_json::to_vec(what).expect("ids and messages are plain data");
-    hex(&Sha256::digest(&text))
+    hex(&Sha256::digest(json_of(what)))
+}
+
+fn json_of(what: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(what).expect("ids and messages are plain data")
 }

@@ -4,13 +4,15 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use everturn_ai::{EffectId, Message, ModelResponse, Replay, ToolOutcome, ToolRecord};
+use everturn_ai::{EffectId, Message, ModelResponse, Replay, ToolOutcome, ToolRecord, ToolRequest};
 
+use super::cut_short::CutShortCalls;
 use super::entry::Entry;
 use super::identity::{
     AskedModel, TurnKey, approved_effect_id, call_fingerprint, call_of, effect_id, model_effect_id,
 };
 use crate::session::Change;
+use crate::store::JournalKey;
 
 /// The effects of one turn, as far as they are known.
 pub(super) struct KnownEffects {
@@ -27,6 +29,8 @@ pub(super) struct KnownEffects {
     models: Vec<Arc<AskedModel>>,
     /// How often this attempt has met each fingerprint of other effects.
     occurrences: HashMap<String, u64>,
+    /// The calls of other turns, which were cut short.
+    pub(super) cut_short: CutShortCalls,
 }
 
 /// One call, as far as it is known.
@@ -59,7 +63,29 @@ impl KnownEffects {
             endings: 0,
             models: Vec::new(),
             occurrences: HashMap::new(),
+            cut_short: CutShortCalls::default(),
         }
+    }
+
+    /// Learns an entry of another turn that was cut short.
+    pub(super) fn learn_of_another(&mut self, entry: Entry, turn: &JournalKey, is_past: bool) {
+        // Another turn may have come to a call of this one, which had been cut short before.
+        let is_of_this = match &entry {
+            Entry::Ended { effect, .. } | Entry::Failed { effect } => self.calls.contains_key(effect),
+            _ => false,
+        };
+        match (is_of_this, is_past) {
+            (true, true) => self.learn_past(entry),
+            (true, false) => self.learn(entry),
+            (false, true) => self.cut_short.learn_past(entry, turn),
+            (false, false) => self.cut_short.learn(entry, turn),
+        }
+    }
+
+    /// Returns whether this attempt has reached every effect of earlier attempts.
+    pub(super) fn is_replayed(&self) -> bool {
+        let are_met = self.calls.keys().all(|call| self.met.contains(call));
+        self.replies.is_empty() && are_met && !self.cut_short.is_due()
     }
 
     /// Learns an entry of an earlier attempt.
@@ -173,9 +199,53 @@ impl KnownEffects {
         self.meet_call_as(own, call, replay)
     }
 
-    /// Returns the identity of an approved call, which does not depend on the turn, and its record.
-    pub(super) fn meet_approved(&mut self, question: &str, call: &str, replay: Replay) -> Met {
-        self.meet_call_as(approved_effect_id(question, call), call, replay)
+    /// Returns a call of a turn that was cut short, if the reply that asks for those asks for it.
+    pub(super) fn meet_cut_short(
+        &mut self,
+        asked_by: Option<&EffectId>,
+        request: &ToolRequest,
+    ) -> Option<Met> {
+        let met = self.cut_short.meet(asked_by, request)?;
+        self.met.insert(met.id.clone());
+        let known = self.calls.get_mut(&met.id);
+        // An earlier attempt at this turn may have determined its outcome.
+        Some(
+            match known.and_then(|known| Some((known.ended.clone()?, std::mem::take(&mut known.changes)))) {
+                Some(((_, outcome), changes)) => Met {
+                    record: ToolRecord::Ended(outcome),
+                    changes,
+                    ..met
+                },
+                None => met,
+            },
+        )
+    }
+
+    /// Returns the identity of an approved call, which does not depend on the turn, and its record; and the turn that made the
+    /// call after another answer, if that was cut short.
+    pub(super) fn meet_approved(
+        &mut self,
+        question: &str,
+        call: &str,
+        replay: Replay,
+    ) -> (Met, Option<JournalKey>) {
+        let id = approved_effect_id(question, call);
+        let cut_short = self.cut_short.take(&id);
+        let met = self.meet_call_as(id, call, replay);
+        let Some((turn, outcome, changes)) = cut_short.filter(|_| met.record == ToolRecord::Nothing) else {
+            return (met, None);
+        };
+        let record = match outcome {
+            Some(outcome) => ToolRecord::Ended(outcome),
+            None if replay == Replay::Once => ToolRecord::Started,
+            None => ToolRecord::Nothing,
+        };
+        let met = Met {
+            record,
+            changes,
+            ..met
+        };
+        (met, Some(turn))
     }
 
     fn meet_call_as(&mut self, own: EffectId, call: &str, replay: Replay) -> Met {
@@ -234,7 +304,7 @@ impl KnownEffects {
 
     /// Returns whether there are calls that must not be made twice.
     pub(super) fn holds_calls_not_to_repeat(&self) -> bool {
-        self.calls.values().any(|known| known.must_not_repeat)
+        self.calls.values().any(|known| known.must_not_repeat) || self.cut_short.holds_calls_not_to_repeat()
     }
 }
 
@@ -249,11 +319,10 @@ fn note(asked: &mut HashMap<String, Vec<EffectId>>, call: String, id: EffectId) 
 mod tests {
     use std::sync::LazyLock;
 
-    use everturn_ai::{MultipartToolResponse, ToolRequest};
+    use everturn_ai::MultipartToolResponse;
     use serde_json::json;
 
     use super::*;
-    use crate::store::JournalKey;
 
     fn effects(entries: impl IntoIterator<Item = Entry>) -> KnownEffects {
         let mut effects = new_effects();

@@ -1,6 +1,7 @@
 //! The journal of one turn, as the generations in the turn use it.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use everturn_ai::metadata::OUTCOME_UNKNOWN;
@@ -31,6 +32,8 @@ pub(crate) struct TurnJournal {
     retention: Arc<Retention>,
     taken_up: OnceCell<()>,
     live: Mutex<Live>,
+    /// The number of records when the turn last reached a point from which it can be continued.
+    marked: AtomicU64,
 }
 
 struct Live {
@@ -61,17 +64,19 @@ struct Call {
 impl TurnJournal {
     pub(crate) fn new(location: JournalLocation, session: SessionHandle, retention: Arc<Retention>) -> Self {
         let live = Live {
-            known: KnownEffects::new(location.key.clone()),
+            known: KnownEffects::new(location.turn.clone()),
             calls: HashMap::new(),
             has_begun: false,
             failure: None,
         };
+        let marked = AtomicU64::new(location.past);
         Self {
             writer: Writer::new(location),
             session,
             retention,
             taken_up: OnceCell::new(),
             live: Mutex::new(live),
+            marked,
         }
     }
 
@@ -97,13 +102,35 @@ impl TurnJournal {
     /// Returns the turn as it began.
     pub(crate) fn beginning(&self) -> OpenTurn {
         let location = self.writer.location();
-        OpenTurn::new(location.key.turn(), location.past)
+        OpenTurn::new(location.key.turn(), location.past).named(location.turn.turn())
+    }
+
+    /// Notes that the turn can be continued from its state at this moment, which holds the effects that are recorded. Returns
+    /// `false` if it does not hold all of them, because the turn still replays an earlier attempt.
+    pub(crate) fn mark(&self) -> bool {
+        // Before the first effect nothing was read: the turn stands where it began.
+        if !self.taken_up.initialized() {
+            return true;
+        }
+        if !self.live().known.is_replayed() {
+            return false;
+        }
+        let records = self.writer.records().max(self.writer.location().past);
+        self.marked.store(records, Ordering::Release);
+        true
+    }
+
+    /// Returns the turn as it is left if it fails: with the records up to the last mark.
+    pub(crate) fn left(&self) -> OpenTurn {
+        let location = self.writer.location();
+        OpenTurn::new(location.key.turn(), self.marked.load(Ordering::Acquire)).named(location.turn.turn())
     }
 
     /// Returns the turn with its records so far, if there are any.
     pub(crate) fn so_far(&self) -> Option<OpenTurn> {
         let key = self.written()?;
-        Some(OpenTurn::new(key.turn(), self.writer.records()))
+        let turn = self.writer.location().turn.turn();
+        Some(OpenTurn::new(key.turn(), self.writer.records()).named(turn))
     }
 
     /// The invocation wrote a snapshot while the turn ran; the next one is written under this condition.
@@ -119,11 +146,17 @@ impl TurnJournal {
         let read = async {
             let [past, since] = self.writer.take_up().await?;
             let mut live = self.live();
-            for entry in past {
-                live.known.learn_past(entry);
+            for (turn, entry) in past {
+                match turn {
+                    None => live.known.learn_past(entry),
+                    Some(turn) => live.known.learn_of_another(entry, &turn, true),
+                }
             }
-            for entry in since {
-                live.known.learn(entry);
+            for (turn, entry) in since {
+                match turn {
+                    None => live.known.learn(entry),
+                    Some(turn) => live.known.learn_of_another(entry, &turn, false),
+                }
             }
             Ok(())
         };
@@ -148,12 +181,28 @@ impl TurnJournal {
             .map_err(|error| error.context("a recorded change of the session no longer applies"))
     }
 
-    /// Returns the identity of an effect of the turn's own code, and its record.
-    pub(crate) async fn calling_own(&self, name: &str, replay: Replay) -> Result<(EffectId, ToolRecord)> {
+    /// Returns the identity of an effect of the turn's own code, or of a tool's, and its record.
+    pub(crate) async fn calling_own(
+        &self,
+        name: &str,
+        replay: Replay,
+        is_of_tool: bool,
+    ) -> Result<(EffectId, ToolRecord)> {
         self.take_up().await?;
         let what = effect_fingerprint(name);
         self.meet(what.clone(), None, replay, |known| {
-            known.meet_call(&what, &what, replay)
+            let met = known.meet_call(&what, &what, replay);
+            if !is_of_tool || met.record != ToolRecord::Nothing {
+                return met;
+            }
+            match known.cut_short.take_ended(&what) {
+                Some((outcome, changes)) => Met {
+                    record: ToolRecord::Ended(outcome),
+                    changes,
+                    ..met
+                },
+                None => met,
+            }
         })
     }
 
@@ -185,18 +234,22 @@ impl TurnJournal {
     }
 
     /// Returns the record of an approved call that every resumption of the conversation finds. `own` is the record of this
-    /// turn.
+    /// turn, or of another that was cut short.
     async fn approved(
         &self,
         id: &EffectId,
         effect: &ToolEffect<'_>,
         approval: &Approval,
-        own: &ToolRecord,
+        (own, cut_short): (&ToolRecord, Option<&JournalKey>),
     ) -> Result<ToolRecord> {
         let location = self.writer.location();
         let (call, made) = ApprovedCall::open(location, approval, self.writer.attempt()).await?;
+        let is_refused = approval.answers.last().is_some_and(|answer| answer.refuses);
         // An equal turn may have been committed before, and its journal dropped.
-        let is_own = |turn: &str| *own == ToolRecord::Started && turn == location.key.turn();
+        let is_own = |turn: &str| {
+            let began = cut_short.unwrap_or(&location.turn);
+            *own == ToolRecord::Started && turn == began.turn()
+        };
         let (record, began_before) = match made {
             Made::Never => (ToolRecord::Nothing, false),
             Made::Began { turn } if is_own(&turn) => (ToolRecord::Started, true),
@@ -207,8 +260,9 @@ impl TurnJournal {
                 outcome,
                 changes,
             } => {
-                let is_same = effect.repeat == Repeat::Recorded && answer == call.answer();
-                if is_same || is_own(&turn) {
+                // A refusal comes too late.
+                let is_same = is_refused || answer == call.answer();
+                if is_own(&turn) || (is_same && effect.repeat == Repeat::Recorded) {
                     self.change_again(&changes)?;
                     (ToolRecord::Ended(*outcome), false)
                 } else {
@@ -216,7 +270,8 @@ impl TurnJournal {
                 }
             }
         };
-        if let Some(under_way) = self.live().calls.get_mut(id) {
+        // A refused call has no effect that another resumption must not repeat, so it is not recorded there.
+        if let Some(under_way) = self.live().calls.get_mut(id).filter(|_| !is_refused) {
             under_way.began_before = began_before;
             under_way.approved = Some(Arc::new(call));
         }
@@ -302,6 +357,17 @@ impl EffectJournal for TurnJournal {
         self.take_up().await?;
         let (id, reply, changes) = self.live().known.meet_model(AskedModel::from(&effect));
         self.change_again(&changes)?;
+        let reply = reply.or_else(|| {
+            let said = || -> Vec<_> {
+                self.session
+                    .messages()
+                    .iter()
+                    .flat_map(Message::tool_requests)
+                    .cloned()
+                    .collect()
+            };
+            self.live().known.cut_short.reply(&id, said)
+        });
         Ok((id, reply))
     }
 
@@ -328,21 +394,27 @@ impl EffectJournal for TurnJournal {
         self.take_up().await?;
         let call = call_of(effect.request);
         let asked_by = effect.asked_by.cloned();
+        let cut_short = self.live().known.meet_cut_short(effect.asked_by, effect.request);
+        if let Some(met) = cut_short {
+            return self.meet(call, asked_by, effect.replay, |_| met);
+        }
         let Some(approval) = effect.approval else {
             let fingerprint = call_fingerprint(effect.asked_by, effect.position, &call);
             return self.meet(call.clone(), asked_by, effect.replay, |known| {
                 known.meet_call(&fingerprint, &call, effect.replay)
             });
         };
+        let mut cut_short = None;
         let (id, record) = self.meet(call.clone(), asked_by, effect.replay, |known| {
-            known.meet_approved(&approval.id, &call, effect.replay)
+            let (met, turn) = known.meet_approved(&approval.id, &call, effect.replay);
+            cut_short = turn;
+            met
         })?;
-        // A call that was refused has no effect that another resumption must not repeat.
-        let is_refused = approval.answers.last().is_some_and(|answer| answer.refuses);
-        if effect.replay != Replay::Once || is_refused || matches!(record, ToolRecord::Ended(_)) {
+        if effect.replay != Replay::Once || matches!(record, ToolRecord::Ended(_)) {
             return Ok((id, record));
         }
-        let record = self.approved(&id, &effect, approval, &record).await?;
+        let own = (&record, cut_short.as_ref());
+        let record = self.approved(&id, &effect, approval, own).await?;
         Ok((id, record))
     }
 
@@ -402,14 +474,14 @@ impl EffectJournal for TurnJournal {
         self.append(entry).await
     }
 
-    async fn failed(&self, id: &EffectId, error: &Error, by_itself: bool) {
+    async fn failed(&self, id: &EffectId, error: &Error, had_no_effect: bool) {
         let call = {
             let mut live = self.live();
             live.failure = Some(error.status());
             live.calls.remove(id)
         };
         // Nothing was recorded of a call that has not begun, and a call that was cut short may have taken effect.
-        let Some(call) = call.filter(|call| call.has_begun && by_itself) else {
+        let Some(call) = call.filter(|call| call.has_begun && had_no_effect) else {
             return;
         };
         let failed = Entry::Failed { effect: id.clone() };

@@ -12,7 +12,7 @@ use super::entry::{Batch, Entry};
 use super::identity::TurnKey;
 use crate::lock::lock;
 use crate::store::{
-    Journal, JournalGuard, JournalRecord, Precondition, RECORD_TAKEN, TIP_MOVED, TURN_TAKEN_OVER,
+    Journal, JournalGuard, JournalKey, JournalRecord, Precondition, RECORD_TAKEN, TIP_MOVED, TURN_TAKEN_OVER,
 };
 use crate::stored_session::StoredSession;
 
@@ -22,7 +22,10 @@ const PATIENCE: usize = 16;
 /// The location of a turn's journal.
 pub(crate) struct JournalLocation {
     pub(crate) session: StoredSession,
+    /// The journal's key. Turns that continue from the same state share a journal, so that one finds what another left.
     pub(crate) key: TurnKey,
+    /// The turn's own name, which every attempt at it has and no other turn.
+    pub(crate) turn: TurnKey,
     /// The number of its records whose effects are part of the snapshot that the turn continues from.
     pub(crate) past: u64,
     /// The condition under which this attempt may write, as the turn begins.
@@ -128,24 +131,28 @@ impl Writer {
     }
 
     /// Reads the entries of earlier attempts and, if there are any, excludes those attempts from now on. Returns first
-    /// the entries whose effects are part of the snapshot that the turn continues, then the later ones.
-    pub(super) async fn take_up(&self) -> Result<[Vec<Entry>; 2]> {
+    /// the entries whose effects are part of the snapshot that the turn continues, then the later ones, each with the name
+    /// of its turn if that is another one.
+    pub(super) async fn take_up(&self) -> Result<[Vec<(Option<JournalKey>, Entry)>; 2]> {
         let mut sequence = self.sequence.lock().await;
         for _ in 0..PATIENCE {
             let records = self.location.read().await?;
+            // A journal that was dropped is begun again after the records that the snapshot holds the effects of.
+            sequence.next = self.location.past;
             let Some(last) = records.last() else {
                 return Ok([Vec::new(), Vec::new()]);
             };
-            sequence.next = last.sequence + 1;
+            sequence.next = sequence.next.max(last.sequence + 1);
             let taken_up = Batch {
                 by: self.by.clone(),
+                turn: self.turn(),
                 entries: vec![Entry::TakenUp],
             };
             match self.write(&mut sequence, &taken_up).await {
                 Ok(()) => {
                     let after = records.partition_point(|record| record.sequence < self.location.past);
                     let (past, since) = records.split_at(after);
-                    return Ok([entries(past)?, entries(since)?]);
+                    return Ok([self.entries(past)?, self.entries(since)?]);
                 }
                 // The other attempt is awake and has written meanwhile, so its records are read again.
                 Err(error) if error.is(RECORD_TAKEN) => {}
@@ -172,9 +179,12 @@ impl Writer {
         // Entries stay in the queue until they are written, because this future may be dropped at any await.
         let entries: Vec<Arc<Entry>> = self.waiting().entries.iter().cloned().collect();
         let count = entries.len();
-        let by = self.by.clone();
-        self.write_as_only_one(&mut sequence, &Batch { by, entries })
-            .await?;
+        let batch = Batch {
+            by: self.by.clone(),
+            turn: self.turn(),
+            entries,
+        };
+        self.write_as_only_one(&mut sequence, &batch).await?;
         let mut waiting = self.waiting();
         waiting.entries.drain(..count);
         waiting.written += count;
@@ -227,6 +237,22 @@ impl Writer {
         }
     }
 
+    fn turn(&self) -> String {
+        self.location.turn.turn().to_owned()
+    }
+
+    fn entries(&self, records: &[JournalRecord]) -> Result<Vec<(Option<JournalKey>, Entry)>> {
+        let own = &self.location.turn;
+        let mut entries = Vec::new();
+        for record in records {
+            let batch = Batch::read(record)?;
+            let is_own = batch.turn.is_empty() || batch.turn == own.turn();
+            let turn = (!is_own).then(|| JournalKey::new(own.session().clone(), batch.turn));
+            entries.extend(batch.entries.into_iter().map(|entry| (turn.clone(), entry)));
+        }
+        Ok(entries)
+    }
+
     /// Finds out whether a taken number was written by this attempt, in a write whose answer was lost, or by another.
     async fn find_who_wrote(&self, sequence: &mut Sequence) -> Result<()> {
         let records = self.location.read().await?;
@@ -242,14 +268,6 @@ impl Writer {
         }
         Ok(())
     }
-}
-
-fn entries(records: &[JournalRecord]) -> Result<Vec<Entry>> {
-    let mut entries = Vec::new();
-    for record in records {
-        entries.extend(Batch::read(record)?.entries);
-    }
-    Ok(entries)
 }
 
 fn taken_over() -> Error {

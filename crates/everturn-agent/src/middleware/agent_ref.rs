@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use everturn_ai::Delegate;
 use everturn_core::Context;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -34,6 +35,8 @@ pub struct AgentRef {
     pub(super) description: Option<String>,
     /// The way to the agent; `None` if it is looked up in the registry.
     pub(super) transport: Option<Arc<dyn AgentTransport>>,
+    /// Whether the agent is on another server.
+    is_remote: bool,
     seed: Option<Seed>,
 }
 
@@ -70,6 +73,7 @@ impl AgentRef {
             name: name.into(),
             description: None,
             transport: None,
+            is_remote: false,
             seed: None,
         }
     }
@@ -78,6 +82,7 @@ impl AgentRef {
     pub fn reached(name: impl Into<String>, transport: impl AgentTransport) -> Self {
         Self {
             transport: Some(Arc::new(transport)),
+            is_remote: true,
             ..Self::new(name)
         }
     }
@@ -96,6 +101,14 @@ impl AgentRef {
     pub fn seed(mut self, seed: impl Fn(Context) -> Context + Send + Sync + 'static) -> Self {
         self.seed = Some(Arc::new(seed));
         self
+    }
+
+    /// Returns the agent if it is one of this process.
+    pub(super) fn delegate(&self) -> Option<Delegate> {
+        (!self.is_remote).then(|| Delegate {
+            name: self.name.clone(),
+            is_looked_up: self.transport.is_none(),
+        })
     }
 
     /// Returns the context of an invocation that a call in `context` delegates.
@@ -123,6 +136,7 @@ impl<S: CustomState, T: 'static, O: 'static> From<&Agent<S, T, O>> for AgentRef 
     fn from(agent: &Agent<S, T, O>) -> Self {
         Self {
             description: agent.description().map(str::to_owned),
+            is_remote: false,
             ..Self::reached(agent.name(), agent.clone())
         }
     }

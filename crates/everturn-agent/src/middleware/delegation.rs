@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use everturn_ai::{
-    GenerateRound, IntoMiddleware, Messages, Middleware, MiddlewareSource, ModelResponse, NextRound, Tool,
-    ToolContext, place_system_part,
+    Delegate, GenerateRound, IntoMiddleware, Messages, Middleware, MiddlewareSource, ModelResponse,
+    NextRound, Tool, ToolContext, place_system_part,
 };
 use everturn_core::{ActionType, Error, HandlerResult, Registry, Result};
 use schemars::JsonSchema;
@@ -25,6 +25,9 @@ const MARKER: &str = "agents-middleware-instructions";
 /// The tool is called `delegate_to_<agent>` and takes a task in words; its result is the sub-agent's answer and what
 /// it made. Whatever goes wrong with a sub-agent is told to the model as a result, never as an error. Named artifacts
 /// of a sub-agent become artifacts of the session, under `<agent>_<n>/<name>`.
+///
+/// A sub-agent is internal: servers and protocol adapters do not offer it to clients, unless it is
+/// [public](crate::AgentBuilder::public). Its usage counts towards the budgets of the agent that delegates.
 ///
 /// ```
 /// use everturn_agent::{Delegation, AgentRef};
@@ -68,6 +71,9 @@ fn default_prefix() -> String {
 }
 
 impl Delegation {
+    /// The name of the middleware in `.prompt` files.
+    pub(super) const NAME: &str = "agents";
+
     /// Creates middleware that delegates to these agents.
     pub fn to(agents: impl IntoIterator<Item = impl Into<AgentRef>>) -> Self {
         Self {
@@ -103,6 +109,25 @@ impl Delegation {
         self
     }
 
+    /// Returns the sub-agents of this process.
+    fn delegates(&self) -> impl Iterator<Item = Delegate> {
+        self.agents.iter().filter_map(AgentRef::delegate)
+    }
+
+    /// Returns the sub-agents that a middleware delegates to.
+    pub(super) fn delegates_of(middleware: &MiddlewareSource) -> Vec<Delegate> {
+        let Some(reference) = middleware.reference() else {
+            return middleware.delegates().to_vec();
+        };
+        let config = reference.config.as_ref().filter(|_| {
+            let name = reference.name.rsplit('/').next();
+            name == Some(Self::NAME)
+        });
+        // A configuration that cannot be read is found when the application is checked.
+        let delegation = config.and_then(|config| Self::deserialize(config).ok());
+        delegation.iter().flat_map(Self::delegates).collect()
+    }
+
     /// Creates the bundle for one generation.
     pub(super) fn start(self, registry: &Registry) -> Result<Delegating> {
         if self.agents.is_empty() {
@@ -120,7 +145,9 @@ impl Delegation {
 
 impl IntoMiddleware for Delegation {
     fn into_middleware(self) -> MiddlewareSource {
+        let delegates: Vec<Delegate> = self.delegates().collect();
         MiddlewareSource::factory(move |registry| Ok(Arc::new(self.clone().start(registry)?)))
+            .delegating_to(delegates)
     }
 }
 

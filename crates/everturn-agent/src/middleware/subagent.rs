@@ -34,7 +34,7 @@ impl Errand<'_> {
             Err(error) => return Outcome::said(format!("Error: {error}")),
         };
         match output.finish_reason {
-            Some(AgentFinishReason::Failed) => {
+            _ if output.is_failure() => {
                 let reason = output
                     .error
                     .map_or_else(|| "no reason was given".to_owned(), |error| error.message);

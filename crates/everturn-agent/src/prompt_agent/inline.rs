@@ -1,6 +1,6 @@
 //! Agents whose prompt is given inline.
 
-use everturn_ai::prompt::{ContentSlot, MessagesSlot, PromptDefinition, PromptOverrides};
+use everturn_ai::prompt::{ContentSlot, MessagesSlot, PromptDefinition, PromptOverrides, note_prompt};
 use everturn_ai::{Document, IntoMiddleware, IntoTool, ModelReference, OutputInstructions, ToolChoice};
 use everturn_core::{Registry, Result};
 use schemars::JsonSchema;
@@ -144,6 +144,7 @@ impl<S: CustomState> AgentKind<S> for InlinePrompt {
     fn into_program(self, agent: &AgentOrigin<'_>) -> Result<AgentProgram<S>> {
         let respond_only = check_tools::<S>(agent.name, agent.registry, self.prompt.given_tools())?;
         let prompt = self.prompt.define(agent.registry)?;
+        note_prompt(agent.registry, agent.name, &prompt);
         let input = agent.prompt_input.cloned().unwrap_or_default();
         Ok(AgentProgram {
             function: prompt_function(

@@ -1,7 +1,7 @@
 //! Agents around a registered prompt, defined in Rust or in a `.prompt` file.
 
 use everturn_ai::Messages;
-use everturn_ai::prompt::{Prompt, PromptOverrides, note_overrides};
+use everturn_ai::prompt::{Prompt, PromptOverrides, note_overrides, note_prompt};
 use everturn_core::{Context, Error, Registry, Result};
 use futures::FutureExt;
 use serde::Serialize;
@@ -177,6 +177,7 @@ impl<S: CustomState> AgentKind<S> for NamedPrompt {
             rendered.map_err(of_agent)?;
         }
         note_overrides(agent.registry, agent.name, &self.overrides);
+        note_prompt(agent.registry, agent.name, &prompt);
         Ok(AgentProgram {
             function: prompt_function(
                 AgentPrompt::new(prompt.clone(), agent.registry),

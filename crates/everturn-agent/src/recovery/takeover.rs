@@ -135,7 +135,7 @@ impl TakenRun {
         .with_rules(
             definition.timeline,
             definition.snapshot_ids,
-            definition.resume_points,
+            definition.failed_turns,
         );
         cursor.take_over(&snapshot, parent.as_ref(), run.turn.clone())?;
         let opening = Opening {
@@ -144,8 +144,10 @@ impl TakenRun {
             cursor: Some(Box::new(cursor)),
             differs_from_snapshot: false,
             init: AgentInit::snapshot(id.clone()),
+            is_clients_word: false,
             gives_custom: false,
             first_turn: None,
+            call: None,
         };
         Ok(Ok(Self {
             id,

@@ -7,6 +7,7 @@ use everturn_core::{Context, Error, Result};
 use serde_json::Value;
 
 use super::patcher::Patcher;
+use super::typed_write::{is_covered, rewritten};
 use super::{Change, Changes};
 use crate::artifact::put;
 use crate::lock::{ChangeLock, lock};
@@ -52,8 +53,12 @@ pub(crate) struct Core<S> {
 
 struct Live<S> {
     state: SessionState,
-    /// The document `state.custom`, decoded; the default where that is absent.
-    custom: S,
+    /// The document `state.custom`, decoded; the default where that is absent. Shared, so that user code that copies or
+    /// serializes it runs outside the lock.
+    custom: Arc<S>,
+    /// `custom` as JSON, once that was needed. Unlike `state.custom` it has the type's defaults and names, and only the
+    /// members that the type has; one document where the two are equal.
+    typed: Option<Arc<Value>>,
     /// The part of the turn's conversation that is in a snapshot and not yet in `state.messages`.
     ahead: Ahead,
 }
@@ -83,11 +88,14 @@ impl Ahead {
     }
 }
 
-impl<S: CustomState> Live<S> {
-    /// Returns the custom state as JSON, the default included.
-    fn document(&self) -> Arc<Value> {
-        let encode = || Arc::new(serde_json::to_value(&self.custom).unwrap_or_default());
-        self.state.custom.clone().unwrap_or_else(encode)
+impl<S> Live<S> {
+    fn new(state: SessionState, custom: S) -> Self {
+        Self {
+            state,
+            custom: Arc::new(custom),
+            typed: None,
+            ahead: Ahead::default(),
+        }
     }
 }
 
@@ -107,11 +115,7 @@ impl<S: CustomState> Core<S> {
         state.session_id = Some(session_id.clone());
         Ok(Self {
             session_id,
-            live: Mutex::new(Live {
-                state,
-                custom,
-                ahead: Ahead::default(),
-            }),
+            live: Mutex::new(Live::new(state, custom)),
             patcher: ChangeLock::default(),
             messages: ChangeLock::default(),
             publisher,
@@ -137,11 +141,7 @@ impl<S: CustomState> Core<S> {
         state.session_id = Some(self.session_id.clone());
         // A user's change that is under way began on the old state and must not overwrite the new one.
         let _changing = (self.patcher.enter(CUSTOM), self.messages.enter(MESSAGES));
-        *lock(&self.live) = Live {
-            state,
-            custom,
-            ahead: Ahead::default(),
-        };
+        *lock(&self.live) = Live::new(state, custom);
         Ok(())
     }
 
@@ -211,39 +211,90 @@ impl<S: CustomState> Core<S> {
     }
 
     pub(super) fn custom(&self) -> S {
-        lock(&self.live).custom.clone()
+        let custom = Arc::clone(&lock(&self.live).custom);
+        S::clone(&custom)
     }
 
-    /// Returns the custom state as JSON, the default included.
+    /// Returns the custom state as its type writes it, the defaults included.
     pub(super) fn custom_json(&self) -> Arc<Value> {
-        lock(&self.live).document()
+        let (custom, stored) = {
+            let live = lock(&self.live);
+            if let Some(typed) = &live.typed {
+                return Arc::clone(typed);
+            }
+            (Arc::clone(&live.custom), live.state.custom.clone())
+        };
+        let typed = match (serde_json::to_value(&*custom), stored) {
+            (Ok(typed), Some(stored)) if typed == *stored => stored,
+            (Ok(typed), _) => Arc::new(typed),
+            (Err(_), stored) => stored.unwrap_or_default(),
+        };
+        let mut live = lock(&self.live);
+        if Arc::ptr_eq(&live.custom, &custom) {
+            live.typed = Some(Arc::clone(&typed));
+        }
+        typed
     }
 
-    /// Changes the custom state, all or nothing, and tells the client.
+    /// Returns the custom state as it is stored, the default where it was never set.
+    fn document(&self) -> Arc<Value> {
+        let stored = lock(&self.live).state.custom.clone();
+        stored.unwrap_or_else(|| self.custom_json())
+    }
+
+    /// Changes the custom state, all or nothing, and tells the client. Stored members that the type does not have stay.
     pub(super) fn update_custom<T>(&self, change: impl FnOnce(&mut S) -> T) -> T {
+        self.write_custom(change, |stored, after| {
+            // Most stored states are covered, so the state before the change is rarely needed.
+            let stored = stored.filter(|stored| !is_covered(stored, after))?;
+            let before = self.custom_json();
+            (!Arc::ptr_eq(stored, &before)).then(|| rewritten::<S>(stored, &before, after))
+        })
+    }
+
+    /// Replaces the stored custom state, all of it, and tells the client.
+    pub(crate) fn replace_custom(&self, custom: S) {
+        self.write_custom(|present| *present = custom, |_, _| None);
+    }
+
+    /// Changes the custom state. `merged` gets the stored document and the changed state as its type writes it, and
+    /// returns the document to store, `None` for the latter.
+    fn write_custom<T>(
+        &self,
+        change: impl FnOnce(&mut S) -> T,
+        merged: impl FnOnce(Option<&Arc<Value>>, &Value) -> Option<Value>,
+    ) -> T {
         let mut patcher = self.patcher.enter(CUSTOM);
         // A copy: if `change` panics, or its result is not JSON, the live state is untouched.
         let mut custom = self.custom();
         let answer = change(&mut custom);
         match serde_json::to_value(&custom) {
-            Ok(document) => {
-                let state = {
-                    let mut live = lock(&self.live);
-                    // A replay repeats the change as a patch, because it does not run the code that made it.
-                    if let Some(changes) = Changes::current(&self.session_id) {
-                        changes.note(Change::Custom(JsonPatch::diff(&live.document(), &document)));
-                    }
-                    live.state.custom = Some(Arc::new(document));
-                    live.custom = custom;
-                    live.state.clone()
-                };
-                self.publish(&mut patcher, state);
+            Ok(typed) => {
+                let typed = Arc::new(typed);
+                let stored = lock(&self.live).state.custom.clone();
+                let document = merged(stored.as_ref(), &typed).map_or_else(|| Arc::clone(&typed), Arc::new);
+                // A replay repeats the change as a patch, because it does not run the code that made it.
+                if let Some(changes) = Changes::current(&self.session_id) {
+                    changes.note(Change::Custom(JsonPatch::diff(&self.document(), &document)));
+                }
+                self.put_custom(&mut patcher, custom, document, Some(typed));
             }
             Err(error) => self
                 .publisher
                 .fault(Error::from(error).context("the custom state cannot be written as JSON")),
         }
         answer
+    }
+
+    fn put_custom(&self, patcher: &mut Patcher, custom: S, document: Arc<Value>, typed: Option<Arc<Value>>) {
+        let state = {
+            let mut live = lock(&self.live);
+            live.state.custom = Some(document);
+            live.custom = Arc::new(custom);
+            live.typed = typed;
+            live.state.clone()
+        };
+        self.publish(patcher, state);
     }
 
     fn publish(&self, patcher: &mut Patcher, state: SessionState) {
@@ -317,15 +368,10 @@ impl<S: CustomState> Core<S> {
 
     fn patch_custom(&self, patch: &JsonPatch) -> Result<()> {
         let mut patcher = self.patcher.enter(CUSTOM);
-        let state = {
-            let mut live = lock(&self.live);
-            // Relative to the live document, so that changes of other calls since then stay.
-            let document = patch.apply(&live.document()).map_err(Error::foreign)?;
-            live.custom = decode_custom(Some(&document))?;
-            live.state.custom = Some(Arc::new(document));
-            live.state.clone()
-        };
-        self.publish(&mut patcher, state);
+        // Relative to the live document, so that changes of other calls since then stay.
+        let document = patch.apply(&self.document()).map_err(Error::foreign)?;
+        let custom = decode_custom(Some(&document))?;
+        self.put_custom(&mut patcher, custom, Arc::new(document), None);
         Ok(())
     }
 }

@@ -107,7 +107,7 @@ impl SessionHandle {
         self.0.state().messages
     }
 
-    /// Returns the custom state as JSON, as prompts see it.
+    /// Returns the custom state as JSON, as prompts see it: as its type writes it, the defaults included.
     pub fn custom_json(&self) -> Arc<Value> {
         self.0.custom_json()
     }

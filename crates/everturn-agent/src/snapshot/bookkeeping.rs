@@ -10,10 +10,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use super::{BackgroundRun, Lease, OpenTurn, Rewind, Snapshot};
-use crate::AgentInput;
+use crate::{AgentInput, SnapshotId};
 
 /// The framework's own notes in a snapshot: what the conversation has used, the background run behind the snapshot, the
-/// turn in whose middle it was taken, and an unfinished rewind.
+/// turn in whose middle it was taken, an unfinished rewind, and which calls the last turns answered.
 ///
 /// A store keeps them like every other field, under their own keys, and interprets none of them. Clients see only what the
 /// conversation has used.
@@ -22,12 +22,18 @@ use crate::AgentInput;
 pub struct Bookkeeping {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     usage: Option<NotedUsage>,
+    /// The first snapshot of the branch that this one is counted with, in a session with a limit that has branches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    counted_with: Option<Noted<SnapshotId>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     background_run: Option<Noted<BackgroundRun>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     open_turn: Option<Noted<OpenTurn>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     unfinished_rewind: Option<Noted<Rewind>>,
+    /// The marks of the last calls of the branch, newest first, separated by spaces.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    calls: Option<Box<str>>,
     /// The inputs that a background run has left, in a snapshot that is shown to a client; never stored.
     #[serde(skip)]
     left: Option<Box<InputsLeft>>,
@@ -38,7 +44,7 @@ pub struct Bookkeeping {
 struct InputsLeft(Vec<AgentInput>);
 
 impl Bookkeeping {
-    /// Returns whether there are no notes but what the conversation has used.
+    /// Returns whether there are no notes but what the conversation has used, where that is counted, and which calls it answered.
     pub fn is_empty(&self) -> bool {
         self.background_run.is_none() && self.open_turn.is_none() && self.unfinished_rewind.is_none()
     }
@@ -142,7 +148,28 @@ impl<'de, T: DeserializeOwned> Deserialize<'de> for Noted<T> {
     }
 }
 
+/// How many calls of a branch are recognised when they are repeated.
+const CALLS: usize = 4;
+
 impl Snapshot {
+    /// Returns the marks of the last calls of the branch.
+    pub(crate) fn calls(&self) -> Option<&str> {
+        self.bookkeeping.calls.as_deref()
+    }
+
+    /// Returns whether the snapshot's turn, or one of those before it, answered this call.
+    pub(crate) fn answers_call(&self, mark: &str) -> bool {
+        self.calls()
+            .is_some_and(|calls| calls.split(' ').any(|call| call == mark))
+    }
+
+    /// Records the mark of the call that the snapshot's turn answers, and those of the turns before it.
+    pub(crate) fn set_calls(&mut self, own: Option<&str>, before: Option<&str>) {
+        let before = before.into_iter().flat_map(|before| before.split(' '));
+        let marks: Vec<&str> = own.into_iter().chain(before).take(CALLS).collect();
+        self.bookkeeping.calls = (!marks.is_empty()).then(|| marks.join(" ").into());
+    }
+
     /// Returns what the models and tools of the conversation have used up to this snapshot, from its first turn on. The
     /// latest snapshot of a session has the sum of its branch.
     pub fn usage(&self) -> Option<UsageTotal> {
@@ -151,6 +178,18 @@ impl Snapshot {
 
     pub(crate) fn set_usage(&mut self, usage: Option<UsageTotal>) {
         self.bookkeeping.usage = usage.map(NotedUsage::from);
+    }
+
+    /// Returns the first snapshot of the branch that the snapshot is counted with; `None` for the session's first branch.
+    pub(crate) fn counted_with(&self) -> Option<&SnapshotId> {
+        match self.bookkeeping.counted_with.as_ref()? {
+            Noted::Readable(branch) => Some(branch),
+            Noted::Unreadable { .. } => None,
+        }
+    }
+
+    pub(crate) fn set_counted_with(&mut self, branch: Option<SnapshotId>) {
+        self.bookkeeping.counted_with = branch.map(Noted::from);
     }
 
     /// Returns the background run behind the snapshot; `None` if no worker of this framework began one.

@@ -92,6 +92,9 @@ pub(crate) struct BackgroundRun {
     /// Whether the run is a client's, also if the client was not identified.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) of_client: bool,
+    /// Whether the inputs are the program's own, and not of a client of the agent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) by_program: bool,
     /// What the conversation had used when the invocation began that became the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) used_before: Option<UsageTotal>,

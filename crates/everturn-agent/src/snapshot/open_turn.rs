@@ -13,6 +13,9 @@ pub(crate) struct OpenTurn {
     pub(crate) journal: String,
     /// The number of journal records whose effects are part of the snapshot.
     pub(crate) records: u64,
+    /// The turn's name; absent if it is that of the journal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) turn: Option<String>,
     /// Fields of other versions.
     #[serde(flatten)]
     extra: JsonObject,
@@ -24,7 +27,16 @@ impl OpenTurn {
         Self {
             journal: journal.to_owned(),
             records,
+            turn: None,
             extra: JsonObject::new(),
+        }
+    }
+
+    /// Sets the turn's name.
+    pub(crate) fn named(self, turn: &str) -> Self {
+        Self {
+            turn: Some(turn.to_owned()).filter(|turn| *turn != self.journal),
+            ..self
         }
     }
 }

@@ -10,7 +10,7 @@ use everturn_core::{Error, Result, RuntimeError};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use super::{Annotation, Lease, Rewind, Snapshot};
+use super::{Annotation, Lease, OpenTurn, Rewind, Snapshot};
 use crate::content_id::holds_the_same;
 use crate::{AgentFinishReason, AgentInput, SessionId, SessionState, SnapshotStatus};
 
@@ -97,6 +97,8 @@ pub(crate) struct RunEnd {
     pub(crate) output: Option<Value>,
     /// What the session has used until then.
     pub(crate) usage: Option<UsageTotal>,
+    /// The turn that did not end, if a turn that continues from the state goes on with it.
+    pub(crate) turn: Option<OpenTurn>,
 }
 
 /// The field of a finished run's snapshot that holds the value which the agent's function returned.
@@ -230,10 +232,10 @@ fn advance(run: &Snapshot, progress: &Progress, now: Timestamp) -> Result<Option
     Ok(Some(run))
 }
 
-/// Ends a run. An aborted run stays aborted, however it ended; its snapshot only records that it is over.
+/// Ends a run. A run that was aborted ends as aborted, however its function ended; its snapshot then records that it is over.
 fn finish(run: &Snapshot, lease: Lease, end: &RunEnd, now: Timestamp) -> Result<Option<Snapshot>> {
     let is_unfinished = match run.status {
-        SnapshotStatus::Pending => true,
+        SnapshotStatus::Pending | SnapshotStatus::Aborting => true,
         // An abort sets the status alone. The worker adds the finish reason once, when its function has returned.
         SnapshotStatus::Aborted => run.finish_reason != Some(AgentFinishReason::Aborted),
         _ => false,
@@ -256,9 +258,13 @@ fn finish(run: &Snapshot, lease: Lease, end: &RunEnd, now: Timestamp) -> Result<
         }
         last.set_usage(end.usage);
     } else {
+        last.status = SnapshotStatus::Aborted;
         last.finish_reason = Some(AgentFinishReason::Aborted);
     }
     last.state = Some(end.state.clone());
+    if let Some(turn) = &end.turn {
+        last.set_open_turn(turn.clone());
+    }
     Ok(Some(last))
 }
 

@@ -20,6 +20,9 @@ pub const TURN_TAKEN_OVER: Reason = Reason::new("turn-taken-over");
 /// The first letters of the names of journals that are [kept](JournalKey::kept).
 pub const KEPT: &str = "kept-";
 
+/// The first letters of the names of the [accounts of branches](JournalKey::of_branch).
+const BRANCH: &str = "branch-";
+
 /// The name of a turn's journal. Cloning is cheap.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct JournalKey {
@@ -40,6 +43,20 @@ impl JournalKey {
     /// letters, digits and dashes.
     pub fn kept(session: SessionId, name: &str) -> Self {
         Self::new(session, format!("{KEPT}{name}"))
+    }
+
+    /// Names the account of a session's branch, which begins with this snapshot; `None` is the session's first branch. It
+    /// has no journal.
+    pub fn of_branch(session: SessionId, first: Option<&SnapshotId>) -> Self {
+        Self::new(
+            session,
+            format!("{BRANCH}{}", first.map_or("", SnapshotId::as_str)),
+        )
+    }
+
+    /// Returns whether this is the account of a branch.
+    pub fn is_branch(&self) -> bool {
+        self.turn.starts_with(BRANCH)
     }
 
     /// Returns whether the journal is kept as long as its session.

@@ -55,13 +55,65 @@ impl TurnExpenses {
 pub struct Expense {
     /// The account of the turn, and what is added to it.
     pub turn: Option<(TurnAccount, UsageTotal)>,
+    /// What is added to the account of the session's branch; `None` if sessions are not limited.
+    pub session: Option<SessionExpense>,
     /// What is added to the tenant's account; `None` if the tenant is not counted.
     pub tenant: Option<UsageTotal>,
-    /// The condition under which the expense is entered.
+    /// The condition of the tenant under which the expense is entered.
     pub admission: Option<Admission>,
 }
 
-/// The condition of an expense: the tenant's budget must allow the call that the expense is for.
+/// What is added to the account of a session's branch.
+///
+/// All turns that continue the branch share the account, those that are refused when they commit included, so that turns of
+/// several processes cannot exceed the session's budget together.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct SessionExpense {
+    /// The name of the account: [`JournalKey::of_branch`].
+    pub key: JournalKey,
+    /// What the conversation had used before, by its snapshots and the accounts of its turns. The account holds at least as
+    /// much: a session is limited from any point on.
+    pub before: UsageTotal,
+    /// What is added to it.
+    pub used: UsageTotal,
+    /// The condition of the session under which the expense is entered.
+    pub admission: Option<Admission>,
+}
+
+impl SessionExpense {
+    /// Creates an expense of a branch that had used `before`.
+    pub fn new(key: JournalKey, before: UsageTotal, used: UsageTotal) -> Self {
+        Self {
+            key,
+            before,
+            used,
+            admission: None,
+        }
+    }
+
+    /// Enters the expense only if the session's budget allows the call.
+    #[must_use]
+    pub fn if_admitted(self, admission: Admission) -> Self {
+        Self {
+            admission: Some(admission),
+            ..self
+        }
+    }
+
+    /// Returns the account after the expense, where it held this much.
+    ///
+    /// # Errors
+    /// `RESOURCE_EXHAUSTED` with [`LIMIT_REACHED`](everturn_ai::reason::LIMIT_REACHED) if the condition does not hold. The
+    /// expense is then not entered at all.
+    pub fn after(&self, held: UsageTotal) -> Result<UsageTotal> {
+        let after = held.at_least(self.before) + self.used;
+        Admission::check(self.admission, &after, "session")?;
+        Ok(after)
+    }
+}
+
+/// The condition of an expense: the budget of the tenant or of the session must allow the call that the expense is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Admission {
     budget: Budget,
@@ -74,6 +126,14 @@ impl Admission {
         Self {
             budget,
             call: call.unnamed(),
+        }
+    }
+
+    fn check(admission: Option<Self>, after: &UsageTotal, per: &str) -> Result<()> {
+        let refusal = admission.and_then(|admission| admission.budget.exceeded(&admission.call, after));
+        match refusal {
+            Some(exceeded) => Err(exceeded.error(per)),
+            None => Ok(()),
         }
     }
 }
@@ -102,9 +162,18 @@ impl Expense {
         }
     }
 
+    /// Adds this much to the account of a session's branch.
+    #[must_use]
+    pub fn of_session(self, expense: SessionExpense) -> Self {
+        Self {
+            session: Some(expense),
+            ..self
+        }
+    }
+
     /// Returns whether the expense changes no account.
     pub fn is_empty(&self) -> bool {
-        self.turn.is_none() && self.tenant.is_none()
+        self.turn.is_none() && self.session.is_none() && self.tenant.is_none()
     }
 
     /// Enters the expense only if the tenant's budget allows the call.
@@ -126,13 +195,8 @@ impl Expense {
             return Ok(None);
         };
         let after = before + used;
-        let refusal = self
-            .admission
-            .and_then(|admission| admission.budget.exceeded(&admission.call, &after));
-        match refusal {
-            Some(exceeded) => Err(exceeded.error("tenant")),
-            None => Ok(Some(after)),
-        }
+        Admission::check(self.admission, &after, "tenant")?;
+        Ok(Some(after))
     }
 }
 
@@ -153,13 +217,13 @@ pub fn write_account(used: &UsageTotal) -> Result<String> {
     Ok(serde_json::to_string(used)?)
 }
 
-/// Keeps what tenants have used, and what turns have used that no snapshot holds yet.
+/// Keeps what tenants have used, what limited sessions have used, and what turns have used that no snapshot holds yet.
 ///
 /// # What it guarantees
 ///
-/// - **Nothing is lost.** An expense is added to what is there, in one step with the check of its condition. Of any number of
+/// - **Nothing is lost.** An expense is added to what is there, in one step with the check of its conditions. Of any number of
 ///   expenses at once, in any process, all count.
-/// - **All or nothing.** The accounts of the tenant and of the turn change together.
+/// - **All or nothing.** The accounts of the tenant, of the session's branch and of the turn change together.
 /// - **Durable when `spend` returns**, at the store's level of durability; every later read in any process sees it.
 /// - **A turn's account is dropped with its journal** by [`SessionStore::commit`](super::SessionStore::commit), because the
 ///   snapshot has its sum: in the same step if the store can, else right after, for instance with [`close_accounts`]. Dropping
@@ -170,10 +234,10 @@ pub trait Ledger: Send + Sync {
     /// Enters an expense and returns the tenant's account after it; zero if the expense is of a turn alone.
     ///
     /// # Errors
-    /// As [`Expense::tenant_after`]; the store's own errors.
+    /// As [`Expense::tenant_after`] and [`SessionExpense::after`]; the store's own errors.
     async fn spend(&self, scope: &Scope, expense: &Expense) -> Result<UsageTotal>;
 
-    /// Returns the accounts of a session's turns, in any order.
+    /// Returns the accounts of a session's turns and branches, in any order.
     async fn of_session(&self, scope: &Scope, session: &SessionId) -> Result<Vec<TurnExpenses>>;
 
     /// Drops the account of a turn that a snapshot holds. A missing account is no error.

@@ -46,6 +46,8 @@ struct Content {
 /// The rows of one tenant.
 #[derive(Default)]
 struct Tenant {
+    /// The readable name, if the scope is a hash of it.
+    name: Option<String>,
     // Boxed because rows are large and a hash table keeps spare capacity.
     rows: HashMap<SnapshotId, Box<Snapshot>>,
     sessions: HashMap<SessionId, SessionRows>,
@@ -124,6 +126,9 @@ impl MemoryStore {
         let row = admit(id, existing, row)?;
         tenant.check(&row, precondition)?;
         tenant.write(&row);
+        if tenant.name.is_none() {
+            tenant.name = scope.tenant().map(str::to_owned);
+        }
         if tenant.move_lock(&row, precondition) {
             self.0.freed.notify_waiters();
         }
@@ -435,16 +440,24 @@ impl SessionStore for MemoryStore {
                     .collect()
             }
         };
-        Ok(ids.iter().filter(|id| tenant.remove(id)).count() as u64)
+        let deleted = ids.iter().filter(|id| tenant.remove(id)).count() as u64;
+        if tenant.rows.is_empty() {
+            tenant.name = None;
+        }
+        Ok(deleted)
     }
 
     async fn tenants(&self, after: Option<&Scope>) -> Result<Page<Scope, Scope>> {
         let scopes = self.tenants();
-        let known = scopes
-            .iter()
-            .filter(|(_, tenant)| !tenant.rows.is_empty() || !tenant.journals.is_empty());
-        let known = known.map(|(scope, _)| scope.clone()).collect();
-        Ok(page_of_tenants(known, after))
+        let known = scopes.iter().filter(|(_, tenant)| {
+            let is_counted = !tenant.spent.is_zero() || !tenant.accounts.is_empty();
+            !tenant.rows.is_empty() || !tenant.journals.is_empty() || is_counted
+        });
+        let named = |(scope, tenant): (&Scope, &Tenant)| match &tenant.name {
+            Some(name) => scope.clone().with_tenant(name.as_str()),
+            None => Scope::new(scope.as_str()),
+        };
+        Ok(page_of_tenants(known.map(named).collect(), after))
     }
 
     async fn pending(&self, query: &PendingQuery) -> Result<Option<PendingPage>> {
@@ -499,7 +512,13 @@ impl Ledger for MemoryStore {
     async fn spend(&self, scope: &Scope, expense: &Expense) -> Result<UsageTotal> {
         let mut scopes = self.tenants();
         let tenant = scopes.entry(scope.clone()).or_default();
-        if let Some(after) = expense.tenant_after(tenant.spent)? {
+        let after = expense.tenant_after(tenant.spent)?;
+        if let Some(session) = &expense.session {
+            let held = tenant.accounts.get(&session.key).map(|(_, used)| *used);
+            let after = session.after(held.unwrap_or_default())?;
+            tenant.accounts.insert(session.key.clone(), (None, after));
+        }
+        if let Some(after) = after {
             tenant.spent = after;
         }
         if let Some((account, used)) = &expense.turn {

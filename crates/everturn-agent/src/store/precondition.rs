@@ -8,6 +8,21 @@ use crate::{SessionId, SnapshotId, SnapshotStatus};
 /// The reason of a commit that failed because another snapshot follows the one that the turn continues.
 pub const TIP_MOVED: Reason = Reason::new("session-tip-moved");
 
+/// The reason of a commit of which it is unknown whether it was carried out, because the store did not answer.
+pub const SAVE_UNKNOWN: Reason = Reason::new("save-outcome-unknown");
+
+/// Creates the error of a commit that was sent to a store and not answered, for the reason `why`: the snapshot may have been
+/// saved, or still be.
+pub fn save_unknown(snapshot: &SnapshotId, why: Error) -> Error {
+    Error::unavailable(format!(
+        "whether snapshot '{snapshot}' was saved is not known: {}; once the store answers, resend the request with the same \
+         request id, or read the snapshot",
+        why.message()
+    ))
+    .with_source(why)
+    .with_reason(SAVE_UNKNOWN)
+}
+
 /// A condition that a store checks in the same step as it writes. It applies to new and to rewritten snapshots. If it
 /// does not hold, the commit fails with `ABORTED` and [`TIP_MOVED`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -26,7 +41,8 @@ pub enum Precondition {
     /// A **successor** is another snapshot of the session that names `id` as its parent and
     ///
     /// - is not orphaned,
-    /// - is completed or pending: a failed or aborted turn or run leaves its place to others,
+    /// - is completed, pending, failed or aborted: a failed turn is kept with its finished rounds, and the session
+    ///   continues there,
     /// - comes later than the snapshot in the order of [`latest`](super::SessionStore::latest), so that a session's
     ///   latest snapshot never has one,
     /// - is not the snapshot that the commit writes, and is not named in `beside`.
@@ -87,7 +103,7 @@ impl Precondition {
         let Self::Unfollowed { beside, .. } = self.on_snapshots() else {
             return false;
         };
-        matches!(status, SnapshotStatus::Completed | SnapshotStatus::Pending) && !beside.contains(id)
+        (status.is_final() || status == SnapshotStatus::Pending) && !beside.contains(id)
     }
 
     /// Checks the condition against the snapshot that the store found, for a store that is locked meanwhile.

@@ -7,10 +7,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The greatest number of tools that a client may bring to one turn.
-const MOST_TOOLS: usize = 128;
+const MOST_TOOLS: usize = 64;
 
 /// The greatest size of a tool's name, description and schema together, in bytes of JSON.
-const LARGEST_TOOL: usize = 64 * 1024;
+const LARGEST_TOOL: usize = 16 * 1024;
+
+/// The greatest size of all tools of a turn together, in bytes of JSON.
+const LARGEST_TOOLS: usize = 128 * 1024;
 
 /// A tool that the client brings for one turn and runs itself. A call of it interrupts the turn, and the client answers
 /// the interrupt with the tool's output.
@@ -37,11 +40,12 @@ impl ClientTool {
         }
     }
 
-    /// Returns the tools as the model gets them.
+    /// Returns the tools as the model gets them. A schema is compiled when the model calls its tool.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` for more than 128 tools, a tool of more than 64 KiB, a name that is not one of 1 to 64 letters,
-    /// digits, `_`, `-`, `.` or that occurs twice, and an input schema that is none.
+    /// `INVALID_ARGUMENT` for more than 64 tools, a tool of more than 16 KiB, tools of more than 128 KiB together, a name that is not one
+    /// of 1 to 64 letters, digits, `_`, `-`, `.` or that occurs twice, and an input schema that is none or is beyond the limits of
+    /// [`Schema::from_client`].
     pub(crate) fn prepare(tools: &[Self]) -> Result<Vec<Tool>> {
         if tools.len() > MOST_TOOLS {
             return Err(refused(format!(
@@ -50,13 +54,29 @@ impl ClientTool {
             )));
         }
         let mut prepared: Vec<Tool> = Vec::with_capacity(tools.len());
+        let mut total = 0;
         for tool in tools {
+            total += tool.size();
+            if total > LARGEST_TOOLS {
+                return Err(refused(format!(
+                    "the client's tools have more than {LARGEST_TOOLS} bytes together"
+                )));
+            }
             if prepared.iter().any(|earlier| earlier.name() == tool.name) {
                 return Err(refused(format!("the client brings two tools '{}'", tool.name)));
             }
             prepared.push(tool.prepared()?);
         }
         Ok(prepared)
+    }
+
+    /// Returns the size of the tool as JSON.
+    fn size(&self) -> usize {
+        let text = |text: &String| text.len();
+        let schema = self.input_schema.as_ref().map_or(0, |schema| {
+            serde_json::to_vec(schema).map_or(usize::MAX / 2, |text| text.len())
+        });
+        self.name.len() + self.description.as_ref().map_or(0, text) + schema
     }
 
     fn prepared(&self) -> Result<Tool> {
@@ -71,18 +91,20 @@ impl ClientTool {
                 "the client's tool '{name}' needs a name of 1 to 64 letters, digits, '_', '-' or '.'"
             )));
         }
-        let size = serde_json::to_vec(self).map_or(usize::MAX, |text| text.len());
+        let size = self.size();
         if size > LARGEST_TOOL {
             return Err(refused(format!(
                 "the client's tool '{name}' has {size} bytes and may have {LARGEST_TOOL}"
             )));
         }
         let schema = match input_schema {
-            Some(schema) => Some(Schema::from_json(schema.clone()).map_err(|error| {
-                error
-                    .context(format_args!("the input schema of the client's tool '{name}'"))
-                    .with_public()
-            })?),
+            Some(schema) => Some(
+                Schema::from_client(schema.clone(), LARGEST_TOOL).map_err(|error| {
+                    error
+                        .context(format_args!("the input schema of the client's tool '{name}'"))
+                        .with_public()
+                })?,
+            ),
             None => None,
         };
         let description = description.clone().unwrap_or_default();

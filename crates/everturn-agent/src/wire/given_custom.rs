@@ -9,54 +9,42 @@ use serde_json::Value;
 
 /// The custom state that a caller gives to a new session.
 ///
-/// A value that was made in Rust is the program's own. One that was decoded came from a client: an agent that keeps its
-/// sessions takes it only if it [accepts](crate::AgentBuilder::accept_custom) such values.
+/// An agent that keeps its sessions takes it from clients only if it
+/// [allows](crate::ClientPermissions::custom) that.
 #[derive(Debug, Clone, PartialEq)]
-pub struct GivenCustom {
-    value: Arc<Value>,
-    is_from_client: bool,
-}
+pub struct GivenCustom(Arc<Value>);
 
 impl GivenCustom {
-    /// Creates the custom state that this program gives.
+    /// Creates the custom state of a new session.
     pub fn new(value: impl Into<Value>) -> Self {
-        Self {
-            value: Arc::new(value.into()),
-            is_from_client: false,
-        }
-    }
-
-    /// Creates the custom state that a client gave.
-    pub(crate) fn from_client(value: Arc<Value>) -> Self {
-        Self {
-            value,
-            is_from_client: true,
-        }
+        Self(Arc::new(value.into()))
     }
 
     /// Returns the custom state.
     pub fn value(&self) -> &Arc<Value> {
-        &self.value
+        &self.0
     }
 
     pub(super) fn into_value(self) -> Arc<Value> {
-        self.value
+        self.0
     }
+}
 
-    pub(crate) fn is_from_client(&self) -> bool {
-        self.is_from_client
+impl From<Arc<Value>> for GivenCustom {
+    fn from(value: Arc<Value>) -> Self {
+        Self(value)
     }
 }
 
 impl Serialize for GivenCustom {
     fn serialize<W: Serializer>(&self, serializer: W) -> Result<W::Ok, W::Error> {
-        self.value.serialize(serializer)
+        self.0.serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for GivenCustom {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Value::deserialize(deserializer).map(|value| Self::from_client(Arc::new(value)))
+        Value::deserialize(deserializer).map(Self::new)
     }
 }
 

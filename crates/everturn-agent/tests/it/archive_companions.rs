@@ -193,3 +193,63 @@ async fn the_companions_describe_themselves() {
     assert!(list.description.unwrap().contains("chef") && session.description.unwrap().contains("chef"));
     assert!(session.output_schema.is_some() && list.output_schema.is_some());
 }
+
+#[tokio::test]
+async fn a_page_of_large_snapshots_ends_early_and_goes_on_at_its_cursor() {
+    let registry = Registry::new();
+    let agent = custom_agent(&registry, "writer", |session: AgentSession| async move {
+        session.run(|_| async { Ok(()) }).await?;
+        Ok(session.result())
+    })
+    .store(MemoryStore::new())
+    .define()
+    .unwrap();
+    let mut ids = Vec::new();
+    for _ in 0..12 {
+        let reply = agent
+            .chat()
+            .resume("s")
+            .run("x".repeat(1024 * 1024))
+            .await
+            .unwrap();
+        ids.push(reply.snapshot_id().unwrap().to_string());
+    }
+
+    for order in ["oldest", "newest"] {
+        let mut request = json!({"sessionId": "s", "order": order, "whole": true});
+        let (mut found, mut pages) = (Vec::new(), 0);
+        loop {
+            let page = call(&registry, "/agent-snapshots/writer", request.clone())
+                .await
+                .unwrap();
+            let snapshots = page["snapshots"].as_array().unwrap();
+            let size = page.to_string().len();
+            assert!(snapshots.len() == 1 || size < 9 * 1024 * 1024, "{size} bytes");
+            found.extend(
+                snapshots
+                    .iter()
+                    .map(|it| it["snapshotId"].as_str().unwrap().to_owned()),
+            );
+            pages += 1;
+            match page.get("next") {
+                Some(next) => request["after"] = next.clone(),
+                None => break,
+            }
+        }
+        if order == "newest" {
+            found.reverse();
+        }
+        assert_eq!(found, ids);
+        assert!(pages > 6, "{pages} pages");
+    }
+    let tree = call(
+        &registry,
+        "/agent-tree/writer",
+        json!({"sessionId": "s", "excerpts": true}),
+    )
+    .await
+    .unwrap();
+    assert_eq!(tree["snapshots"].as_array().unwrap().len(), 12);
+    assert_eq!(tree["excerpts"].as_object().unwrap().len(), 12);
+    assert!(tree.get("next").is_none(), "{tree}");
+}

@@ -111,3 +111,15 @@ async fn a_deleted_session_begins_anew() {
     assert_eq!((deleted, sessions), (2, 1));
     assert_eq!(archive.tree("s").await.unwrap().snapshots().len(), 1);
 }
+
+#[tokio::test]
+async fn a_tenant_that_has_nothing_cannot_be_deleted() {
+    let agent = replying("chef").store(MemoryStore::new()).define().unwrap();
+    agent.chat().resume("s").run("one").await.unwrap();
+    let archive = agent.archive().unwrap();
+
+    let deleted = archive.delete_all().await.unwrap();
+    let again = archive.delete_all().await.unwrap_err();
+
+    assert_eq!((deleted, again.status()), (1, Status::NotFound));
+}

@@ -8,6 +8,7 @@ use everturn_agent::store::MemoryStore;
 use everturn_agent::{AgentInit, Turn};
 use everturn_ai::Message;
 use everturn_core::{Context, Status};
+use everturn_testkit::elapse;
 use tokio::time::Instant;
 
 use crate::support::{handling, said, snapshots, texts};
@@ -130,7 +131,7 @@ async fn work_that_ignores_its_cancellation_is_dropped_after_the_grace() {
     let began = Instant::now();
     let mut connection = agent.connect(AgentInit::default());
     connection.send("go").await.unwrap();
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    elapse(Duration::from_secs(1)).await;
     connection.cancel();
     let error = connection.output().await.unwrap_err();
     let answered = began.elapsed();
@@ -181,7 +182,7 @@ async fn a_client_that_does_not_read_holds_up_only_its_own_turn() {
 
     let silent = agent.connect(AgentInit::default());
     silent.send("go").await.unwrap();
-    tokio::time::sleep(Duration::from_mins(1)).await;
+    elapse(Duration::from_mins(1)).await;
     let other = agent.run_text("go").await;
     drop(silent);
     agent.idle().await;

@@ -144,6 +144,29 @@ async fn two_turns_that_continue_the_end_of_a_branch_conflict_although_it_is_not
 }
 
 #[tokio::test]
+async fn a_forking_turn_becomes_a_branch_when_its_snapshot_was_continued_meanwhile() {
+    let shared = MemoryStore::new();
+    let (one, gate) = gated(Concurrency::Fork, shared.clone());
+    // Behind another pointer, like another process.
+    let (other, _) = gated(Concurrency::Fork, shared.clone());
+    let [_, second] = trunk(&one).await;
+    let mut running = begin(&one, AgentInit::session("s")).await;
+
+    let here = say(&one, &second, "here").await;
+    let elsewhere = say(&other, &second, "elsewhere").await;
+    gate.add_permits(1);
+    let output = running.output().await.unwrap();
+
+    assert_eq!(output.error, None);
+    let mut expected = vec![here, elsewhere, output.snapshot_id.unwrap()];
+    let children = shared.children(&Scope::default(), &second).await.unwrap();
+    let mut children: Vec<_> = children.into_iter().map(|child| child.snapshot_id).collect();
+    expected.sort();
+    children.sort();
+    assert_eq!(children, expected);
+}
+
+#[tokio::test]
 async fn a_queued_turn_stays_on_its_branch() {
     let (agent, gate) = gated(Concurrency::Queue, MemoryStore::new());
     let [first, second] = trunk(&agent).await;
@@ -239,6 +262,8 @@ async fn fail_a_run_after(store: &MemoryStore, parent: &SnapshotId) {
     run.snapshot_id = "run".into();
     run.created_at += jiff::SignedDuration::from_micros(1);
     run.status = SnapshotStatus::Failed;
+    // Nothing can be resumed from it.
+    run.state = None;
     let put = Mutation::new(move |_| Ok(Some(run.clone())));
     let id = SnapshotId::from("run");
     let scope = Scope::default();

@@ -9,6 +9,7 @@ use everturn_agent::{
     Agent, AgentBuilder, AgentInit, AgentReply, Concurrency, SESSION_BUSY, SessionId, Snapshot, Turn,
 };
 use everturn_core::{Result, Status};
+use everturn_testkit::elapse;
 use serde_json::Value;
 
 use crate::support;
@@ -236,7 +237,7 @@ async fn a_queued_turn_whose_client_leaves_gives_up_its_place() {
     holder.next().await.unwrap();
     let leaving = agent.connect(AgentInit::session("s"));
     leaving.send("never").await.unwrap();
-    tokio::time::sleep(Duration::from_millis(1)).await;
+    elapse(Duration::from_millis(1)).await;
 
     drop(leaving);
     gate.add_permits(1);

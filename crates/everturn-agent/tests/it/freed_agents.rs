@@ -1,26 +1,20 @@
 //! Agents that nobody can reach any more are freed, and their store with them.
 
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use everturn_agent::store::{MemoryStore, SessionStore};
 use everturn_agent::{Agent, AgentResult, AgentSession, agent, custom_agent, prompt_agent};
 use everturn_ai::Message;
 use everturn_ai::prompt::PromptDefinition;
 use everturn_core::{DynAction, HandlerResult, JsonCall, Registry, Status};
+use everturn_testkit::eventually;
 use serde_json::{Value, json};
 
 use crate::prompt_support::answering;
 
 /// Waits until nothing holds the store: tasks that have just ended are dropped by the runtime.
 async fn assert_freed(store: &Weak<dyn SessionStore>) {
-    for _ in 0..200 {
-        if store.upgrade().is_none() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("{} handles keep the store", store.strong_count());
+    eventually("nothing holds the store", async || store.strong_count() == 0).await;
 }
 
 fn kept() -> (Arc<dyn SessionStore>, Weak<dyn SessionStore>) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use everturn_agent::store::{MemoryStore, Mutation, Precondition, Scope, SessionStore};
 use everturn_agent::{
-    Agent, AgentInit, AgentReply, SessionId, SessionState, Snapshot, SnapshotId, SnapshotStatus,
+    Agent, AgentInit, AgentReply, FailedTurns, SessionId, SessionState, Snapshot, SnapshotId, SnapshotStatus,
     store::SnapshotQuery,
 };
 use everturn_ai::{History, Message};
@@ -63,7 +63,8 @@ async fn begin(agent: &Agent, init: AgentInit) -> Result<AgentReply> {
 #[tokio::test]
 #[expect(clippy::too_many_lines, reason = "a table")]
 async fn every_refusal_has_its_status_and_its_words() {
-    let stored = replying("stored").store(stocked().await).define().unwrap();
+    let strict = replying("stored").failed_turns(FailedTurns::Discard);
+    let stored = strict.store(stocked().await).define().unwrap();
     let kept = replying("kept").define().unwrap();
     let cases = [
         (
@@ -130,37 +131,37 @@ async fn every_refusal_has_its_status_and_its_words() {
             &stored,
             init(None, Some("failed"), false),
             Status::FailedPrecondition,
-            "burnt",
+            "'failed': it is failed; nothing was saved before it",
         ),
         (
             &stored,
             init(None, Some("pending"), false),
             Status::FailedPrecondition,
-            "still pending",
+            "'pending': it is pending: wait for its run, or abort it",
         ),
         (
             &stored,
             init(None, Some("aborted"), false),
             Status::FailedPrecondition,
-            "was aborted",
+            "'aborted': it is aborted; nothing was saved before it",
         ),
         (
             &stored,
             init(Some("bad"), None, false),
             Status::FailedPrecondition,
-            "burnt",
+            "'failed': it is failed; nothing was saved before it",
         ),
         (
             &stored,
             init(Some("busy"), None, false),
             Status::FailedPrecondition,
-            "still pending",
+            "'pending': it is pending: wait for its run, or abort it",
         ),
         (
             &stored,
             init(Some("stopped"), None, false),
             Status::FailedPrecondition,
-            "was aborted",
+            "'aborted': it is aborted; nothing was saved before it",
         ),
     ];
 
@@ -173,20 +174,135 @@ async fn every_refusal_has_its_status_and_its_words() {
             AgentReply::<Value>::of(&error).is_none(),
             "{init:?} is thrown, not a failed output"
         );
-        // A session that was left in the middle says where to go on, without the private text of its failure. Everything
-        // about the request itself is public, and nothing about how the agent is configured.
-        let is_of_store =
-            matches!(words, "burnt" | "still pending" | "was aborted") || words.contains("Cannot");
-        let is_advised = init.session_id.is_some() && matches!(words, "burnt" | "was aborted");
+        // Everything about the request and the snapshot is public, but the private text of a failure, and nothing about how the
+        // agent is configured.
         assert_eq!(
-            error.public_message().is_some(),
-            is_advised || !is_of_store,
+            error.public_message().is_none(),
+            words.contains("Cannot"),
             "{error:?}"
         );
         assert!(
             !error.public_message().is_some_and(|text| text.contains("burnt")),
             "{error:?}"
         );
+    }
+}
+
+/// Stores a snapshot of a session with one completed turn, `one`.
+async fn put_after_one(
+    store: &MemoryStore,
+    session: &str,
+    id: &str,
+    status: SnapshotStatus,
+    beat: Option<i64>,
+) {
+    let one = format!("{session}-one");
+    put(store, &one, session, SnapshotStatus::Completed, 1).await;
+    let second = |second| jiff::Timestamp::from_second(second).unwrap();
+    let row = Snapshot {
+        status,
+        parent_id: Some(one.into()),
+        heartbeat_at: beat.map(second),
+        ..Snapshot::new(id.into(), session.into(), second(2))
+    };
+    let mutation = Mutation::new(move |_| Ok(Some(row.clone())));
+    let (scope, id) = (Scope::default(), SnapshotId::from(id));
+    store
+        .save(&scope, Some(&id), Precondition::None, mutation)
+        .await
+        .unwrap();
+}
+
+#[tokio::test]
+async fn a_refusal_names_the_row_its_status_and_what_to_do() {
+    let store = MemoryStore::new();
+    let now = jiff::Timestamp::now().as_second();
+    let (alive, silent) = (Some(now), Some(now - 3600));
+    let before =
+        |session: &str| format!("resume snapshot '{session}-one' with 'snapshotId' to go on before it");
+    let cases = [
+        (
+            "a",
+            SnapshotStatus::Pending,
+            alive,
+            "it is pending: wait for its run, or abort it".to_owned(),
+        ),
+        (
+            "b",
+            SnapshotStatus::Aborting,
+            alive,
+            "it is aborting: its run is being stopped; retry with the same id".to_owned(),
+        ),
+        (
+            "c",
+            SnapshotStatus::Pending,
+            silent,
+            format!(
+                "it is expired: its run has lost its worker; abort it, then {}",
+                before("c")
+            ),
+        ),
+        (
+            "d",
+            SnapshotStatus::Aborting,
+            silent,
+            format!("it is expired: its run has lost its worker; {}", before("d")),
+        ),
+        (
+            "e",
+            SnapshotStatus::Failed,
+            None,
+            format!("it is failed and holds no state; {}", before("e")),
+        ),
+        (
+            "f",
+            SnapshotStatus::Aborted,
+            None,
+            format!("it is aborted and holds no state; {}", before("f")),
+        ),
+    ];
+    for (session, status, beat, _) in &cases {
+        put_after_one(&store, session, &format!("{session}-two"), *status, *beat).await;
+    }
+    let agent = replying("stored").store(store).define().unwrap();
+
+    for (session, _, _, words) in cases {
+        let row = format!("{session}-two");
+        for init in [init(None, Some(&row), false), init(Some(session), None, false)] {
+            let error = begin(&agent, init).await.unwrap_err();
+
+            assert_eq!(error.status(), Status::FailedPrecondition);
+            let public = error.public_message().unwrap();
+            assert!(
+                public.ends_with(&format!("snapshot '{row}': {words}")),
+                "{public}"
+            );
+            let resumable = error
+                .details()
+                .map(|details| details["resumableSnapshotId"].clone());
+            let expected = words
+                .contains("to go on before it")
+                .then(|| json!(format!("{session}-one")));
+            assert_eq!(resumable, expected);
+        }
+    }
+}
+
+#[tokio::test]
+async fn failed_and_aborted_snapshots_with_a_state_are_resumed_by_id_and_as_tips() {
+    for (id, session) in [("failed", "bad"), ("aborted", "stopped")] {
+        let agent = replying("stored").store(stocked().await).define().unwrap();
+
+        let by_session = begin(&agent, init(Some(session), None, false)).await.unwrap();
+        let by_id = begin(&agent, init(None, Some(id), false)).await.unwrap();
+
+        for reply in [by_session, by_id] {
+            let snapshot = agent
+                .get_snapshot(reply.snapshot_id().unwrap().clone())
+                .await
+                .unwrap();
+            assert_eq!(snapshot.parent_id, Some(id.into()));
+        }
     }
 }
 
@@ -247,7 +363,7 @@ async fn a_dead_tip_is_walked_past_where_the_agent_allows_it() {
         )
         .await
         .unwrap();
-    put(&store, "orphan", "lost", SnapshotStatus::Aborted, 1).await;
+    put(&store, "orphan", "lost", SnapshotStatus::Pending, 1).await;
     let agent = replying("patient")
         .store(store.clone())
         .resume_past_failures()

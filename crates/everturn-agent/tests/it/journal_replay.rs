@@ -141,27 +141,33 @@ fn a_tool_with_a_reconcile_function_asks_no_person() {
 
 #[test]
 fn a_turn_that_failed_for_now_goes_on_where_it_failed() {
-    let setting = Setting::new();
-    let fuse = Fuse::never();
-    let fetch = tool("fetch", &setting.world, |run| async move {
-        match run {
-            1 => Err(Error::unavailable("the shop is closed")),
-            _ => Ok(json!("leeks")),
-        }
-    });
-    let agent = setting.agent(
-        &fuse,
-        once(&["pay", "fetch"]),
-        [done("pay", &setting.world), fetch],
-    );
+    // Tried again, or followed by another message: what was paid is paid.
+    for (again, fetched) in [(AgentInput::default(), 2), ("go".into(), 1)] {
+        let setting = Setting::new();
+        let fuse = Fuse::never();
+        let fetch = tool("fetch", &setting.world, |run| async move {
+            match run {
+                1 => Err(Error::unavailable("the shop is closed")),
+                _ => Ok(json!("leeks")),
+            }
+        });
+        let agent = setting.agent(
+            &fuse,
+            once(&["pay", "fetch"]),
+            [done("pay", &setting.world), fetch.with_replay(Replay::Idempotent)],
+        );
 
-    let failed = run(&fuse, &agent, "go").unwrap().unwrap();
-    let output = run(&fuse, &agent, "go").unwrap().unwrap();
+        let failed = run(&fuse, &agent, "go").unwrap().unwrap();
+        let output = run(&fuse, &agent, again).unwrap().unwrap();
 
-    assert_eq!(failed.finish_reason, Some(AgentFinishReason::Failed));
-    assert_eq!(output.message.unwrap().text(), "Done.");
-    let counted = |what: &str| setting.world.counted(what);
-    assert_eq!((counted("pay"), counted("fetch"), counted("model")), (1, 2, 2));
+        assert_eq!(failed.finish_reason, Some(AgentFinishReason::Failed));
+        assert_eq!(output.message.unwrap().text(), "Done.");
+        let counted = |what: &str| setting.world.counted(what);
+        assert_eq!(
+            (counted("pay"), counted("fetch"), counted("model")),
+            (1, fetched, 2)
+        );
+    }
 }
 
 #[test]
@@ -180,12 +186,12 @@ fn a_turn_that_came_to_a_dead_end_begins_anew_and_still_pays_once() {
         [
             done("pay", &setting.world),
             done("read", &setting.world).with_replay(Replay::Idempotent),
-            wrong,
+            wrong.with_replay(Replay::Idempotent),
         ],
     );
 
     let failed = run(&fuse, &agent, "go").unwrap().unwrap();
-    let output = run(&fuse, &agent, "go").unwrap().unwrap();
+    let output = run(&fuse, &agent, AgentInput::default()).unwrap().unwrap();
 
     assert_eq!(status(&failed), Status::Internal);
     assert_eq!(output.message.unwrap().text(), "Done.");
@@ -222,12 +228,22 @@ fn a_dead_end_without_anything_to_protect_leaves_nothing() {
 }
 
 #[test]
-fn a_different_input_starts_a_different_turn() {
+fn a_different_input_starts_a_different_turn_that_finds_the_call_in_flight() {
     let (setting, fuse, agent) = died_while_paying();
     let output = run(&fuse, &agent, "go on").unwrap().unwrap();
 
+    assert!(interrupt(&output).is_outcome_unknown());
+    let answer = Answers::from(interrupt(&output).respond("paid in cash").unwrap());
+    let output = run(&fuse, &agent, AgentInput::answers(answer)).unwrap().unwrap();
     assert_eq!(output.finish_reason, Some(AgentFinishReason::Stop));
-    assert_eq!(setting.world.counted("pay"), 2);
+    assert_eq!(setting.world.counted("pay"), 1);
+    let state = latest(&setting.store).unwrap().state.unwrap();
+    assert_eq!(
+        state.messages.get(0).unwrap().text(),
+        "go on",
+        "the message was kept"
+    );
+    assert_eq!(journals(&setting.store), 0);
 }
 
 #[test]
@@ -303,8 +319,9 @@ fn journals_that_nobody_came_back_for_are_dropped() {
         .store(setting.shared(&fuse))
         .define()
         .unwrap();
-    let other = AgentInput::message("something else");
-    run(&fuse, &forgetful, other).unwrap().unwrap();
+    fuse.process(forgetful.chat().resume("another session").run("go"))
+        .unwrap()
+        .unwrap();
 
     assert_eq!(journals(&setting.store), 0);
     assert_eq!(setting.world.counted("swept"), 2, "once by each agent");

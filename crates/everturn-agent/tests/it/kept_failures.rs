@@ -1,12 +1,12 @@
-//! Turns and runs that failed, where an agent keeps them: nothing that was said is lost, and it can be tried again.
+//! Turns and runs that failed are kept: nothing that was committed is lost, and it can be tried again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use everturn_agent::store::MemoryStore;
+use everturn_agent::store::{MemoryStore, TIP_MOVED};
 use everturn_agent::{
     Agent, AgentBuilder, AgentFinishReason, AgentInit, AgentInput, AgentReply, AgentStreamChunk, Concurrency,
-    Snapshot, SnapshotEvent, SnapshotId, SnapshotIds, SnapshotStatus, Timeline, Turn, agent,
+    FailedTurns, Snapshot, SnapshotEvent, SnapshotId, SnapshotIds, SnapshotStatus, Timeline, Turn, agent,
 };
 use everturn_ai::{Message, Replay};
 use everturn_core::{Error, Status};
@@ -24,7 +24,7 @@ fn failing(failures: usize) -> AgentBuilder<Value> {
         async move {
             if attempt < failures {
                 turn.set_custom(json!({"half": "done"}));
-                return Err(Error::unavailable("the oven is cold").into());
+                return Err(turn.committed(Error::unavailable("the oven is cold")).into());
             }
             answer(&turn);
             Ok(())
@@ -63,11 +63,7 @@ async fn run(agent: &Agent, init: AgentInit, input: impl Into<AgentInput>) -> Sn
 #[tokio::test]
 async fn a_first_message_is_kept_with_the_error_and_tried_again_in_the_chat() {
     let store = MemoryStore::new();
-    let agent = failing(1)
-        .keep_failed_turns()
-        .store(store.clone())
-        .define()
-        .unwrap();
+    let agent = failing(1).store(store.clone()).define().unwrap();
     let mut chat = agent.chat().open().await.unwrap();
 
     let error = chat.run("leeks?").await.unwrap_err();
@@ -81,9 +77,9 @@ async fn a_first_message_is_kept_with_the_error_and_tried_again_in_the_chat() {
     assert_eq!(kept.event, Some(SnapshotEvent::TurnEnd));
     assert_eq!(conversation(&kept), ["leeks?"]);
     assert_eq!(
-        kept.state.as_ref().unwrap().custom,
-        None,
-        "half of a turn is not kept"
+        kept.state.as_ref().unwrap().custom.as_deref(),
+        Some(&json!({"half": "done"})),
+        "the turn committed it"
     );
     let done = agent
         .get_snapshot(reply.snapshot_id().unwrap().clone())
@@ -101,7 +97,6 @@ async fn a_prompt_agent_answers_the_message_that_was_kept() {
         .reply(Reply::error(Error::unavailable("busy")))
         .reply("soup");
     let agent = agent(&registry(&model), "chef")
-        .keep_failed_turns()
         .store(MemoryStore::new())
         .define()
         .unwrap();
@@ -118,7 +113,7 @@ async fn a_prompt_agent_answers_the_message_that_was_kept() {
 #[tokio::test]
 async fn another_client_finds_the_failure_by_the_session_and_tries_again_or_goes_on() {
     let store = MemoryStore::new();
-    let agent = failing(1).keep_failed_turns().store(store).define().unwrap();
+    let agent = failing(1).store(store).define().unwrap();
     let kept = fail(&agent, AgentInit::session("s"), "leeks?").await;
 
     let again = run(&agent, AgentInit::session("s"), AgentInput::default()).await;
@@ -139,11 +134,7 @@ async fn another_client_finds_the_failure_by_the_session_and_tries_again_or_goes
 
 #[tokio::test]
 async fn the_end_of_a_turn_that_is_kept_names_its_snapshot() {
-    let agent = failing(1)
-        .keep_failed_turns()
-        .store(MemoryStore::new())
-        .define()
-        .unwrap();
+    let agent = failing(1).store(MemoryStore::new()).define().unwrap();
     let mut connection = agent.connect(AgentInit::session("s"));
     connection.send("leeks?").await.unwrap();
 
@@ -162,9 +153,13 @@ fn end_of(chunk: &AgentStreamChunk) -> Option<Value> {
 }
 
 #[tokio::test]
-async fn without_the_policy_a_failed_turn_leaves_nothing() {
+async fn a_failed_turn_that_is_discarded_leaves_nothing() {
     let store = MemoryStore::new();
-    let agent = failing(1).store(store.clone()).define().unwrap();
+    let agent = failing(1)
+        .failed_turns(FailedTurns::Discard)
+        .store(store.clone())
+        .define()
+        .unwrap();
 
     let error = agent.chat().resume("s").run("leeks?").await.unwrap_err();
 
@@ -175,13 +170,13 @@ async fn without_the_policy_a_failed_turn_leaves_nothing() {
 #[tokio::test]
 async fn a_kept_failure_is_refused_by_an_agent_that_does_not_keep_any() {
     let store = MemoryStore::new();
-    let keeping = failing(1)
-        .keep_failed_turns()
-        .store(store.clone())
+    let keeping = failing(1).store(store.clone()).define().unwrap();
+    let kept = fail(&keeping, AgentInit::session("s"), "leeks?").await;
+    let strict = replying("strict")
+        .failed_turns(FailedTurns::Discard)
+        .store(store)
         .define()
         .unwrap();
-    let kept = fail(&keeping, AgentInit::session("s"), "leeks?").await;
-    let strict = replying("strict").store(store).define().unwrap();
 
     let refused = strict
         .chat()
@@ -194,14 +189,10 @@ async fn a_kept_failure_is_refused_by_an_agent_that_does_not_keep_any() {
 }
 
 #[tokio::test]
-async fn a_turn_that_failed_does_not_take_the_place_of_one_that_succeeds() {
+async fn a_turn_that_failed_and_is_kept_is_not_passed_over_by_one_that_began_before() {
     let store = MemoryStore::new();
     let (keeping, other) = (
-        failing(1)
-            .keep_failed_turns()
-            .store(store.clone())
-            .define()
-            .unwrap(),
+        failing(1).store(store.clone()).define().unwrap(),
         replying("other").store(store.clone()).define().unwrap(),
     );
     let first = run(&other, AgentInit::session("s"), "one").await;
@@ -210,10 +201,10 @@ async fn a_turn_that_failed_does_not_take_the_place_of_one_that_succeeds() {
     let kept = fail(&keeping, AgentInit::session("s"), "leeks?").await;
     open.send("two").await.unwrap();
     open.close();
-    let output = open.output().await.unwrap();
+    let refused = open.output().await.unwrap_err();
 
     assert_eq!(kept.parent_id.as_ref(), Some(&first.snapshot_id));
-    assert_eq!(output.error, None, "{:?}", output.error);
+    assert!(refused.is(TIP_MOVED), "{refused:?}");
 }
 
 #[tokio::test]
@@ -222,9 +213,8 @@ async fn the_message_of_a_client_that_leaves_is_kept() {
     let agent = handling("endless", |turn: Turn| async move {
         turn.send_chunk("thinking").await?;
         turn.context().cancellation().cancelled().await;
-        Err::<(), _>(Error::cancelled("nobody waits").into())
+        Err::<(), _>(turn.committed(Error::cancelled("nobody waits")).into())
     })
-    .keep_failed_turns()
     .store(store.clone())
     .define()
     .unwrap();
@@ -237,7 +227,7 @@ async fn the_message_of_a_client_that_leaves_is_kept() {
 
     let kept = snapshots(&store, &"s".into()).await;
     assert_eq!(kept.len(), 1);
-    assert_eq!(kept[0].status, SnapshotStatus::Failed);
+    assert_eq!(kept[0].status, SnapshotStatus::Aborted);
     assert_eq!(conversation(&kept[0]), ["leeks?"]);
     assert_eq!(kept[0].error.as_ref().unwrap().status, Some(Status::Cancelled));
 }
@@ -255,13 +245,12 @@ async fn an_effect_of_a_turn_that_failed_is_not_repeated_when_it_is_tried_again(
                     .run(|_| async move { Ok(orders.fetch_add(1, Ordering::SeqCst) + 1) })
                     .await?;
                 if attempt == 0 {
-                    return Err(Error::unavailable("the kitchen is closed").into());
+                    return Err(turn.committed(Error::unavailable("the kitchen is closed")).into());
                 }
                 turn.add_message(Message::model(format!("order {order}")));
                 Ok(())
             }
         })
-        .keep_failed_turns()
         .store(MemoryStore::new())
         .define()
         .unwrap()
@@ -291,7 +280,6 @@ async fn a_failed_rewind_changes_nothing_and_is_kept_aside() {
     let second = run(&steady, AgentInit::session("s"), "two").await;
     let agent = failing(1)
         .timeline(Timeline::Linear)
-        .keep_failed_turns()
         .store(store.clone())
         .define()
         .unwrap();
@@ -323,7 +311,6 @@ async fn ids(store: &MemoryStore) -> Vec<SnapshotId> {
 async fn a_failure_has_a_fresh_id_also_where_snapshots_are_named_by_content() {
     let agent = failing(2)
         .snapshot_ids(SnapshotIds::ContentAddressed)
-        .keep_failed_turns()
         .store(MemoryStore::new())
         .define()
         .unwrap();
@@ -339,7 +326,6 @@ async fn a_failure_has_a_fresh_id_also_where_snapshots_are_named_by_content() {
 #[tokio::test]
 async fn a_function_that_goes_on_after_a_failure_continues_from_it() {
     let agent = failing(1)
-        .keep_failed_turns()
         .store(MemoryStore::new())
         .concurrency(Concurrency::Queue)
         .define()
@@ -375,12 +361,12 @@ async fn ended_run(agent: &Agent, abort: bool) -> Snapshot {
 fn runner(store: MemoryStore) -> AgentBuilder<Value> {
     handling("runner", |turn: Turn| async move {
         match crate::support::said(&turn).as_str() {
-            "boom" => return Err(Error::unavailable("the oven is cold").into()),
+            "boom" => return Err(turn.committed(Error::unavailable("the oven is cold")).into()),
             "wait" => {
                 turn.add_message(Message::model("half of it"));
                 turn.send_chunk("waiting").await?;
                 turn.context().cancellation().cancelled().await;
-                return Err(Error::cancelled("stopped").into());
+                return Err(turn.committed(Error::cancelled("stopped")).into());
             }
             _ => answer(&turn),
         }
@@ -396,8 +382,11 @@ async fn a_run_that_ended_badly_holds_what_it_came_to_and_is_resumed_only_where_
         (true, vec!["one", "re: one", "wait", "half of it"]),
     ] {
         let store = MemoryStore::new();
-        let strict = runner(store.clone()).define().unwrap();
-        let lenient = runner(store.clone()).resume_from_failures().define().unwrap();
+        let strict = runner(store.clone())
+            .failed_turns(FailedTurns::Discard)
+            .define()
+            .unwrap();
+        let lenient = runner(store.clone()).define().unwrap();
         let ended = ended_run(&strict, abort).await;
 
         let by_id = strict.chat().snapshot(ended.snapshot_id.clone()).run("on").await;

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use everturn_agent::store::{Ledger, MemoryStore, Scope};
 use everturn_agent::{
-    Agent, AgentInit, AgentReply, Budget, Clock, Limits, SnapshotStatus, Timestamp, agent, set_limits,
+    Agent, AgentInit, AgentInput, AgentReply, Budget, Clock, Delegation, Limits, SnapshotStatus, Timestamp,
+    agent, set_limits,
 };
 use everturn_ai::catalogue::Retry;
 use everturn_ai::{
@@ -14,7 +15,7 @@ use everturn_ai::{
     Usage, define_model, reason,
 };
 use everturn_core::{Error, JsonCall, Principal, Reason, Registry, Status};
-use everturn_testkit::{Reply, ScriptedModel};
+use everturn_testkit::{Reply, ScriptedModel, elapse};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
@@ -57,6 +58,11 @@ impl Kitchen {
 
     async fn ask(&self, text: &str) -> Result<AgentReply, Error> {
         self.cook.chat().resume("s").run(text).await
+    }
+
+    /// Goes on with the turn that failed.
+    async fn retry(&self) -> Result<AgentReply, Error> {
+        self.cook.chat().resume("s").run(AgentInput::default()).await
     }
 }
 
@@ -151,7 +157,7 @@ async fn a_turn_goes_on_where_it_stopped_once_the_limit_is_raised() {
     assert_eq!(poor.stocked(), 2);
 
     let rich = kitchen(asking(3), &store, Limits::new());
-    let reply = rich.ask("Soup?").await.unwrap();
+    let reply = rich.retry().await.unwrap();
 
     // The calls that were made are journaled, and the one that the limit forbade did not begin.
     assert_eq!(reply.text(), "Soup.");
@@ -220,7 +226,7 @@ async fn an_invocation_counts_all_its_turns() {
 async fn time_is_counted_by_the_clock_on_the_wall() {
     let registry = Registry::new();
     define_model(&registry, "slow", ModelInfo::default(), |_, _, _| async {
-        tokio::time::sleep(Duration::from_secs(7)).await;
+        elapse(Duration::from_secs(7)).await;
         let again = ToolRequest::new("stock", json!({}));
         Ok(ModelResponse::new(Message::model(Part::from(again))))
     })
@@ -463,7 +469,7 @@ async fn a_turn_that_is_tried_again_goes_on_with_its_own_budget() {
 
     // The first reply is journaled. The second was paid for, perhaps, and is asked for again.
     let second = kitchen(asking(5), &store, limits.clone());
-    assert_limit(second.ask("Soup?").await, "turn", "modelCalls");
+    assert_limit(second.retry().await, "turn", "modelCalls");
     second.model.assert_calls(1);
 
     // Another turn has a budget of its own.
@@ -479,13 +485,18 @@ async fn a_snapshot_holds_what_the_attempts_at_its_turn_have_used() {
     die(&first, "Soup?").await;
 
     let second = kitchen(asking(1), &store, limits);
-    second.ask("Soup?").await.unwrap();
+    second.retry().await.unwrap();
 
     // Two calls of the process that died and one of this one, for which the first reply was known.
     let latest = second.cook.latest_snapshot("s").await.unwrap();
     assert_eq!(latest.usage().unwrap().model_calls, 3);
     let open = store.of_session(&Scope::default(), &"s".into()).await.unwrap();
-    assert!(open.is_empty(), "{open:?}");
+    // The account of the turn is dropped; the session's stays.
+    let [session] = open.as_slice() else {
+        panic!("{open:?}");
+    };
+    assert!(session.account.key().is_branch(), "{session:?}");
+    assert_eq!(session.used.model_calls, 3);
     second.ask("More?").await.unwrap();
     let latest = second.cook.latest_snapshot("s").await.unwrap();
     assert_eq!(latest.usage().unwrap().model_calls, 5);
@@ -522,6 +533,64 @@ async fn a_tenant_has_one_budget_in_all_its_sessions_and_agents() {
         Limits::new().per_tenant(Budget::new().tokens(40)),
     );
     raised.cook.chat().context(of("ann")).run("Soup?").await.unwrap();
+}
+
+/// A boss with a store, who delegates to a helper without one; the model that they share says where each call belongs.
+fn team(boss: Limits, all: Limits, model: &ScriptedModel) -> (Agent, Agent) {
+    let registry = Registry::new();
+    model.register(&registry, "scripted").unwrap();
+    set_limits(&registry, all);
+    let builder = agent(&registry, "boss").model("scripted").limits(boss);
+    let builder = builder.use_middleware(Delegation::to(["helper"]));
+    let boss = builder.store(MemoryStore::new()).define().unwrap();
+    let helper = agent(&registry, "helper")
+        .model("scripted")
+        .public()
+        .define()
+        .unwrap();
+    (boss, helper)
+}
+
+fn delegating() -> ScriptedModel {
+    let task = Reply::tool("delegate_to_helper", json!({"task": "Look."}));
+    ScriptedModel::new().replies([task, Reply::text("Found."), Reply::text("Done.")])
+}
+
+#[tokio::test]
+async fn the_work_of_a_delegate_that_counts_no_tenant_counts_for_the_tenant_of_its_caller() {
+    let counted = Limits::new().per_tenant(Budget::new().model_calls(3));
+    // Limits of the agent that delegates, and of the application, under which a delegate without a store works, too.
+    for (own, all) in [(counted.clone(), Limits::new()), (Limits::new(), counted)] {
+        let model = delegating();
+        let (boss, _helper) = team(own, all, &model);
+        let ann = || Principal::new("ann").context();
+
+        let reply = boss.chat().context(ann()).run("Go.").await.unwrap();
+        let refused = boss.chat().context(ann()).run("Again.").await;
+
+        assert_eq!(reply.text(), "Done.");
+        model.assert_calls(3);
+        assert_limit(refused, "tenant", "modelCalls");
+        let archive = boss.archive_in(&ann()).unwrap();
+        assert_eq!(archive.tenant_usage().await.unwrap().unwrap().model_calls, 3);
+    }
+}
+
+#[tokio::test]
+async fn a_delegate_that_is_called_directly_has_the_limits_of_the_application() {
+    let model = ScriptedModel::new().otherwise(|_| "Found.");
+    let (_boss, helper) = team(
+        Limits::new(),
+        Limits::new().per_turn(Budget::new().model_calls(0)),
+        &model,
+    );
+    assert_limit(helper.run_text("Look.").await, "turn", "modelCalls");
+
+    // What a tenant uses has to be counted somewhere, so without a store nothing runs.
+    let (_boss, helper) = team(Limits::new(), Limits::new().per_tenant(Budget::new()), &model);
+    let refused = helper.run_text("Look.").await.unwrap_err();
+    assert_eq!(refused.status(), Status::FailedPrecondition, "{refused}");
+    model.assert_calls(0);
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use everturn_agent::store::{Deletion, Detail, Scope, SessionStore};
 use everturn_agent::{AgentBuilder, Heartbeat, SnapshotStatus, Turn, WorkerLoss};
 use everturn_core::{Context, Error, Registry, Status};
+use everturn_testkit::elapse;
 use serde_json::{Value, json};
 
 use crate::support;
@@ -21,13 +22,13 @@ async fn a_run_that_loses_every_worker_fails_and_says_so() {
     workers[0].lose();
 
     for _ in 0..2 {
-        tokio::time::sleep(A_WHILE).await;
+        elapse(A_WHILE).await;
         let next = Worker::new(store.elsewhere(), &clock);
         assert_eq!(next.agent.recover().await.taken_over.len(), 1);
         next.lose();
         workers.push(next);
     }
-    tokio::time::sleep(A_WHILE).await;
+    elapse(A_WHILE).await;
     let last = Worker::new(store.elsewhere(), &clock);
     let recovery = last.agent.recover().await;
     let again = last.agent.recover().await;
@@ -50,7 +51,7 @@ async fn of_two_workers_that_poll_at_once_one_takes_the_run_over() {
     let first = Worker::new(FaultyStore::default(), &clock);
     let task = first.detach("plan").await;
     first.lose();
-    tokio::time::sleep(A_WHILE).await;
+    elapse(A_WHILE).await;
     let heirs: Vec<Worker> = (0..8)
         .map(|_| Worker::new(first.store.elsewhere(), &clock))
         .collect();
@@ -73,7 +74,7 @@ async fn a_run_that_was_aborted_with_its_worker_gone_is_left_alone() {
     let (first, second) = Worker::two();
     let task = first.detach("plan").await;
     first.lose();
-    tokio::time::sleep(A_WHILE).await;
+    elapse(A_WHILE).await;
 
     second.agent.abort(task.snapshot_id().clone()).await.unwrap();
     let recovery = second.agent.recover().await;
@@ -96,7 +97,7 @@ async fn an_agent_may_let_lost_runs_expire() {
     let task = first.detach("plan").await;
     first.lose();
 
-    tokio::time::sleep(A_WHILE).await;
+    elapse(A_WHILE).await;
     let recovery = second.agent.recover().await;
 
     assert!(recovery.taken_over.is_empty());
@@ -109,7 +110,7 @@ async fn a_worker_does_not_take_its_own_run_from_itself() {
     let worker = Worker::new(FaultyStore::default(), &clock);
     let task = worker.detach("plan").await;
     worker.lose();
-    tokio::time::sleep(A_WHILE).await;
+    elapse(A_WHILE).await;
     worker.wake();
 
     let recovery = worker.agent.recover().await;
@@ -139,7 +140,7 @@ async fn a_tenants_run_is_taken_over_only_with_the_context_that_identifies_the_t
         .with_value("token", "secret");
     let id = first.detach_in(&context, "plan").await;
     first.lose();
-    tokio::time::sleep(A_WHILE).await;
+    elapse(A_WHILE).await;
 
     let recovery = second.agent.recover().await;
     second.gate.add_permits(1);
@@ -173,7 +174,7 @@ async fn actions_called_by_a_run_see_the_tenant_of_the_original_call() {
     let context = Context::new().with_extension(Arc::new(Scope::new("acme")));
     first.detach_in(&context, "plan").await;
     first.lose();
-    tokio::time::sleep(A_WHILE).await;
+    elapse(A_WHILE).await;
 
     let recovery = second.recover().await;
     second.idle().await;
@@ -193,7 +194,7 @@ async fn a_tenants_run_that_recorded_nothing_is_not_run_as_somebody_elses() {
     let context = Context::new().with_value("auth", "ann");
     first.detach_in(&context, "plan").await;
     first.lose();
-    tokio::time::sleep(A_WHILE).await;
+    elapse(A_WHILE).await;
 
     let recovery = second.agent.recover().await;
 
@@ -211,7 +212,7 @@ async fn a_run_whose_beginning_is_gone_fails_and_says_so() {
     first.lose();
     let beginning = Deletion::Snapshots(vec![start.snapshot_id().unwrap().clone()]);
     second.store.delete(&Scope::default(), &beginning).await.unwrap();
-    tokio::time::sleep(A_WHILE).await;
+    elapse(A_WHILE).await;
 
     let recovery = second.agent.recover().await;
 
@@ -233,7 +234,7 @@ async fn all_agents_of_a_registry_are_recovered_at_intervals_until_that_is_stopp
 
     let task = first.detach("plan").await;
     first.lose();
-    tokio::time::sleep(A_WHILE + Duration::from_secs(10)).await;
+    elapse(A_WHILE + Duration::from_secs(10)).await;
     second.agent.idle().await;
     let reply = task.wait().await.unwrap();
     recovering.stop().await;
@@ -250,7 +251,7 @@ async fn all_agents_of_a_registry_are_recovered_at_intervals_until_that_is_stopp
         .await
         .unwrap();
     first.lose();
-    tokio::time::sleep(A_WHILE * 2).await;
+    elapse(A_WHILE * 2).await;
 
     assert_eq!(reply.text(), "re: plan");
     assert_eq!(lost.status().await.unwrap(), SnapshotStatus::Expired);
@@ -278,7 +279,7 @@ async fn a_store_that_cannot_be_read_is_reported_and_hides_nothing_for_good() {
     let (first, second) = Worker::two();
     first.detach("plan").await;
     first.lose();
-    tokio::time::sleep(A_WHILE).await;
+    elapse(A_WHILE).await;
     second.store.fail_reads(true);
 
     let failed = second.agent.recover().await;

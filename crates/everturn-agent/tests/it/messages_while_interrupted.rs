@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use everturn_agent::store::MemoryStore;
 use everturn_agent::{
-    Agent, AgentBuilder, AgentFinishReason, AgentInit, AgentInput, AgentReply, AgentSession, InlinePrompt,
-    SessionState, WhileInterrupted, agent, custom_agent,
+    Agent, AgentBuilder, AgentFinishReason, AgentInit, AgentInput, AgentReply, AgentSession, FailedTurns,
+    InlinePrompt, SessionState, WhileInterrupted, agent, custom_agent,
 };
 use everturn_ai::{
     Answers, History, Message, ModelRequest, Part, Tool, ToolRequest, ToolResponse, history, metadata,
@@ -88,10 +88,10 @@ async fn by_default_the_open_request_is_closed_and_the_conversation_goes_on() {
 }
 
 #[tokio::test]
-async fn if_the_turn_fails_the_request_can_still_be_answered() {
+async fn if_the_turn_fails_and_is_discarded_the_request_can_still_be_answered() {
     let (agent, model) = clerk(
         [asking(), Error::unavailable("overloaded").into(), "thanks".into()],
-        |builder| builder,
+        |builder| builder.failed_turns(FailedTurns::Discard),
     );
     let question = send(&agent, "go").await.unwrap().interrupts().remove(0);
     send(&agent, "forget it").await.unwrap_err();
@@ -120,7 +120,7 @@ async fn a_kept_failure_is_tried_again_with_the_request_closed() {
         Error::unavailable("overloaded").into(),
         "never mind".into(),
     ];
-    let (agent, model) = clerk(replies, AgentBuilder::keep_failed_turns);
+    let (agent, model) = clerk(replies, |builder| builder);
     send(&agent, "go").await.unwrap();
     send(&agent, "forget it").await.unwrap_err();
 
@@ -143,9 +143,7 @@ async fn an_agent_may_refuse_the_message_and_name_the_open_requests() {
         "thanks".into(),
     ];
     let (agent, model) = clerk(replies, |builder| {
-        builder
-            .while_interrupted(WhileInterrupted::Reject)
-            .keep_failed_turns()
+        builder.while_interrupted(WhileInterrupted::Reject)
     });
     let questions = send(&agent, "go").await.unwrap().interrupts();
 

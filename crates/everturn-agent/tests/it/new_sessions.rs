@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use everturn_agent::store::{MemoryStore, Scope, SessionStore, SnapshotQuery};
-use everturn_agent::{AgentBuilder, AgentInit, Concurrency, SessionState, Turn, agent};
+use everturn_agent::{AgentBuilder, AgentInit, ClientPermissions, Concurrency, SessionState, Turn, agent};
 use everturn_ai::Message;
 use everturn_core::{Context, DynAction, Error, JsonCall, Status};
 use everturn_testkit::{Gate, ScriptedModel};
@@ -239,7 +239,8 @@ async fn a_session_that_began_while_its_caller_waited_refuses_another_custom_sta
 async fn a_client_gives_it_only_where_the_agent_accepts_that_and_it_fits() {
     let store = MemoryStore::new();
     let closed = counting().store(store.clone()).define().unwrap();
-    let open = counting().store(store.clone()).accept_custom().define().unwrap();
+    let open = counting().client_permissions(ClientPermissions::none().custom());
+    let open = open.store(store.clone()).define().unwrap();
     let kept = counting().define().unwrap();
     let call = |init: Value| JsonCall {
         input: Some(json!({"message": {"role": "user", "content": [{"text": "hi"}]}})),
@@ -268,9 +269,11 @@ async fn a_client_gives_it_only_where_the_agent_accepts_that_and_it_fits() {
         .await
         .unwrap();
 
-    for refused in not_accepted {
-        assert_eq!(refused.status(), Status::FailedPrecondition, "{refused}");
-    }
+    let [by_field, by_state] = not_accepted;
+    assert_eq!(by_field.status(), Status::InvalidArgument, "{by_field}");
+    let told = by_field.public_message().unwrap();
+    assert!(told.contains("ClientPermissions::custom"), "{told}");
+    assert_eq!(by_state.status(), Status::FailedPrecondition, "{by_state}");
     assert_eq!(unfit.status(), Status::InvalidArgument);
     assert!(unfit.public_message().unwrap().contains("/counter"), "{unfit}");
     assert_eq!(whole_state.status(), Status::FailedPrecondition);

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use everturn_agent::store::MemoryStore;
-use everturn_agent::{AgentInit, SessionState, SnapshotId, SnapshotIds, agent, prompt_agent};
+use everturn_agent::{
+    AgentInit, ClientPermissions, SessionState, SnapshotId, SnapshotIds, agent, prompt_agent,
+};
 use everturn_ai::prompt::{Prompt, PromptDefinition};
 use everturn_core::{DynAction, JsonCall, Registry, Status};
 use everturn_testkit::ScriptedModel;
@@ -131,11 +133,12 @@ async fn a_clients_input_is_checked_before_the_store_is_asked() {
     reviewer(&registry);
     let critic = prompt_agent(&registry, "critic")
         .prompt("reviewer", json!({"tone": "kind"}))
+        .client_permissions(ClientPermissions::none().prompt_input(["tone"]))
         .store(store.clone())
         .define()
         .unwrap();
 
-    for input in [json!({"tone": 3}), json!({}), json!("kind")] {
+    for input in [json!({"tone": 3}), json!({"tune": "kind"}), json!("kind")] {
         let refused = critic
             .action()
             .run_json(call(json!({"sessionId": "s", "promptInput": input})));
@@ -154,6 +157,7 @@ async fn the_input_in_a_state_that_a_client_kept_is_checked_too() {
     let registry = registry(&model());
     let critic = prompt_agent(&registry, "critic")
         .prompt_ref(&reviewer(&registry), Role { tone: "kind".into() })
+        .client_permissions(ClientPermissions::none().prompt_input(["tone"]))
         .define()
         .unwrap();
 

@@ -105,7 +105,7 @@ async fn a_tool_loop_around_a_trimmed_conversation_keeps_both() {
 }
 
 #[tokio::test]
-async fn a_model_that_fails_leaves_the_conversation_as_it_was() {
+async fn a_model_that_fails_leaves_the_message_that_it_did_not_answer() {
     let (registry, _model) = answering([
         Reply::text("one!"),
         Error::resource_exhausted("no more today").into(),
@@ -125,11 +125,17 @@ async fn a_model_that_fails_leaves_the_conversation_as_it_was() {
     );
     assert_eq!(
         said(&last_good.state().unwrap().messages),
-        ["user: one", "model: one!"]
+        ["user: one", "model: one!", "user: two"]
     );
     assert_eq!(
         said(&after.state().unwrap().messages),
-        ["user: one", "model: one!", "user: three", "model: three!"]
+        [
+            "user: one",
+            "model: one!",
+            "user: two",
+            "user: three",
+            "model: three!"
+        ]
     );
 }
 

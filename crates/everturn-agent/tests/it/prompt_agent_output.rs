@@ -71,7 +71,7 @@ async fn an_answer_that_does_not_fit_fails_the_turn_and_is_not_kept() {
         "{failed}"
     );
     assert_eq!(reply.data::<Recipe>().unwrap().dish, "stew");
-    assert_eq!(reply.state().unwrap().messages.len(), 2);
+    assert_eq!(reply.state().unwrap().messages.len(), 3);
 }
 
 #[tokio::test]

@@ -175,7 +175,7 @@ async fn a_tool_that_fails_fails_the_turn_and_what_it_did_is_undone() {
         "{failed}"
     );
     assert_eq!(chat.custom().unwrap(), Kitchen::default());
-    assert_eq!(chat.messages().len(), 2);
+    assert_eq!(chat.messages().len(), 3);
 }
 
 #[tokio::test]

@@ -1,11 +1,13 @@
 //! Snapshots, read through the agent and through its companion action.
 
-use everturn_agent::store::{MemoryStore, Mutation, Precondition, Scope, SessionStore};
+use everturn_agent::store::{
+    Detail, MemoryStore, Mutation, Precondition, Scope, SessionStore, SnapshotQuery,
+};
 use everturn_agent::{SNAPSHOT_NOT_FOUND, STORE_NOT_CONFIGURED, Snapshot, SnapshotStatus};
-use everturn_core::{DynAction, JsonCall, Status};
+use everturn_core::{DynAction, Error, JsonCall, Status};
 use serde_json::{Value, json};
 
-use crate::support::{replying, tell, tenants};
+use crate::support::{FaultyStore, replying, tell, tenants};
 
 async fn call(action: &dyn DynAction, input: Value) -> everturn_core::Result<Value> {
     action.run_json(JsonCall::new(input)).await
@@ -76,6 +78,74 @@ async fn fields_of_other_versions_come_out_again() {
         (&read["status"], &read["updatedAt"]),
         (&json!("completed"), &read["createdAt"])
     );
+}
+
+#[tokio::test]
+async fn metadata_is_read_without_asking_the_store_for_states_or_the_transform() {
+    let store = FaultyStore::default();
+    let agent = replying("chef")
+        .store(store.clone())
+        .state_transform(|_, _| Err(Error::internal("the transform was run").into()))
+        .define()
+        .unwrap();
+    let reply = agent.chat().resume("s").run("one").await.unwrap();
+    let before = store.whole_reads();
+    let (read, id) = (
+        agent.snapshot_action().unwrap(),
+        reply.snapshot_id().unwrap().as_str(),
+    );
+
+    let by_id = call(read, json!({"snapshotId": id, "metadataOnly": true}))
+        .await
+        .unwrap();
+    let latest = call(read, json!({"sessionId": "s", "metadataOnly": true}))
+        .await
+        .unwrap();
+    let whole = call(read, json!({"sessionId": "s", "metadataOnly": false})).await;
+
+    assert_eq!((&by_id["snapshotId"], by_id.get("state")), (&json!(id), None));
+    assert_eq!(latest, by_id);
+    assert!(whole.unwrap_err().message().contains("the transform was run"));
+    assert_eq!(store.whole_reads() - before, 1);
+}
+
+#[tokio::test]
+async fn a_run_that_another_runtime_is_stopping_is_read_listed_and_left_alone() {
+    let store = MemoryStore::new();
+    let row: Snapshot = serde_json::from_value(json!({
+        "snapshotId": "run", "sessionId": "s", "createdAt": "2026-01-02T03:04:05Z", "status": "aborting",
+    }))
+    .unwrap();
+    let written = row.clone();
+    let mutation = Mutation::new(move |_| Ok(Some(written.clone())));
+    let (scope, id) = (Scope::default(), "run".into());
+    store
+        .save(&scope, Some(&id), Precondition::None, mutation)
+        .await
+        .unwrap();
+    let agent = replying("chef").store(store.clone()).define().unwrap();
+
+    let read = agent.get_snapshot("run").await.unwrap();
+    let listed = agent
+        .archive()
+        .unwrap()
+        .list(&SnapshotQuery::of("s".into()))
+        .await
+        .unwrap();
+    let stopped = agent.abort("run").await.unwrap().unwrap();
+    let resumed = agent.chat().resume("s").run("go on").await.unwrap_err();
+    let mut exported = Vec::new();
+    agent.archive().unwrap().export("s", &mut exported).await.unwrap();
+
+    assert_eq!(read.status, SnapshotStatus::Aborting);
+    assert_eq!(listed.items[0].status, SnapshotStatus::Aborting);
+    assert_eq!(
+        (stopped.previous, stopped.status),
+        (SnapshotStatus::Aborting, SnapshotStatus::Aborting)
+    );
+    assert_eq!(resumed.status(), Status::FailedPrecondition);
+    assert!(String::from_utf8(exported).unwrap().contains("aborting"));
+    assert_eq!(store.get(&scope, &id, Detail::Whole).await.unwrap(), Some(row));
 }
 
 #[tokio::test]

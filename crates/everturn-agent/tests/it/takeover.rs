@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use everturn_agent::store::{Bookkeeping, Mutation, Precondition, Scope, SessionStore};
 use everturn_agent::{AgentInit, AgentInput, Snapshot, SnapshotPolicy, SnapshotStatus, Turn, TurnContext};
+use everturn_testkit::elapse;
 use serde_json::json;
 
 use crate::support::{FaultyStore, handling, reply, said, texts};
@@ -19,7 +20,7 @@ async fn a_lost_run_goes_on_elsewhere_from_the_last_committed_state() {
     let too_early = second.agent.recover().await;
     first.lose();
 
-    tokio::time::sleep(A_WHILE).await;
+    elapse(A_WHILE).await;
     let recovery = second.agent.recover().await;
     second.gate.add_permits(1);
     second.agent.idle().await;
@@ -48,7 +49,7 @@ async fn a_worker_that_only_slept_is_fenced() {
     let (zombie, heir) = Worker::two();
     let task = zombie.detach("plan").await;
     zombie.lose();
-    tokio::time::sleep(A_WHILE).await;
+    elapse(A_WHILE).await;
     let _ = heir.agent.recover().await;
     heir.gate.add_permits(1);
     heir.agent.idle().await;
@@ -71,7 +72,7 @@ async fn a_worker_that_wakes_after_a_takeover_stops_and_writes_nothing() {
     let (zombie, heir) = Worker::two();
     let task = zombie.detach("plan").await;
     zombie.lose();
-    tokio::time::sleep(A_WHILE).await;
+    elapse(A_WHILE).await;
     let _ = heir.agent.recover().await;
     settle().await;
     let held = zombie.snapshot(task.snapshot_id()).await;
@@ -103,7 +104,7 @@ async fn turns_that_were_finished_are_not_repeated() {
     let saves = first.store.saves();
     first.lose();
 
-    tokio::time::sleep(A_WHILE).await;
+    elapse(A_WHILE).await;
     let _ = second.agent.recover().await;
     second.gate.add_permits(2);
     second.agent.idle().await;
@@ -157,7 +158,7 @@ async fn a_turn_has_the_same_number_and_snapshot_on_every_worker() {
     settle().await;
     store.fail_saves(true);
 
-    tokio::time::sleep(A_WHILE).await;
+    elapse(A_WHILE).await;
     let _ = second.recover().await;
     second.idle().await;
 
@@ -172,7 +173,7 @@ async fn an_abort_reaches_the_worker_that_took_the_run_over() {
     let (first, second) = Worker::two();
     let task = first.detach("plan").await;
     first.lose();
-    tokio::time::sleep(A_WHILE).await;
+    elapse(A_WHILE).await;
     let _ = second.agent.recover().await;
     settle().await;
 
@@ -198,7 +199,7 @@ async fn waiting_for_a_run_outlasts_the_loss_of_its_worker() {
     first.lose();
 
     let (waited, _) = tokio::join!(task.wait(), async {
-        tokio::time::sleep(A_WHILE + Duration::from_secs(20)).await;
+        elapse(A_WHILE + Duration::from_secs(20)).await;
         second.agent.recover().await
     });
 
@@ -225,7 +226,7 @@ async fn turns_without_a_snapshot_of_their_own_are_not_lost_with_the_worker() {
     let id = connection.output().await.unwrap().snapshot_id.unwrap();
     settle().await;
     first.lose();
-    tokio::time::sleep(A_WHILE).await;
+    elapse(A_WHILE).await;
 
     let _ = second.agent.recover().await;
     second.gate.add_permits(1);
@@ -234,6 +235,38 @@ async fn turns_without_a_snapshot_of_their_own_are_not_lost_with_the_worker() {
     let state = second.snapshot(&id).await.state.unwrap();
     assert_eq!(texts(&state.messages), ["one", "re: one", "two", "re: two"]);
     assert_eq!(state.prompt_input.as_deref(), Some(&json!({"tone": "kind"})));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_takes_over_knows_whether_the_inputs_are_a_clients() {
+    for (of_program, status) in [(true, SnapshotStatus::Completed), (false, SnapshotStatus::Failed)] {
+        let (first, second) = Worker::two();
+        let input = AgentInput::from("two").with_instructions("Be brief.").detached();
+        let id = if of_program {
+            let mut connection = first.agent.connect(AgentInit::session("s"));
+            connection.send("one").await.unwrap();
+            connection.send(input).await.unwrap();
+            connection.output().await
+        } else {
+            let mut connection = first.agent.action().connect(AgentInit::session("s"));
+            connection.send(AgentInput::from("one")).await.unwrap();
+            connection.send(input).await.unwrap();
+            connection.output().await
+        };
+        let id = id.unwrap().snapshot_id.unwrap();
+        settle().await;
+        // The second input is not looked at before its worker is lost.
+        first.lose();
+        elapse(A_WHILE).await;
+
+        let _ = second.agent.recover().await;
+        second.gate.add_permits(2);
+        second.agent.idle().await;
+
+        let snapshot = second.snapshot(&id).await;
+        assert_eq!(snapshot.status, status, "{snapshot:?}");
+        assert_eq!(second.turns().contains(&"two".to_owned()), of_program);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -254,7 +287,7 @@ async fn a_run_with_an_unreadable_lease_is_neither_written_nor_taken_over() {
     let save = second.store.save(&scope, Some(id), Precondition::None, taken);
     let held = save.await.unwrap().unwrap();
 
-    tokio::time::sleep(A_WHILE).await;
+    elapse(A_WHILE).await;
     let recovery = second.agent.recover().await;
     first.gate.add_permits(1);
     first.agent.idle().await;

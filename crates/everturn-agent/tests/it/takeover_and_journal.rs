@@ -9,6 +9,7 @@ use everturn_agent::{
     SnapshotStatus, Turn,
 };
 use everturn_ai::Replay;
+use everturn_testkit::elapse;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
@@ -96,7 +97,7 @@ async fn a_worker_whose_run_was_taken_over_stops_before_the_new_worker_has_acted
     let mut chat = zombie.agent.chat().resume("s").open().await.unwrap();
     let task = chat.detach("rent").await.unwrap();
     zombie.store.fail_saves(true);
-    tokio::time::sleep(A_WHILE).await;
+    elapse(A_WHILE).await;
     let _ = heir.agent.recover().await;
     settle().await;
 
@@ -128,7 +129,7 @@ async fn nothing_is_paid_twice(settings: impl Fn(AgentBuilder<Value>) -> AgentBu
     let id = connection.output().await.unwrap().snapshot_id.unwrap();
     first.store.fail_saves(true);
 
-    tokio::time::sleep(A_WHILE).await;
+    elapse(A_WHILE).await;
     let recovery = second.agent.recover().await;
     second.before.add_permits(1);
     second.after.add_permits(1);
@@ -175,7 +176,7 @@ async fn journals_of_recorded_turns_are_dropped_once_and_the_rest_is_found() {
     let dropped = first.store.cleared();
     first.store.fail_saves(true);
 
-    tokio::time::sleep(A_WHILE).await;
+    elapse(A_WHILE).await;
     let _ = second.agent.recover().await;
     second.before.add_permits(1);
     second.after.add_permits(1);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use everturn_agent::store::MemoryStore;
 use everturn_agent::{AgentBuilder, InlinePrompt, agent};
-use everturn_ai::{ModelRequest, Tool, ToolContext, ToolErrors, metadata};
+use everturn_ai::{ModelRequest, Replay, Tool, ToolContext, ToolErrors, metadata};
 use everturn_core::{Error, Reason, Status};
 use everturn_testkit::{Reply, ScriptedModel};
 use schemars::JsonSchema;
@@ -25,6 +25,8 @@ fn order(error: Error) -> Tool {
         let error = error.clone();
         async move { Err::<String, _>(error.into()) }
     })
+    // It only reads, so its failure leaves no doubt.
+    .with_replay(Replay::Idempotent)
 }
 
 /// A model that asks for a tool once, and then says what it was answered.

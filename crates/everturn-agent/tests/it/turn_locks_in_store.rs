@@ -12,7 +12,7 @@ use everturn_agent::{
     Agent, AgentBuilder, Concurrency, SESSION_BUSY, SnapshotId, Timeline, Turn, TurnLocking,
 };
 use everturn_core::{Error, Status};
-use everturn_testkit::Gate;
+use everturn_testkit::{Gate, elapse};
 use serde_json::Value;
 
 use crate::support::{FaultyStore, handling, reply, replying, snapshots, texts};
@@ -75,7 +75,7 @@ async fn a_second_turn_in_another_process_is_refused_before_it_works() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_queued_turn_in_another_process_continues_where_the_first_one_ends() {
     let (store, gate, turns) = (MemoryStore::new(), Gate::new(), Arc::new(AtomicUsize::new(0)));
     let here = elsewhere(gated(&gate, &turns), &store, Concurrency::Queue);
@@ -83,7 +83,7 @@ async fn a_queued_turn_in_another_process_continues_where_the_first_one_ends() {
     let first = tell(&here, "one");
     gate.reached().await;
     let second = tell(&there, "two");
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    elapse(Duration::from_millis(50)).await;
     assert_eq!(turns.load(Ordering::SeqCst), 1, "the waiting turn works already");
 
     gate.open();
@@ -176,14 +176,14 @@ async fn the_lock_of_a_process_that_died_lapses() {
 async fn a_turn_that_takes_longer_than_its_lease_keeps_its_lock() {
     let store = MemoryStore::new();
     let slow = handling("chef", |turn: Turn| async move {
-        tokio::time::sleep(LEASE * 5).await;
+        elapse(LEASE * 5).await;
         reply(turn).await
     });
     let here = elsewhere(slow, &store, Concurrency::Reject);
     let there = elsewhere(replying("chef"), &store, Concurrency::Reject);
     let first = tell(&here, "slow");
 
-    tokio::time::sleep(LEASE * 4).await;
+    elapse(LEASE * 4).await;
     let refused = tell(&there, "quick").await.unwrap().unwrap_err();
 
     assert!(refused.is(SESSION_BUSY), "{refused:?}");
@@ -227,7 +227,7 @@ async fn a_turn_that_fails_lets_go_of_its_lock_before_its_client_knows() {
     assert_eq!(said_so_far(&store).await.len(), 40);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn a_client_that_leaves_while_it_waits_leaves_the_queue() {
     let (store, gate, turns) = (MemoryStore::new(), Gate::new(), Arc::new(AtomicUsize::new(0)));
     let here = elsewhere(gated(&gate, &turns), &store, Concurrency::Queue);
@@ -235,7 +235,7 @@ async fn a_client_that_leaves_while_it_waits_leaves_the_queue() {
     let first = tell(&here, "one");
     gate.reached().await;
     let impatient = tell(&there, "two");
-    tokio::time::sleep(Duration::from_millis(50)).await;
+    elapse(Duration::from_millis(50)).await;
 
     impatient.abort();
     assert!(impatient.await.unwrap_err().is_cancelled());

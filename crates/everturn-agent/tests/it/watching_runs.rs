@@ -7,6 +7,7 @@ use everturn_agent::{Agent, AgentBuilder, AgentFinishReason, AgentStreamChunk, A
 use everturn_ai::Message;
 use everturn_core::stream_log::{MemoryStreamLog, StreamLog};
 use everturn_core::{Error, Status};
+use everturn_testkit::elapse;
 use tokio::sync::Semaphore;
 
 use crate::support::{Counter, FaultyStore, handling};
@@ -134,14 +135,14 @@ async fn a_run_is_watched_on_while_another_worker_takes_it_over() {
     let mut watch = task.attach().unwrap();
 
     let (seen, ()) = tokio::join!(all(&mut watch), async {
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        elapse(Duration::from_secs(1)).await;
         store.fail_saves(true);
-        tokio::time::sleep(Duration::from_secs(61)).await;
+        elapse(Duration::from_secs(61)).await;
         let recovery = second.recover().await;
         assert_eq!(recovery.taken_over.len(), 1);
         store.fail_saves(false);
         // The first worker finds out with its next sign of life.
-        tokio::time::sleep(Duration::from_secs(31)).await;
+        elapse(Duration::from_secs(31)).await;
         gate.add_permits(1);
     });
 
@@ -163,7 +164,7 @@ async fn a_worker_that_cannot_write_the_end_of_its_run_does_not_end_the_watching
     let (seen, ()) = tokio::join!(all(&mut watch), async {
         store.fail_saves(true);
         gate.add_permits(1);
-        tokio::time::sleep(Duration::from_secs(61)).await;
+        elapse(Duration::from_secs(61)).await;
         assert_eq!(second.recover().await.taken_over.len(), 1);
         gate.add_permits(1);
     });

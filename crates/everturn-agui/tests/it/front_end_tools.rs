@@ -166,10 +166,10 @@ async fn a_result_is_known_however_its_json_is_written() {
 #[tokio::test]
 async fn the_number_and_size_of_tools_are_limited() {
     let server = Served::answering(["never"]).await;
-    let many: Vec<_> = (0..129)
+    let many: Vec<_> = (0..65)
         .map(|number| json!({"name": format!("tool{number}"), "description": ""}))
         .collect();
-    let large = json!([{"name": "large", "description": "x".repeat(70_000)}]);
+    let large = json!([{"name": "large", "description": "x".repeat(20_000)}]);
 
     for (run, tools) in [("r1", json!(many)), ("r2", large)] {
         let more = json!({ "tools": tools });

@@ -51,7 +51,10 @@ async fn wrong_values_are_refused_by_name_before_any_stream() {
         assert_eq!((code, status.as_str()), (400, "INVALID_ARGUMENT"), "{change}");
         assert!(message.contains(named), "{change}: {message}");
     }
-    let broken = answer(server.request("POST", "/agui/keeper").body("{")).await;
+    let json = server
+        .request("POST", "/agui/keeper")
+        .header("content-type", "application/json");
+    let broken = answer(json.body("{")).await;
     assert_eq!(broken.error().0, 400);
     assert_eq!(server.post("/agui/nobody", &body(json!({}))).await.error().0, 404);
     assert_eq!(
@@ -78,6 +81,39 @@ async fn bodies_may_be_larger_than_elsewhere_and_not_endless() {
 
     assert_eq!(large.status, 200);
     assert_eq!(too_large.error().0, 413);
+}
+
+#[tokio::test]
+async fn a_body_that_is_not_sent_as_json_is_refused() {
+    let server = Served::answering(["one", "two"]).await;
+    let body = json!({"threadId": "t", "runId": "r", "messages": [user("u1", "hi")]}).to_string();
+    let sent = |path: &str, kind: Option<&str>| {
+        let request = server.request("POST", path).body(body.clone());
+        answer(match kind {
+            Some(kind) => request.header("content-type", kind),
+            None => request,
+        })
+    };
+
+    for path in [
+        "/agui/keeper",
+        "/agui/keeper/connect",
+        "/copilotkit/agent/keeper/run",
+        "/copilotkit/info",
+    ] {
+        for kind in [Some("text/plain"), Some("multipart/form-data"), None] {
+            let refused = sent(path, kind).await.error();
+            assert_eq!(
+                (refused.0, refused.1.as_str()),
+                (415, "INVALID_ARGUMENT"),
+                "{path} {kind:?}"
+            );
+        }
+    }
+    server.model.assert_calls(0);
+    let charset = sent("/agui/keeper", Some("application/json; charset=utf-8")).await;
+    assert_eq!(charset.text(), "one");
+    assert_eq!(server.get("/copilotkit/info").await.status, 200);
 }
 
 #[tokio::test]
@@ -140,7 +176,7 @@ async fn an_agent_that_is_refused_to_the_caller_is_not_there() {
         if is_refused {
             return Err(Error::permission_denied("not for guests").with_public().into());
         }
-        Ok(Provided::new())
+        Ok(Provided::anonymous("all"))
     });
     let model = ScriptedModel::new().reply("One.");
     let server = Served::with(model, |server| server.context(guard)).await;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 
+mod client_permissions;
 mod connecting;
 mod erasing;
 mod front_end_tools;

@@ -13,6 +13,7 @@ pub struct Questions {
     now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     session: Option<Arc<str>>,
     allows_edits: bool,
+    is_kept_by_client: bool,
 }
 
 impl Questions {
@@ -22,6 +23,7 @@ impl Questions {
             now: Arc::new(now),
             session: None,
             allows_edits: true,
+            is_kept_by_client: false,
         }
     }
 
@@ -41,6 +43,16 @@ impl Questions {
         Self { allows_edits, ..self }
     }
 
+    /// Sets whether the client that answers keeps the conversation, so that nothing in it can be verified: neither that a tool
+    /// was called, nor that it asked.
+    #[must_use]
+    pub fn kept_by_client(self, is_kept_by_client: bool) -> Self {
+        Self {
+            is_kept_by_client,
+            ..self
+        }
+    }
+
     /// Returns the circumstances that a context has, if it has some.
     pub(crate) fn in_context(context: &Context) -> Option<Arc<Self>> {
         context.extension::<Self>()
@@ -57,6 +69,10 @@ impl Questions {
 
     pub(crate) fn session(&self) -> Option<&str> {
         self.session.as_deref()
+    }
+
+    pub(crate) fn is_kept_by_client(&self) -> bool {
+        self.is_kept_by_client
     }
 
     pub(crate) fn allows_edits(&self) -> bool {

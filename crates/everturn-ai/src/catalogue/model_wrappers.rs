@@ -185,9 +185,8 @@ impl Middleware for AugmentWithContext {
 
 /// Fetches the media behind `http` URLs and gives it to the model inline.
 ///
-/// Media over the limit fails the call: truncated media is worse than none. The author of the messages decides which
-/// URLs are fetched. A program that takes messages from strangers should therefore use a fetcher, or a
-/// [filter](MediaDownload::filter), that refuses addresses of its own network.
+/// Media over the limit fails the call: truncated media is worse than none. [`MediaDownload::apply`] documents which URLs are
+/// fetched: those of a conversation with a client only as the agent allows it.
 #[derive(Debug, Clone)]
 pub struct DownloadMedia(MediaDownload);
 
@@ -208,7 +207,10 @@ impl From<MediaDownload> for DownloadMedia {
 #[async_trait]
 impl Middleware for DownloadMedia {
     async fn model(&self, mut call: ModelCall, next: NextModel) -> HandlerResult<ModelResponse> {
-        call.request = call.context.guard(self.0.apply(call.request)).await?;
+        call.request = call
+            .context
+            .guard(self.0.apply(call.request, &call.context))
+            .await?;
         Ok(next.run(call).await?)
     }
 }

@@ -61,6 +61,9 @@ pub enum ToolRecord {
     Started,
     /// The call ended with this outcome.
     Ended(ToolOutcome),
+    /// Another turn began the call and was cut short; its end is unknown. The conversation has gone on, so the call is not made
+    /// even if it has not happened.
+    CutShort,
     /// Another resumption of the conversation began this approved call, and its end is unknown. It may still be under way.
     StartedElsewhere,
     /// Another resumption of the conversation has made this approved call, and a person decides whether it is repeated.
@@ -89,10 +92,9 @@ pub trait EffectJournal: Send + Sync + 'static {
     /// Records how the tool call ended.
     async fn ended(&self, id: &EffectId, outcome: &ToolOutcome) -> Result<()>;
 
-    /// Records that the tool call failed. `by_itself` is `true` if the tool returned the error. It is `false` if the
-    /// tool was cut short, panicked or returned an output that its schema forbids; then it is unknown whether it took
-    /// effect.
-    async fn failed(&self, id: &EffectId, error: &Error, by_itself: bool);
+    /// Records that the tool call failed. `had_no_effect` is `false` if it is unknown whether the call took effect, for
+    /// example because the work was cancelled while the tool ran.
+    async fn failed(&self, id: &EffectId, error: &Error, had_no_effect: bool);
 
     /// Returns the context in which the tool runs, which lets the journal follow its work.
     fn enter(&self, id: &EffectId, context: Context) -> Context {

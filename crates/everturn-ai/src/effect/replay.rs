@@ -12,7 +12,10 @@ use serde::{Deserialize, Serialize};
 /// | `Pure` | nothing | it is run again, as are calls that had finished |
 /// | `Idempotent` | its result | it is run again |
 /// | `Keyed` | its result | it is run again under the same [`ToolContext::effect_id`](crate::ToolContext::effect_id) |
-/// | `Once` | its beginning and its result | it is not run again: [`Tool::with_reconcile`](crate::Tool::with_reconcile) settles it, or else the turn is interrupted and a person does |
+/// | `Once` | its beginning and its result | it is not run again: [`Tool::with_reconcile`](crate::Tool::with_reconcile) determines its outcome, or else the turn is interrupted and a person does |
+///
+/// A `Once` call that fails is treated like one whose process died, unless its error states that
+/// [nothing happened](everturn_core::Error::nothing_happened).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
@@ -45,12 +48,13 @@ pub enum Repeat {
     Ask,
 }
 
-/// The outcome of a call whose process died, as found out afterwards.
+/// The outcome of a call that began and whose end is unknown, as determined afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reconciliation<O> {
     /// The call took effect and would have returned this output.
     Happened(O),
-    /// The call did not take effect: it is run now.
+    /// The call did not take effect and cannot any more. After a crash it is run now; a call that failed in this turn is not
+    /// repeated: its error is its outcome.
     NeverHappened,
     /// The outcome cannot be determined: a person is asked.
     Unknown,

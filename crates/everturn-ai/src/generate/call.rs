@@ -7,6 +7,7 @@ use everturn_core::{Context, Emitter, Registry, Result};
 use futures::future::BoxFuture;
 
 use super::output::OutputPlan;
+use super::partial::Progress;
 use super::tool_errors::{Mistakes, ToolErrors};
 use super::tool_table::ToolTable;
 use crate::middleware::{GenerateRound, Middleware, ModelCall, NextModel};
@@ -26,6 +27,7 @@ pub(super) struct Call {
     pub(super) allows_blocked: bool,
     pub(super) tool_errors: ToolErrors,
     pub(super) mistakes: Mistakes,
+    pub(super) progress: Progress,
     /// What the model sees of the conversation; all of it if not given.
     pub(super) window: Option<Window>,
     pub(super) step_name: String,

@@ -11,6 +11,12 @@ use crate::Messages;
 /// not observed.
 #[async_trait]
 pub trait GenerateObserver: Send + Sync + 'static {
+    /// Called whenever the conversation can be continued from here: before each model call, and when all tools of a round
+    /// have answered. `messages` is the whole conversation, without the answer that is asked for.
+    fn reached(&self, messages: &Messages) {
+        let _ = messages;
+    }
+
     /// Called when all tools of a round have answered, before the model sees the answers.
     ///
     /// `messages` is the whole conversation, answers included. An error fails the generation.
@@ -32,6 +38,12 @@ pub(super) fn unobserved(context: Context) -> Context {
     match context.extension::<Observer>() {
         Some(observer) if observer.0.is_some() => context.with_extension(Arc::new(Observer(None))),
         _ => context,
+    }
+}
+
+pub(super) fn reached(context: &Context, messages: &Messages) {
+    if let Some(Observer(Some(observer))) = context.extension::<Observer>().as_deref() {
+        observer.reached(messages);
     }
 }
 

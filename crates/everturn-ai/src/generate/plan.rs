@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::call::Call;
 use super::output::OutputPlan;
+use super::partial::Progress;
 use super::tool_errors::{Mistakes, ToolErrors};
 use super::tool_table::ToolTable;
 use crate::format::inject_instructions;
@@ -21,7 +22,8 @@ use crate::{
     ModelReference, ModelRequest, ModelResponse, ModelResponseChunk, ToolChoice, ToolReference,
 };
 
-const DEFAULT_MAX_ROUNDS: u32 = 5;
+/// In how many rounds a model may ask for tools unless the caller says otherwise, as in Genkit since 1.13.
+const DEFAULT_MAX_ROUNDS: u32 = 50;
 
 /// A resource itself, or the name of a registered one.
 #[derive(Clone)]
@@ -173,12 +175,16 @@ impl Plan {
         let output = Arc::clone(&call.output);
         // Consumers of the stream parse chunks by this plan.
         announce(&output);
-        let round = call.opening(request, answers, &emitter, context);
+        let round = call.opening(request, answers, &emitter, context.clone());
+        let running = Arc::clone(&call);
         let response = match first {
-            FirstSpan::Own => call.round(round).await?,
-            FirstSpan::Callers => call.round_in_current_span(Box::new(round)).await?,
+            FirstSpan::Own => running.round(round).await,
+            FirstSpan::Callers => running.round_in_current_span(Box::new(round)).await,
         };
-        Ok(Finished { response, output })
+        match response {
+            Ok(response) => Ok(Finished { response, output }),
+            Err(error) => Err(call.progress.attach_to(error, &context)),
+        }
     }
 
     /// Looks up everything that was named and builds the first request.
@@ -211,6 +217,7 @@ impl Plan {
             allows_blocked,
             tool_errors,
             mistakes: Mistakes::default(),
+            progress: Progress::default(),
             window,
             step_name,
             message_index: Arc::default(),

@@ -1,20 +1,23 @@
 //! The loop's use of an [`EffectJournal`]: known outcomes are not produced again, and new ones are recorded before use.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use everturn_core::{Context, Error, Reason, Result};
+use everturn_core::{Error, Result, Status};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::call::Call;
 use super::chunk_index::ChunkIndex;
-use super::tool_errors::ToolErrors;
+use super::tool_errors::{ToolErrors, failed_call_answer, had_no_effect};
 use crate::effect::{journal_of, without_journal};
+use crate::metadata::is_outcome_unknown;
 use crate::middleware::{GenerateRound, ToolCall};
+use crate::tool::unknown_outcome;
 use crate::usage_meter::MeteredRound;
 use crate::{
-    EffectId, EffectJournal, ModelEffect, ModelResponse, ModelResponseChunk, Part, Reconciliation, Role,
-    ToolContext, ToolEffect, ToolOutcome, ToolRecord, interrupt_data, metadata, outcome_unknown, reason,
+    EffectId, EffectJournal, ModelEffect, ModelResponse, ModelResponseChunk, MultipartToolResponse, Part,
+    Questions, Reconciliation, Replay, Role, Tool, ToolContext, ToolEffect, ToolOutcome, ToolRecord,
+    interrupt, interrupt_data, metadata, reason,
 };
 
 /// The only member of the data with which a call that was already made interrupts. It never leaves the loop.
@@ -91,8 +94,21 @@ pub(super) struct Recording {
     journal: Arc<dyn EffectJournal>,
     id: EffectId,
     known: ToolRecord,
+    replay: Replay,
+    /// The latest run of the tool's own code, if it must not run twice.
+    run: Mutex<Run>,
     /// The journal's own error, which is no failure of the tool.
     fault: OnceLock<Error>,
+}
+
+/// A run of the code of a tool that must not run twice.
+enum Run {
+    /// There was none, or it had no effect.
+    None,
+    /// It began, and may have taken effect. The error is the one with which it ended, if it has.
+    Begun(ToolContext, Option<Error>),
+    /// It returned a response.
+    Finished,
 }
 
 impl Recording {
@@ -114,6 +130,8 @@ impl Recording {
             journal,
             id,
             known,
+            replay: call.tool.replay(),
+            run: Mutex::new(Run::None),
             fault: OnceLock::new(),
         }))
     }
@@ -126,14 +144,32 @@ impl Recording {
         run: impl FnOnce(ToolCall, Arc<Self>) -> BoxFuture<'static, Result<ToolOutcome>> + Send,
     ) -> Result<ToolOutcome> {
         match &self.known {
-            ToolRecord::Nothing => self.live(call, choice, run).await,
+            ToolRecord::Nothing => match self.found_since(&call).await? {
+                Some(outcome) => {
+                    self.journal.ended(&self.id, &outcome).await?;
+                    Ok(outcome)
+                }
+                None => self.live(call, choice, run).await,
+            },
             ToolRecord::Ended(outcome) => {
                 tracing::debug!(effect = %self.id, tool = call.tool.name(), "a tool's result is known");
                 Ok(outcome.clone())
             }
             // Not reconciled: a call that is still under way would be found not to have happened.
-            ToolRecord::StartedElsewhere => unknown(&self.id),
+            ToolRecord::StartedElsewhere => Ok(ask(&call, &self.id, None)),
             ToolRecord::AlreadyMade => Ok(ToolOutcome::Interrupted(already_made(&call.part))),
+            ToolRecord::CutShort => {
+                let outcome = match self.reconciled(&call).await? {
+                    Reconciliation::Happened(outcome) => outcome,
+                    Reconciliation::NeverHappened => ToolOutcome::Finished(failed_call_answer(
+                        Some(Status::Aborted),
+                        "the call was cut short and did not take effect; make it again if it is still wanted",
+                    )),
+                    Reconciliation::Unknown => return Ok(ask(&call, &self.id, None)),
+                };
+                self.journal.ended(&self.id, &outcome).await?;
+                Ok(outcome)
+            }
             ToolRecord::Started => match self.reconciled(&call).await? {
                 Reconciliation::NeverHappened => self.live(call, choice, run).await,
                 Reconciliation::Happened(outcome) => {
@@ -141,7 +177,7 @@ impl Recording {
                     self.journal.ended(&self.id, &outcome).await?;
                     Ok(outcome)
                 }
-                Reconciliation::Unknown => unknown(&self.id),
+                Reconciliation::Unknown => Ok(ask(&call, &self.id, None)),
             },
         }
     }
@@ -154,34 +190,95 @@ impl Recording {
     ) -> Result<ToolOutcome> {
         let (tool, context) = (call.tool.clone(), call.context.clone());
         let recording = Arc::new(self);
-        let result = run(call, Arc::clone(&recording)).await;
+        let mut result = run(call.clone(), Arc::clone(&recording)).await;
         let (journal, id) = (&recording.journal, &recording.id);
         // The journal's own error wins over the call's: what is not recorded must not be used.
         if let Some(fault) = recording.fault.get() {
             return Err(fault.clone());
         }
+        let mut is_unknown = recording.is_unknown(&result);
+        // Once the work is over nothing more can be done: the next attempt finds that the call began.
+        if is_unknown && !context.is_over() {
+            (result, is_unknown) = recording.settled(&call, result).await;
+        }
         match result {
-            Ok(outcome) => {
+            Ok(outcome) if !is_unknown => {
                 journal.ended(id, &outcome).await?;
                 Ok(outcome)
             }
+            Ok(_) => Err(Error::cancelled(
+                "the work is over, and the outcome of a tool is unknown",
+            )),
             Err(error) => {
-                journal
-                    .failed(id, &error, is_the_tools_own(&error, &context))
-                    .await;
+                journal.failed(id, &error, !is_unknown).await;
                 Err(choice.failure(tool.name(), error, &context))
             }
         }
     }
 
+    /// Returns whether the call may have taken effect although it has no outcome that could be used.
+    fn is_unknown(&self, result: &Result<ToolOutcome>) -> bool {
+        match &*self.run() {
+            // The arguments may have been refused before the tool's own code ran.
+            Run::Begun(context, _) => context.has_begun(),
+            Run::Finished => result.is_err(),
+            Run::None => matches!(result, Ok(ToolOutcome::Interrupted(data)) if is_outcome_unknown(data)),
+        }
+    }
+
+    /// Determines the outcome of a call that may have taken effect, or asks for it. The second value is whether it is still
+    /// unknown; a question about it is an outcome.
+    async fn settled(&self, call: &ToolCall, result: Result<ToolOutcome>) -> (Result<ToolOutcome>, bool) {
+        let own = match &*self.run() {
+            // A tool that reports that it does not know has no more to say.
+            Run::Begun(_, error) => error.clone().filter(|error| interrupt_data(error).is_none()),
+            _ => None,
+        };
+        let error = own.as_ref().or(result.as_ref().err());
+        match self.reconciled(call).await {
+            Ok(Reconciliation::Happened(outcome)) => (Ok(outcome), false),
+            Ok(Reconciliation::NeverHappened) => (never_happened(&call.tool, result), false),
+            Ok(Reconciliation::Unknown) => (Ok(ask(call, &self.id, error)), false),
+            // As after a crash: the turn fails, and the next attempt reconciles again.
+            Err(fault) => (Err(fault), true),
+        }
+    }
+
+    fn run(&self) -> MutexGuard<'_, Run> {
+        self.run.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Records that the tool's own code is about to run, and returns the context for it.
+    ///
+    /// # Errors
+    /// The journal's own error; an interrupt if the code has run before in this call and may have taken effect: a hook
+    /// cannot repeat a call that must not be made twice.
     pub(super) async fn begin(&self, call: ToolCall) -> Result<ToolContext> {
+        if !matches!(&*self.run(), Run::None) {
+            return Err(interrupt(unknown_outcome(&self.id, None)));
+        }
         if let Err(error) = self.journal.started(&self.id).await {
             // A hook may swallow the error, and the call must fail all the same.
             let _ = self.fault.set(error.clone());
             return Err(error);
         }
-        Ok(self.circumstances(call))
+        let context = self.circumstances(call);
+        if self.replay == Replay::Once {
+            *self.run() = Run::Begun(context.clone(), None);
+        }
+        Ok(context)
+    }
+
+    /// Notes the end of the tool's own code.
+    pub(super) fn end(&self, tool: &Tool, result: &Result<MultipartToolResponse>) {
+        let mut run = self.run();
+        if let Run::Begun(_, ended) = &mut *run {
+            match result {
+                Ok(_) => *run = Run::Finished,
+                Err(error) if had_no_effect(tool, error) => *run = Run::None,
+                Err(error) => *ended = Some(error.clone()),
+            }
+        }
     }
 
     fn circumstances(&self, call: ToolCall) -> ToolContext {
@@ -190,21 +287,65 @@ impl Recording {
         ToolContext::for_request(context, call.part, call.emitter).with_effect(self.id.clone())
     }
 
-    /// Asks the tool's reconcile function for the outcome of the call.
+    /// Calls the tool's reconcile function for the outcome of the call.
     async fn reconciled(&self, call: &ToolCall) -> Result<Reconciliation<ToolOutcome>> {
-        let input = call.request().and_then(|request| request.input.clone());
-        let found = call.tool.reconcile(input, self.circumstances(call.clone())).await;
-        match found {
-            Ok(found) => found.try_map(|response| Ok(ToolOutcome::Finished(response))),
-            // The reconcile function may interrupt with a question of its own.
-            Err(error) => match interrupt_data(&error) {
-                Some(data) => Ok(Reconciliation::Happened(ToolOutcome::Interrupted(data.clone()))),
-                None => Err(error.context(format_args!(
-                    "the outcome of tool '{}' could not be determined",
-                    call.tool.name()
-                ))),
-            },
+        reconciled(call, self.circumstances(call.clone())).await
+    }
+
+    /// Returns the outcome of the call that a person restarts because it has not happened, if its reconcile function finds
+    /// that it has.
+    async fn found_since(&self, call: &ToolCall) -> Result<Option<ToolOutcome>> {
+        let asked = call.part.metadata_entry(metadata::RESOLVED_INTERRUPT);
+        let Some(earlier) = asked.and_then(unknown_effect).filter(|_| call.answer().is_some()) else {
+            return Ok(None);
+        };
+        let context = self
+            .journal
+            .enter(&self.id, without_journal(call.context.clone()));
+        let context = ToolContext::for_request(context, call.part.clone(), call.emitter.clone());
+        Ok(match reconciled(call, context.with_effect(earlier)).await? {
+            Reconciliation::Happened(outcome) => Some(outcome),
+            Reconciliation::NeverHappened | Reconciliation::Unknown => None,
+        })
+    }
+}
+
+/// Returns the identity of the call in the data of an interrupt, if the outcome of the call is unknown.
+pub(super) fn unknown_effect(data: &Value) -> Option<EffectId> {
+    let id = data.get("effectId").filter(|_| is_outcome_unknown(data))?;
+    Some(id.as_str()?.into())
+}
+
+/// Calls the reconcile function of a tool.
+pub(super) async fn reconciled(call: &ToolCall, context: ToolContext) -> Result<Reconciliation<ToolOutcome>> {
+    let input = call.request().and_then(|request| request.input.clone());
+    match call.tool.reconcile(input, context).await {
+        Ok(found) => found.try_map(|response| Ok(ToolOutcome::Finished(response))),
+        // The reconcile function may interrupt with a question of its own.
+        Err(error) => match interrupt_data(&error) {
+            Some(data) if is_outcome_unknown(data) => Ok(Reconciliation::Unknown),
+            Some(data) => Ok(Reconciliation::Happened(ToolOutcome::Interrupted(data.clone()))),
+            None => Err(error.context(format_args!(
+                "the outcome of tool '{}' could not be determined",
+                call.tool.name()
+            ))),
+        },
+    }
+}
+
+/// Returns the result of a call that was found not to have taken effect: the error with which it ended, or the answer about
+/// it that the model reads.
+pub(super) fn never_happened(tool: &Tool, result: Result<ToolOutcome>) -> Result<ToolOutcome> {
+    match result {
+        Err(error) => Err(error.nothing_happened()),
+        Ok(ToolOutcome::Interrupted(_)) => {
+            let message = format!(
+                "the call of tool '{}' did not take effect; try again",
+                tool.name()
+            );
+            Err(Error::unavailable(message).with_public().nothing_happened())
         }
+        told => told,
     }
 }
 
@@ -220,16 +361,15 @@ pub(super) fn asked_again(data: &Value) -> Option<&Value> {
     members.get(ALREADY_MADE)
 }
 
-fn unknown(id: &EffectId) -> Result<ToolOutcome> {
-    let question = outcome_unknown(id);
-    match interrupt_data(&question) {
-        Some(data) => Ok(ToolOutcome::Interrupted(data.clone())),
-        None => Err(question),
-    }
-}
-
-/// Returns whether the tool itself returned the error, which says that the call had no effect.
-fn is_the_tools_own(error: &Error, context: &Context) -> bool {
-    // After a panic or an invalid output the tool has run, and may have taken effect.
-    !(context.is_over() || error.is(Reason::PANIC) || error.is(Reason::INVALID_OUTPUT))
+/// Returns the question for the outcome of a call, and alerts the operator.
+pub(super) fn ask(call: &ToolCall, id: &EffectId, error: Option<&Error>) -> ToolOutcome {
+    let questions = Questions::in_context(&call.context);
+    tracing::warn!(
+        tool = call.tool.name(),
+        session = questions.as_deref().and_then(Questions::session),
+        effect = %id,
+        error = error.map(tracing::field::display),
+        "the outcome of a tool call is unknown: the call is not repeated, and waits for an answer"
+    );
+    ToolOutcome::Interrupted(unknown_outcome(id, error))
 }

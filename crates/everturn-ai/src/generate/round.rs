@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use everturn_core::{Emitter, Error, Result, SpanKind, in_span, panic_error};
 use futures::future::BoxFuture;
 use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::json;
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::instrument::{Instrument, WithSubscriber};
@@ -76,7 +77,9 @@ impl Call {
         )
         .await?;
         let index = ChunkIndex::starting_at(round.message_index);
+        self.progress.reach(&round);
         let Reply { response, effect } = Box::pin(self.reply(&round, &index)).await?;
+        self.progress.count(&response);
         let Some(asking) = self.message_with_work(&response) else {
             return Ok(complete(response, *round));
         };
@@ -88,7 +91,7 @@ impl Call {
         if tools.is_interrupted() {
             return Ok(complete(tools.interrupted(response), *round));
         }
-        let following = Box::pin(proceed(*round, asking, tools.message(), &index)).await?;
+        let following = Box::pin(self.proceed(*round, asking, tools.message(), &index)).await?;
         Box::pin(self.deeper(following)).await
     }
 
@@ -121,23 +124,25 @@ impl Call {
         let is_blocked = response.finish_reason == Some(crate::FinishReason::Blocked);
         (!is_blocked && message.tool_requests().next().is_some()).then(|| message.clone())
     }
-}
 
-/// Returns the round that follows the answers of the tools.
-async fn proceed(
-    mut round: GenerateRound,
-    asking: Message,
-    answers: Message,
-    index: &ChunkIndex,
-) -> Result<GenerateRound> {
-    round.request.messages.push(asking);
-    round.request.messages.push(answers.clone());
-    // Before the answers are streamed: a client never sees answers that could still be lost.
-    round_end(&round.context, &round.request.messages).await?;
-    send_answers(&round.emitter, &answers, index).await?;
-    round.index += 1;
-    round.message_index = index.following();
-    Ok(round)
+    /// Returns the round that follows the answers of the tools.
+    async fn proceed(
+        &self,
+        mut round: GenerateRound,
+        asking: Message,
+        answers: Message,
+        index: &ChunkIndex,
+    ) -> Result<GenerateRound> {
+        round.request.messages.push(asking);
+        round.request.messages.push(answers.clone());
+        self.progress.reach(&round);
+        // Before the answers are streamed: a client never sees answers that could still be lost.
+        round_end(&round.context, &round.request.messages).await?;
+        send_answers(&round.emitter, &answers, index).await?;
+        round.index += 1;
+        round.message_index = index.following();
+        Ok(round)
+    }
 }
 
 /// Streams the tools' answers as one chunk.
@@ -160,7 +165,7 @@ pub(super) async fn send_answers(
 fn complete(mut response: ModelResponse, round: GenerateRound) -> ModelResponse {
     // Other runtimes have these two fields in every response.
     response.usage.get_or_insert_default();
-    response.custom.get_or_insert_with(|| serde_json::json!({}));
+    response.custom.get_or_insert_with(|| json!({}));
     response.request = Some(Box::new(round.request));
     response
 }
@@ -168,6 +173,11 @@ fn complete(mut response: ModelResponse, round: GenerateRound) -> ModelResponse 
 fn too_many_rounds(max_rounds: u32) -> Error {
     Error::aborted(format!("exceeded maximum tool call iterations ({max_rounds})"))
         .with_reason(reason::MAX_ROUNDS_EXCEEDED)
+        .with_details(json!({
+            "limit": { "per": "turn", "of": "toolRounds", "max": max_rounds },
+            "reason": reason::MAX_ROUNDS_EXCEEDED.name(),
+            "retryable": false,
+        }))
         .with_public()
 }
 

@@ -3,19 +3,21 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use everturn_core::{Context, Error, Result, SpanRecorder};
+use everturn_core::{Context, Emitter, Error, Result, SpanRecorder};
 use serde_json::{Value, json};
 
 use super::call::Call;
 use super::chunk_index::ChunkIndex;
 use super::observer::round_end;
-use super::recorded::asked_again;
+use super::recorded::{asked_again, reconciled, unknown_effect};
 use super::round::send_answers;
 use super::tool_calls::{self, answer};
-use crate::middleware::GenerateRound;
+use crate::effect::without_journal;
+use crate::metadata::is_outcome_unknown;
+use crate::middleware::{GenerateRound, ToolCall};
 use crate::{
-    Answers, Approval, GivenAnswer, Message, ModelResponse, MultipartToolResponse, Part, Questions, Role,
-    ToolOutcome, ToolRequest, metadata, reason,
+    Answers, Approval, Declined, GivenAnswer, Message, ModelResponse, MultipartToolResponse, Part, Questions,
+    Reconciliation, Role, ToolContext, ToolOutcome, ToolRequest, metadata, reason,
 };
 
 /// The result of settling an interrupted message.
@@ -90,7 +92,9 @@ impl Call {
     ) -> Result<Settled> {
         let (place, interrupted) = interrupted_message(&round)?;
         // Before anything runs: an answer that is not allowed must not reach a tool.
-        let settlements = self.settlements(&interrupted, &given, &round.context)?;
+        let settlements = self
+            .settlements(&interrupted, &given, &round.context)
+            .map_err(refused)?;
         let index = ChunkIndex::starting_at(round.message_index);
         let mut approvals: Vec<_> = settlements.iter().map(|one| one.approval.clone()).collect();
         record(&interrupted, &approvals, &round.context);
@@ -120,6 +124,7 @@ impl Call {
         // A copy in the request: the caller's history keeps the message with its interrupt.
         let settled = [settled(&interrupted, &approvals), answers.clone()];
         messages.splice(place..messages.len(), settled.into_iter().chain(waited));
+        self.progress.reach(&round);
         round_end(&round.context, &round.request.messages).await?;
         send_answers(&round.emitter, &answers, &index).await?;
         round.message_index = index.following();
@@ -266,22 +271,56 @@ impl Call {
             .run_requests(round, restarts.collect(), None, index)
             .await?
             .into_iter();
-        settlements
-            .into_iter()
-            .map(|settlement| match settlement.way {
-                Way::Answered(part) => Ok(Outcome::Answered(part)),
-                Way::Waiting => Ok(Outcome::Waiting),
+        let mut answered = Vec::with_capacity(settlements.len());
+        for (settlement, asked) in settlements.into_iter().zip(interrupted.tool_request_parts()) {
+            let outcome = match settlement.way {
+                Way::Answered(part) if asked.is_outcome_unknown() => {
+                    Some(Outcome::Answered(self.confirmed(round, asked, part).await))
+                }
+                Way::Answered(part) => Some(Outcome::Answered(part)),
+                Way::Waiting => Some(Outcome::Waiting),
                 Way::Restarted(part) => match outcomes.next() {
-                    Some(ToolOutcome::Finished(response)) => answer(&part, response)
-                        .map(Outcome::Answered)
-                        .ok_or_else(|| interrupted_again(interrupted)),
-                    Some(ToolOutcome::Interrupted(data)) => {
-                        own_question(data).ok_or_else(|| interrupted_again(interrupted))
-                    }
-                    None => Err(interrupted_again(interrupted)),
+                    Some(ToolOutcome::Finished(response)) => answer(&part, response).map(Outcome::Answered),
+                    Some(ToolOutcome::Interrupted(data)) => own_question(data),
+                    None => None,
                 },
-            })
-            .collect()
+            };
+            answered.push(outcome.ok_or_else(|| interrupted_again(interrupted))?);
+        }
+        Ok(answered)
+    }
+
+    /// Returns the answer to a call whose outcome was unknown. A person reports that it happened; the tool's reconcile function,
+    /// if it finds the same, makes the changes of the session that the call would have made.
+    async fn confirmed(&self, round: &GenerateRound, asked: &Part, given: Part) -> Part {
+        let declines = |output: &Value| Declined::of(output).is_some();
+        let output = given
+            .as_tool_response()
+            .and_then(|response| response.output.as_ref());
+        let name = asked.as_tool_request().map(|request| request.name.as_str());
+        let tool = name.and_then(|name| self.tools.get(name).ok());
+        let effect = asked.interrupt().and_then(unknown_effect);
+        let (Some(tool), Some(effect), false) = (tool, effect, output.is_some_and(declines)) else {
+            return given;
+        };
+        let call = ToolCall {
+            part: asked.clone(),
+            tool: tool.clone(),
+            emitter: Emitter::silent(),
+            context: without_journal(round.context.clone()),
+            registry: self.registry.clone(),
+        };
+        let context = ToolContext::for_request(call.context.clone(), asked.clone(), Emitter::silent());
+        match reconciled(&call, context.with_effect(effect)).await {
+            Ok(Reconciliation::Happened(ToolOutcome::Finished(response))) => {
+                answer(asked, response).unwrap_or(given)
+            }
+            Ok(_) => given,
+            Err(error) => {
+                tracing::warn!(%error, "a reported outcome could not be confirmed and is used as it is");
+                given
+            }
+        }
     }
 }
 
@@ -308,8 +347,7 @@ fn own_question(data: Value) -> Option<Outcome> {
     if let Some(question) = asked_again(&data) {
         return Some(Outcome::AsksAgain(question.clone()));
     }
-    let is_unknown = data.get(metadata::OUTCOME_UNKNOWN) == Some(&Value::Bool(true));
-    is_unknown.then_some(Outcome::Asks(data))
+    is_outcome_unknown(&data).then_some(Outcome::Asks(data))
 }
 
 /// Returns a settled tool request as it waits for the others of its message.
@@ -388,6 +426,15 @@ fn resolved(part: &Part) -> Part {
         Some(interrupt) => part.with_metadata_entry(metadata::RESOLVED_INTERRUPT, interrupt),
         None => part,
     }
+}
+
+/// Marks the error of an answer that was refused before anything ran.
+fn refused(error: Error) -> Error {
+    let has_own = [reason::QUESTION_EXPIRED, reason::UNRESOLVED_TOOL_REQUEST];
+    if has_own.into_iter().any(|reason| error.is(reason)) {
+        return error;
+    }
+    error.with_reason(reason::ANSWER_REFUSED)
 }
 
 fn wrong_directive(list: &str, wanted: &str) -> Error {

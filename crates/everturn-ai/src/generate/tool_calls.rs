@@ -12,13 +12,13 @@ use serde_json::Value;
 use super::call::Call;
 use super::chunk_index::ChunkIndex;
 use super::observer::unobserved;
-use super::recorded::Recording;
+use super::recorded::{Recording, ask, never_happened, reconciled, unknown_effect};
 use super::repetition::{Verdict, judge, without_repetitions};
 use crate::middleware::{GenerateRound, NextTool, ToolCall};
 use crate::window::without_window;
 use crate::{
-    Approval, EffectId, FinishReason, Message, ModelResponse, MultipartToolResponse, Part, Tool, ToolContext,
-    ToolOutcome, ToolResponse, interrupt_data, metadata,
+    Approval, EffectId, FinishReason, Message, ModelResponse, MultipartToolResponse, Part, Reconciliation,
+    Tool, ToolContext, ToolOutcome, ToolResponse, interrupt_data, metadata,
 };
 
 const INTERRUPTED: &str = "One or more tool calls resulted in interrupts.";
@@ -211,9 +211,9 @@ impl Call {
         let live = Arc::clone(self);
         match recording {
             None => Box::pin(async move {
-                let (tool, context) = (call.tool.clone(), call.context.clone());
-                let outcome = Arc::clone(&live).run_hooked(call, None).await;
-                outcome.map_err(|error| live.tool_errors.failure(tool.name(), error, &context))
+                let outcome = Arc::clone(&live).run_hooked(call.clone(), None).await;
+                let outcome = determined(&call, outcome).await;
+                outcome.map_err(|error| live.tool_errors.failure(call.tool.name(), error, &call.context))
             }),
             Some(recording) => Box::pin(recording.around(call, self.tool_errors, move |call, recording| {
                 Box::pin(async move { live.run_hooked(call, Some(recording)).await })
@@ -251,6 +251,23 @@ impl Call {
     }
 }
 
+/// Determines the outcome of a call without a journal whose tool reports that it is unknown.
+async fn determined(call: &ToolCall, outcome: Result<ToolOutcome>) -> Result<ToolOutcome> {
+    let unknown = match &outcome {
+        Ok(ToolOutcome::Interrupted(data)) => unknown_effect(data),
+        _ => None,
+    };
+    let Some(id) = unknown else {
+        return outcome;
+    };
+    let context = ToolContext::for_request(call.context.clone(), call.part.clone(), call.emitter.clone());
+    match reconciled(call, context.with_effect(id.clone())).await? {
+        Reconciliation::Happened(outcome) => Ok(outcome),
+        Reconciliation::NeverHappened => never_happened(&call.tool, outcome),
+        Reconciliation::Unknown => Ok(ask(call, &id, None)),
+    }
+}
+
 /// Returns the centre of the tool hooks: the tool itself.
 fn core(
     has_run: Arc<AtomicBool>,
@@ -268,7 +285,11 @@ fn core(
                 Some(recording) => recording.begin(call).await?,
                 None => ToolContext::for_request(call.context, call.part, call.emitter),
             };
-            tool.run_metered(metered, input, context).await
+            let result = tool.run_metered(metered, input, context).await;
+            if let Some(recording) = &recording {
+                recording.end(&tool, &result);
+            }
+            result
         })
     }
 }

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use everturn_core::{Context, Error, Exposure, Reason, Status};
 use serde_json::{Value, json};
 
-use crate::{JsonObject, MultipartToolResponse, Tool, metadata, reason};
+use crate::metadata::is_outcome_unknown;
+use crate::{JsonObject, MultipartToolResponse, Tool, interrupt_data, metadata, reason};
 
 /// In how many rounds of a generation the model is told of its own mistakes before they end it. A model that does not
 /// learn from three complaints does not learn from a fourth.
@@ -141,6 +142,17 @@ impl Mistakes {
     }
 }
 
+/// Returns whether a limit of the generation or of its context is the error: too many rounds, calls, tokens, or too much time.
+pub fn is_limit(error: &Error) -> bool {
+    [
+        reason::LIMIT_REACHED,
+        reason::REPEATED_CALL,
+        reason::MAX_ROUNDS_EXCEEDED,
+    ]
+    .into_iter()
+    .any(|limit| error.is(limit))
+}
+
 /// Returns the error of a call of a tool that the model was not given.
 pub(super) fn no_such_tool<'a>(name: &str, tools: impl Iterator<Item = &'a Tool>) -> Error {
     let known: Vec<&str> = tools.map(Tool::short_name).collect();
@@ -159,6 +171,18 @@ pub(super) fn no_such_tool<'a>(name: &str, tools: impl Iterator<Item = &'a Tool>
 /// Returns whether the model itself made the mistake: it invented a tool, or its arguments do not fit.
 fn is_mistake(error: &Error) -> bool {
     error.is(reason::TOOL_NOT_FOUND) || error.is(Reason::INVALID_INPUT)
+}
+
+/// Returns whether an error of a tool's own code leaves no doubt that the call had no effect.
+///
+/// The error of a tool that declares [`Replay::Once`](crate::Replay::Once) must state it. That of a tool that declares nothing
+/// may also be one for the model, or have a status that refuses the request: most such tools only read.
+pub(super) fn had_no_effect(tool: &Tool, error: &Error) -> bool {
+    if let Some(data) = interrupt_data(error) {
+        return !is_outcome_unknown(data);
+    }
+    let refuses = || error.is_for_model() || is_clients(error.status());
+    error.had_no_effect() || (!tool.declares_once() && refuses())
 }
 
 fn is_clients(status: Status) -> bool {

@@ -14,10 +14,23 @@ type Factory = dyn Fn(&Registry) -> HandlerResult<Arc<dyn Middleware>> + Send + 
 #[derive(Clone)]
 pub struct MiddlewareSource(Kind);
 
+/// An agent that a middleware delegates to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Delegate {
+    /// The name of the agent.
+    pub name: String,
+    /// Whether the agent is looked up by its name when it gets a task, so that it must be registered by then.
+    pub is_looked_up: bool,
+}
+
 #[derive(Clone)]
 enum Kind {
     Named(MiddlewareRef),
-    Made(Arc<Factory>),
+    Made {
+        make: Arc<Factory>,
+        /// The agents that it delegates to.
+        delegates: Arc<[Delegate]>,
+    },
 }
 
 impl MiddlewareSource {
@@ -30,21 +43,43 @@ impl MiddlewareSource {
     pub fn factory(
         make: impl Fn(&Registry) -> HandlerResult<Arc<dyn Middleware>> + Send + Sync + 'static,
     ) -> Self {
-        Self(Kind::Made(Arc::new(make)))
+        Self(Kind::Made {
+            make: Arc::new(make),
+            delegates: Arc::default(),
+        })
+    }
+
+    /// Declares the registered agents that the middleware delegates to. Servers do not offer them unless they are public.
+    pub fn delegating_to(self, agents: impl IntoIterator<Item = Delegate>) -> Self {
+        Self(match self.0 {
+            Kind::Made { make, .. } => Kind::Made {
+                make,
+                delegates: agents.into_iter().collect(),
+            },
+            named @ Kind::Named(_) => named,
+        })
+    }
+
+    /// Returns the agents that the middleware [declares](Self::delegating_to).
+    pub fn delegates(&self) -> &[Delegate] {
+        match &self.0 {
+            Kind::Made { delegates, .. } => delegates,
+            Kind::Named(_) => &[],
+        }
     }
 
     /// Returns the name and configuration if the middleware is used by name.
     pub fn reference(&self) -> Option<&MiddlewareRef> {
         match &self.0 {
             Kind::Named(reference) => Some(reference),
-            Kind::Made(_) => None,
+            Kind::Made { .. } => None,
         }
     }
 
     /// Makes a fresh bundle.
     pub(crate) fn make(&self, registry: &Registry) -> Result<Arc<dyn Middleware>> {
         match &self.0 {
-            Kind::Made(make) => Ok(make(registry)?),
+            Kind::Made { make, .. } => Ok(make(registry)?),
             Kind::Named(reference) => {
                 let definition = named(registry, reference)?;
                 definition.make(reference.config.as_ref(), registry)
@@ -55,7 +90,7 @@ impl MiddlewareSource {
     /// Checks that the middleware is registered and takes its configuration, without making one.
     pub(crate) fn check(&self, registry: &Registry) -> Result<()> {
         match &self.0 {
-            Kind::Made(_) => Ok(()),
+            Kind::Made { .. } => Ok(()),
             Kind::Named(reference) => named(registry, reference)?.check(reference.config.as_ref()),
         }
     }
@@ -72,7 +107,7 @@ impl fmt::Debug for MiddlewareSource {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Kind::Named(reference) => reference.fmt(formatter),
-            Kind::Made(_) => formatter.write_str("MiddlewareSource(made)"),
+            Kind::Made { .. } => formatter.write_str("MiddlewareSource(made)"),
         }
     }
 }

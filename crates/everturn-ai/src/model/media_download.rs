@@ -1,23 +1,29 @@
 //! Fetching media behind URLs and inlining it for a model that cannot fetch it itself.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use everturn_core::{Error, HandlerResult, Result};
+use everturn_core::offload::{HEAVY, offload};
+use everturn_core::{Context, Error, HandlerResult, Result};
 use futures::future::{BoxFuture, try_join_all};
 
+use super::client_media::ClientMedia;
+use super::fetch_rules::{Fetch, FetchBudget, FetchRules};
 use crate::{Feature, Media, Message, ModelRequest, Part, PartKind};
 
 const DEFAULT_MAX_BYTES: usize = 20 * 1024 * 1024;
 
 /// Fetches the content behind a URL.
 pub trait MediaFetcher: Send + Sync + 'static {
-    /// Fetches `url`, which has the scheme `http` or `https`.
+    /// Fetches a URL, whose scheme and host were checked.
     ///
-    /// Fails if the content is unavailable or larger than `max_bytes`: truncated media is worse than none.
-    fn fetch<'a>(&'a self, url: &'a str, max_bytes: usize) -> BoxFuture<'a, HandlerResult<FetchedMedia>>;
+    /// Fails if the content is unavailable or larger than [allowed](Fetch::max_bytes): truncated media is worse than none. The
+    /// fetcher checks addresses and redirects against [the rules](Fetch::rules), as [`HttpMediaFetcher`](crate::HttpMediaFetcher)
+    /// does, and [counts](Fetch::take) what arrives.
+    fn fetch<'a>(&'a self, fetch: &'a Fetch<'a>) -> BoxFuture<'a, HandlerResult<FetchedMedia>>;
 }
 
 /// The content behind a URL.
@@ -62,62 +68,113 @@ impl MediaDownload {
         }
     }
 
-    /// Inlines the media behind `http` URLs of a request as `data:` URLs.
+    /// Inlines the media behind `http` and `https` URLs of a request as `data:` URLs.
+    ///
+    /// Inside an agent's turn, URLs of the conversation are fetched as the agent allows its clients, once per turn. All other
+    /// URLs are the program's, and fetched by the [`FetchRules`] that are a value of the application.
     ///
     /// # Errors
-    /// The fetcher's error, with the URL.
-    pub async fn apply(&self, mut request: ModelRequest) -> Result<ModelRequest> {
+    /// The fetcher's error, with the URL; `INVALID_ARGUMENT` for a URL that may not be fetched, and for too many or too large
+    /// ones; `DEADLINE_EXCEEDED` if fetching takes too long.
+    pub async fn apply(&self, request: ModelRequest, context: &Context) -> Result<ModelRequest> {
+        let mut fetched = HashMap::new();
         let mut start = 0;
         while let Some(index) = request.messages.next_with(Feature::Media, start) {
-            if let Some(message) = request
-                .messages
-                .get(index)
-                .filter(|message| self.concerns(message))
+            let media = request.messages.get(index).into_iter().flat_map(Message::media);
+            let wanted = media.filter(|media| self.wants(media));
+            fetched.extend(wanted.map(|media| (media.url.clone(), None)));
+            start = index + 1;
+        }
+        if fetched.is_empty() {
+            return Ok(request);
+        }
+        self.fetch_all(&mut fetched, context).await?;
+        let bytes: usize = fetched.values().flatten().map(|media| media.bytes.len()).sum();
+        let this = self.clone();
+        let inline = move || this.inline_all(request, &fetched);
+        Ok(if bytes > HEAVY {
+            offload(inline).await
+        } else {
+            inline()
+        })
+    }
+
+    fn inline_all(
+        &self,
+        mut request: ModelRequest,
+        fetched: &HashMap<String, Option<Arc<FetchedMedia>>>,
+    ) -> ModelRequest {
+        let mut start = 0;
+        while let Some(index) = request.messages.next_with(Feature::Media, start) {
+            if let Some(message) = request.messages.get(index)
+                && message.media().any(|media| self.wants(media))
             {
-                let inlined = self.inlined(message).await?;
+                let content = message.content().iter().map(|part| self.inlined(part, fetched));
+                let inlined = message.clone().with_content(content.collect::<Vec<_>>());
                 request.messages.replace(index, inlined);
             }
             start = index + 1;
         }
-        Ok(request)
-    }
-
-    fn concerns(&self, message: &Message) -> bool {
-        message.media().any(|media| self.wants(media))
+        request
     }
 
     fn wants(&self, media: &Media) -> bool {
         media.url.starts_with("http") && (self.filter)(media)
     }
 
-    async fn inlined(&self, message: &Message) -> Result<Message> {
-        // The parts of one message at the same time; messages one after the other, which bounds the memory.
-        let content = try_join_all(message.content().iter().map(|part| self.inlined_part(part))).await?;
-        Ok(message.clone().with_content(content))
+    /// Fetches all URLs at the same time.
+    async fn fetch_all(
+        &self,
+        wanted: &mut HashMap<String, Option<Arc<FetchedMedia>>>,
+        context: &Context,
+    ) -> Result<()> {
+        let by_client = context.extension::<ClientMedia>();
+        let rules = context.find_dep::<FetchRules>();
+        let rules = rules.map_or_else(FetchRules::of_program, |rules| FetchRules::clone(&rules));
+        let own = FetchBudget::new(rules);
+        let fetching = wanted.iter_mut().map(async |(url, content)| {
+            let fetched = match &by_client {
+                Some(media) if media.concerns(url) => media.fetch(&*self.fetcher, url, self.max_bytes).await,
+                _ => self.fetch(&own, url).await,
+            };
+            *content =
+                Some(fetched.map_err(|error| error.context(format_args!("cannot download media '{url}'")))?);
+            Ok(())
+        });
+        let time = by_client.as_ref().and_then(|media| media.time());
+        let time = time.unwrap_or_else(|| own.rules().total_time());
+        let in_time = tokio::time::timeout(time, try_join_all(fetching)).await;
+        in_time.unwrap_or_else(|_| {
+            let message = format!("media could not be fetched within {} seconds", time.as_secs_f64());
+            Err(Error::deadline_exceeded(message).with_public())
+        })?;
+        Ok(())
     }
 
-    async fn inlined_part(&self, part: &Part) -> Result<Part> {
-        let Some(media) = part.as_media().filter(|media| self.wants(media)) else {
-            return Ok(part.clone());
+    /// Fetches a URL of the program.
+    async fn fetch(&self, budget: &FetchBudget, url: &str) -> Result<Arc<FetchedMedia>> {
+        let fetch = budget.begin(url, self.max_bytes)?;
+        let fetched = self.fetcher.fetch(&fetch).await?;
+        fetch.settle(fetched.bytes.len())?;
+        Ok(Arc::new(fetched))
+    }
+
+    fn inlined(&self, part: &Part, fetched: &HashMap<String, Option<Arc<FetchedMedia>>>) -> Part {
+        let wanted = part.as_media().filter(|media| self.wants(media));
+        let content = wanted.and_then(|media| Some((media, fetched.get(&media.url)?.as_ref()?)));
+        let Some((media, fetched)) = content else {
+            return part.clone();
         };
-        let fetched = self.fetcher.fetch(&media.url, self.max_bytes).await;
-        let fetched = fetched.map_err(|error| {
-            Error::from(error).context(format_args!("cannot download media '{}'", media.url))
-        })?;
         // The author of the message knows better than a server that guesses.
-        let content_type = media
-            .content_type
-            .clone()
-            .or(fetched.content_type)
-            .unwrap_or_default();
-        let url = format!("data:{content_type};base64,{}", STANDARD.encode(&fetched.bytes));
-        let content_type = (!content_type.is_empty()).then_some(content_type);
+        let content_type = media.content_type.as_ref().or(fetched.content_type.as_ref());
+        let mut url = format!("data:{};base64,", content_type.map_or("", String::as_str));
+        STANDARD.encode_string(&fetched.bytes, &mut url);
         let inlined = Media {
-            content_type,
+            content_type: content_type.filter(|kind| !kind.is_empty()).cloned(),
             url,
             ..media.clone()
         };
-        Ok(part.clone().with_kind(PartKind::Media(Box::new(inlined))))
+        part.clone().with_kind(PartKind::Media(Box::new(inlined)))
     }
 }
 

@@ -43,7 +43,7 @@ impl Preparation {
             request = without_media(request);
         }
         if let Some(download) = &self.download {
-            request = Box::pin(download.apply(request)).await?;
+            request = Box::pin(download.apply(request, context)).await?;
         }
         if self.supports.system_role == Some(false) {
             request = simulate_system_prompt(request);

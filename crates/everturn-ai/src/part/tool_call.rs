@@ -147,12 +147,10 @@ impl Part {
         asked.and_then(|data| data.get(metadata::CLIENT_TOOL)) == Some(&Value::Bool(true))
     }
 
-    /// Returns whether this call waits because its process died while it ran.
+    /// Returns whether this call waits because it is unknown whether it took effect: its process died while it ran, or it
+    /// failed without stating that nothing happened.
     pub fn is_outcome_unknown(&self) -> bool {
-        let mark = self
-            .interrupt()
-            .and_then(|data| data.get(metadata::OUTCOME_UNKNOWN));
-        mark == Some(&Value::Bool(true))
+        self.interrupt().is_some_and(metadata::is_outcome_unknown)
     }
 
     /// Returns the answer of a call that finished while another call of the message was interrupted.

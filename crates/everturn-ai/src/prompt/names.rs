@@ -1,12 +1,14 @@
 //! Whether the models, tools and middleware that prompts name are registered.
 
+use std::sync::Arc;
+
 use dotprompt::{Location, ParsedPrompt};
 use everturn_core::{ActionType, Error, Registry, Result, Status};
 
 use super::definition::{CompiledMessages, Parts, Settings};
-use super::{Mistakes, PromptOverrides, Registered, value_key};
+use super::{Mistakes, Prompt, PromptOverrides, Registered, value_key};
 use crate::model::ModelHandle;
-use crate::{ModelReference, ToolReference, default_model, lookup_tool, lookup_tools};
+use crate::{MiddlewareSource, ModelReference, ToolReference, default_model, lookup_tool, lookup_tools};
 
 /// The prefix of the registry values that hold the settings which agents put before those of their prompts.
 const OVERRIDES: &str = "prompt-overrides/";
@@ -22,6 +24,17 @@ const MODELS: &str = "agent-model/";
 /// Lets [`check_names`] find a model that an agent uses beside its prompt.
 pub fn note_model(registry: &Registry, agent: &str, model: &ModelReference) {
     registry.set_value(format!("{MODELS}{agent}"), model.clone());
+}
+
+/// The prefix of the registry values that hold the prompts of agents.
+const PROMPTS: &str = "agent-prompt/";
+
+/// Lets [`check_default_model`] find the prompt of an agent.
+pub fn note_prompt(registry: &Registry, agent: &str, prompt: &Prompt) {
+    registry.set_value(
+        format!("{PROMPTS}{agent}"),
+        Registered(Arc::clone(&prompt.shared)),
+    );
 }
 
 /// Checks every prompt of the registry, and those of agents: each can be read, and the models, tools and middleware that it
@@ -68,13 +81,54 @@ pub async fn check_names(registry: &Registry) -> Mistakes {
     mistakes
 }
 
-/// Checks that the registry's default model exists, if it has one.
+/// Returns the middleware of all prompts of the registry, and of agents, each with the owner as messages name it.
+pub fn used_middleware(registry: &Registry) -> Vec<(String, MiddlewareSource)> {
+    let mut used = Vec::new();
+    for name in names_under(registry, &value_key("")) {
+        let source = registry.value::<Registered>(&value_key(&name));
+        // A prompt that cannot be read is found by `check_names`.
+        if let Some(Ok(parts)) = source.map(|source| source.0.parts(registry)) {
+            let Owner { label, .. } = Owner::of_prompt(registry, &name, &parts);
+            let middleware = parts.settings.middleware.iter();
+            used.extend(middleware.map(|source| (label.clone(), source.clone())));
+        }
+    }
+    for agent in names_under(registry, OVERRIDES) {
+        let mut settings = Settings::default();
+        let overrides = registry.value::<PromptOverrides>(&format!("{OVERRIDES}{agent}"));
+        if overrides.is_some_and(|overrides| overrides.apply(&mut settings).is_ok()) {
+            let label = format!("agent '{agent}'");
+            let middleware = settings.middleware.into_iter();
+            used.extend(middleware.map(|source| (label.clone(), source)));
+        }
+    }
+    used
+}
+
+/// Checks that the registry's default model exists, or, if there is no default, that every agent names a model.
 pub async fn check_default_model(registry: &Registry) -> Mistakes {
     let mut mistakes = Mistakes::default();
-    if let Some(model) = default_model(registry)
-        && let Some(error) = missing(ModelHandle::resolve(registry, &model.name).await)
-    {
-        mistakes.add(error.context("the default model"));
+    if let Some(model) = default_model(registry) {
+        if let Some(error) = missing(ModelHandle::resolve(registry, &model.name).await) {
+            mistakes.add(error.context("the default model"));
+        }
+        return mistakes;
+    }
+    for agent in names_under(registry, PROMPTS) {
+        let prompt = registry.value::<Registered>(&format!("{PROMPTS}{agent}"));
+        let overrides = registry.value::<PromptOverrides>(&format!("{OVERRIDES}{agent}"));
+        // A prompt or a setting that cannot be read is a mistake of its own.
+        let Some(Ok(parts)) = prompt.map(|prompt| prompt.0.parts(registry)) else {
+            continue;
+        };
+        let mut settings = Settings::default();
+        let is_read = overrides.is_none_or(|overrides| overrides.apply(&mut settings).is_ok());
+        if is_read && settings.model.is_none() && parts.settings.model.is_none() {
+            mistakes.add(Error::failed_precondition(format!(
+                "agent '{agent}': it names no model, and there is no default model: name one with `.model(..)`, or set a \
+                 default with `default_model(..)`"
+            )));
+        }
     }
     mistakes
 }

@@ -8,11 +8,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Tool, interrupt};
-use crate::{Declined, Part, ToolRequest};
-
-/// The role of callers who may settle a call whose outcome is unknown.
-pub const OPERATOR: &str = "operator";
+use super::{Tool, body, interrupt};
+use crate::approval::Questions;
+use crate::{Answerer, Declined, OPERATOR, Part, Replay, ToolRequest};
 
 /// The forms in which an interrupted call of a tool may be answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
@@ -158,6 +156,11 @@ impl Tool {
 
     /// Sets the type of the decision with which an interrupted call is restarted. A restart with any other value is refused
     /// with `INVALID_ARGUMENT` before the tool runs.
+    ///
+    /// It also declares that the tool asks. Clients that keep the conversation themselves, because the agent has no store, can
+    /// restart only tools that declare it, here or with [`AnswerForm::Restart`]: such a client may have made the call up, and
+    /// decides about its arguments. Tools that are answered by certain people, by several or within a time, and those that
+    /// declare [`Replay::Once`](crate::Replay::Once), cannot be restarted from such a conversation at all.
     #[must_use]
     pub fn with_decision<T: JsonSchema>(self) -> Self {
         self.edit(|inner| inner.answering.decision = Some(Schema::of::<T>()))
@@ -208,6 +211,11 @@ impl Tool {
             .as_tool_request()
             .ok_or_else(|| interrupt::not_a_call(self.name()))?;
         let is_outcome = asked.is_outcome_unknown();
+        let is_unproven =
+            Questions::in_context(caller).is_some_and(|questions| questions.is_kept_by_client());
+        if is_unproven && matches!(given, GivenAnswer::Restart { .. }) {
+            self.check_unproven_restart(call)?;
+        }
         self.check_caller(call, is_outcome, caller)?;
         if let GivenAnswer::Restart { call: again, .. } = given {
             // A rule may depend on the input, which the caller may have edited.
@@ -225,8 +233,57 @@ impl Tool {
             GivenAnswer::Restart { .. } if !self.is_restartable() => {
                 Err(self.refuse_form("answered with an output, not restarted"))
             }
-            GivenAnswer::Restart { decision, .. } => self.check_decision(decision),
+            GivenAnswer::Restart {
+                call: again,
+                decision,
+            } => {
+                self.check_decision(decision)?;
+                if again.input == call.input {
+                    return Ok(());
+                }
+                // An edit that does not fit must not consume the question.
+                let input = body::completed(again.input.clone(), self.input_schema());
+                body::check_input(self, &input).map_err(Error::with_public)
+            }
         }
+    }
+
+    /// Returns the callers who may answer a question about a call, as the question records them; `None` for everyone who
+    /// may use the session.
+    pub(super) fn answerer(&self, call: &ToolRequest, is_outcome: bool, asker: &Context) -> Option<Answerer> {
+        let answering = &self.0.answering;
+        let by = match (is_outcome, &answering.outcome_by) {
+            (false, _) => &answering.by,
+            (true, Some(by)) => by,
+            (true, None) => &AnsweredBy::role(OPERATOR),
+        };
+        match &by.0 {
+            Rule::Anyone => None,
+            Rule::Role(role) => Some(Answerer::Role(role.to_string())),
+            Rule::When(decide) if decide(Principal::of(asker).as_ref(), call) => Some(Answerer::Asker),
+            Rule::When(_) => Some(Answerer::Others),
+        }
+    }
+
+    /// Checks whether a call may be restarted that only the client's own record of the conversation shows.
+    ///
+    /// The client may have made the call up. A tool that never asks must not run with its arguments, and nobody can see whether
+    /// a call was approved, or made before.
+    fn check_unproven_restart(&self, call: &ToolRequest) -> Result<()> {
+        let declares_question = self.decision_schema().is_some() || self.answer_form() == AnswerForm::Restart;
+        let is_guarded = self.needs_proof()
+            || !matches!(self.0.answering.by, AnsweredBy(Rule::Anyone))
+            || self.0.replay == Some(Replay::Once);
+        let why = match (declares_question, is_guarded) {
+            (true, false) => return Ok(()),
+            (_, true) => "an approval of this tool cannot be verified there",
+            (false, false) => "the tool does not declare that it asks (`Tool::with_decision`)",
+        };
+        Err(Error::failed_precondition(format!(
+            "the tool request '{call}' cannot be restarted: the client keeps the conversation, and {why}; give the agent a \
+             store, or respond to the request"
+        ))
+        .with_public())
     }
 
     /// Checks whether a caller may answer a call.

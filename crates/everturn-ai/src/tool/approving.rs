@@ -79,6 +79,12 @@ impl Tool {
         self.edit(|inner| inner.approving.repeat = repeat)
     }
 
+    /// Returns whether an answer to a call counts only under rules that a conversation has to prove.
+    pub(super) fn needs_proof(&self) -> bool {
+        let rules = &self.0.approving;
+        rules.within.is_some() || rules.needed > 1 || rules.by_another
+    }
+
     /// Returns the treatment of an approved call that another resumption has already made.
     pub fn repeat(&self) -> Repeat {
         self.0.approving.repeat
@@ -89,8 +95,9 @@ impl Tool {
         self.0.approving.editable
     }
 
-    /// Returns the question about a call that interrupts with `data`; `None` if nothing is to be kept of it.
-    pub(crate) fn question(&self, call: &ToolRequest, data: &Value, context: &Context) -> Option<Approval> {
+    /// Returns the question about a call that interrupts with `data`; `None` if nothing is to be kept of it. Code that asks
+    /// by itself keeps it as the entry `approval` of the tool request's metadata.
+    pub fn question(&self, call: &ToolRequest, data: &Value, context: &Context) -> Option<Approval> {
         let rules = &self.0.approving;
         let data_until = data.get(metadata::ANSWER_UNTIL).and_then(Value::as_str);
         let has_rules =
@@ -106,7 +113,7 @@ impl Tool {
         let circumstances = Questions::of(context);
         let now = circumstances.now();
         // Nobody knows the outcome, and finding out takes as long as it takes.
-        let is_outcome = data.get(metadata::OUTCOME_UNKNOWN) == Some(&Value::Bool(true));
+        let is_outcome = metadata::is_outcome_unknown(data);
         let by_tool = rules.within.filter(|_| !is_outcome).map(|time| later(now, time));
         let by_data = data_until.and_then(|until| until.parse().ok());
         let mut approval = Approval {
@@ -116,6 +123,7 @@ impl Tool {
             until: by_tool.into_iter().chain(by_data).min(),
             needed: rules.needed.max(1),
             by_another: rules.by_another,
+            answered_by: self.answerer(call, is_outcome, context),
             ..Approval::about(call)
         };
         approval.describe();

@@ -1,6 +1,7 @@
 //! The context of a tool call.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use everturn_core::{Context, Emitter, Error, Result};
@@ -23,6 +24,8 @@ struct Call {
     emitter: Emitter<ModelResponseChunk>,
     attachments: Mutex<Vec<Part>>,
     effect: OnceLock<EffectId>,
+    /// Whether the tool's own code has begun to run.
+    has_begun: AtomicBool,
 }
 
 impl ToolContext {
@@ -44,6 +47,7 @@ impl ToolContext {
                 emitter,
                 attachments: Mutex::default(),
                 effect: OnceLock::new(),
+                has_begun: AtomicBool::new(false),
             }),
         }
     }
@@ -53,6 +57,16 @@ impl ToolContext {
         // The identity is not set yet: this context was just created.
         let _ = self.call.effect.set(id);
         self
+    }
+
+    /// Notes that the tool's own code begins to run: its arguments were accepted.
+    pub(super) fn begin(&self) {
+        self.call.has_begun.store(true, Ordering::Release);
+    }
+
+    /// Returns whether the tool's own code has begun to run.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.call.has_begun.load(Ordering::Acquire)
     }
 
     /// Replaces the inner context, for instance by that of the call's span.
@@ -79,11 +93,14 @@ impl ToolContext {
         self.call.effect.get_or_init(EffectId::fresh)
     }
 
-    /// Creates the error with which a tool says that it cannot tell whether it took effect: `return
+    /// Creates the error with which a tool reports that it is unknown whether it took effect: `return
     /// Err(cx.outcome_unknown().into())`.
     ///
-    /// It interrupts the generation; the answer gives the tool's output or restarts the call. Any other error says that
-    /// nothing happened and that the call may be repeated.
+    /// The tool's [reconcile function](crate::Tool::with_reconcile) is called, as after a crash. If it cannot determine the
+    /// outcome, the generation is interrupted; the answer gives the tool's output or restarts the call.
+    ///
+    /// In an agent with a store, every error of a [`Replay::Once`](crate::Replay::Once) tool has this meaning unless it states
+    /// that [nothing happened](Error::nothing_happened).
     pub fn outcome_unknown(&self) -> Error {
         super::outcome_unknown(self.effect_id())
     }

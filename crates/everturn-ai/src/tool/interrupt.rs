@@ -2,7 +2,7 @@
 //!
 //! An interrupt travels as an error, so that `?` carries it out of any depth. Its reason tells it from failures.
 
-use everturn_core::{Error, Result};
+use everturn_core::{Error, Exposure, Result};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -26,12 +26,23 @@ pub fn interrupt(data: impl Serialize) -> Error {
 
 /// Creates the interrupt of a call that began and whose outcome is unknown.
 pub fn outcome_unknown(effect: &EffectId) -> Error {
-    interrupt(json!({
+    interrupt(unknown_outcome(effect, None))
+}
+
+/// Returns the data of the interrupt of a call whose outcome is unknown. `error` is the error with which it ended; its
+/// public part is shown.
+pub(crate) fn unknown_outcome(effect: &EffectId, error: Option<&Error>) -> Value {
+    let mut data = json!({
         metadata::OUTCOME_UNKNOWN: true,
         "effectId": effect,
         "message": "The call was begun and it is not known whether it took effect. \
                     Respond with its output if it did, restart it if it did not.",
-    }))
+    });
+    if let Some(error) = error {
+        let shown = error.to_wire(Exposure::Public);
+        data["error"] = json!({ "status": shown.status, "message": shown.message });
+    }
+    data
 }
 
 /// Returns the data of an interrupt, or `true` if it has none; `None` if the error is a failure.

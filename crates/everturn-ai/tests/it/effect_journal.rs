@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use everturn_ai::{
     EffectId, EffectJournal, FinishReason, Generate, Message, ModelEffect, ModelResponse, ModelResponseChunk,
-    Reconciliation, Replay, Tool, ToolContext, ToolEffect, ToolOutcome, ToolRecord, async_trait, interrupt,
-    metadata, model_hook, tool_hook, with_journal,
+    NextTool, Reconciliation, Replay, Tool, ToolCall, ToolContext, ToolEffect, ToolOutcome, ToolRecord,
+    async_trait, interrupt, metadata, model_hook, tool_hook, with_journal,
 };
 use everturn_core::{Context, Emitter, Error, Result, Status};
 use serde_json::{Value, json};
@@ -71,8 +71,8 @@ impl EffectJournal for Notes {
         self.tell(format!("ended {id} {how}"))
     }
 
-    async fn failed(&self, id: &EffectId, error: &Error, by_itself: bool) {
-        let _ = self.tell(format!("failed {id} {} {by_itself}", error.status().name()));
+    async fn failed(&self, id: &EffectId, error: &Error, had_no_effect: bool) {
+        let _ = self.tell(format!("failed {id} {} {had_no_effect}", error.status().name()));
     }
 }
 
@@ -89,6 +89,7 @@ fn act(notes: &Arc<Notes>) -> Tool {
             notes.tell(format!("act under {}", cx.effect_id()))?;
             match input["do"].as_str() {
                 Some("fail") => Err(Error::unavailable("later").into()),
+                Some("refuse") => Err(Error::unavailable("later").nothing_happened().into()),
                 Some("panic") => panic!("dropped the pan"),
                 Some("ask") => Err(cx.interrupt("may I?").into()),
                 Some("wonder") => Err(cx.outcome_unknown().into()),
@@ -236,19 +237,69 @@ async fn a_tool_that_cannot_find_out_now_fails_the_turn_with_its_status() {
 }
 
 #[tokio::test]
-async fn only_a_failure_that_the_tool_reports_says_that_nothing_happened() {
-    for (what, told) in [
-        ("fail", "failed act.m1.0 UNAVAILABLE true"),
-        ("panic", "failed act.m1.0 INTERNAL false"),
-    ] {
+async fn only_an_error_that_says_so_means_that_nothing_happened() {
+    let (_registry, _script, generate) = scripted([asks(json!({"do": "refuse"}))]);
+    let notes = Arc::new(Notes::default());
+
+    let error = beside(&notes, generate).await.unwrap_err();
+
+    assert!(error.is(everturn_ai::reason::TOOL_FAILED));
+    assert_eq!(notes.told().last().unwrap(), "failed act.m1.0 UNAVAILABLE true");
+}
+
+#[tokio::test]
+async fn the_outcome_of_a_call_that_fails_otherwise_is_unknown() {
+    for what in ["fail", "panic"] {
         let (_registry, _script, generate) = scripted([asks(json!({"do": what}))]);
         let notes = Arc::new(Notes::default());
 
-        let error = beside(&notes, generate).await.unwrap_err();
+        let reply = beside(&notes, generate).await.unwrap();
 
-        assert!(error.is(everturn_ai::reason::TOOL_FAILED));
-        assert_eq!(notes.told().last().unwrap(), told);
+        let question = reply.message.as_ref().unwrap().interrupts().next().unwrap();
+        assert!(question.is_outcome_unknown(), "{what}");
+        assert!(
+            notes.told().last().unwrap().starts_with("ended act.m1.0"),
+            "{what}"
+        );
     }
+}
+
+#[tokio::test]
+async fn a_hook_cannot_repeat_a_call_that_may_have_taken_effect() {
+    for (what, runs) in [("fail", 1), ("refuse", 3)] {
+        let (_registry, _script, generate) = scripted([asks(json!({"do": what}))]);
+        let notes = Arc::new(Notes::default());
+        let stubborn = tool_hook(|call: ToolCall, next: NextTool| async move {
+            for _ in 0..2 {
+                let _ = next.clone().run(call.clone()).await;
+            }
+            next.run(call).await.map_err(Into::into)
+        });
+
+        let _ = beside(&notes, generate).use_middleware(stubborn).await;
+
+        let ran = notes
+            .told()
+            .iter()
+            .filter(|line| line.starts_with("act under"))
+            .count();
+        assert_eq!(ran, runs, "{what}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_was_cut_short_is_not_made() {
+    let (_registry, script, generate) = scripted([asks(json!({})), step(says("done"))]);
+    let notes = Arc::new(Notes::default());
+    *notes.record.lock().unwrap() = Some(ToolRecord::CutShort);
+    let tool = act(&notes).with_reconcile(|_: Value, _| async { Ok(Reconciliation::<Value>::NeverHappened) });
+    let context = with_journal(Context::new(), Arc::clone(&notes) as Arc<dyn EffectJournal>);
+
+    generate.prompt("p").tool(tool).context(context).await.unwrap();
+
+    assert!(!notes.told().iter().any(|line| line.starts_with("act under")));
+    let answer = &script.json_requests()[1]["messages"][2]["content"][0]["toolResponse"];
+    assert_eq!(answer["output"]["error"]["status"], "ABORTED");
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ struct Query {
     number: usize,
 }
 
+#[expect(clippy::disallowed_methods, reason = "the clock is paused")]
 fn tools() -> impl Iterator<Item = Tool> {
     (0..COUNT).map(|own| {
         Tool::new(

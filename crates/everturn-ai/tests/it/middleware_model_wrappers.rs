@@ -5,8 +5,8 @@ use everturn_ai::catalogue::{
     register_catalogue,
 };
 use everturn_ai::{
-    Citation, ConstrainedSupport, FetchedMedia, Generate, IntoMiddleware, Media, MediaDownload, MediaFetcher,
-    Message, MiddlewareRef, ModelInfo, ModelRequest, ModelSupports, Part, Role, reason,
+    Citation, ConstrainedSupport, Fetch, FetchedMedia, Generate, IntoMiddleware, Media, MediaDownload,
+    MediaFetcher, Message, MiddlewareRef, ModelInfo, ModelRequest, ModelSupports, Part, Role, reason,
 };
 use everturn_core::{Error, HandlerResult, Registry, Result, Schema, Status};
 use futures::future::BoxFuture;
@@ -177,11 +177,11 @@ async fn without_a_given_declaration_the_models_own_is_used() {
 struct Shelf;
 
 impl MediaFetcher for Shelf {
-    fn fetch<'a>(&'a self, url: &'a str, max_bytes: usize) -> BoxFuture<'a, HandlerResult<FetchedMedia>> {
-        let result = if max_bytes == 0 {
+    fn fetch<'a>(&'a self, fetch: &'a Fetch<'a>) -> BoxFuture<'a, HandlerResult<FetchedMedia>> {
+        let result = if fetch.max_bytes() == 0 {
             Err(Error::invalid_argument("too large").into())
         } else {
-            let content_type = url.contains("png").then(|| "image/png".to_owned());
+            let content_type = fetch.url().contains("png").then(|| "image/png".to_owned());
             Ok(FetchedMedia {
                 content_type,
                 bytes: vec![0],

@@ -153,6 +153,7 @@ async fn cancellation_and_interrupts_are_never_retried() {
 }
 
 #[tokio::test(start_paused = true)]
+#[expect(clippy::disallowed_methods, reason = "the clock is paused")]
 async fn cancelling_during_a_pause_ends_it_at_once_with_the_last_error() {
     let registry = Registry::new();
     let script = Script::register(&registry, "m", [unavailable(), Reply::text("too late")]);

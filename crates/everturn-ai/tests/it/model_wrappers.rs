@@ -1,7 +1,7 @@
 //! The wrappers between a request and a provider.
 
 use everturn_ai::{
-    FetchedMedia, Generate, MediaDownload, MediaFetcher, Message, Model, ModelInfo, ModelRequest,
+    Fetch, FetchedMedia, Generate, MediaDownload, MediaFetcher, Message, Model, ModelInfo, ModelRequest,
     ModelResponse, ModelResponseChunk, ModelSupports, Part, ToolChoice, reason, register_model,
 };
 use everturn_core::{Context, Emitter, Error, HandlerResult, Registry, Schema, Status};
@@ -87,10 +87,9 @@ async fn usage_counts_characters_and_media() {
 struct Gallery;
 
 impl MediaFetcher for Gallery {
-    fn fetch<'a>(&'a self, url: &'a str, max_bytes: usize) -> BoxFuture<'a, HandlerResult<FetchedMedia>> {
+    fn fetch<'a>(&'a self, fetch: &'a Fetch<'a>) -> BoxFuture<'a, HandlerResult<FetchedMedia>> {
         Box::pin(async move {
-            match url {
-                "https://x.test/cat" if max_bytes < 3 => Err(Error::invalid_argument("too large").into()),
+            match fetch.url() {
                 "https://x.test/cat" => Ok(FetchedMedia {
                     content_type: Some("image/png".to_owned()),
                     bytes: vec![1, 2, 3],

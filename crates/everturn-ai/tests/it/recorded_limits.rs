@@ -1,6 +1,7 @@
 //! Recorded: how often tools are run.
 
 use everturn_ai::reason;
+use everturn_core::Status;
 use serde_json::json;
 
 use crate::generate_support;
@@ -10,7 +11,7 @@ use crate::generate_support::{
 
 /// A model that asks for a tool however often it is called.
 fn insatiable() -> impl Iterator<Item = generate_support::Step> {
-    (0..20).map(|_| step(message(json!([request("t", "1", json!({}))]))))
+    (0..60).map(|_| step(message(json!([request("t", "1", json!({}))]))))
 }
 
 #[tokio::test]
@@ -47,17 +48,37 @@ async fn no_rounds_is_honoured() {
 }
 
 #[tokio::test]
-async fn five_rounds_unless_said_otherwise() {
+async fn five_rounds_end_as_recorded() {
     let Some(recorded) = recording("max_turns_default_model_calls") else {
         return;
     };
     let (_registry, script, generate) = scripted(insatiable());
 
-    let error = generate.prompt("p").tool(constant("t", "o")).await.unwrap_err();
+    // The default of the recorded package.
+    let generate = generate.prompt("p").tool(constant("t", "o")).max_rounds(5);
+    let error = generate.await.unwrap_err();
 
     assert_fails_as_recorded("max_turns_default_model_calls", &error);
     assert!(error.message().ends_with("(5)"), "{error}");
     assert_eq!(json!(script.calls()), recorded["modelCalls"]);
+}
+
+#[tokio::test]
+async fn fifty_rounds_unless_said_otherwise() {
+    let (_registry, script, generate) = scripted(insatiable());
+
+    let error = generate.prompt("p").tool(constant("t", "o")).await.unwrap_err();
+
+    assert_eq!(error.status(), Status::Aborted);
+    assert_eq!(
+        error.details(),
+        Some(&json!({
+            "limit": {"per": "turn", "of": "toolRounds", "max": 50},
+            "reason": "max-turns-exceeded",
+            "retryable": false,
+        }))
+    );
+    assert_eq!(script.calls(), 51);
 }
 
 #[tokio::test]

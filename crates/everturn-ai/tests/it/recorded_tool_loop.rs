@@ -12,6 +12,7 @@ use crate::generate_support::{
 };
 
 /// A tool that answers after a while.
+#[expect(clippy::disallowed_methods, reason = "the clock is paused")]
 fn slow(name: &str, output: &'static str, millis: u64) -> Tool {
     Tool::dynamic(name, "d", None, move |_input, _cx: ToolContext| async move {
         tokio::time::sleep(Duration::from_millis(millis)).await;

@@ -1,9 +1,11 @@
-//! An observer gets the conversation after each round.
+//! An observer gets the conversation after each round, and the error of a generation what it had finished.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use everturn_ai::{
-    Generate, GenerateObserver, Messages, NoInput, Tool, ToolContext, async_trait, with_observer,
+    FinishReason, Generate, GenerateObserver, Messages, NoInput, Tool, ToolContext, async_trait,
+    partial_generation, with_observer,
 };
 use everturn_core::{Context, Error, Result, Status};
 use serde_json::json;
@@ -94,4 +96,60 @@ async fn the_observer_is_not_told_of_generations_inside_tools() {
         .unwrap();
 
     assert_eq!(*keeper.kept.lock().unwrap(), [3]);
+}
+
+#[tokio::test]
+async fn the_error_of_a_generation_carries_its_finished_rounds_and_going_on_repeats_no_tool() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&calls);
+    let tool = Tool::new("t", "Counts.", move |_: NoInput, _: ToolContext| {
+        let call = counted.fetch_add(1, Ordering::SeqCst);
+        async move {
+            if call == 2 {
+                Err(Error::unavailable("busy").into())
+            } else {
+                Ok(call)
+            }
+        }
+    });
+    let steps = [asks(), asks(), asks(), step(says("done"))];
+    let (registry, _script, generate) = scripted(steps);
+
+    let error = generate.prompt("p").tool(tool.clone()).run().await.unwrap_err();
+    let partial = partial_generation(&error).unwrap().clone();
+    let again = Generate::new(&registry)
+        .model("programmableModel")
+        .messages(partial.messages.clone());
+    let reply = again.tool(tool).run().await.unwrap();
+
+    // The question and two rounds; not the request whose tool failed.
+    assert_eq!(partial.messages.len(), 5);
+    assert_eq!(
+        (partial.finish_reason, partial.usage.model_calls),
+        (FinishReason::Failed, 3)
+    );
+    assert_eq!(reply.text(), "done");
+    assert_eq!(calls.load(Ordering::SeqCst), 3);
+    assert!(error.claim_report() && !error.claim_report());
+}
+
+#[tokio::test]
+async fn a_generation_that_was_stopped_says_so_and_one_that_never_began_carries_nothing() {
+    let (registry, _script, generate) = scripted([asks(), asks()]);
+
+    let stopped = generate
+        .prompt("p")
+        .tool(constant("t", "o"))
+        .max_rounds(1)
+        .run()
+        .await;
+    let never = Generate::new(&registry).model("none").prompt("p").run().await;
+
+    let stopped = stopped.unwrap_err();
+    let partial = partial_generation(&stopped).unwrap();
+    assert_eq!(
+        (partial.finish_reason, partial.messages.len()),
+        (FinishReason::Aborted, 3)
+    );
+    assert!(partial_generation(&never.unwrap_err()).is_none());
 }

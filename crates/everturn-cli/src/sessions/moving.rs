@@ -4,9 +4,9 @@ use std::path::Path;
 
 use clap::Args;
 use everturn_agent::SessionId;
-use everturn_agent::archive::{Archive, Import, Imported};
+use everturn_agent::archive::{Archive, Import, Imported, Tenants, UsageRequest};
 use everturn_agent::store::{MAX_PAGE, SessionQuery};
-use everturn_core::Status;
+use everturn_core::{Error, Status};
 use serde_json::json;
 use tokio::fs::{self, File};
 use tokio::io::{AsyncWriteExt, BufReader, BufWriter};
@@ -18,6 +18,7 @@ use crate::output::Output;
 use crate::place::scope;
 use crate::progress;
 use crate::store::Store;
+use crate::tenants;
 
 /// How many bytes of a session are on their way between two places.
 const IN_FLIGHT: usize = 64 * 1024;
@@ -33,7 +34,7 @@ pub(super) struct CopyArguments {
     #[arg(long, value_name = "STORE")]
     #[arg(help = "Copy to this store: sqlite:PATH, file:DIR or postgres:URL")]
     to: Option<String>,
-    /// Copy every session
+    /// Copy every session: of a server's agent, of the tenant that is named, or of all tenants of a store
     #[arg(long, requires = "to", conflicts_with = "session")]
     all: bool,
     /// Replace sessions of the same id in the other store
@@ -45,6 +46,11 @@ impl CopyArguments {
     /// Returns the companion action that the command calls.
     pub(super) fn action(&self) -> &'static str {
         if self.to.is_some() { "export" } else { "copy" }
+    }
+
+    /// Returns whether the sessions of all tenants of a store are copied.
+    pub(super) fn moves_all(&self, whose: &Whose) -> bool {
+        self.all && !whose.names_tenant()
     }
 }
 
@@ -65,21 +71,61 @@ pub(super) async fn copy(
             session: Some(copy.into()),
             sessions: 1,
             snapshots,
+            ..Copied::default()
         })
     };
     sign_of_life.finish_and_clear();
+    report(copied?, arguments, output)
+}
+
+/// Copies all tenants of a store to another, with what they have used.
+pub(super) async fn copy_tenants(from: &Store, arguments: &CopyArguments, output: Output) -> Outcome {
+    let to = Store::parse(arguments.to.as_deref().unwrap_or_default())?;
+    let tenants = Tenants::of(from.sessions().await?);
+    let all = tenants::all(&tenants).await?;
+    if all.is_empty() {
+        return Err(Error::not_found(format!("there is nothing to copy in {from}")).into());
+    }
+    let sign_of_life = progress::spinner(output, "copying");
+    to.create().await?;
+    let there = Tenants::of(to.sessions().await?);
+    let mut copied = Copied::default();
+    for tenant in all {
+        let (here, there) = (tenants.archive(tenant.clone()), there.archive(tenant));
+        let sessions = copy_all(
+            &AnyArchive::Stored(here.clone()),
+            &there,
+            &arguments.how(),
+            &mut copied,
+        )
+        .await?;
+        here.copy_usage(&there, &sessions).await?;
+        copied.tenants += 1;
+    }
+    sign_of_life.finish_and_clear();
+    report(copied, arguments, output)
+}
+
+fn report(copied: Copied, arguments: &CopyArguments, output: Output) -> Outcome {
     let Copied {
         session,
+        tenants,
         sessions,
         snapshots,
-    } = copied?;
+    } = copied;
     let json = match session {
         Some(session) => json!({ "sessionId": session, "snapshots": snapshots }),
+        None if tenants > 0 => json!({ "tenants": tenants, "sessions": sessions, "snapshots": snapshots }),
         None => json!({ "sessions": sessions, "snapshots": snapshots }),
     };
     output.show(&json, || {
+        let count = |number: u64, of: &str| format!("{number} {of}{}", if number == 1 { "" } else { "s" });
         if arguments.all {
-            format!("{sessions} sessions with {snapshots} snapshots copied\n")
+            let of = match tenants {
+                0 => String::new(),
+                tenants => format!(" of {}", count(tenants, "tenant")),
+            };
+            format!("{sessions} sessions with {snapshots} snapshots{of} copied\n")
         } else {
             format!("{snapshots} snapshots copied\n")
         }
@@ -92,6 +138,8 @@ pub(super) async fn copy(
 struct Copied {
     /// The id of the copy, if it is one session.
     session: Option<SessionId>,
+    /// How many tenants, if it is a whole store.
+    tenants: u64,
     sessions: u64,
     snapshots: u64,
 }
@@ -103,7 +151,20 @@ impl Copied {
     }
 }
 
-/// Copies one session, or all of them, to another store.
+impl CopyArguments {
+    fn how(&self) -> Import {
+        let mut how = Import::default();
+        if let Some(copy) = &self.copy {
+            how = how.into_session(copy.as_str());
+        }
+        if self.replace {
+            how = how.replacing();
+        }
+        how
+    }
+}
+
+/// Copies one session, or all of a tenant, to another store.
 async fn copy_elsewhere(
     from: &AnyArchive,
     arguments: &CopyArguments,
@@ -112,13 +173,7 @@ async fn copy_elsewhere(
 ) -> Outcome<Copied> {
     store.create().await?;
     let to = store.archive(scope(whose)).await?;
-    let mut how = Import::default();
-    if let Some(copy) = &arguments.copy {
-        how = how.into_session(copy.as_str());
-    }
-    if arguments.replace {
-        how = how.replacing();
-    }
+    let how = arguments.how();
     let mut copied = Copied::default();
     if let Some(session) = &arguments.session {
         let imported = send(from, session, &to, how).await?;
@@ -126,18 +181,46 @@ async fn copy_elsewhere(
         copied.session = Some(imported.session_id);
         return Ok(copied);
     }
+    let sessions = copy_all(from, &to, &how, &mut copied).await?;
+    match from {
+        AnyArchive::Stored(from) => from.copy_usage(&to, &sessions).await?,
+        AnyArchive::Remote(_) if sessions.is_empty() => {
+            return Err(Error::not_found("there are no sessions to copy").into());
+        }
+        AnyArchive::Remote(from) => {
+            for session in sessions {
+                let request = UsageRequest {
+                    session_id: Some(session.clone()),
+                };
+                let report = from.usage(&request).await?;
+                to.enter_usage(&session, &report).await?;
+            }
+        }
+    }
+    Ok(copied)
+}
+
+/// Copies all sessions of a tenant and returns their ids.
+async fn copy_all(
+    from: &AnyArchive,
+    to: &Archive,
+    how: &Import,
+    copied: &mut Copied,
+) -> Outcome<Vec<SessionId>> {
     let mut query = SessionQuery::default();
     query.limit = MAX_PAGE;
+    let mut sessions = Vec::new();
     loop {
         let page = on!(from, from => from.sessions(&query).await)?;
         for session in page.items {
             let session = session.session_id;
-            let imported = send(from, session.as_str(), &to, how.clone()).await?;
+            let imported = send(from, session.as_str(), to, how.clone()).await?;
             copied.add(&imported);
+            sessions.push(session);
         }
         match page.next {
             Some(next) => query.after = Some(next),
-            None => return Ok(copied),
+            None => return Ok(sessions),
         }
     }
 }

@@ -1,50 +1,84 @@
 //! Commands that change nothing.
 
+use everturn_agent::archive::Tenants;
 use everturn_agent::store::{MAX_PAGE, SessionQuery, SessionSummary};
 use serde_json::json;
 
 use crate::archive::{AnyArchive, on};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{GREEN, Output, RED, YELLOW, table};
-use crate::transcript::{self, status_name, time};
+use crate::tenants;
+use crate::transcript::{self, time};
 
-pub(super) async fn list(archive: &AnyArchive, limit: usize, output: Output) -> Outcome {
+/// Lists the sessions of one tenant, and returns how many were listed.
+pub(super) async fn list(archive: &AnyArchive, limit: usize, output: Output) -> Outcome<usize> {
+    let (sessions, has_more) = newest(archive, limit).await?;
+    output.show(&json!({ "sessions": sessions }), || {
+        let rows: Vec<_> = sessions.iter().map(row).collect();
+        table(COLUMNS, &rows)
+    })?;
+    if has_more {
+        output.remark(MORE);
+    }
+    Ok(sessions.len())
+}
+
+/// Lists the sessions of all tenants of a store.
+pub(super) async fn list_all(tenants: &Tenants, limit: usize, output: Output) -> Outcome {
+    let (mut json, mut rows, mut has_more) = (Vec::new(), Vec::new(), false);
+    for tenant in tenants::all(tenants).await? {
+        let archive = AnyArchive::Stored(tenants.archive(tenant.clone()));
+        let (sessions, more) = newest(&archive, limit - rows.len()).await?;
+        has_more |= more;
+        let name = tenant.tenant().unwrap_or(tenant.as_str());
+        rows.extend(sessions.iter().map(|session| {
+            let [id, latest, status, changed, labels] = row(session);
+            [name.to_owned(), id, latest, status, changed, labels]
+        }));
+        json.push(json!({ "tenant": tenant.as_str(), "principal": tenant.tenant(), "sessions": sessions }));
+    }
+    output.show(&json!({ "tenants": json }), || {
+        let [session, latest, status, changed, labels] = COLUMNS;
+        table(["TENANT", session, latest, status, changed, labels], &rows)
+    })?;
+    if has_more {
+        output.remark(MORE);
+    }
+    Ok(Exit::Done)
+}
+
+const MORE: &str = "There are more: --limit COUNT, or --all.";
+
+const COLUMNS: [&str; 5] = ["SESSION", "LATEST SNAPSHOT", "STATUS", "CHANGED (UTC)", "LABELS"];
+
+fn row(session: &SessionSummary) -> [String; 5] {
+    let latest = &session.latest;
+    [
+        session.session_id.to_string(),
+        latest.snapshot_id.to_string(),
+        latest.status.to_string(),
+        time(latest.updated_at.unwrap_or(latest.created_at)),
+        latest.labels.join(", "),
+    ]
+}
+
+/// Returns the sessions with the newest snapshots, and whether there are more.
+async fn newest(archive: &AnyArchive, limit: usize) -> Outcome<(Vec<SessionSummary>, bool)> {
     let mut query = SessionQuery::default();
     let mut sessions: Vec<SessionSummary> = Vec::new();
-    let has_more = loop {
+    loop {
         let missing = limit - sessions.len();
         if missing == 0 {
-            break query.after.is_some();
+            return Ok((sessions, query.after.is_some()));
         }
         query.limit = missing.min(MAX_PAGE);
         let page = on!(archive, archive => archive.sessions(&query).await)?;
         sessions.extend(page.items);
         match page.next {
             Some(next) => query.after = Some(next),
-            None => break false,
+            None => return Ok((sessions, false)),
         }
-    };
-    output.show(&json!({ "sessions": sessions }), || {
-        let row = |session: &SessionSummary| {
-            let latest = &session.latest;
-            [
-                session.session_id.to_string(),
-                latest.snapshot_id.to_string(),
-                status_name(latest.status),
-                time(latest.updated_at.unwrap_or(latest.created_at)),
-                latest.labels.join(", "),
-            ]
-        };
-        let rows: Vec<_> = sessions.iter().map(row).collect();
-        table(
-            ["SESSION", "LATEST SNAPSHOT", "STATUS", "CHANGED (UTC)", "LABELS"],
-            &rows,
-        )
-    })?;
-    if has_more {
-        output.remark("There are more: --limit COUNT, or --all.");
     }
-    Ok(Exit::Done)
 }
 
 pub(super) async fn show(

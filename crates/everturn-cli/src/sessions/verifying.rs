@@ -4,18 +4,19 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use everturn_agent::archive::{Archive, SnapshotTree, Tenants};
-use everturn_agent::store::{Scope, SessionQuery};
+use everturn_agent::store::SessionQuery;
 use everturn_agent::{Snapshot, SnapshotId, SnapshotStatus};
 use everturn_ai::history::{FaultKind, checked};
-use everturn_core::{Error, Status};
+use everturn_core::Error;
 
 use crate::archive::{AnyArchive, on};
 use crate::arguments::Whose;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{GREEN, Output, RED, clean};
-use crate::place::{Place, refuse_agent, scope};
+use crate::place::{Place, refuse_agent};
 use crate::progress;
 use crate::store::Checked;
+use crate::tenants;
 
 /// Checks a whole store.
 pub(super) async fn store(place: &Place, whose: &Whose, mends: bool, output: Output) -> Outcome {
@@ -25,29 +26,18 @@ pub(super) async fn store(place: &Place, whose: &Whose, mends: bool, output: Out
     };
     refuse_agent(whose)?;
     let sign_of_life = progress::spinner(output, "checking");
-    let mut checked = store.verify(&scope(whose)).await?;
     let tenants = Tenants::of(store.sessions().await?);
-    for tenant in tenants_of(&tenants, whose).await? {
+    let meant = if whose.names_tenant() {
+        vec![store.tenant(whose).await?]
+    } else {
+        tenants::all(&tenants).await?
+    };
+    let mut checked = store.verify(&meant).await?;
+    for tenant in meant {
         conversations(&tenants.archive(tenant), mends, &mut checked).await?;
     }
     sign_of_life.finish_and_clear();
     report(&checked, output)
-}
-
-/// Returns the tenants whose conversations are checked: the one that is named, else all that the store can list.
-async fn tenants_of(tenants: &Tenants, whose: &Whose) -> Outcome<Vec<Scope>> {
-    let mut all: Vec<Scope> = Vec::new();
-    while whose.tenant.is_none() {
-        let page = match tenants.list(all.last()).await {
-            Err(error) if error.status() == Status::Unimplemented => break,
-            page => page?,
-        };
-        all.extend(page.items);
-        if page.next.is_none() {
-            return Ok(all);
-        }
-    }
-    Ok(vec![scope(whose)])
 }
 
 /// Checks the conversations of a tenant.

@@ -159,3 +159,39 @@ async fn a_hostile_answer_stays_text() {
         json!("Soup for: \u{1b}[2Jgone")
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_that_failed_is_shown_with_its_calls_and_its_cost_and_goes_on() {
+    let kitchen = Kitchen::on_a_server().await;
+
+    let failed = kitchen
+        .program(&["chat", "waiter", "--session", "tea", "tea for two"])
+        .run()
+        .exits(6);
+    let shown = kitchen
+        .program(&["sessions", "--agent", "waiter", "show", "tea"])
+        .run()
+        .exits(0);
+    let done = kitchen
+        .program(&["chat", "waiter", "--session", "tea", "--retry"])
+        .run()
+        .exits(0);
+
+    assert!(
+        failed.err.contains("It used 2 model calls, 1 tool call.")
+            && failed.err.contains("--session tea --retry"),
+        "{}",
+        failed.err
+    );
+    for words in [
+        "failed",
+        "UNAVAILABLE",
+        "used",
+        "2 model calls",
+        "tea for two",
+        "count answers 12",
+    ] {
+        assert!(shown.out.contains(words), "{words}: {}", shown.out);
+    }
+    assert_eq!(done.out, "Here you are.\n");
+}

@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 
-use everturn_server::ArchiveAccess;
+use everturn_server::{ArchiveAccess, BearerTokens, Server};
 
 use crate::support::{Kitchen, Program};
 
@@ -52,6 +52,28 @@ async fn a_token_is_taken_from_the_environment() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn advice_about_the_token_is_given_only_if_the_server_rejects_it() {
+    let refused = |server: Server| {
+        let tokens = BearerTokens::new([("alice", "alice-token")]);
+        // Without a description of its routes the first request is the turn itself.
+        server.context(tokens).without_operations()
+    };
+    let kitchen = Kitchen::served(refused).await;
+    let chat = |text: &'static str| kitchen.program(&["chat", "chef", text]);
+
+    let rejected = chat("leeks").variable("EVERTURN_TOKEN", "guess").run().exits(4);
+    let failed = chat("a wrong provider key")
+        .variable("EVERTURN_TOKEN", "alice-token")
+        .run()
+        .exits(1);
+
+    assert!(rejected.err.contains("EVERTURN_TOKEN"), "{}", rejected.err);
+    assert!(failed.err.contains("the API key is wrong"), "{}", failed.err);
+    assert!(!failed.err.contains("EVERTURN_TOKEN"), "{}", failed.err);
+    assert!(failed.err.contains("model provider"), "{}", failed.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_lets_nobody_change_sessions_says_how_to() {
     let kitchen = Kitchen::served(|server| server.archive(ArchiveAccess::nobody())).await;
     let id = kitchen.cook("dinner", "leeks").await;
@@ -77,7 +99,7 @@ async fn an_agent_must_be_chosen_among_several_and_exist() {
     let kitchen = Kitchen::on_a_server().await;
 
     let several = kitchen.program(&["sessions", "list"]).run().exits(2);
-    let unknown = kitchen.program(&["chat", "waiter", "hello"]).run().exits(3);
+    let unknown = kitchen.program(&["chat", "nobody", "hello"]).run().exits(3);
     let tenant = kitchen.sessions(&["list", "--tenant", "ann"]).run().exits(2);
 
     assert!(
@@ -86,7 +108,7 @@ async fn an_agent_must_be_chosen_among_several_and_exist() {
         several.err
     );
     assert!(
-        unknown.err.contains("waiter") && unknown.err.contains("banker, chef, planner"),
+        unknown.err.contains("nobody") && unknown.err.contains("banker, chef, planner"),
         "{}",
         unknown.err
     );

@@ -21,7 +21,7 @@ async fn agents_are_listed_with_their_descriptions() {
         .iter()
         .map(|agent| agent["name"].as_str().unwrap())
         .collect();
-    assert_eq!(names, ["banker", "chef", "planner"]);
+    assert_eq!(names, ["banker", "chef", "planner", "waiter"]);
     assert!(
         agents[1]["actions"].as_array().unwrap().contains(&json!("fork")),
         "{json}"

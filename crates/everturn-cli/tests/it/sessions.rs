@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use everturn::agent::Archive;
 use everturn::agent::custom_agent;
 use everturn::ai::history;
 use everturn::core::{Registry, Scope};
@@ -343,7 +344,7 @@ async fn all_sessions_move_from_sqlite_to_postgres_and_go_on_there() {
         .run()
         .exits(0);
 
-    assert_eq!(copied.out, "21 sessions with 23 snapshots copied\n");
+    assert_eq!(copied.out, "21 sessions with 23 snapshots of 1 tenant copied\n");
     let exported = |kitchen: &Kitchen, session| kitchen.sessions(&["export", session]).run().exits(0).out;
     for session in ["dinner", "lunch 7"] {
         assert_eq!(exported(&old, session), exported(&new, session));
@@ -488,13 +489,95 @@ async fn another_tenant_is_not_seen() {
     let kitchen = Kitchen::in_sqlite().await;
     kitchen.cook("dinner", "leeks").await;
 
-    let other = kitchen
-        .sessions(&["list", "--tenant", "ann", "--json"])
-        .run()
-        .exits(0)
-        .json();
+    let nobody = kitchen.sessions(&["list", "--tenant", "ann"]).run().exits(3);
     let agent = kitchen.sessions(&["list", "--agent", "chef"]).run().exits(2);
 
-    assert_eq!(other, json!({ "sessions": [] }));
+    assert!(nobody.err.contains("everturn tenants"), "{}", nobody.err);
     assert!(agent.err.contains("--url"), "{}", agent.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tenants_are_listed_by_the_ids_of_their_principals() {
+    for kitchen in [Kitchen::in_sqlite().await, Kitchen::in_files().await] {
+        kitchen.cook_for("ann", "dinner", "leeks").await;
+        kitchen.cook_for("ben", "lunch", "peas").await;
+
+        let tenants = kitchen.program(&["tenants"]).run().exits(0).out;
+        assert!(tenants.contains("ann ") && tenants.contains("ben "), "{tenants}");
+        let own = kitchen
+            .sessions(&["list", "--principal", "ann", "--json"])
+            .run()
+            .exits(0);
+        let own = own.json();
+        assert_eq!(own["sessions"][0]["sessionId"], "dinner");
+        assert_eq!(own["sessions"].as_array().unwrap().len(), 1);
+        let all = kitchen.sessions(&["list", "--all-tenants"]).run().exits(0).out;
+        assert!(all.contains("dinner") && all.contains("lunch"), "{all}");
+        let nobodys = kitchen.sessions(&["list"]).run().exits(0);
+        assert!(nobodys.err.contains("--all-tenants"), "{}", nobodys.err);
+        for mistyped in [
+            vec!["list", "--principal", "anne"],
+            vec!["export", "dinner", "--principal", "anne"],
+            vec!["copy", "--all", "--to", "sqlite:unused.db", "--principal", "anne"],
+            vec!["verify", "--principal", "anne"],
+        ] {
+            let refused = kitchen.sessions(&mistyped).run().exits(3);
+            assert!(refused.err.contains("'anne'"), "{}", refused.err);
+        }
+        kitchen
+            .sessions(&["show", "dinner", "--all-tenants"])
+            .run()
+            .exits(2);
+        kitchen.sessions(&["verify"]).run().exits(0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_caller_has_used_moves_from_a_server() {
+    let old = Kitchen::on_a_server().await;
+    old.cook("dinner", "leeks").await;
+    let spent = old.spend(&Scope::default(), "dinner").await;
+    let path = old.folder.path().join("elsewhere");
+    let elsewhere = format!("file:{}", path.display());
+
+    for replace in [None, Some("--replace")] {
+        let arguments = ["copy", "--all", "--to", &elsewhere];
+        let arguments: Vec<_> = arguments.into_iter().chain(replace).collect();
+        old.sessions(&arguments).run().exits(0);
+    }
+
+    let moved = Archive::of(FileStore::open(&path).await.unwrap(), Scope::default());
+    assert_eq!(moved.tenant_usage().await.unwrap(), Some(spent));
+    assert_eq!(moved.session_usage("dinner").await.unwrap(), spent);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_tenants_move_with_what_they_have_used() {
+    let old = Kitchen::in_sqlite().await;
+    old.cook_for("ann", "dinner", "leeks").await;
+    old.cook_for("ben", "lunch", "peas").await;
+    let ann = Principal::new("ann").scope();
+    let spent = old.spend(&ann, "dinner").await;
+    let path = old.folder.path().join("elsewhere");
+    let elsewhere = format!("file:{}", path.display());
+    let empty = format!("file:{}", old.folder.path().join("empty").display());
+    std::fs::create_dir(old.folder.path().join("empty")).unwrap();
+
+    let copied = old
+        .sessions(&["copy", "--all", "--to", &elsewhere])
+        .run()
+        .exits(0);
+    old.sessions(&["copy", "--all", "--to", &elsewhere, "--replace"])
+        .run()
+        .exits(0);
+
+    assert_eq!(copied.out, "2 sessions with 2 snapshots of 2 tenants copied\n");
+    let moved = Archive::of(FileStore::open(&path).await.unwrap(), ann);
+    assert_eq!(moved.tenant_usage().await.unwrap(), Some(spent));
+    assert_eq!(moved.session_usage("dinner").await.unwrap(), spent);
+    let tenants = ["tenants", "--store", &elsewhere];
+    let tenants = Program::new(&tenants).run().exits(0).out;
+    assert!(tenants.contains("ann ") && tenants.contains("ben "), "{tenants}");
+    let nothing = ["sessions", "copy", "--all", "--to", &elsewhere, "--store", &empty];
+    Program::new(&nothing).run().exits(3);
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use everturn_agent::archive::{
     CopyRequest, DeleteRequest, Deleted, DiffRequest, Difference, ForkRequest, GetSessionRequest, Import,
-    ImportInit, Imported, LabelRequest, ListSessionsRequest, ListSnapshotsRequest, SessionList, SnapshotList,
-    SnapshotTree, TreePage, TreeRequest,
+    ImportInit, Imported, LabelRequest, ListSessionsRequest, ListSnapshotsRequest, ListTenantsRequest,
+    SessionList, SnapshotList, SnapshotTree, TenantList, TreePage, TreeRequest, UsageReport, UsageRequest,
 };
 use everturn_agent::store::{Cursor, Page, SessionQuery, SessionSummary, SnapshotQuery};
 use everturn_agent::{GetSnapshotRequest, SNAPSHOT_NOT_FOUND, SessionId, Snapshot, SnapshotId};
@@ -54,10 +54,7 @@ impl RemoteArchive {
     /// # Errors
     /// `NOT_FOUND` if there is none; what the server refuses with.
     pub async fn get(&self, id: impl Into<SnapshotId>) -> Result<Snapshot> {
-        let request = GetSnapshotRequest {
-            snapshot_id: Some(id.into()),
-            session_id: None,
-        };
+        let request = GetSnapshotRequest::snapshot(id);
         self.routes.read(request, &Context::current()).await
     }
 
@@ -66,10 +63,7 @@ impl RemoteArchive {
     /// # Errors
     /// As [`RemoteArchive::get`].
     pub async fn latest(&self, session: impl Into<SessionId>) -> Result<Snapshot> {
-        let request = GetSnapshotRequest {
-            snapshot_id: None,
-            session_id: Some(session.into()),
-        };
+        let request = GetSnapshotRequest::latest(session);
         self.routes.read(request, &Context::current()).await
     }
 
@@ -91,6 +85,22 @@ impl RemoteArchive {
         let request = ListSessionsRequest::from(query.clone());
         let list: SessionList = self.ask("listSessions", &request).await?;
         Ok(list.into())
+    }
+
+    /// Returns what the tenant has used, and a session if one is named.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` if there is no such session; what the server refuses with.
+    pub async fn usage(&self, request: &UsageRequest) -> Result<UsageReport> {
+        self.ask("usage", request).await
+    }
+
+    /// Returns one page of the tenants of the agent's store. It is for the server's operators.
+    ///
+    /// # Errors
+    /// What the server refuses with.
+    pub async fn tenants(&self, request: &ListTenantsRequest) -> Result<TenantList> {
+        self.ask("listTenants", request).await
     }
 
     /// Returns one page of the tenant's background runs that are not over, the earliest first, as their snapshots without

@@ -81,7 +81,10 @@ impl Aborted {
         let outcome = match error.map(|error| error_in(error, Status::Unknown)) {
             Some(error) if error.status() == Status::NotFound => Ok(None),
             Some(error) => Err(error),
-            None => decoded(fields.shift_remove("status").unwrap_or_default()),
+            None => match fields.shift_remove("status") {
+                Some(Value::String(name)) => Ok(Some(SnapshotStatus::from_server(&name))),
+                status => decoded(status.unwrap_or_default()),
+            },
         };
         Some(Self { id, outcome })
     }
@@ -109,6 +112,8 @@ mod tests {
 
         assert_eq!(stopped.id, "a");
         assert_eq!(stopped.outcome.unwrap(), Some(SnapshotStatus::Aborted));
+        let winding_down = aborted(r#"{"aborted":{"snapshotId":"a","status":"aborting"}}"#);
+        assert_eq!(winding_down.outcome.unwrap(), Some(SnapshotStatus::Aborting));
         assert_eq!(missing.outcome.unwrap(), None);
         assert_eq!(refused.outcome.unwrap_err().status(), Status::Unimplemented);
         assert_eq!(odd.outcome.unwrap_err().status(), Status::Internal);

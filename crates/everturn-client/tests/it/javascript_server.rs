@@ -212,7 +212,8 @@ async fn work_in_the_background_is_aborted() {
     let nobody = agent.abort("no such run").await.unwrap();
 
     assert_eq!(before, SnapshotStatus::Pending);
-    assert_eq!(abort.status, SnapshotStatus::Aborted);
+    // The server returns the status before the abort, and newer servers may still be stopping the run.
+    assert_eq!(abort.status, SnapshotStatus::Aborting);
     assert_eq!(error.status(), Status::Aborted);
     assert_eq!(nobody, None);
 }

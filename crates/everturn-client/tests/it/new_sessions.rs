@@ -1,7 +1,7 @@
 //! Beginning a session on another server: its custom state, and the input of the agent's prompt.
 
 use everturn_agent::store::{MemoryStore, Scope, SessionQuery, SessionStore};
-use everturn_agent::{AgentSession, custom_agent, prompt_agent};
+use everturn_agent::{AgentSession, ClientPermissions, custom_agent, prompt_agent};
 use everturn_ai::prompt::{PromptDefinition, PromptOverrides};
 use everturn_ai::{Message, set_default_model};
 use everturn_client::RemoteAgent;
@@ -26,7 +26,11 @@ fn counting(registry: &Registry, name: &str, store: &MemoryStore, accepts: bool)
     })
     .initial_message("welcome")
     .store(store.clone());
-    let agent = if accepts { agent.accept_custom() } else { agent };
+    let agent = if accepts {
+        agent.client_permissions(ClientPermissions::none().custom())
+    } else {
+        agent
+    };
     agent.define().unwrap();
 }
 
@@ -122,6 +126,7 @@ async fn an_invalid_prompt_input_is_refused_with_the_field_before_any_write() {
         .system("Be {{tone}}.");
     let reviewer = reviewer.define(&registry).unwrap();
     let critic = prompt_agent(&registry, "critic").prompt_ref(&reviewer, None);
+    let critic = critic.client_permissions(ClientPermissions::none().prompt_input(["tone", "tune"]));
     critic.store(store.clone()).define().unwrap();
     let server = serve_all(&registry).await;
     let agent: RemoteAgent = RemoteAgent::new(&format!("http://{}/agents/critic", server.address)).unwrap();

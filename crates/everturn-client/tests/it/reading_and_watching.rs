@@ -226,6 +226,23 @@ async fn a_run_that_lost_its_worker_is_waited_for_until_another_has_finished_it(
 }
 
 #[tokio::test]
+async fn a_run_that_winds_down_or_has_a_newer_status_is_waited_for() {
+    let (reply, asked) = waited(impatient(), &["aborting", "pausing", "completed"]).await;
+
+    assert_eq!((reply.unwrap().as_str(), asked), ("planned", 3));
+}
+
+#[tokio::test]
+async fn a_status_of_a_newer_server_is_read_and_is_not_final() {
+    let newer = Loopback::start([row("pausing")]).await;
+    let agent: RemoteAgent<Value> = impatient().agent(&newer.url).unwrap();
+
+    let status = agent.get_snapshot("r").await.unwrap().status;
+
+    assert_eq!((status.as_str(), status.is_final()), ("pausing", false));
+}
+
+#[tokio::test]
 async fn patience_with_lost_workers_ends_where_it_was_said_to() {
     let hasty = impatient_builder()
         .takeover_patience(Duration::ZERO)

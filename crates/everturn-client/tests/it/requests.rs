@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use everturn_agent::{Abort, SnapshotStatus};
 use everturn_client::{Client, HeaderMap, RemoteAgent, RemoteFlow};
 use everturn_core::{Context, Error, Status};
 use serde_json::{Value, json};
@@ -117,25 +116,35 @@ async fn an_abort_is_understood_whichever_status_the_server_tells() {
     let told = |status: &str| Reply::json(&json!({"result": {"snapshotId": "r", "status": status}}));
     let server = Loopback::start([
         told("pending"),
+        told("aborting"),
         told("aborted"),
         told("completed"),
+        told("pausing"),
         Reply::json(&json!({"result": {"snapshotId": "r"}})),
         Reply::empty(404),
     ])
     .await;
     let agent: RemoteAgent = impatient().agent(&server.url).unwrap();
-    let aborted = Abort {
-        previous: SnapshotStatus::Pending,
-        status: SnapshotStatus::Aborted,
-    };
-    let completed = Abort {
-        previous: SnapshotStatus::Completed,
-        status: SnapshotStatus::Completed,
-    };
-
-    for expected in [Some(aborted), Some(aborted), Some(completed), None, None] {
-        assert_eq!(agent.abort("r").await.unwrap(), expected);
+    let mut aborts = Vec::new();
+    for _ in 0..7 {
+        let abort = agent.abort("r").await.unwrap();
+        aborts.push(abort.map_or_else(String::new, |abort| {
+            format!("{} {}", abort.previous, abort.status)
+        }));
     }
+
+    assert_eq!(
+        aborts,
+        [
+            "pending aborting",
+            "pending aborting",
+            "pending aborted",
+            "completed completed",
+            "pausing pausing",
+            "",
+            "",
+        ]
+    );
     assert_eq!(server.received()[0].path, "/agent/abort");
     assert_eq!(server.received()[0].body, json!({"data": {"snapshotId": "r"}}));
 }

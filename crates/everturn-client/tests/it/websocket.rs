@@ -6,6 +6,7 @@ use everturn_agent::{AgentFinishReason, AgentInit, AgentReply, AgentStreamChunk,
 use everturn_client::{AgentSocket, RemoteAgent};
 use everturn_core::{Context, Error, Status};
 use everturn_server::{BearerTokens, Limits, Server, WebSockets};
+use everturn_testkit::eventually;
 
 use crate::support::kitchen::{Kitchen, serve, soon};
 use crate::support::{Loopback, Proxy, Reply, impatient, impatient_builder};
@@ -276,9 +277,7 @@ async fn a_connection_that_was_closed_for_idleness_is_opened_again() {
     let mut chat = socket.chat().open().await.unwrap();
     chat.run("soup").await.unwrap();
 
-    while socket.is_open() {
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
-    }
+    eventually("the idle connection is closed", async || !socket.is_open()).await;
     let reply = chat.run("more soup").await.unwrap();
 
     assert_eq!(reply.text(), "Leek and potato soup.");

@@ -256,3 +256,60 @@ async fn snapshots_are_read_under_the_keys_of_earlier_designs() {
     assert_eq!(session_now["id"], session.as_str());
     assert_eq!(session_now["state"]["messages"].as_array().unwrap().len(), 2);
 }
+
+#[tokio::test]
+async fn a_long_session_is_listed_in_pages_of_bounded_size() {
+    let registry = program();
+    everturn_testkit::EchoModel.register(&registry, "echo").unwrap();
+    let chef = everturn_agent::agent(&registry, "chef")
+        .model("echo")
+        .store(everturn_agent::store::MemoryStore::new())
+        .define()
+        .unwrap();
+    // The model repeats them, and every snapshot holds all before it.
+    for _ in 0..4 {
+        chef.chat()
+            .resume("long")
+            .run("x".repeat(1_000_000))
+            .await
+            .unwrap();
+    }
+    let (tools, _folder) = started(&registry, development()).await;
+    let list = async |key: &str, after: &Value| {
+        let mut input = json!({ "sessionId": "long", "whole": true });
+        if !after.is_null() {
+            input["after"] = after.clone();
+        }
+        let answer = run_action(tools.url().unwrap(), json!({ "key": key, "input": input })).await;
+        assert!(answer.body.len() < 12_000_000, "{} bytes", answer.body.len());
+        answer.json()["result"].clone()
+    };
+
+    let (mut listed, mut pages, mut next) = (0, 0, Value::Null);
+    loop {
+        let page = list("/agent-snapshots/chef", &next).await;
+        listed += page["snapshots"].as_array().unwrap().len();
+        pages += 1;
+        next = page["next"].clone();
+        if next.is_null() {
+            break;
+        }
+    }
+    let first = list("/session-store/chef/listSnapshots", &Value::Null).await;
+
+    assert_eq!(listed, 4);
+    assert!(pages > 1);
+    assert!(first.as_array().unwrap().len() < 4);
+}
+
+#[tokio::test]
+async fn a_body_whose_values_would_take_too_much_memory_is_refused() {
+    let (tools, _folder) = started(&program(), development()).await;
+
+    let objects = vec![r#"{"":0}"#; 200_000].join(",");
+    let body = format!(r#"{{"key":"/flow/hello","input":[{objects}]}}"#);
+    let answer = request(tools.url().unwrap(), "POST", "/api/runAction", "", &body).await;
+
+    assert_eq!(answer.status, 400);
+    assert!(answer.body.contains("bytes of memory"), "{}", answer.body);
+}

@@ -1,13 +1,13 @@
 //! Rows that other programs wrote are read, and their other files are ignored.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use everturn_agent::store::{
     Detail, Mutation, Precondition, Scope, SessionQuery, SessionStore, SnapshotQuery,
 };
 use everturn_agent::{Snapshot, SnapshotId};
 use everturn_file::{Disk, FileStore, RealDisk};
+use everturn_testkit::eventually;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -38,9 +38,10 @@ impl Fixture {
     /// Waits until a file is so old that the store need not read it again.
     async fn settled(&self, path: &str) {
         let path = self.folder.path().join("global").join(path);
-        while RealDisk.version(&path).is_none() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        eventually("the file is old enough", async || {
+            RealDisk.version(&path).is_some()
+        })
+        .await;
     }
 
     async fn save(&self, id: &str, parent: Option<&str>, seconds: i64) {

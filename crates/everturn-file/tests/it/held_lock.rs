@@ -2,24 +2,31 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::sync::Mutex;
 use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Barrier, Mutex};
+use std::time::Duration;
 
-use everturn_agent::SnapshotStatus;
 use everturn_agent::store::{
     Detail, Mutation, PendingQuery, Precondition, Scope, SessionStore, SnapshotQuery,
 };
-use everturn_core::Status;
+use everturn_agent::{Snapshot, SnapshotStatus};
+use everturn_core::{Result, Status};
 use everturn_file::FileStore;
 use futures::future::join_all;
+use tokio::sync::mpsc::unbounded_channel;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
+use crate::support::platter::{Platter, Skipped};
 use crate::support::{put, row};
 
 const BUSY_TIMEOUT: Duration = Duration::from_millis(600);
 
-/// How much later than its deadline a save may be answered by a machine that has other things to do.
-const GRACE: Duration = Duration::from_secs(10);
+/// How much later than its deadline a save may be answered: the longest interval at which the lock is tried.
+const GRACE: Duration = Duration::from_millis(20);
+
+/// After which time a save hangs.
+const HANGS: Duration = Duration::from_mins(1);
 
 /// More saves than the store has threads that may block.
 const SAVES: usize = 150;
@@ -46,7 +53,7 @@ fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").unwrap().count()
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn waiting_saves_fail_together_and_name_the_holder_while_reads_go_on() {
     let folder = tempfile::tempdir().unwrap();
     let store = store_in(folder.path()).await;
@@ -69,9 +76,8 @@ async fn waiting_saves_fail_together_and_name_the_holder_while_reads_go_on() {
             .await;
         assert_eq!(listed.unwrap().items.len(), 1);
         store.pending(&PendingQuery::default()).await.unwrap();
-        tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert!(asked.elapsed() < BUSY_TIMEOUT + GRACE, "reads waited");
+    assert!(asked.elapsed() < BUSY_TIMEOUT, "reads waited");
     #[cfg(target_os = "linux")]
     assert!(threads() < 400, "{} threads wait", threads());
     for save in join_all(saves).await {
@@ -92,20 +98,65 @@ async fn waiting_saves_fail_together_and_name_the_holder_while_reads_go_on() {
         .unwrap();
 }
 
+/// Returns a store on a device whose locks a test can hold, and a save that waits for one.
+async fn waiting() -> (Arc<Platter>, FileStore, JoinHandle<Result<Option<Snapshot>>>) {
+    let platter = Arc::new(Platter::new(Skipped::Nothing, usize::MAX));
+    let options = FileStore::options("sessions").busy_timeout(HANGS);
+    let store = options.disk(Arc::clone(&platter) as _).open().await.unwrap();
+    put(&store, row(1), Precondition::None).await.unwrap();
+    platter.hold(true);
+    let own = store.clone();
+    let save = tokio::spawn(async move { put(&own, row(2), Precondition::None).await });
+    platter.refused().await;
+    (platter, store, save)
+}
+
 #[tokio::test]
 async fn a_save_that_waits_is_written_when_the_lock_is_free() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = store_in(folder.path()).await;
-    let held = hold(folder.path());
-    let waiting = {
-        let store = store.clone();
-        tokio::spawn(async move { put(&store, row(2), Precondition::None).await })
-    };
-    tokio::time::sleep(BUSY_TIMEOUT / 4).await;
+    let (platter, _store, save) = waiting().await;
 
-    drop(held);
+    platter.hold(false);
 
-    assert!(waiting.await.unwrap().is_ok());
+    assert!(save.await.unwrap().unwrap().is_some());
+}
+
+/// The number of threads on which saves prepare.
+const PREPARING: usize = 64;
+
+#[tokio::test]
+async fn a_save_that_has_the_lock_does_not_wait_for_those_that_prepare() {
+    let (platter, store, save) = waiting().await;
+    let (reached, mut begun) = unbounded_channel();
+    let gate = Arc::new(Barrier::new(PREPARING + 1));
+    let preparing: Vec<_> = (0..PREPARING)
+        .map(|number| {
+            let (store, reached, gate) = (store.clone(), reached.clone(), Arc::clone(&gate));
+            let mutation = Mutation::new(move |_| {
+                reached.send(()).unwrap();
+                gate.wait();
+                Ok(None)
+            });
+            tokio::spawn(async move {
+                let id = format!("preparing-{number}").into();
+                store
+                    .save(&Scope::default(), Some(&id), Precondition::None, mutation)
+                    .await
+            })
+        })
+        .collect();
+    for _ in 0..PREPARING {
+        begun.recv().await.unwrap();
+    }
+
+    platter.hold(false);
+    let saved = tokio::time::timeout(HANGS, save).await;
+    gate.wait();
+
+    let saved = saved.expect("the save waits for others").unwrap();
+    assert!(saved.unwrap().is_some());
+    for other in join_all(preparing).await {
+        assert_eq!(other.unwrap().unwrap(), None);
+    }
 }
 
 #[tokio::test]

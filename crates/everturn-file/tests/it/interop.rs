@@ -19,6 +19,7 @@ use everturn_agent::{Agent, AgentSession, Artifact, Snapshot, SnapshotId, custom
 use everturn_ai::{FinishReason, Message};
 use everturn_core::Registry;
 use everturn_file::FileStore;
+use everturn_testkit::in_time;
 use futures::StreamExt;
 use serde_json::{Value, json};
 
@@ -283,6 +284,6 @@ async fn an_abort_by_the_npm_package_is_heard_here() {
 
     npm(folder.path(), &json!([{"abort": "run"}]));
 
-    let heard = tokio::time::timeout(Duration::from_secs(5), statuses.next()).await;
-    assert_eq!(heard.unwrap(), Some(Aborted));
+    let heard = in_time("the abort is reported", statuses.next()).await;
+    assert_eq!(heard, Some(Aborted));
 }

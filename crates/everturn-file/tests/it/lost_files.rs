@@ -186,3 +186,123 @@ async fn a_file_of_another_runtime_has_no_checksum_and_is_read() {
     assert!(found.is_clean(), "{:?}", found.problems);
     assert_eq!((found.snapshots, found.unchecked), (3, 1));
 }
+
+#[tokio::test]
+async fn a_latest_file_that_is_damaged_together_with_its_pointer_is_named() {
+    let pointers = [b"{}".to_vec(), Vec::new(), b"\xff\xff".to_vec()];
+    for (pointer, what) in pointers.into_iter().flat_map(|pointer| {
+        ["other text", "cut off", "empty", "something else"].map(|what| (pointer.clone(), what))
+    }) {
+        let fixture = Fixture::new().await;
+        let text = std::fs::read_to_string(fixture.file("row-3.json")).unwrap();
+        let damaged = match what {
+            "other text" => text.replace("message 2", "message 7"),
+            "cut off" => text[..text.len() / 2].to_owned(),
+            "empty" => String::new(),
+            _ => "{}".to_owned(),
+        };
+        std::fs::write(fixture.file("row-3.json"), damaged).unwrap();
+        std::fs::write(fixture.file(".pointers/s.json"), pointer).unwrap();
+
+        fixture.assert_lost(what).await;
+
+        // Other sessions are not affected, and the session continues once the snapshot is given up.
+        let other = fixture
+            .store
+            .latest(&Scope::default(), &"t".into(), Detail::Whole)
+            .await;
+        assert_eq!(other.unwrap(), None);
+        let given_up = Deletion::Snapshots(vec!["row-3".into()]);
+        fixture.store.delete(&Scope::default(), &given_up).await.unwrap();
+        if matches!(what, "empty" | "something else") {
+            // Nothing that is left names the session of the snapshot.
+            let error = fixture.latest().await.unwrap_err();
+            assert_eq!(error.status(), Status::DataLoss, "{what}: {error}");
+            std::fs::remove_file(fixture.file(".pointers/s.json")).unwrap();
+        }
+        assert_eq!(fixture.latest().await.unwrap(), Some(row(2)));
+    }
+}
+
+/// Damages a content at random.
+fn damage(whole: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
+    let mut content = whole.to_vec();
+    let at = random.usize(..content.len());
+    let end = random.usize(at..=content.len());
+    match random.u8(..6) {
+        0 => content.clear(),
+        1 => content.truncate(at),
+        2 => content[at..end].fill(0),
+        3 => content[at..end].fill_with(|| random.u8(..)),
+        4 => content[at] ^= 1 << random.u8(..8),
+        _ => drop(content.drain(at..end)),
+    }
+    content
+}
+
+#[tokio::test]
+async fn no_damage_to_pointer_and_latest_file_makes_a_session_go_back() {
+    const ROUNDS: usize = 600;
+    let fixture = Fixture::new().await;
+    let (row_file, pointer_file) = (fixture.file("row-3.json"), fixture.file(".pointers/s.json"));
+    let whole = [&row_file, &pointer_file].map(|path| std::fs::read(path).unwrap());
+    let (mut random, mut noticed) = (fastrand::Rng::with_seed(33), 0);
+    for round in 0..ROUNDS {
+        std::fs::write(&pointer_file, damage(&whole[1], &mut random)).unwrap();
+        let kept = match round % 3 {
+            0 => Some(whole[0].clone()),
+            1 => Some(damage(&whole[0], &mut random)),
+            _ => None,
+        };
+        match kept {
+            Some(content) => std::fs::write(&row_file, content).unwrap(),
+            None => drop(std::fs::remove_file(&row_file)),
+        }
+
+        let store = FileStore::open(fixture.folder.path()).await.unwrap();
+        let latest = store.latest(&Scope::default(), &"s".into(), Detail::Whole).await;
+
+        match latest {
+            Ok(found) => assert_eq!(found, Some(row(3)), "round {round}"),
+            Err(error) => {
+                assert_eq!(error.status(), Status::DataLoss, "round {round}: {error}");
+                noticed += 1;
+            }
+        }
+    }
+    assert!(
+        noticed > ROUNDS / 2,
+        "only {noticed} of {ROUNDS} reads noticed anything"
+    );
+}
+
+#[tokio::test]
+async fn a_session_whose_pointer_is_damaged_and_whose_rows_are_gone_is_not_taken_for_new() {
+    let fixture = Fixture::new().await;
+    for number in 1..=ROWS {
+        std::fs::remove_file(fixture.file(&format!("row-{number}.json"))).unwrap();
+    }
+    std::fs::write(fixture.file(".pointers/s.json"), "").unwrap();
+
+    let store = FileStore::open(fixture.folder.path()).await.unwrap();
+    let latest = store.latest(&Scope::default(), &"s".into(), Detail::Whole).await;
+    let saved = put(&store, row(9), Precondition::Tip(None)).await;
+
+    for error in [latest.map(drop), saved.map(drop)].map(Result::unwrap_err) {
+        assert_eq!(error.status(), Status::DataLoss, "{error}");
+    }
+}
+
+#[tokio::test]
+async fn a_latest_file_that_is_damaged_without_a_pointer_is_named() {
+    let fixture = Fixture::new().await;
+    let text = std::fs::read_to_string(fixture.file("row-3.json")).unwrap();
+    std::fs::write(fixture.file("row-3.json"), text.replace("message 2", "message 7")).unwrap();
+    std::fs::remove_file(fixture.file(".pointers/s.json")).unwrap();
+
+    fixture.assert_lost("no pointer").await;
+
+    let all = Deletion::Session("s".into());
+    assert_eq!(fixture.store.delete(&Scope::default(), &all).await.unwrap(), 3);
+    assert_eq!(fixture.latest().await.unwrap(), None);
+}

@@ -11,6 +11,10 @@ mod faults;
 mod foreign_files;
 #[path = "../fuzz_entry/mod.rs"]
 mod fuzz_entry;
+#[allow(
+    clippy::disallowed_methods,
+    reason = "polls a lock that another process holds"
+)]
 mod held_lock;
 mod interop;
 mod journal_crashes;

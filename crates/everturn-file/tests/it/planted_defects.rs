@@ -37,6 +37,10 @@ struct Rename {
 }
 
 impl DefectiveDisk {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the defect is a rename that happens late"
+    )]
     fn with(defect: Defect) -> Arc<dyn Disk> {
         let (renames, queue) = mpsc::channel::<Rename>();
         let on_its_way: Arc<Mutex<HashMap<PathBuf, Vec<u8>>>> = Arc::default();

@@ -71,17 +71,31 @@ impl Fixture {
 }
 
 #[tokio::test]
-async fn a_session_that_begins_reads_no_row_but_those_that_are_new() {
+async fn a_session_that_begins_reads_no_row_and_lists_no_folder_under_the_lock() {
     let fixture = Fixture::new().await;
-    let mut reads = Vec::new();
 
     for number in 1..=SESSIONS {
         fixture.begin(number).await;
-        reads.push(fixture.rows_read());
-    }
 
-    // The row of the session before, and the place of its own before the lock and under it.
-    assert!(reads.iter().all(|reads| *reads <= 3), "{reads:?}");
+        // The place of its own row, before the lock and under it.
+        assert_eq!(fixture.rows_read(), 2, "session {number}");
+        // To look for the session, and to write its first row.
+        assert_eq!(fixture.platter.lists(), (2, 0), "session {number}");
+    }
+}
+
+#[tokio::test]
+async fn a_session_that_goes_on_lists_no_folder() {
+    let fixture = Fixture::new().await;
+    put(&fixture.store, row(1), Precondition::Tip(None))
+        .await
+        .unwrap();
+    fixture.platter.lists();
+
+    let condition = Precondition::unfollowed(Some("row-1".into()));
+    put(&fixture.store, row(2), condition).await.unwrap();
+
+    assert_eq!(fixture.platter.lists(), (0, 0));
 }
 
 #[tokio::test]
@@ -104,7 +118,7 @@ async fn a_list_reads_what_is_on_its_page() {
 }
 
 #[tokio::test]
-async fn a_row_that_changed_is_the_only_one_that_is_read_again() {
+async fn a_row_that_changed_is_the_only_one_that_is_read_again_and_only_for_its_session() {
     let fixture = Fixture::with_sessions().await;
     fixture.list_sessions(&fixture.store, 1).await;
     let mut over = row(7);
@@ -115,11 +129,14 @@ async fn a_row_that_changed_is_the_only_one_that_is_read_again() {
         .unwrap();
     fixture.rows_read();
 
-    let query = SnapshotQuery::of("nobody".into());
-    let page = fixture.store.list(&Scope::default(), &query).await.unwrap();
+    for (session, rows, reads) in [("nobody", 0, 0), ("session-7", 1, 2)] {
+        let query = SnapshotQuery::of(session.into());
+        let page = fixture.store.list(&Scope::default(), &query).await.unwrap();
 
-    assert!(page.items.is_empty());
-    assert_eq!(fixture.rows_read(), 1);
+        assert_eq!(page.items.len(), rows);
+        // For its header and for its content.
+        assert_eq!(fixture.rows_read(), reads, "{session}");
+    }
 }
 
 #[tokio::test]

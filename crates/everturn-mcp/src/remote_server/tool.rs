@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use everturn_agent::TurnEffect;
-use everturn_ai::{JsonObject, Reconciliation, Replay, Tool, ToolContext};
+use everturn_ai::{JsonObject, Reconciliation, Replay, Tool, ToolContext, interrupt_data};
 use everturn_core::{Error, Registry, Result, Schema, Status};
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, ServerResult, ToolAnnotations,
@@ -92,10 +92,13 @@ async fn call(server: &Arc<RemoteServer>, tool: &str, input: Value, context: &To
         params.request_state = question.request_state;
     }
     let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
+    // A server that cannot be reached was not called.
+    server.link().await.map_err(Error::nothing_happened)?;
     let mut answered = None;
     let created: Result<String> = task_of(context)
         .run(|_| async {
-            match server.request(request, context.context(), Some(context)).await? {
+            let result = server.request(request, context.context(), Some(context)).await;
+            match result.map_err(refused)? {
                 ServerResult::CreateTaskResult(created) => Ok(created.task.task_id),
                 other => {
                     answered = Some(other);
@@ -113,8 +116,14 @@ async fn call(server: &Arc<RemoteServer>, tool: &str, input: Value, context: &To
         }
         (Some(_), _) => Err(fault::unexpected(&server.name, "the result of a tool")),
         (None, created) => {
-            let task = RemoteTask::new(server, &created?);
-            Ok(output(task.finish(context).await?, context))
+            let task = created?;
+            server.note_task(context.effect_id(), &task).await;
+            let result = RemoteTask::new(server, &task).finish(context).await;
+            let has_failed = |error: &Error| interrupt_data(error).is_none();
+            if !result.as_ref().is_err_and(has_failed) {
+                server.forget_task(context.effect_id()).await;
+            }
+            Ok(output(result?, context))
         }
     }
 }
@@ -126,19 +135,35 @@ fn task_of(context: &ToolContext) -> TurnEffect {
     TurnEffect::within(context.context(), name, Replay::Idempotent)
 }
 
+/// States that nothing happened if the server refused the request itself.
+fn refused(error: Error) -> Error {
+    match error.status() {
+        Status::InvalidArgument
+        | Status::NotFound
+        | Status::Unauthenticated
+        | Status::PermissionDenied
+        | Status::ResourceExhausted => error.nothing_happened(),
+        _ => error,
+    }
+}
+
 fn no_task() -> Error {
     Error::not_found("the call did not become a task")
 }
 
 /// Finds out what came of a call whose process died: if it became a task, the task knows.
 async fn reconcile(server: &Arc<RemoteServer>, context: &ToolContext) -> Result<Reconciliation<Value>> {
-    let known = task_of(context).run(|_| async { Err(no_task().into()) }).await;
-    let task: String = match known {
-        Ok(task) => task,
-        Err(error) if error.status() == Status::NotFound => return Ok(Reconciliation::Unknown),
-        Err(error) => return Err(error),
+    let task: String = match server.task_of(context.effect_id()).await {
+        // The call failed in this very process.
+        Some(task) => task,
+        None => match task_of(context).run(|_| async { Err(no_task().into()) }).await {
+            Ok(task) => task,
+            Err(error) if error.status() == Status::NotFound => return Ok(Reconciliation::Unknown),
+            Err(error) => return Err(error),
+        },
     };
     let result = RemoteTask::new(server, &task).finish(context).await?;
+    server.forget_task(context.effect_id()).await;
     Ok(Reconciliation::Happened(output(result, context)))
 }
 
@@ -148,7 +173,8 @@ fn arguments(tool: &str, input: Value) -> Result<Option<JsonObject>> {
         Value::Object(arguments) => Ok(Some(arguments)),
         other => Err(Error::invalid_argument(format!(
             "the MCP tool '{tool}' takes an object of arguments, not {other}"
-        ))),
+        ))
+        .nothing_happened()),
     }
 }
 

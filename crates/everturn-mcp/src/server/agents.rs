@@ -91,20 +91,29 @@ pub(super) async fn call(
     let name = &agent.descriptor().name;
     let asking = Asking::of_tool(request, name, params.arguments.as_ref());
     let reply = asking.reply(params.request_state.as_deref(), params.input_responses)?;
-    let (init, input) = match reply {
+    let (init, input) = match &reply {
         None => match opening(params.arguments) {
             Ok(opening) => opening,
             Err(error) => return Ok(failed(error.message())),
         },
-        Some(reply) => match reply.answered {
-            Answered::Declined(why) => return Ok(failed(&why)),
+        Some(reply) => match &reply.answered {
+            Answered::Declined(why) => return Ok(failed(why)),
             Answered::With { answers, .. } => {
-                let paused: Paused = serde_json::from_value(reply.state)?;
-                resumption(paused, answers)
+                let paused = Paused::deserialize(&reply.state)?;
+                asking.claim(reply).await?;
+                resumption(paused, answers.clone())
             }
         },
     };
-    let output = match run(request, agent, init, input).await {
+    let output = run(request, agent, init, input).await;
+    // The agent keeps no turn that failed before it began, and finds by itself what it has done before.
+    let has_failed = |output: &AgentOutput| output.finish_reason == Some(AgentFinishReason::Failed);
+    if let Some(reply) = &reply
+        && output.as_ref().map_or(true, has_failed)
+    {
+        asking.give_back(reply).await;
+    }
+    let output = match output {
         Ok(output) => output,
         Err(error) => return Ok(failed(&error.to_wire(request.exposure()).message)),
     };

@@ -1,27 +1,31 @@
 //! Interrupts as questions to the client, and its answers.
 //!
 //! A client of version 2026-07-28 is given the question and a sealed state, and repeats its request with the answer and
-//! that state. The seal covers who asks and what for, so that a state is of use only for the same call of the same caller.
+//! that state. The seal covers who asks and what for, so that a state is of use only for the same call of the same caller,
+//! and once.
 
 use everturn_agent::store::Scope;
 use everturn_ai::JsonObject;
-use everturn_core::{Error, Result};
+use everturn_core::{Error, Principal, Result};
 use rmcp::model::{
     CallToolResponse, CallToolResult, ContentBlock, InputRequests, InputRequiredResult, InputResponses,
     ProtocolVersion, SealOptions,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use super::session::Request;
 use crate::question::Asked;
 
 /// How long a question can be answered.
-const ANSWERABLE_FOR: std::time::Duration = std::time::Duration::from_hours(24);
+pub(super) const ANSWERABLE_FOR: std::time::Duration = std::time::Duration::from_hours(24);
 
 /// One call that may ask.
 pub(super) struct Asking<'a> {
     request: &'a Request<'a>,
+    /// The caller's tenant.
+    scope: Scope,
     /// Who calls what: a state that was sealed for another call does not open.
     binding: Vec<u8>,
 }
@@ -29,6 +33,8 @@ pub(super) struct Asking<'a> {
 /// What is carried from the question to the answer.
 #[derive(Debug, Serialize, Deserialize)]
 struct Sealed {
+    /// Identifies the question.
+    id: String,
     /// The names of the questions, with their data.
     questions: Vec<(String, Value)>,
     /// What the call itself needs to go on.
@@ -47,14 +53,38 @@ pub(super) enum Answered {
 pub(super) struct Reply {
     pub(super) answered: Answered,
     pub(super) state: Value,
+    /// Identifies the question.
+    id: String,
 }
 
 impl<'a> Asking<'a> {
     pub(super) fn of_tool(request: &'a Request<'a>, name: &str, arguments: Option<&JsonObject>) -> Self {
         let scope = request.context.extension::<Scope>();
-        let caller = scope.as_deref().map_or("", Scope::as_str);
-        let binding = json!([caller, name, arguments]).to_string().into_bytes();
-        Self { request, binding }
+        let scope = scope.map(|scope| Scope::clone(&scope)).unwrap_or_default();
+        let caller = Principal::of(&request.context);
+        let caller = caller.as_ref().map(Principal::id);
+        let binding = json!([scope.as_str(), caller, name, arguments]);
+        Self {
+            request,
+            scope,
+            binding: binding.to_string().into_bytes(),
+        }
+    }
+
+    /// Claims the only answer to a question, right before something is done with it.
+    ///
+    /// # Errors
+    /// `FAILED_PRECONDITION` if the question was answered before.
+    pub(super) async fn claim(&self, reply: &Reply) -> Result<()> {
+        self.request.exposed.spent.claim(&self.scope, &reply.id).await
+    }
+
+    /// Makes a question answerable again, because its answer was refused.
+    pub(super) async fn give_back(&self, reply: &Reply) {
+        let given_back = self.request.exposed.spent.give_back(&self.scope, &reply.id).await;
+        if let Err(error) = given_back {
+            tracing::warn!(%error, "a question whose answer was refused cannot be answered again");
+        }
     }
 
     /// Asks, if the client can be asked; else the call fails with the question.
@@ -65,6 +95,7 @@ impl<'a> Asking<'a> {
             return Ok(CallToolResult::error(vec![ContentBlock::text(text)]).into());
         }
         let sealed = Sealed {
+            id: Uuid::new_v4().simple().to_string(),
             questions: questions.to_vec(),
             state,
         };
@@ -103,15 +134,8 @@ impl<'a> Asking<'a> {
         Ok(Some(Reply {
             answered: read(&sealed.questions, &responses)?,
             state: sealed.state,
+            id: sealed.id,
         }))
-    }
-
-    pub(super) fn answered(
-        &self,
-        state: Option<&str>,
-        responses: Option<InputResponses>,
-    ) -> Result<Option<Answered>> {
-        Ok(self.reply(state, responses)?.map(|reply| reply.answered))
     }
 }
 

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use everturn_core::{ActionType, Context, Descriptor, DynAction, Error, Exposure, Result, TraceParent};
+use everturn_agent::internal_agents;
+use everturn_core::{
+    ActionType, Context, Descriptor, DynAction, Error, Exposure, ParsedKey, Result, TraceParent,
+};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams, CompleteResult,
     ErrorData, GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult, Implementation,
@@ -41,9 +44,15 @@ pub(super) struct Request<'a> {
 }
 
 impl Exposed {
-    /// The descriptors of the exposed actions of one type, by name.
+    /// The descriptors of the exposed actions of one type, by name. Internal agents are not exposed.
     pub(super) fn of_type(&self, action_type: &ActionType) -> Vec<Descriptor> {
-        let registered = self.registry.of_type(action_type).into_iter();
+        let mut registered = self.registry.of_type(action_type);
+        if *action_type == ActionType::AGENT {
+            for internal in internal_agents(&self.registry) {
+                registered.remove(&internal);
+            }
+        }
+        let registered = registered.into_iter();
         let described = registered.map(|(name, action)| {
             let mut descriptor = action.descriptor().clone();
             // An action may have a second key.
@@ -54,8 +63,12 @@ impl Exposed {
         described.filter(|descriptor| (self.filter)(descriptor)).collect()
     }
 
-    /// An exposed action that is registered under a key.
+    /// An exposed action that is registered under a key. Internal agents are not exposed.
     pub(super) async fn action(&self, key: &str) -> Result<Option<Arc<dyn DynAction>>> {
+        let agent = ParsedKey::parse(key).filter(|key| key.action_type == ActionType::AGENT.as_str());
+        if agent.is_some_and(|agent| internal_agents(&self.registry).contains(agent.name)) {
+            return Ok(None);
+        }
         let found = self.registry.lookup(key).await?;
         Ok(found.filter(|action| (self.filter)(action.descriptor())))
     }

@@ -39,7 +39,7 @@ pub(super) async fn get(request: &Request<'_>, id: &str) -> Result<GetTaskResult
 
 fn payload(snapshot: &Snapshot) -> Result<TaskPayload> {
     Ok(match snapshot.status {
-        SnapshotStatus::Pending => TaskPayload::Working,
+        SnapshotStatus::Pending | SnapshotStatus::Aborting => TaskPayload::Working,
         SnapshotStatus::Aborted => TaskPayload::Cancelled,
         SnapshotStatus::Completed if is_interrupted(snapshot) => TaskPayload::InputRequired {
             input_requests: asking::input_requests(&questions(&interrupts(snapshot)))?,

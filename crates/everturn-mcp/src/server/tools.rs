@@ -125,22 +125,23 @@ async fn call_tool(
     params: CallToolRequestParams,
 ) -> Result<CallToolResponse> {
     let asking = Asking::of_tool(request, tool.name(), params.arguments.as_ref());
-    let answered = asking.answered(params.request_state.as_deref(), params.input_responses)?;
+    let reply = asking.reply(params.request_state.as_deref(), params.input_responses)?;
     let input = input(tool, params.arguments);
     let call = ToolRequest::new(tool.short_name(), input.clone());
     let mut part = Part::from(call.clone());
-    if let Some(answered) = answered {
-        let answer = match answered {
-            Answered::Declined(why) => return Ok(failed(&why)),
-            Answered::With { mut answers, data } => {
-                part = part.with_metadata_entry(metadata::RESOLVED_INTERRUPT, data);
-                answers.remove(0)
-            }
+    if let Some(mut reply) = reply {
+        let (answer, data) = match &mut reply.answered {
+            Answered::Declined(why) => return Ok(failed(why)),
+            Answered::With { answers, data } => (answers.remove(0), data.take()),
         };
+        if !reply.state.is_null() {
+            part = part.with_metadata_entry(metadata::APPROVAL, reply.state.clone());
+        }
         if !tool.is_restartable() {
             // The answer is what the tool returns.
             let answer = agents::spoken(answer);
             tool.check_answer(&part, GivenAnswer::Response(&answer), &request.context)?;
+            asking.claim(&reply).await?;
             let response = MultipartToolResponse {
                 output: Some(answer),
                 ..MultipartToolResponse::default()
@@ -153,12 +154,16 @@ async fn call_tool(
         };
         // Nothing is kept between calls, so the answers of several people cannot be collected here.
         let approval = tool.answered(&part, again, &request.context)?;
-        if let Some(needed) = approval.still_needed {
+        if let Some(needed) = &approval.still_needed {
             return Ok(failed(&format!(
                 "the call was not made: {needed}, and only an agent can wait for that"
             )));
         }
-        part = part.with_metadata_entry(metadata::RESUMED, answer);
+        asking.claim(&reply).await?;
+        part = part
+            .with_metadata_entry(metadata::APPROVAL, serde_json::to_value(approval)?)
+            .with_metadata_entry(metadata::RESOLVED_INTERRUPT, data)
+            .with_metadata_entry(metadata::RESUMED, answer);
     }
     let emitter = progress(request, |chunk: &ModelResponseChunk| {
         let mut responses = chunk.content.iter().filter_map(Part::as_tool_response);
@@ -168,7 +173,11 @@ async fn call_tool(
     match tool.run_in(Some(input), context).await {
         Ok(response) => Ok(succeeded(request, response).into()),
         Err(error) => match interrupt_data(&error) {
-            Some(data) => asking.ask(&[("answer".to_owned(), question(tool, data))], Value::Null),
+            Some(data) => {
+                let approval = tool.question(&call, data, &request.context);
+                let approval = serde_json::to_value(approval)?;
+                asking.ask(&[("answer".to_owned(), question(tool, data))], approval)
+            }
             None => Ok(failed(&error.to_wire(request.exposure()).message)),
         },
     }

@@ -4,15 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use everturn_agent::Delegation;
 use everturn_agent::store::MemoryStore;
 use everturn_ai::{Generate, Tool, ToolContext, lookup_tool, set_default_model};
 use everturn_core::{Error, JsonCall, Registry, Status};
 use everturn_mcp::{McpServer, McpServers};
-use everturn_testkit::{Gate, Reply, ScriptedModel};
-use serde_json::json;
+use everturn_testkit::{Gate, Reply, ScriptedModel, elapse, eventually};
+use serde_json::{Value, json};
 use tokio::task::AbortHandle;
 
-use crate::support::{Shared, client_of, kitchen_client, run, until};
+use crate::support::{Shared, client_of, kitchen_client, run};
 
 #[tokio::test]
 async fn a_conversation_goes_on_by_its_session_id() {
@@ -69,6 +70,24 @@ pub(crate) fn scripted() -> (Registry, ScriptedModel) {
     (registry, model)
 }
 
+#[tokio::test]
+async fn an_agent_that_another_delegates_to_is_no_tool() {
+    let (app, model) = scripted();
+    model.push(Reply::text("Hello."));
+    let team = Delegation::to(["scout", "porter"]);
+    let define = |name: &str| everturn_agent::agent(&app, name);
+    define("desk").use_middleware(team).define().unwrap();
+    define("scout").define().unwrap();
+    define("porter").public().define().unwrap();
+    let (registry, _connections) = client_of(McpServer::new(&app)).await;
+
+    assert!(lookup_tool(&registry, "s/scout").await.is_err());
+    assert!(lookup_tool(&registry, "s/desk").await.is_ok());
+    let public = run(&registry, "s/porter", json!({ "message": "hi" })).await;
+    assert!(public.is_ok(), "{public:?}");
+    model.assert_calls(1);
+}
+
 /// Longer than an agent is waited for.
 const A_WHILE: Duration = Duration::from_secs(30);
 
@@ -81,7 +100,7 @@ async fn a_call_that_takes_long_is_a_task_that_is_waited_for() {
     let banker = lookup_tool(&registry, "s/banker").await.unwrap();
     let call = tokio::spawn(async move { banker.run(json!({ "message": "Work." })).await });
     gate.reached().await;
-    tokio::time::sleep(A_WHILE).await;
+    elapse(A_WHILE).await;
 
     gate.open();
     let response = call.await.unwrap().unwrap();
@@ -100,12 +119,15 @@ async fn cancelling_a_task_aborts_the_run() {
     let asked = ToolContext::new(context.clone());
     let call = tokio::spawn(async move { banker.run_in(Some(json!({ "message": "Work." })), asked).await });
     gate.reached().await;
-    tokio::time::sleep(A_WHILE).await;
+    elapse(A_WHILE).await;
 
     context.cancel();
 
     assert_eq!(call.await.unwrap().unwrap_err().status(), Status::Cancelled);
-    until(async || model.calls()[0].context.is_cancelled()).await;
+    eventually("the run is cancelled", async || {
+        model.calls()[0].context.is_cancelled()
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -152,7 +174,7 @@ async fn a_task_that_asks_is_answered_and_goes_on() {
     let client = registry.clone();
     let call = tokio::spawn(async move { Generate::new(&client).prompt("Send 500.").tool("s/banker").await });
     gate.reached().await;
-    tokio::time::sleep(A_WHILE).await;
+    elapse(A_WHILE).await;
 
     gate.open();
     let asked = call.await.unwrap().unwrap();
@@ -208,25 +230,25 @@ async fn a_turn_that_is_taken_up_again_waits_on_for_its_task() {
         .tool("s/banker")
         .store(store);
     boss.define().unwrap();
-    let turn = || {
+    let turn = |input: Value| {
         let boss = registry.get("/agent/boss").unwrap();
-        let message = json!({ "role": "user", "content": [{ "text": "Have it done." }] });
         let call = JsonCall {
             init: Some(json!({ "sessionId": "today" })),
-            ..JsonCall::new(json!({ "message": message }))
+            ..JsonCall::new(input)
         };
         tokio::spawn(async move { boss.run_json(call).await.unwrap() })
     };
 
-    let first = turn();
+    let message = json!({ "role": "user", "content": [{ "text": "Have it done." }] });
+    let first = turn(json!({ "message": message }));
     gate.reached().await;
-    tokio::time::sleep(A_WHILE).await;
+    elapse(A_WHILE).await;
     is_there.store(false, Ordering::Relaxed);
     cuts.lock().unwrap().iter().for_each(AbortHandle::abort);
     let failed = first.await.unwrap();
     is_there.store(true, Ordering::Relaxed);
     gate.open();
-    let done = turn().await.unwrap();
+    let done = turn(json!({})).await.unwrap();
 
     assert_eq!(failed["finishReason"], "failed", "{failed}");
     assert_eq!(done["finishReason"], "stop", "{done}");

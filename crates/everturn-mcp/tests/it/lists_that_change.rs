@@ -6,6 +6,7 @@ use everturn_ai::{ToolContext, lookup_tool};
 use everturn_core::{ActionType, Registry};
 use everturn_mcp::{McpServer, McpServers};
 use everturn_server::Server;
+use everturn_testkit::eventually;
 use rmcp::model::{
     DiscoverRequestMethod, DiscoverResult, ErrorData, ListToolsResult, PaginatedRequestParams,
     ServerCapabilities, ServerConfig, SubscriptionFilter, Tool, ToolsCapability,
@@ -15,7 +16,7 @@ use rmcp::{ClientHandler, RoleClient, RoleServer, ServerHandler, ServiceExt};
 use serde_json::Map;
 use tokio::sync::watch;
 
-use crate::support::{Served, Wanted, client_of, kitchen, until};
+use crate::support::{Served, Wanted, client_of, kitchen};
 
 /// Offers tools that change while it runs.
 #[derive(Clone)]
@@ -112,11 +113,17 @@ async fn tools_follow(server: Changing) {
     });
     let _connections = servers.install(&registry).await.unwrap();
     assert!(lookup_tool(&registry, "s/first").await.is_ok());
-    until(async || server.changed.receiver_count() > 0).await;
+    eventually("the server is watched", async || {
+        server.changed.receiver_count() > 0
+    })
+    .await;
 
     server.set(&[("second", "changed"), ("third", "three")]);
 
-    until(async || lookup_tool(&registry, "s/third").await.is_ok()).await;
+    eventually("the third tool is listed", async || {
+        lookup_tool(&registry, "s/third").await.is_ok()
+    })
+    .await;
     assert!(lookup_tool(&registry, "s/first").await.is_err());
     assert_eq!(
         lookup_tool(&registry, "s/second").await.unwrap().description(),
@@ -144,12 +151,18 @@ fn greeting(name: &str) -> everturn_ai::Tool {
 /// Registers and removes a tool of an application while a client is connected, and waits for the client to see it.
 async fn client_follows(app: &Registry, client: &Registry) {
     greeting("late").register(app).unwrap();
-    until(async || lookup_tool(client, "s/late").await.is_ok()).await;
+    eventually("the late tool is listed", async || {
+        lookup_tool(client, "s/late").await.is_ok()
+    })
+    .await;
 
     for kind in [ActionType::TOOL, ActionType::TOOL_V2] {
         app.remove(&kind.key("late"));
     }
-    until(async || lookup_tool(client, "s/late").await.is_err()).await;
+    eventually("the late tool is gone", async || {
+        lookup_tool(client, "s/late").await.is_err()
+    })
+    .await;
 }
 
 #[tokio::test]

@@ -8,12 +8,12 @@ use everturn_agent::store::MemoryStore;
 use everturn_core::{ActionType, Error, JsonCall, Registry, Status};
 use everturn_mcp::{HttpServer, McpServer, McpServers};
 use everturn_server::{BearerTokens, Grace, Limits, Provided, Server, context_fn};
-use everturn_testkit::{Gate, Reply};
+use everturn_testkit::{Gate, Reply, eventually};
 use reqwest::header::{CONTENT_TYPE, HOST, ORIGIN};
 use serde_json::{Value, json};
 
 use crate::agents_as_tools::scripted;
-use crate::support::{Served, Sum, kitchen, run, script, until};
+use crate::support::{Served, Sum, kitchen, run, script};
 
 async fn guarded() -> Served {
     let registry = kitchen();
@@ -128,7 +128,7 @@ async fn a_token_that_expires_while_connected_is_exchanged() {
     let tokens = context_fn(move |request| {
         let expected = format!("Bearer token-{}", valid.load(Ordering::Relaxed));
         if request.header("authorization") == Some(expected.as_str()) {
-            return Ok(Provided::new());
+            return Ok(Provided::anonymous("all"));
         }
         Err(Error::unauthenticated("the token has expired").with_public())?
     });
@@ -264,6 +264,68 @@ async fn a_questions_state_is_of_use_for_the_same_call_of_the_same_caller_only()
     );
 }
 
+/// Asks for a payment, and answers it as often as there are servers.
+async fn answered_at(served: &[&Served], token: &str) -> Vec<Value> {
+    let asked = post_stateless(
+        &served[0].url,
+        token,
+        "pay",
+        json!({ "arguments": { "euros": 7 } }),
+    )
+    .await;
+    let answer = json!({
+        "arguments": { "euros": 7 },
+        "inputResponses": { "answer": { "action": "accept", "content": { "by": "Ada" } } },
+        "requestState": asked["result"]["requestState"],
+    });
+    let mut answers = Vec::new();
+    for server in served {
+        answers.push(post_stateless(&server.url, token, "pay", answer.clone()).await);
+    }
+    answers
+}
+
+fn is_refused_as_answered(answer: &Value) -> bool {
+    let message = answer["error"]["message"].as_str().unwrap_or_default();
+    message.contains("answered before")
+}
+
+#[tokio::test]
+async fn a_question_is_answered_once() {
+    let served = guarded().await;
+
+    let answers = answered_at(&[&served, &served, &served], "alice-token").await;
+
+    assert_eq!(
+        answers[0]["result"]["content"][0]["text"],
+        "7 paid, allowed by \"Ada\""
+    );
+    assert!(answers[1..].iter().all(is_refused_as_answered), "{answers:?}");
+}
+
+#[tokio::test]
+async fn processes_that_share_a_key_and_a_store_take_an_answer_once() {
+    let store = MemoryStore::new();
+    let process = async || {
+        let app = kitchen();
+        let mcp = McpServer::new(&app)
+            .state_key(*b"a secret of at least 32 bytes ..")
+            .unwrap();
+        let tokens = BearerTokens::new([("alice", "alice-token")]);
+        let mcp = mcp.store(store.clone());
+        Served::start(Server::new(&app).context(tokens).door("/mcp", mcp)).await
+    };
+    let (one, two) = (process().await, process().await);
+
+    let answers = answered_at(&[&one, &two], "alice-token").await;
+
+    assert_eq!(
+        answers[0]["result"]["content"][0]["text"],
+        "7 paid, allowed by \"Ada\""
+    );
+    assert!(is_refused_as_answered(&answers[1]), "{answers:?}");
+}
+
 /// An application whose agent waits at a gate.
 fn with_worker(gate: &Gate) -> Registry {
     let registry = Registry::new();
@@ -304,7 +366,7 @@ async fn a_task_of_another_tenant_is_not_there() {
     }
     gate.open();
     let mut own = Value::Null;
-    until(async || {
+    eventually("the task has ended", async || {
         own = ask("alice-token", "tasks/get", &id).await["result"].take();
         own["status"] != "working"
     })
@@ -335,7 +397,7 @@ async fn an_agent_that_outlasts_the_server_goes_on_in_the_background() {
 
     assert_eq!(answer["finishReason"], "detached", "{answer}");
     let snapshots = registry.get(&ActionType::AGENT_SNAPSHOT.key("worker")).unwrap();
-    until(async || {
+    eventually("the run is completed", async || {
         let call = JsonCall::new(json!({ "snapshotId": answer["snapshotId"] }));
         snapshots.run_json(call).await.unwrap()["status"] == "completed"
     })

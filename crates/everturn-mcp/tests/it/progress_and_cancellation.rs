@@ -6,11 +6,11 @@ use everturn_ai::{Part, ToolContext, ToolRequest, lookup_tool};
 use everturn_core::{Context, Emitter, Registry, Status};
 use everturn_mcp::{Connections, HttpServer, McpServer, McpServers};
 use everturn_server::Server;
-use everturn_testkit::Gate;
+use everturn_testkit::{Gate, eventually};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{Served, Shared, add_patient, client_of, kitchen, until};
+use crate::support::{Served, Shared, add_patient, client_of, kitchen};
 
 /// A call that collects what is streamed.
 fn watched(context: Context) -> (ToolContext, Shared<Vec<Value>>) {
@@ -68,7 +68,7 @@ async fn assert_progress(gate: Gate, client: Client) {
     let wait = lookup_tool(&client.registry, "s/wait").await.unwrap();
     let call = tokio::spawn(async move { wait.run_in(Some(json!({})), context).await });
 
-    until(async || !seen.lock().unwrap().is_empty()).await;
+    eventually("progress has arrived", async || !seen.lock().unwrap().is_empty()).await;
     gate.open();
     let output = call.await.unwrap().unwrap().output;
 
@@ -88,7 +88,7 @@ async fn assert_cancelled(gate: Gate, client: Client) {
     let error = call.await.unwrap().unwrap_err();
 
     assert_eq!(error.status(), Status::Cancelled);
-    until(async || client.left.is_cancelled()).await;
+    eventually("the call has ended", async || client.left.is_cancelled()).await;
 }
 
 #[tokio::test]

@@ -15,11 +15,12 @@ use everturn_ai::prompt::Prompt;
 use everturn_ai::{Generate, Part, ToolContext, ToolRequest, lookup_tool};
 use everturn_core::{Context, Emitter, JsonCall, Registry, Status};
 use everturn_mcp::{Answer, Connections, McpServers, StdioServer};
+use everturn_testkit::eventually;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-use crate::support::{Served, run, until};
+use crate::support::{Served, run};
 
 fn tools() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.tools")
@@ -190,7 +191,7 @@ async fn what_the_official_server_asks_is_answered_by_a_handler() {
         .stdio("e", server)
         .on_elicitation(|_| async { Ok(Answer::Decline) });
     let (registry, _connections) = client(servers).await;
-    until(async || {
+    eventually("the tool is listed", async || {
         lookup_tool(&registry, "e/trigger-elicitation-request")
             .await
             .is_ok()
@@ -299,5 +300,8 @@ async fn the_official_python_server_asks_and_changes_its_tools() {
     let paid =
         json!({ "content": [{ "toolResponse": { "output": { "result": "7 paid, allowed by Ada" } } }] });
     model.assert_asked(1, &json!({ "messages": [{}, {}, paid] }));
-    until(async || lookup_tool(&registry, "p/grown").await.is_ok()).await;
+    eventually("the tool is listed", async || {
+        lookup_tool(&registry, "p/grown").await.is_ok()
+    })
+    .await;
 }

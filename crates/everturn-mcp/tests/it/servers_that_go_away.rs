@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 
 use everturn_core::{Registry, Status};
 use everturn_mcp::{McpServer, McpServers};
-use everturn_testkit::Gate;
+use everturn_testkit::{Gate, eventually};
 use serde_json::json;
 use tokio::task::AbortHandle;
 
-use crate::support::{Sum, add_patient, kitchen, run, until};
+use crate::support::{Sum, add_patient, kitchen, run};
 
 /// A server whose connections can be cut, as they are when its process is killed.
 fn mortal(server: McpServer) -> (McpServers, Arc<Mutex<Vec<AbortHandle>>>) {
@@ -56,7 +56,10 @@ async fn a_server_that_died_between_calls_is_not_noticed() {
     let connections = servers.install(&registry).await.unwrap();
 
     lives.lock().unwrap()[0].abort();
-    until(async || connections.connected().await.is_empty()).await;
+    eventually("the connection is gone", async || {
+        connections.connected().await.is_empty()
+    })
+    .await;
     let sum = run(&registry, "s/add", Sum { a: 1, b: 2 }).await.unwrap();
 
     assert_eq!(sum, json!({ "total": 3 }));
@@ -71,7 +74,7 @@ async fn the_connection_ends_with_the_application() {
     drop((registry, connections));
 
     let life = lives.lock().unwrap()[0].clone();
-    until(async || life.is_finished()).await;
+    eventually("the server has ended", async || life.is_finished()).await;
 }
 
 #[tokio::test]

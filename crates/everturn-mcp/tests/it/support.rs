@@ -200,16 +200,4 @@ pub(crate) async fn run(registry: &Registry, tool: &str, input: impl Serialize) 
     Ok(tool.run(input).await?.output.unwrap_or_default())
 }
 
-/// Waits for something that another task brings about.
-pub(crate) async fn until(mut is_so: impl AsyncFnMut() -> bool) {
-    let waiting = async {
-        while !is_so().await {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(std::time::Duration::from_secs(20), waiting)
-        .await
-        .expect("what was waited for did not happen");
-}
-
 pub(crate) type Shared<T> = Arc<std::sync::Mutex<T>>;

@@ -5,7 +5,6 @@ use everturn_ai::{Message, Part, Role, ToolRequest, ToolResponse, metadata};
 use serde_json::json;
 
 use super::{Plan, not_taken};
-use crate::agents::Agent;
 use crate::fault::Fault;
 use crate::said::Said;
 
@@ -14,7 +13,6 @@ pub(crate) fn hearsay(
     said: Vec<Said>,
     instructions: Vec<String>,
     tools: Vec<ClientTool>,
-    agent: &Agent,
 ) -> Result<Plan, Fault> {
     let mut messages: Vec<Message> = Vec::new();
     let mut open: Vec<Part> = Vec::new();
@@ -30,7 +28,7 @@ pub(crate) fn hearsay(
             Said::Assistant { text, .. } => messages.push(Message::model(text)),
             Said::Call { id, name, arguments } => {
                 let is_own = tools.iter().any(|tool| tool.name == name);
-                if !is_own || !agent.takes_additions() {
+                if !is_own {
                     return Err(Fault::invalid(
                         "unsupported_value",
                         "tools",

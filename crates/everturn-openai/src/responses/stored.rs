@@ -152,8 +152,8 @@ impl StoredResponse {
                 message: "the worker of the response was lost".into(),
                 details: None,
             }),
-            SnapshotStatus::Pending | SnapshotStatus::Expired => State::InProgress,
-            SnapshotStatus::Aborted => State::Cancelled,
+            SnapshotStatus::Pending | SnapshotStatus::Aborting | SnapshotStatus::Expired => State::InProgress,
+            SnapshotStatus::Aborted if !is_limited(snapshot) => State::Cancelled,
             _ => State::ended(snapshot.finish_reason, snapshot.error.clone()),
         }
     }
@@ -290,4 +290,10 @@ pub(crate) fn not_found(id: &str) -> Fault {
         "response_not_found",
         format!("Response with id '{id}' not found."),
     )
+}
+
+/// Returns whether a limit stopped the turn of an aborted snapshot, which has then failed for its caller.
+fn is_limited(snapshot: &Snapshot) -> bool {
+    let status = snapshot.error.as_ref().and_then(|error| error.status);
+    status.is_some_and(|status| status != Status::Cancelled)
 }

@@ -1,5 +1,7 @@
 //! Errors from which the clients' exceptions are made.
 
+use everturn_agent::{Delegation, agent};
+use everturn_core::Registry;
 use everturn_server::BearerTokens;
 use everturn_testkit::{Gate, Reply, ScriptedModel};
 use serde_json::{Map, Value, json};
@@ -154,6 +156,39 @@ async fn a_function_may_not_be_called_like_a_tool_of_the_agent() {
 }
 
 #[tokio::test]
+async fn a_body_that_is_not_sent_as_json_is_refused_in_this_form() {
+    let server = Served::answering(["one", "two", "three"]).await;
+    let body = json!({"model": "keeper", "input": "hi", "messages": [{"role": "user", "content": "hi"}]})
+        .to_string();
+    let sent = |path: &str, kind: Option<&str>| {
+        let request = server.request("POST", path).body(body.clone());
+        answer(match kind {
+            Some(kind) => request.header("content-type", kind),
+            None => request,
+        })
+    };
+
+    for path in ["/responses", "/chat/completions", "/conversations"] {
+        for kind in [
+            Some("text/plain"),
+            Some("application/x-www-form-urlencoded"),
+            None,
+        ] {
+            assert_eq!(sent(path, kind).await.error().0, 415, "{path} {kind:?}");
+        }
+    }
+    server.model.assert_calls(0);
+    let charset = sent("/responses", Some("application/json; charset=utf-8"))
+        .await
+        .json();
+    // Clients of OpenAI cancel and delete without a body.
+    let path = format!("/responses/{}", charset["id"].as_str().unwrap());
+    let cancelled = answer(server.request("POST", &format!("{path}/cancel"))).await;
+    assert_ne!(cancelled.status, 415, "{}", cancelled.body);
+    assert_eq!(answer(server.request("DELETE", &path)).await.status, 200);
+}
+
+#[tokio::test]
 async fn refusals_of_the_server_have_this_form_too() {
     let model = ScriptedModel::new().replies(["one", "two"]);
     let tokens = BearerTokens::new([("ann", "ann-key"), ("bob", "bob-key")]);
@@ -196,7 +231,10 @@ async fn bodies_may_be_larger_than_elsewhere_and_not_endless() {
     let too_large = server
         .respond(json!({"input": "x".repeat(17 * 1024 * 1024)}))
         .await;
-    let broken = answer(server.request("POST", "/responses").body("{")).await;
+    let json = server
+        .request("POST", "/responses")
+        .header("content-type", "application/json");
+    let broken = answer(json.body("{")).await;
 
     assert_eq!(large.status, 200);
     assert_eq!(too_large.error().0, 413);
@@ -215,7 +253,7 @@ async fn agents_are_models() {
         .iter()
         .map(|model| model["id"].clone())
         .collect();
-    assert_eq!(ids, ["forgetful", "keeper", "shaper"]);
+    assert_eq!(ids, ["forgetful", "keeper", "shaper", "strict"]);
     assert_eq!(server.get("/models/keeper").await.json()["object"], "model");
     assert_eq!(server.get("/models/nobody").await.error().1, "model_not_found");
     assert_eq!(server.get("/files").await.error().0, 404);
@@ -261,4 +299,24 @@ async fn a_conversation_whose_tip_is_in_the_background_takes_no_turn() {
 
     assert_eq!(response.error().0, 400);
     assert_eq!(completion.error().0, 400);
+}
+
+#[tokio::test]
+async fn an_agent_that_another_delegates_to_is_no_model() {
+    let define = |registry: &Registry| {
+        let team = Delegation::to(["scout"]);
+        agent(registry, "boss").use_middleware(team).define().unwrap();
+        agent(registry, "scout").define().unwrap();
+    };
+    let server = Served::beside(define, ScriptedModel::new(), |server| server).await;
+
+    let listed = server.get("/models").await.body;
+    let called = json!({"model": "scout", "input": "hi"});
+
+    assert!(listed.contains("boss") && !listed.contains("scout"), "{listed}");
+    assert_eq!(server.get("/models/scout").await.error().1, "model_not_found");
+    assert_eq!(
+        server.post("/responses", called).await.error().1,
+        "model_not_found"
+    );
 }

@@ -4,6 +4,7 @@
 
 mod background;
 mod chat_completions;
+mod client_permissions;
 mod content_addressed;
 mod conversations;
 mod errors;

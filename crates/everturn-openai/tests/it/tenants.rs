@@ -72,7 +72,7 @@ async fn models_are_the_agents_that_the_caller_may_use() {
         if is_refused {
             return Err(Error::permission_denied("not for guests").with_public().into());
         }
-        Ok(Provided::new())
+        Ok(Provided::anonymous("all"))
     });
     let server = Served::with(model, |server| server.context(guard)).await;
     let guest = |method: &str, path: &str| server.request(method, path).header("x-guest", "1");
@@ -83,11 +83,11 @@ async fn models_are_the_agents_that_the_caller_may_use() {
 
     assert_eq!(
         ids(server.get("/models").await.json()),
-        ["forgetful", "keeper", "shaper"]
+        ["forgetful", "keeper", "shaper", "strict"]
     );
     assert_eq!(
         ids(answer(guest("GET", "/models")).await.json()),
-        ["forgetful", "shaper"]
+        ["forgetful", "shaper", "strict"]
     );
     let turn = json!({"model": "keeper", "input": "hi"});
     let refused = answer(guest("POST", "/responses").json(&turn)).await;

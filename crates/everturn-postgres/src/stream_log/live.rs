@@ -1,4 +1,6 @@
 //! A stream that this process writes: its chunks, its end, and how many of them are in the database.
+//!
+//! Readers get only what is in the database: a client never holds a chunk that a crash takes back.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -28,6 +30,8 @@ struct State {
     written: usize,
     end: Option<StreamEvent>,
     ended_at: Option<i64>,
+    /// Whether nothing more is written to the database. Events that it lacks then are read from memory alone.
+    is_settled: bool,
 }
 
 /// What is not in the database yet.
@@ -101,6 +105,9 @@ impl Live {
     pub(super) fn after(&self, position: Position) -> Option<Entry> {
         let state = self.state();
         let index = usize::try_from(position.number()).unwrap_or(usize::MAX);
+        if index >= state.written && !state.is_settled {
+            return None;
+        }
         if let Some(chunk) = state.chunks.get(index) {
             return Some(Entry {
                 position: position.next(),
@@ -128,6 +135,10 @@ impl Live {
         }
     }
 
+    pub(super) fn has_ended(&self) -> bool {
+        self.state().end.is_some()
+    }
+
     /// Whether the stream has ended so long ago that it is not kept any more.
     pub(super) fn is_expired(&self) -> bool {
         let before = self.options.expired_before();
@@ -136,6 +147,13 @@ impl Live {
 
     pub(super) fn written(&self, chunks: usize) {
         self.state().written += chunks;
+        self.news.send_replace(());
+    }
+
+    /// Notes that nothing more of the stream, which has ended, is written.
+    pub(super) fn settled(&self) {
+        self.state().is_settled = true;
+        self.news.send_replace(());
     }
 }
 

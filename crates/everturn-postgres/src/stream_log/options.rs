@@ -72,7 +72,8 @@ impl PostgresStreamLogOptions {
         self
     }
 
-    /// Sets for how long chunks are gathered before they are written; 20 ms by default.
+    /// Sets the time between two statements that write chunks of a stream; 20 ms by default. Chunks meanwhile, and their
+    /// readers, wait for the next one.
     pub fn flush_every(mut self, interval: Duration) -> Self {
         self.flush = interval;
         self

@@ -11,7 +11,7 @@ use tokio_postgres::error::SqlState;
 
 use super::options::length;
 use crate::connection::{Database, Statement, column};
-use crate::fault::{Fault, Outcome};
+use crate::fault::Outcome;
 
 /// The number of slots. The schema has as many partitions.
 const SLOTS: i64 = 8;
@@ -89,7 +89,7 @@ async fn drop_slot(db: &Database, slot: i32) -> Outcome<()> {
          EXCEPTION WHEN lock_not_available THEN NULL; END $everturn$"
     ));
     let connection = db.connection().await?;
-    let truncated = connection.batch_execute(&truncate).await.map_err(Fault::from);
+    let truncated = db.bounded(connection.batch_execute(&truncate)).await;
     match truncated {
         // A user that may delete rows and not truncate tables.
         Err(fault) if fault.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {

@@ -42,6 +42,7 @@ impl Writer {
         };
         tokio::spawn(async move {
             let outcome = task.run().await;
+            task.live.settled();
             streams
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
@@ -109,7 +110,10 @@ impl Task {
         let mut news = self.live.news();
         let mut looked = Instant::now();
         let mut renewed = Instant::now();
+        let mut flushed: Option<Instant> = None;
         loop {
+            // Marked before it is looked for, so that what comes in between is news.
+            news.mark_unchanged();
             let unwritten = self.live.unwritten();
             let is_due = renewed.elapsed() >= self.options.lease / 3;
             let looks = looked.elapsed() >= self.options.poll;
@@ -117,6 +121,9 @@ impl Task {
             let writes = chunks > 0 || ends || is_due;
             if writes || looks {
                 let row = self.live.row;
+                if chunks > 0 {
+                    flushed = Some(Instant::now());
+                }
                 let written = if writes {
                     rows::write(&self.db, row, &unwritten, self.options.now(), self.options.lease).await
                 } else {
@@ -154,9 +161,12 @@ impl Task {
             }
             tokio::select! {
                 changed = news.changed() => {
-                    // Others join what is written next, unless it is the end.
-                    if changed.is_ok() && self.live.unwritten().end.is_none() {
-                        tokio::time::sleep(self.options.flush).await;
+                    // Others join what is written next, unless it is the end, or the first after a pause.
+                    if let Some(flushed) = flushed
+                        && changed.is_ok()
+                        && !self.live.has_ended()
+                    {
+                        tokio::time::sleep_until(flushed + self.options.flush).await;
                     }
                 }
                 () = tokio::time::sleep(self.options.poll) => {}

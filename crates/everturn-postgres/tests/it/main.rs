@@ -4,11 +4,16 @@
 
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 
+mod connections;
+mod contention;
 mod contract;
+mod damaged_rows;
 mod faults;
 mod maintenance;
 mod opening;
+mod restores;
 mod round_trips;
+mod silence;
 mod stream_log_contract;
 mod support;
 mod watching_a_status;

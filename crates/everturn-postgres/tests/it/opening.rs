@@ -25,17 +25,34 @@ async fn processes_that_start_at_once_migrate_once() {
 }
 
 #[tokio::test]
-async fn a_newer_schema_is_refused() {
+async fn a_schema_of_an_unknown_version_is_refused_with_both_versions_and_advice() {
     let Some(fixture) = Fixture::new().await else {
         return;
     };
-    let newer = format!("UPDATE \"{}\".everturn_schema SET version = 99", fixture.schema);
-    sql(&fixture.url, &newer).await;
+    let table = format!("\"{}\".everturn_schema", fixture.schema);
+    for (change, stored) in [
+        ("UPDATE @ SET version = 99", "version 99"),
+        ("UPDATE @ SET version = -1", "version -1"),
+        (
+            "UPDATE @ SET version = 1",
+            "version 1 and has tables of another one",
+        ),
+        ("DELETE FROM @", "version 0 and has tables of another one"),
+    ] {
+        sql(&fixture.url, &change.replace('@', &table)).await;
 
-    let refused = options(&fixture.url, &fixture.schema).open().await.unwrap_err();
+        let refused = options(&fixture.url, &fixture.schema).open().await.unwrap_err();
 
-    assert_eq!(refused.status(), Status::FailedPrecondition);
-    assert!(refused.message().contains("version 99"), "{refused}");
+        assert_eq!(refused.status(), Status::FailedPrecondition, "{refused}");
+        for part in [
+            stored,
+            "supports version 4",
+            "choose another schema",
+            "everturn_schema",
+        ] {
+            assert!(refused.message().contains(part), "{part} is not in: {refused}");
+        }
+    }
 }
 
 #[tokio::test]

@@ -6,13 +6,13 @@ use everturn_agent::store::{
     Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, Lease, LockRequest, Precondition,
     SessionStore, TurnLocks,
 };
-use everturn_agent::{Agent, AgentConnection, AgentInit, AgentSession, Snapshot, SnapshotId, custom_agent};
+use everturn_agent::{Agent, AgentConnection, AgentInit, Snapshot, SnapshotId};
 use everturn_ai::Message;
-use everturn_core::{Registry, Status};
+use everturn_core::Status;
 use everturn_postgres::{PostgresStore, PostgresStoreOptions};
 use serde_json::json;
 
-use crate::support::{Fixture, Way, at, get, options, row, said, scope, set, sql};
+use crate::support::{Fixture, Way, at, get, options, parrot, row, said, scope, set, sql};
 
 /// A store that sends nothing of its own accord.
 async fn quiet() -> Option<Fixture> {
@@ -137,22 +137,6 @@ async fn a_record_of_a_journal_is_one_round_trip_after_the_first() {
     let ((), second) = trips(store, append(1)).await;
 
     assert_eq!((first, second), (2, 1));
-}
-
-/// An agent that answers every message.
-fn parrot(store: &PostgresStore) -> Agent {
-    custom_agent(&Registry::new(), "parrot", |session: AgentSession| async move {
-        session
-            .run(|turn| async move {
-                turn.add_message(Message::model("heard"));
-                Ok(())
-            })
-            .await?;
-        Ok(session.result())
-    })
-    .store(store.clone())
-    .define()
-    .unwrap()
 }
 
 async fn say(connection: &mut AgentConnection) {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use everturn_agent::SnapshotStatus;
 use everturn_agent::store::SessionStore;
 use everturn_postgres::{PostgresStore, PostgresStoreOptions};
+use everturn_testkit::eventually;
 use futures::{FutureExt, StreamExt};
 
 use crate::support::{Fixture, Way, options, put, row, scope};
@@ -24,11 +25,7 @@ async fn abort_is_heard(here: &PostgresStore, there: &PostgresStore, id: &str) -
 }
 
 async fn until_listening(store: &PostgresStore) {
-    let begun = Instant::now();
-    while !store.metrics().is_listening {
-        assert!(begun.elapsed() < Duration::from_secs(20), "it never listens");
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    eventually("the store listens", async || store.metrics().is_listening).await;
 }
 
 #[tokio::test]

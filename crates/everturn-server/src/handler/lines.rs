@@ -7,6 +7,7 @@ use std::task::Poll;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue, Response, StatusCode, Uri, header};
 use bytes::{Bytes, BytesMut};
+use everturn_core::offload::{HEAVY, offload};
 use everturn_core::{Error, JsonConnection, Result, Sender};
 use http_body_util::BodyExt;
 use serde_json::Value;
@@ -15,6 +16,7 @@ use super::{Held, Mounted};
 use crate::body::discard;
 use crate::error_body::{Refusal, json_response};
 use crate::event::Event;
+use crate::permits::Permit;
 use crate::running::Running;
 use crate::{Limits, RouteKind};
 
@@ -56,12 +58,13 @@ impl Mounted {
         uri: &Uri,
         context: &everturn_core::Context,
         body: Body,
+        held: Held,
     ) -> Result<Value, Refusal> {
         let connection = self.action.connect_json(init_of(uri)?, context)?;
         let (this, limits) = (Arc::clone(self), self.shared.limits.clone());
         // A task of its own reads on if the caller leaves: the action is told that the lines have ended.
         let feeding = self.shared.handle.tasks().spawn(async move {
-            let outcome = feed(connection, body, &limits).await;
+            let outcome = feed(connection, body, &limits, &held.permit).await;
             drop(this);
             outcome
         });
@@ -82,9 +85,14 @@ fn init_of(uri: &Uri) -> Result<Option<Value>> {
 }
 
 /// Sends the lines of a body to an action and returns its output.
-async fn feed(mut connection: JsonConnection, mut body: Body, limits: &Limits) -> Result<Value, Refusal> {
+async fn feed(
+    mut connection: JsonConnection,
+    mut body: Body,
+    limits: &Limits,
+    permit: &Permit,
+) -> Result<Value, Refusal> {
     let sender = connection.sender();
-    let refusal = match send_lines(&sender, &mut body, limits).await {
+    let refusal = match send_lines(&sender, &mut body, limits, permit).await {
         Ok(()) => None,
         Err(refusal) => {
             // All lines of a file may have arrived although its body has not ended. One more, which no file has, keeps
@@ -102,10 +110,19 @@ async fn feed(mut connection: JsonConnection, mut body: Body, limits: &Limits) -
 }
 
 /// Sends the lines of a body as they arrive, as long as the action takes them.
-async fn send_lines(sender: &Sender<Value>, body: &mut Body, limits: &Limits) -> Result<(), Refusal> {
+async fn send_lines(
+    sender: &Sender<Value>,
+    body: &mut Body,
+    limits: &Limits,
+    permit: &Permit,
+) -> Result<(), Refusal> {
     let mut lines = Lines::new(limits);
     loop {
         while let Some(line) = lines.next()? {
+            let _values = permit.hold(line.len() + limits.parsed_size(&line).await?)?;
+            let is_heavy = line.len() > HEAVY;
+            let parse = move || parsed(&line);
+            let line = if is_heavy { offload(parse).await } else { parse() }?;
             // An action that takes no more has failed, and says why in its output.
             if sender.send(line).await.is_err() {
                 return Ok(());
@@ -174,8 +191,8 @@ impl Lines {
         self.is_over = true;
     }
 
-    /// Returns the next line that is complete.
-    fn next(&mut self) -> Result<Option<Value>, Refusal> {
+    /// Returns the next line that is complete and not empty.
+    fn next(&mut self) -> Result<Option<Bytes>, Refusal> {
         loop {
             let end = self.waiting.iter().position(|byte| *byte == b'\n');
             let line = match end {
@@ -193,14 +210,17 @@ impl Lines {
             if line.is_empty() {
                 return Ok(None);
             }
-            let text = line.trim_ascii();
-            if !text.is_empty() {
-                return Ok(Some(serde_json::from_slice(text).map_err(|error| {
-                    Error::invalid_argument(format!("a line of the body is not JSON: {error}")).with_public()
-                })?));
+            if !line.trim_ascii().is_empty() {
+                return Ok(Some(line.freeze()));
             }
         }
     }
+}
+
+fn parsed(line: &[u8]) -> Result<Value> {
+    serde_json::from_slice(line).map_err(|error| {
+        Error::invalid_argument(format!("a line of the body is not JSON: {error}")).with_public()
+    })
 }
 
 fn too_large(message: String) -> Refusal {
@@ -250,13 +270,15 @@ mod tests {
         let mut found = Vec::new();
         for part in ["{\"a\"", ":1}\n\n[2]\n", "3"] {
             lines.add(&Bytes::from(part)).unwrap();
-            found.extend(std::iter::from_fn(|| lines.next().unwrap()));
+            found.extend(std::iter::from_fn(|| {
+                lines.next().unwrap().map(|line| parsed(&line).unwrap())
+            }));
         }
         assert_eq!(found, [json!({"a": 1}), json!([2])]);
 
         lines.finish();
 
-        assert_eq!(lines.next().unwrap(), Some(json!(3)));
+        assert_eq!(lines.next().unwrap().unwrap(), "3");
         assert_eq!(lines.next().unwrap(), None);
     }
 

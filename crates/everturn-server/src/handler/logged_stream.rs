@@ -3,10 +3,11 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 
+use crate::correlation::Correlation;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
-use everturn_core::{Error, Principal};
+use everturn_core::{Error, Scope};
 use futures::StreamExt;
 
 use super::{Held, Mounted, event_stream, stream};
@@ -22,10 +23,9 @@ use crate::permits::Permit;
 /// leaving.
 const STREAM_KEPT: HeaderName = HeaderName::from_static("x-everturn-stream-kept");
 
-/// A request for a stream: its caller, its headers and its form.
+/// A request for a stream: its headers and its form.
 pub(super) struct StreamRequest<'a> {
     pub(super) headers: &'a HeaderMap,
-    pub(super) principal: Option<&'a Principal>,
     pub(super) form: AnswerForm,
 }
 
@@ -37,11 +37,8 @@ pub(super) async fn answer(
     call: Call,
     held: Held,
 ) -> Result<Response<Body>, Refusal> {
-    let StreamRequest {
-        headers,
-        principal,
-        form,
-    } = request;
+    let StreamRequest { headers, form } = request;
+    let scope = Scope::brought_by(&call.context).unwrap_or_default();
     let reading = Reading {
         ids: Reattachment::wants_ids(headers),
         form,
@@ -53,9 +50,7 @@ pub(super) async fn answer(
     let Some(reattachment) = Reattachment::of(headers)? else {
         let (metrics, held) = (mounted.metrics.clone(), Arc::clone(&permit));
         let not_kept = move || metrics.stream_not_kept();
-        let started = durable
-            .run(principal, &permit.owner(), call, held, not_kept)
-            .await;
+        let started = durable.run(&scope, &permit.owner(), call, held, not_kept).await;
         return Ok(match started {
             Ok(opened) => respond(opened, reading, (meter, permit)),
             Err(call) => {
@@ -69,7 +64,7 @@ pub(super) async fn answer(
         });
     };
     let action = &mounted.route.key;
-    Ok(match durable.replay(principal, action, &reattachment).await? {
+    Ok(match durable.replay(&scope, action, &reattachment).await? {
         // Reattaching counts as a call: it takes a connection and reads from the log.
         Some(opened) => respond(opened, reading, (meter, permit)),
         None => unknown(),
@@ -90,17 +85,17 @@ pub(crate) async fn stop(State(mounted): State<Arc<Mounted>>, request: Request) 
 async fn answer_stop(mounted: &Mounted, request: Request) -> Result<Response<Body>, Refusal> {
     let (head, _body) = request.into_parts();
     let caller = mounted.identify(&head, &Envelope::default()).await?;
+    let context = mounted.shared.context(caller, &Correlation::of(&head));
+    let scope = Scope::brought_by(&context).unwrap_or_default();
     let missing = || Error::invalid_argument("the header 'X-Genkit-Stream-Id' must say which stream to stop");
     let id = stream_id(&head.headers)?.ok_or_else(|| missing().with_public())?;
     let durable = mounted.shared.durable.as_ref();
     let durable = durable.ok_or_else(|| Error::not_found("stream not found").with_public())?;
-    durable
-        .stop(caller.principal.as_ref(), &mounted.route.key, &id)
-        .await?;
+    durable.stop(&scope, &mounted.route.key, &id).await?;
     Ok(no_content())
 }
 
-/// Creates the answer for a stream that is unknown, expired or another principal's.
+/// Creates the answer for a stream that is unknown, expired or another tenant's.
 pub(super) fn unknown() -> Response<Body> {
     no_content()
 }

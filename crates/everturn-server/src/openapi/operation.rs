@@ -42,9 +42,16 @@ pub(super) fn operation(mounted: &Mounted, components: &mut Components) -> Value
     if let Some(description) = &descriptor.description {
         operation["description"] = description.as_str().into();
     }
-    let schemes = security(&mounted.shared);
-    if !schemes.is_empty() {
-        operation["security"] = json!([schemes]);
+    let own = descriptor.metadata.get("everturn");
+    if let Some(allowed) = own.and_then(|own| own.get("clientPermissions")) {
+        // The schemas are those of the protocol; this is what the agent accepts of it.
+        operation["x-everturn-client-permissions"] = allowed.clone();
+    }
+    if super::alternatives(&mounted.shared)
+        .iter()
+        .any(|schemes| !schemes.is_empty())
+    {
+        operation["security"] = security(&mounted.shared);
     }
     let mut responses = failures(mounted);
     let mut answers = |code: &str, response: Value| responses.insert(code.to_owned(), response);
@@ -199,7 +206,7 @@ fn failures(mounted: &Mounted) -> Map<String, Value> {
     // The HTTP library answers it before our code sees the request, so it has no body.
     let flood = json!({ "description": "The head of the request is too large." });
     responses.insert("431".into(), flood);
-    if !mounted.shared.providers.is_empty() {
+    if mounted.shared.provider.is_some() {
         let unproven = "The caller does not say who it is, or does not prove it.";
         responses.insert("401".into(), failure(unproven));
         responses.insert("403".into(), failure("The caller may not do this."));

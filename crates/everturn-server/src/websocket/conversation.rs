@@ -12,6 +12,7 @@ use crate::call::{public_to_its_sender, text_of};
 use crate::correlation::log_failed_call;
 use crate::event::Event;
 use crate::extensions::AnswerForm;
+use crate::permits::Permit;
 
 /// A conversation, from its `init` until its end is sent. Dropping it cancels the work that was not detached.
 pub(super) struct Conversation {
@@ -19,6 +20,8 @@ pub(super) struct Conversation {
     key: String,
     request: RequestId,
     told: Told,
+    /// The permits for values that the agent was given and may not have decoded yet.
+    undecoded: Vec<Permit>,
 }
 
 /// The form in which the client is answered.
@@ -50,7 +53,14 @@ pub(super) enum Step {
 }
 
 impl Conversation {
-    pub(super) fn open(action: &dyn DynAction, init: Value, context: &Context, told: Told) -> Self {
+    /// Opens a conversation; `values` is the permit for the values of `init`.
+    pub(super) fn open(
+        action: &dyn DynAction,
+        init: Value,
+        values: Permit,
+        context: &Context,
+        told: Told,
+    ) -> Self {
         let state = match action.connect_json(Some(init).filter(|init| !init.is_null()), context) {
             Ok(connection) => State::Open {
                 intake: Intake::new(connection.sender()),
@@ -63,6 +73,7 @@ impl Conversation {
             key: action.descriptor().key.clone(),
             request: RequestId::of(context),
             told,
+            undecoded: vec![values],
         }
     }
 
@@ -74,10 +85,10 @@ impl Conversation {
         }
     }
 
-    /// Accepts an input that was sent as `bytes` bytes.
-    pub(super) fn input(&mut self, input: Value, bytes: usize) {
+    /// Accepts an input, with the permit for its values.
+    pub(super) fn input(&mut self, input: Value, values: Permit) {
         if let State::Open { intake, .. } = &mut self.state {
-            intake.push(input, bytes);
+            intake.push(input, values);
         }
     }
 
@@ -108,8 +119,14 @@ impl Conversation {
                 Step::Ended
             }
             State::Open { intake, connection } => tokio::select! {
-                () = intake.hand_over() => Step::HandedOver,
-                step = tell(connection, outgoing, (&self.key, &self.request), self.told) => step,
+                values = intake.hand_over() => {
+                    self.undecoded.push(values);
+                    Step::HandedOver
+                }
+                step = tell(connection, outgoing, (&self.key, &self.request), self.told) => {
+                    self.undecoded.clear();
+                    step
+                }
             },
         }
     }

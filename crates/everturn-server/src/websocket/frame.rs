@@ -110,6 +110,15 @@ impl Ending {
         }
     }
 
+    /// Creates the ending for a client whose frame the server cannot hold now.
+    pub(super) fn exhausted(error: Error) -> Self {
+        Self {
+            code: CloseCode::Again,
+            reason: "see the error before this",
+            error: Some(error),
+        }
+    }
+
     /// Returns the last frame.
     pub(super) fn last_words(self, exposure: Exposure) -> Vec<Message> {
         let error = self.error.map(|error| {

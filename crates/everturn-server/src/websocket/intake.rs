@@ -2,9 +2,11 @@
 
 use std::collections::VecDeque;
 
-use everturn_core::{Result, Sender};
+use everturn_core::Sender;
 use futures::future::BoxFuture;
 use serde_json::Value;
+
+use crate::permits::Permit;
 
 /// The greatest number of inputs that wait for the agent.
 const MAX_WAITING: usize = 16;
@@ -16,16 +18,12 @@ const MAX_WAITING_BYTES: usize = 1024 * 1024;
 /// end the conversation.
 pub(super) struct Intake {
     sender: Sender<Value>,
-    waiting: VecDeque<Waiting>,
+    /// The inputs, with the permits for their values.
+    waiting: VecDeque<(Value, Permit)>,
     waiting_bytes: usize,
     /// The input that is being passed on. It is kept here, because dropping the waiting future must not lose it.
-    handing_over: Option<BoxFuture<'static, Result<()>>>,
+    handing_over: Option<BoxFuture<'static, Permit>>,
     is_closed: bool,
-}
-
-struct Waiting {
-    input: Value,
-    bytes: usize,
 }
 
 impl Intake {
@@ -44,11 +42,11 @@ impl Intake {
         self.waiting.len() < MAX_WAITING && self.waiting_bytes < MAX_WAITING_BYTES
     }
 
-    /// Accepts an input that was sent as `bytes` bytes. An input after the last is dropped.
-    pub(super) fn push(&mut self, input: Value, bytes: usize) {
+    /// Accepts an input. An input after the last is dropped.
+    pub(super) fn push(&mut self, input: Value, values: Permit) {
         if !self.is_closed {
-            self.waiting_bytes += bytes;
-            self.waiting.push_back(Waiting { input, bytes });
+            self.waiting_bytes += values.bytes();
+            self.waiting.push_back((input, values));
         }
     }
 
@@ -58,22 +56,28 @@ impl Intake {
         self.settle();
     }
 
-    /// Passes one input on; waits forever if there is none. Dropping the future loses nothing.
-    pub(super) async fn hand_over(&mut self) {
-        if self.handing_over.is_none() {
-            let Some(Waiting { input, bytes }) = self.waiting.pop_front() else {
-                return std::future::pending().await;
-            };
-            self.waiting_bytes -= bytes;
-            let sender = self.sender.clone();
-            self.handing_over = Some(Box::pin(async move { sender.send(input).await }));
-        }
-        if let Some(handing_over) = &mut self.handing_over {
-            // An agent that takes no more inputs has completed or is about to; its end is sent separately.
-            let _ = handing_over.await;
-        }
+    /// Passes one input on and returns the permit for its values; waits forever if there is none. Dropping the future loses
+    /// nothing.
+    pub(super) async fn hand_over(&mut self) -> Permit {
+        let handing_over = match &mut self.handing_over {
+            Some(handing_over) => handing_over,
+            none => {
+                let Some((input, values)) = self.waiting.pop_front() else {
+                    return std::future::pending().await;
+                };
+                self.waiting_bytes -= values.bytes();
+                let sender = self.sender.clone();
+                none.insert(Box::pin(async move {
+                    // An agent that takes no more inputs has completed or is about to; its end is sent separately.
+                    let _ = sender.send(input).await;
+                    values
+                }))
+            }
+        };
+        let values = handing_over.await;
         self.handing_over = None;
         self.settle();
+        values
     }
 
     /// Closes the agent's input once the last input is passed on.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use everturn_core::offload::{HEAVY, offload};
 use everturn_core::{DynAction, Error, JsonCall, RuntimeError};
 use futures::StreamExt;
@@ -23,7 +24,8 @@ use super::outgoing::{Outgoing, write};
 use crate::context_provider::Provided;
 use crate::correlation::Correlation;
 use crate::extensions::AnswerForm;
-use crate::handler::Mounted;
+use crate::handler::{Held, Mounted};
+use crate::permits::Permit;
 
 /// How many aborts may run at once.
 const MAX_ABORTS: usize = 8;
@@ -42,6 +44,7 @@ pub(super) struct Socket {
     pub(super) correlation: Correlation,
     pub(super) form: AnswerForm,
     pub(super) settings: WebSockets,
+    pub(super) held: Held,
 }
 
 /// The state of a connection.
@@ -187,15 +190,16 @@ impl Socket {
     ) -> Result<Heard, Ending> {
         match message {
             Some(Ok(Message::Text(text))) => {
-                let bytes = text.len();
                 let limits = self.mounted.shared.limits.clone();
+                let bytes = Bytes::from(text.clone());
+                let size = limits.parsed_size(&bytes).await;
+                let size = size.map_err(|error| Ending::fault(CloseCode::Policy, error.message()))?;
+                let values = self.held.permit.hold(bytes.len() + size);
+                let values = values.map_err(Ending::exhausted)?;
                 let parse = move || ClientFrame::parse(&text)?.checked(&limits);
-                let frame = if bytes > HEAVY {
-                    offload(parse).await
-                } else {
-                    parse()
-                }?;
-                self.take(frame, bytes, talk)?;
+                let is_heavy = bytes.len() > HEAVY;
+                let frame = if is_heavy { offload(parse).await } else { parse() }?;
+                self.take(frame, values, talk)?;
                 Ok(Heard::Frame)
             }
             Some(Ok(Message::Binary(_))) => {
@@ -216,7 +220,7 @@ impl Socket {
         }
     }
 
-    fn take(&self, frame: ClientFrame, bytes: usize, talk: &mut Talk) -> Result<(), Ending> {
+    fn take(&self, frame: ClientFrame, values: Permit, talk: &mut Talk) -> Result<(), Ending> {
         let Talk {
             conversation,
             has_begun,
@@ -236,12 +240,12 @@ impl Socket {
                     exposure: self.mounted.shared.exposure,
                 };
                 let action = self.mounted.action.as_ref();
-                *none = Some(Conversation::open(action, init, &context, told));
+                *none = Some(Conversation::open(action, init, values, &context, told));
                 *has_begun = true;
                 Ok(())
             }
             (ClientFrame::Input(input), Some(conversation)) => {
-                conversation.input(input, bytes);
+                conversation.input(input, values);
                 Ok(())
             }
             (ClientFrame::Input(_), None) if !*has_begun => Err(Ending::fault(

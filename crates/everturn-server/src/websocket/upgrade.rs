@@ -55,7 +55,6 @@ impl Endpoint {
         let shared = &self.mounted.shared;
         let mut permit = shared.permits.enter();
         permit.assign(caller_of(&caller, &head))?;
-        let counted = Held { meter, permit };
         let socket = Socket {
             mounted: Arc::clone(&self.mounted),
             abort: self.abort.clone(),
@@ -63,6 +62,7 @@ impl Endpoint {
             correlation: Correlation::of(&head),
             form,
             settings: self.settings.clone(),
+            held: Held { meter, permit },
         };
         let buffers = buffers(shared.limits.body_bytes);
         // The shutdown waits for the conversation, which outlives the request and ends with its connection.
@@ -73,7 +73,6 @@ impl Endpoint {
                     .serve(Stream::from_raw_socket(io, Role::Server, Some(buffers)).await)
                     .await;
             }
-            drop(counted);
         });
         Ok(switching_protocols(&handshake.accept))
     }

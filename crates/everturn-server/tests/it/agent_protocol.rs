@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use everturn_agent::store::MemoryStore;
+use everturn_agent::{AgentSession, CustomState, custom_agent};
 use everturn_core::{ActionType, Registry};
 use everturn_server::{Layout, Server};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::support::Served;
 use crate::support::agents::{parrot, patient, says, says_in};
+use crate::support::{Answer, Served};
 
 const RUN: &str = "/agents/parrot";
 
@@ -217,8 +218,109 @@ async fn any_companion_can_be_given_a_route() {
         server.post("/birds/parrot/praise", &json!({})).await.result(),
         true
     );
-    server
-        .post(RUN, &says("hi"))
-        .await
-        .assert_failure(404, "NOT_FOUND");
+    server.post(RUN, &says("hi")).await.assert_no_such_path();
+}
+
+/// How the clients of other runtimes tell a route that a server does not have from an action that found nothing.
+fn is_missing_route(answer: &Answer) -> [bool; 2] {
+    let body: Option<Value> = serde_json::from_str(&answer.body).ok();
+    let status = body.as_ref().and_then(|body| body["status"].as_str());
+    let javascript = answer.status == 404 && status.is_none();
+    let is_text = body.is_none() && answer.body.trim() != "404 page not found";
+    let go = answer.status == 404 && status.is_none_or(str::is_empty) && !is_text;
+    [javascript, go]
+}
+
+#[tokio::test]
+async fn a_path_without_a_route_is_told_from_an_action_that_found_nothing() {
+    let registry = Registry::new();
+    parrot(&registry, None);
+    patient(
+        &registry,
+        Some(Arc::new(MemoryStore::new())),
+        &CancellationToken::new(),
+    );
+    let server = Served::of(&registry).await;
+    let id = json!({ "data": { "snapshotId": "unknown" } });
+
+    for path in [
+        "/agents/patient/waitForSnapshot",
+        "/agents/parrot/getSnapshot",
+        "/agents/parrot/abort",
+        "/agents/nobody",
+        "/elsewhere",
+    ] {
+        let missing = server.post(path, &id).await;
+        assert_eq!(is_missing_route(&missing), [true, true], "{path}: {missing:?}");
+        missing.assert_no_such_path();
+    }
+    let unknown = server.post("/agents/patient/getSnapshot", &id).await;
+    assert_eq!(is_missing_route(&unknown), [false, false], "{unknown:?}");
+}
+
+#[tokio::test]
+async fn a_companion_reads_metadata_alone_and_ignores_fields_of_later_versions() {
+    let registry = Registry::new();
+    parrot(&registry, Some(Arc::new(MemoryStore::new())));
+    let server = Served::of(&registry).await;
+    let output = server.post(RUN, &says("hi")).await.result();
+    let (id, session) = (&output["snapshotId"], &output["sessionId"]);
+    let read = async |data: Value| {
+        let answer = server
+            .post("/agents/parrot/getSnapshot", &json!({ "data": data }))
+            .await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer.result()
+    };
+
+    let mut whole = read(json!({ "snapshotId": id, "future": 1 })).await;
+    let by_id = read(json!({ "snapshotId": id, "metadataOnly": true })).await;
+    let by_session = read(json!({ "sessionId": session, "metadataOnly": true })).await;
+    let aborted = json!({ "data": { "snapshotId": id, "future": 1 } });
+    let aborted = server.post("/agents/parrot/abort", &aborted).await;
+
+    assert!(whole["state"].is_object(), "{whole}");
+    whole.as_object_mut().unwrap().remove("state");
+    assert_eq!(by_id, whole);
+    assert_eq!(by_session, whole);
+    assert_eq!(aborted.result()["status"], "completed");
+}
+
+/// An agent whose custom state is an `S`.
+fn keeping<S: CustomState>(store: &Arc<MemoryStore>, change: fn(&mut S)) -> Registry {
+    let registry = Registry::new();
+    let function = move |session: AgentSession<S>| async move {
+        session
+            .run(|turn| async move {
+                turn.update_custom(change);
+                Ok(())
+            })
+            .await?;
+        Ok(session.result())
+    };
+    let agent = custom_agent(&registry, "parrot", function).store(Arc::clone(store));
+    agent.define().unwrap();
+    registry
+}
+
+#[tokio::test]
+async fn a_stored_state_that_the_program_cannot_read_is_a_failed_precondition_without_its_content() {
+    let store = Arc::new(MemoryStore::new());
+    let before = Served::of(&keeping::<String>(&store, |state| state.push_str("a secret"))).await;
+    let after = Served::of(&keeping::<u64>(&store, |_| {})).await;
+    let first = before.post(RUN, &says("one")).await.result();
+    let next = says_in("two", &json!({ "sessionId": first["sessionId"] }));
+
+    let refused = after.post(RUN, &next).await;
+    let goes_on = before.post(RUN, &next).await;
+
+    refused.assert_failure(400, "FAILED_PRECONDITION");
+    assert_eq!(refused.json()["details"]["reason"], "state-unreadable");
+    assert!(
+        refused.body.contains("cannot read the stored state"),
+        "{}",
+        refused.body
+    );
+    assert!(!refused.body.contains("secret"), "{}", refused.body);
+    assert_eq!(goes_on.status, 200);
 }

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_agent::SnapshotStatus;
 use everturn_agent::store::MemoryStore;
+use everturn_agent::{AgentSession, SnapshotStatus, custom_agent};
+use everturn_ai::{FinishReason, Message};
 use everturn_core::stream_log::MemoryStreamLog;
 use everturn_core::{Emitter, Registry};
 use everturn_server::{BearerTokens, Limits, Server};
-use serde_json::{Value, json};
+use everturn_testkit::{eventually, in_time};
+use serde_json::json;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use crate::support::agents::{parrot, patient, says};
@@ -111,12 +114,10 @@ async fn a_client_that_reads_nothing_is_given_up_and_its_bytes_are_free_again() 
     let server = Served::start(Server::new(&registry).context(two_callers()).limits(limits)).await;
 
     let _held = unread(&server, "a", 40).await;
-    let freed = async {
-        while unread(&server, "a", 30).await.status() != 200 {
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_mins(1), freed).await.unwrap();
+    eventually("the bytes are free", async || {
+        unread(&server, "a", 30).await.status() == 200
+    })
+    .await;
 }
 
 /// A flow that streams so many chunks of a hundred kilobytes.
@@ -223,7 +224,25 @@ async fn a_loser_across_processes_gets_409() {
     // Servers with stores behind different pointers know nothing of each other, like two processes.
     let (shared, gate) = (MemoryStore::new(), CancellationToken::new());
     let (slow, quick) = (Registry::new(), Registry::new());
-    patient(&slow, Some(Arc::new(shared.clone())), &gate);
+    let (begun, free) = (Arc::new(Semaphore::new(0)), gate.clone());
+    let begins = Arc::clone(&begun);
+    let patient = custom_agent(&slow, "patient", move |session: AgentSession| {
+        let (begins, free) = (Arc::clone(&begins), free.clone());
+        async move {
+            let turns = session.run(move |turn| {
+                let (begins, free) = (Arc::clone(&begins), free.clone());
+                async move {
+                    begins.add_permits(1);
+                    free.cancelled().await;
+                    turn.add_message(Message::model("done"));
+                    Ok(FinishReason::Stop)
+                }
+            });
+            turns.await?;
+            Ok(session.result())
+        }
+    });
+    patient.store(Arc::new(shared.clone())).define().unwrap();
     parrot(&quick, Some(Arc::new(shared)));
     let (slow, quick) = (Served::of(&slow).await, Served::of(&quick).await);
     let mut turn = says("hi");
@@ -232,23 +251,13 @@ async fn a_loser_across_processes_gets_409() {
     let waiting = slow
         .request("/agents/patient", &turn)
         .header("accept", "text/event-stream");
-    let mut streamed = waiting.send().await.unwrap();
-    streamed.chunk().await.unwrap().unwrap();
+    let streamed = tokio::spawn(answer(waiting));
     let plain = tokio::spawn(answer(slow.request("/agents/patient", &{
         let mut other = turn.clone();
         other["init"] = json!({ "sessionId": "t" });
         other
     })));
-    while slow
-        .get("/metrics")
-        .await
-        .body
-        .lines()
-        .all(|line| line != r#"everturn_calls_in_flight{route="/agents/patient",kind="agent"} 2"#)
-    {
-        tokio::task::yield_now().await;
-    }
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    let _both = begun.acquire_many(2).await.unwrap();
     for session in ["s", "t"] {
         let mut turn = turn.clone();
         turn["init"] = json!({ "sessionId": session });
@@ -257,9 +266,8 @@ async fn a_loser_across_processes_gets_409() {
     gate.cancel();
 
     plain.await.unwrap().assert_failure(409, "ABORTED");
-    let rest = streamed.text().await.unwrap();
-    let last: Value = serde_json::from_str(rest.trim_end().rsplit("data: ").next().unwrap()).unwrap();
-    assert_eq!(last["error"]["status"], "ABORTED", "{rest}");
+    let last = streamed.await.unwrap().events().pop().unwrap();
+    assert_eq!(last["error"]["status"], "ABORTED", "{last}");
 }
 
 #[tokio::test]
@@ -301,9 +309,7 @@ async fn resuming_a_session_after_an_abort_says_which_snapshot_to_resume() {
         "{refused:?}"
     );
     // The work that was aborted holds the session until it has ended.
-    tokio::time::timeout(Duration::from_secs(10), patient.idle())
-        .await
-        .unwrap();
+    in_time("the aborted work has ended", patient.idle()).await;
     let mut resumed = says("hello?");
     resumed["init"] = json!({ "snapshotId": completed });
     server.post("/agents/parrot", &resumed).await.result();

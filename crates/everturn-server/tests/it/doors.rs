@@ -5,7 +5,7 @@ use axum::body::Body;
 use axum::http::{Request, Response};
 use bytes::Bytes;
 use everturn_core::{Context, Registry, Status};
-use everturn_server::{BearerTokens, Door, Limits, Principal, Route, Server};
+use everturn_server::{ArchiveAccess, Audience, BearerTokens, Door, Limits, Principal, Route, Server};
 use serde_json::json;
 
 use crate::support::{Served, answer};
@@ -50,6 +50,86 @@ async fn a_body_that_is_too_large_does_not_reach_a_door() {
     refused.assert_failure(413, "INVALID_ARGUMENT");
 }
 
+#[tokio::test]
+async fn a_body_must_be_sent_as_json() {
+    let server = Served::start(Server::new(&Registry::new()).door("/who", WhoIsThere)).await;
+    let post = || server.client.post(server.url("/who"));
+    let json = |kind: &str| post().header("content-type", kind).body("{}");
+
+    for kind in ["application/json", "application/json; charset=utf-8"] {
+        assert_eq!(answer(json(kind)).await.status, 200, "{kind}");
+    }
+    for kind in [
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data",
+        "",
+    ] {
+        answer(json(kind)).await.assert_failure(415, "INVALID_ARGUMENT");
+    }
+    answer(post().body("{}"))
+        .await
+        .assert_failure(415, "INVALID_ARGUMENT");
+    answer(post().header("content-type", "text/plain"))
+        .await
+        .assert_failure(415, "INVALID_ARGUMENT");
+    // Requests without a body and without a type have nothing to declare.
+    for request in [
+        post(),
+        server.client.get(server.url("/who")),
+        server.client.delete(server.url("/who")),
+    ] {
+        assert_eq!(answer(request).await.status, 200);
+    }
+}
+
+/// A door for one audience.
+struct For(Audience);
+
+#[async_trait]
+impl Door for For {
+    async fn answer(&self, _request: Request<Bytes>, _context: Context) -> Response<Body> {
+        Response::new(Body::empty())
+    }
+
+    fn audience(&self) -> Audience {
+        self.0
+    }
+}
+
+#[tokio::test]
+async fn a_door_is_for_everyone_for_callers_or_for_operators() {
+    let doors = |server: Server| {
+        let server = server.door("/everyone", For(Audience::Everyone));
+        let server = server.door("/callers", For(Audience::Callers));
+        server.door("/operators", For(Audience::Operators))
+    };
+    let tokens = BearerTokens::new([("ann", "ann-token"), ("olga", "olga-token")]);
+    let guarded = Server::new(&Registry::new())
+        .context(tokens.with_role("olga", "operator"))
+        .operators(ArchiveAccess::role("operator"));
+    let guarded = Served::start(doors(guarded)).await;
+    let open = Served::start(doors(Server::new(&Registry::new()))).await;
+    let statuses = async |server: &Served, token: Option<&str>| {
+        let mut statuses = Vec::new();
+        for path in ["/everyone", "/callers", "/operators"] {
+            let request = server.client.get(server.url(path));
+            let request = match token {
+                Some(token) => request.bearer_auth(token),
+                None => request,
+            };
+            statuses.push(answer(request).await.status);
+        }
+        statuses
+    };
+
+    assert_eq!(statuses(&guarded, None).await, [200, 401, 401]);
+    assert_eq!(statuses(&guarded, Some("wrong")).await, [200, 401, 401]);
+    assert_eq!(statuses(&guarded, Some("ann-token")).await, [200, 200, 403]);
+    assert_eq!(statuses(&guarded, Some("olga-token")).await, [200, 200, 200]);
+    assert_eq!(statuses(&open, None).await, [200, 200, 200]);
+}
+
 #[test]
 fn a_door_and_a_route_at_one_path_are_refused() {
     let registry = Registry::new();
@@ -72,5 +152,5 @@ async fn a_door_may_be_at_many_paths() {
     let above = server.post("/who", &json!("hi")).await;
 
     assert_eq!(below.body, "POST nobody 4");
-    above.assert_failure(404, "NOT_FOUND");
+    above.assert_no_such_path();
 }

@@ -122,6 +122,8 @@ async fn an_operator_erases_a_tenant_and_no_file_holds_its_text() {
         .await
         .result();
     assert_eq!(listed["tenants"].as_array().unwrap().len(), 2);
+    let alice = Principal::new("alice").scope();
+    assert_eq!(listed["principals"][alice.as_str()], "alice");
     let erased = desk
         .call(
             "olga-token",
@@ -248,4 +250,37 @@ async fn retention_reaches_every_tenant() {
             .items
             .is_empty()
     );
+}
+
+#[tokio::test]
+async fn erasing_nobody_is_not_found_and_a_request_is_carried_out_once() {
+    let desk = Desk::new().await;
+    desk.say("alice-token", &says("hello")).await;
+    let delete =
+        async |data: serde_json::Value| desk.call("olga-token", "/agents/parrot/deleteTenant", data).await;
+
+    for nobody in [
+        json!({ "principal": "alcie" }),
+        json!({ "tenant": "principal-0" }),
+    ] {
+        delete(nobody).await.assert_failure(404, "NOT_FOUND");
+    }
+    let request = json!({ "principal": "alice", "requestId": "ticket 7" });
+    assert_eq!(delete(request.clone()).await.result()["snapshots"], 1);
+    assert_eq!(delete(request.clone()).await.result()["snapshots"], 1);
+    delete(json!({ "principal": "alice" }))
+        .await
+        .assert_failure(404, "NOT_FOUND");
+
+    // She comes back: the request is not carried out again.
+    desk.say("alice-token", &says("hello again")).await;
+    assert_eq!(delete(request).await.result()["snapshots"], 1);
+    let listed = desk
+        .call("olga-token", "/agents/parrot/listTenants", json!({}))
+        .await
+        .result();
+    assert_eq!(listed["tenants"].as_array().unwrap().len(), 1, "{listed}");
+    desk.say("bob-token", &says("hello")).await;
+    let other = json!({ "principal": "bob", "requestId": "ticket 7" });
+    delete(other).await.assert_failure(400, "INVALID_ARGUMENT");
 }

@@ -36,7 +36,7 @@ fn provider(server: Server) -> Server {
             Error::permission_denied("who are you?").with_public_message("Permission Denied")
         })?;
         let auth = json!({ "m": request.method.as_str(), "h": header, "i": request.input });
-        Ok(Provided::new().with_value("auth", auth))
+        Ok(Provided::anonymous("recorded").with_value("auth", auth))
     }))
 }
 

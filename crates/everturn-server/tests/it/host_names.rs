@@ -83,8 +83,8 @@ async fn another_server_checks_names_only_if_some_are_given() {
         let address = format!("127.0.0.1:{}", bound.address().port());
         (address, bound.handle(), tokio::spawn(bound.run()))
     };
-    let (open, ..) = start(server()).await;
-    let (named, ..) = start(server().allowed_hosts(["kitchen.example"])).await;
+    let (open, ..) = start(server().allow_everyone()).await;
+    let (named, ..) = start(server().allow_everyone().allowed_hosts(["kitchen.example"])).await;
 
     for (address, host, status) in [
         (&open, "kitchen.example", "200"),

@@ -23,7 +23,7 @@ fn cook(registry: &Registry) -> AgentBuilder<Value> {
                     let is_first = !failed.swap(true, Ordering::SeqCst);
                     async move {
                         if is_first {
-                            return Err(Error::unavailable("the secret is 42").into());
+                            return Err(turn.committed(Error::unavailable("the secret is 42")).into());
                         }
                         let last = turn.messages().last().map(|last| last.text().into_owned());
                         turn.add_message(Message::model(format!("re: {}", last.unwrap_or_default())));
@@ -47,11 +47,7 @@ async fn read(server: &Served, id: &Value) -> Value {
 #[tokio::test]
 async fn a_first_message_that_failed_is_tried_again_over_http() {
     let registry = Registry::new();
-    cook(&registry)
-        .keep_failed_turns()
-        .store(MemoryStore::new())
-        .define()
-        .unwrap();
+    cook(&registry).store(MemoryStore::new()).define().unwrap();
     let server = Served::of(&registry).await;
 
     let failed = server.post("/agents/cook", &says("leeks?")).await.result();
@@ -88,7 +84,6 @@ async fn a_first_message_that_failed_is_tried_again_over_http() {
 async fn a_snapshot_that_a_rewind_left_behind_says_so_to_callers_who_ask() {
     let registry = Registry::new();
     cook(&registry)
-        .keep_failed_turns()
         .timeline(Timeline::Linear)
         .store(MemoryStore::new())
         .define()

@@ -4,7 +4,10 @@
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 
 mod agent_protocol;
+mod anonymous_callers;
 mod bounded_memory;
+mod client_permissions;
+mod combined_providers;
 mod decoders;
 mod doors;
 mod durable_streams;
@@ -21,6 +24,7 @@ mod operations;
 mod private_text_stays_inside;
 mod readers_and_leavers;
 mod recovered_runs;
+mod repeated_requests;
 mod seen_by_operators;
 mod strict_clients;
 mod support;

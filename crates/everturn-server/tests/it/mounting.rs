@@ -44,7 +44,7 @@ async fn a_subset_is_mounted_at_other_paths() {
     let left_out = server.post("/flows/bill", &json!({ "data": "leek" })).await;
 
     assert_eq!(moved.result(), "leek");
-    left_out.assert_failure(404, "NOT_FOUND");
+    left_out.assert_no_such_path();
 }
 
 #[tokio::test]

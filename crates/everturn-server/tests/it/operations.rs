@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use everturn_agent::store::MemoryStore;
 use everturn_core::{Registry, Schema};
-use everturn_server::{BearerTokens, Server};
+use everturn_server::{ApiKeys, ArchiveAccess, BearerTokens, ContextProvider, Server};
 use serde_json::{Value, json};
 
 use crate::support::agents::{parrot, says};
-use crate::support::{Served, answer};
+use crate::support::{Answer, Served, answer};
 
 fn registry() -> Registry {
     let registry = Registry::new();
@@ -106,15 +106,23 @@ async fn requests_and_answers_match_their_description() {
     assert!(schema("requestBody").validate(&json!({ "data": 1 })).is_err());
 }
 
+/// A server with a customer and an operator.
 fn guarded() -> Server {
-    Server::new(&registry()).context(BearerTokens::new([("alice", "token")]))
+    let tokens = BearerTokens::new([("alice", "token"), ("olga", "operator-token")]);
+    Server::new(&registry())
+        .context(tokens.with_role("olga", "operator"))
+        .operators(ArchiveAccess::role("operator"))
+}
+
+async fn get_as(server: &Served, token: &str, path: &str) -> Answer {
+    answer(server.client.get(server.url(path)).bearer_auth(token)).await
 }
 
 #[tokio::test]
 async fn the_ways_to_authenticate_are_described() {
-    let server = Served::start(guarded().open_operations()).await;
+    let server = Served::start(guarded()).await;
 
-    let document = server.get("/openapi.json").await.json();
+    let document = get_as(&server, "token", "/openapi.json").await.json();
 
     let run = &document["paths"]["/agents/parrot"]["post"];
     assert_eq!(run["security"], json!([{ "bearer": [] }]));
@@ -123,29 +131,96 @@ async fn the_ways_to_authenticate_are_described() {
         "bearer"
     );
     assert!(run["responses"]["401"].is_object());
-    assert_eq!(document["paths"]["/metrics"]["get"]["security"], json!([]));
+    assert_eq!(document["paths"]["/healthz"]["get"]["security"], json!([]));
 }
 
 #[tokio::test]
-async fn metrics_and_the_document_are_for_callers_where_there_is_a_provider() {
-    let server = Served::start(guarded()).await;
+async fn alternatives_and_sequences_of_providers_are_described() {
+    let keys = || ApiKeys::new([("bob", "a-key")]);
+    let tokens = || BearerTokens::new([("alice", "token")]);
+    for (server, expected) in [
+        (
+            Server::new(&registry()).context(tokens().or(keys())),
+            json!([{ "bearer": [] }, { "apiKey": [] }]),
+        ),
+        (
+            Server::new(&registry()).context(tokens().and(keys())),
+            json!([{ "bearer": [], "apiKey": [] }]),
+        ),
+    ] {
+        let server = Served::start(server).await;
+        let request = server.client.get(server.url("/openapi.json"));
+        let document = answer(request.bearer_auth("token").header("x-api-key", "a-key"))
+            .await
+            .json();
 
-    for path in ["/openapi.json", "/metrics"] {
-        let known = server.client.get(server.url(path)).bearer_auth("token");
-
-        server.get(path).await.assert_failure(401, "UNAUTHENTICATED");
-        assert_eq!(answer(known).await.status, 200, "{path}");
+        assert_eq!(document["paths"]["/agents/parrot"]["post"]["security"], expected);
+        assert_eq!(
+            document["components"]["securitySchemes"]["apiKey"]["in"],
+            "header"
+        );
     }
-    let document = server
-        .client
-        .get(server.url("/openapi.json"))
-        .bearer_auth("token");
-    let metrics = &answer(document).await.json()["paths"]["/metrics"]["get"];
-    assert_eq!(metrics["security"], json!([{ "bearer": [] }]));
-    assert!(metrics["responses"]["401"].is_object());
+}
+
+#[tokio::test]
+async fn metrics_are_for_operators_where_there_is_a_provider() {
+    let server = Served::start(guarded()).await;
+    let without_operators = Server::new(&registry()).context(BearerTokens::new([("alice", "token")]));
+    let without_operators = Served::start(without_operators).await;
+
+    server
+        .get("/metrics")
+        .await
+        .assert_failure(401, "UNAUTHENTICATED");
+    for server in [&server, &without_operators] {
+        let refused = get_as(server, "token", "/metrics").await;
+        refused.assert_failure(403, "PERMISSION_DENIED");
+        assert!(!refused.body.contains("everturn_"), "{refused:?}");
+    }
+    let metrics = get_as(&server, "operator-token", "/metrics").await;
+    assert!(metrics.body.contains("everturn_calls_in_flight"), "{metrics:?}");
     for path in ["/healthz", "/readyz"] {
         assert_eq!(server.get(path).await.status, 200, "{path}");
     }
+}
+
+#[tokio::test]
+async fn the_document_shows_the_routes_of_operators_to_operators() {
+    let server = Served::start(guarded()).await;
+
+    server
+        .get("/openapi.json")
+        .await
+        .assert_failure(401, "UNAUTHENTICATED");
+    let customers = get_as(&server, "token", "/openapi.json").await;
+    let operators = get_as(&server, "operator-token", "/openapi.json").await.json();
+    let again = get_as(&server, "token", "/openapi.json").await;
+
+    assert_eq!(customers.status, 200);
+    assert_eq!(customers.body, again.body);
+    for path in [
+        "/metrics",
+        "/agents/parrot/listTenants",
+        "/agents/parrot/deleteTenant",
+        "/agents/parrot/retain",
+    ] {
+        assert!(operators["paths"][path].is_object(), "{path}");
+        assert!(!customers.body.contains(path), "{path}");
+    }
+    let metrics = &operators["paths"]["/metrics"]["get"];
+    assert_eq!(metrics["security"], json!([{ "bearer": [] }]));
+    assert!(metrics["responses"]["401"].is_object() && metrics["responses"]["403"].is_object());
+}
+
+#[tokio::test]
+async fn the_root_without_a_page_names_the_way_to_the_studio() {
+    let server = Served::of(&registry()).await;
+
+    let root = server.get("/").await;
+
+    assert_eq!(root.status, 404);
+    assert!(root.body.contains("EVERTURN_ENV=dev"), "{root:?}");
+    assert!(root.json()["status"].is_null(), "{root:?}");
 }
 
 #[tokio::test]

@@ -2,17 +2,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use everturn_agent::store::MemoryStore;
 use everturn_core::{Context, Emitter, Registry};
+use everturn_testkit::{eventually, in_time};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::support::Served;
 use crate::support::agents::{patient, says};
-
-const PATIENCE: Duration = Duration::from_secs(10);
 
 #[tokio::test]
 async fn a_reader_that_leaves_ends_the_turn() {
@@ -32,7 +30,7 @@ async fn a_reader_that_leaves_ends_the_turn() {
     assert_eq!(agent.invocations(), 1);
     drop(stream);
 
-    tokio::time::timeout(PATIENCE, agent.idle()).await.unwrap();
+    in_time("the turn has ended", agent.idle()).await;
 }
 
 #[tokio::test]
@@ -56,7 +54,7 @@ async fn a_caller_that_hangs_up_ends_the_call_it_waited_for() {
     started.cancelled().await;
     call.abort();
 
-    tokio::time::timeout(PATIENCE, over.cancelled()).await.unwrap();
+    in_time("the call has ended", over.cancelled()).await;
 }
 
 #[tokio::test]
@@ -72,12 +70,10 @@ async fn a_detached_turn_survives_a_client_that_leaves() {
     gate.cancel();
 
     let id = json!({ "data": { "snapshotId": output["snapshotId"] } });
-    let completed = async {
-        while server.post("/agents/patient/getSnapshot", &id).await.result()["status"] != "completed" {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, completed).await.unwrap();
+    eventually("the run is completed", async || {
+        server.post("/agents/patient/getSnapshot", &id).await.result()["status"] == "completed"
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -103,14 +99,10 @@ async fn a_reader_that_does_not_read_stops_the_action_instead_of_filling_memory(
         .request("/flows/chatty", &json!({}))
         .header("accept", "text/event-stream");
     let stream = stream.send().await.unwrap();
-    let stalled = async {
-        let mut before = usize::MAX;
-        while before != sent.load(Ordering::SeqCst) {
-            before = sent.load(Ordering::SeqCst);
-            tokio::time::sleep(Duration::from_millis(300)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, stalled).await.unwrap();
+    // An action that is not stopped sends a chunk each time.
+    for _ in 0..10_000 {
+        tokio::task::yield_now().await;
+    }
 
     // What is on its way is in the sockets' buffers, which the operating system bounds.
     assert!(sent.load(Ordering::SeqCst) < 1000, "{sent:?}");

@@ -187,7 +187,7 @@ async fn what_changes_sessions_is_not_there_unless_it_is_switched_on() {
 
     for action in ["label", "fork", "copy", "export", "import", "delete"] {
         let refused = kitchens.call(action, json!({"sessionId": "s"})).await;
-        refused.assert_failure(404, "NOT_FOUND");
+        refused.assert_no_such_path();
     }
 
     let document = kitchens.server.get("/openapi.json").await.json();

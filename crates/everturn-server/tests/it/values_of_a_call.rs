@@ -40,7 +40,7 @@ async fn a_provider_gives_each_call_a_value_that_flows_take() {
     let carts = context_fn(|request| {
         let item = request.header("x-item");
         let item = item.ok_or_else(|| Error::unauthenticated("no item").with_public())?;
-        Ok(Provided::new().with(Cart(vec![item.to_owned()])))
+        Ok(Provided::anonymous("shoppers").with(Cart(vec![item.to_owned()])))
     });
     let server = Served::start(Server::new(&registry).context(carts)).await;
 

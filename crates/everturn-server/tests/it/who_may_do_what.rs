@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use everturn_agent::store::MemoryStore;
 use everturn_core::{Action, ActionType, Context, Emitter, Error, Registry};
-use everturn_server::{ApiKeys, BearerTokens, Limits, Principal, Provided, Server, context_fn};
+use everturn_server::{
+    ApiKeys, BearerTokens, ContextProvider, Limits, Principal, Provided, Server, context_fn,
+};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -158,9 +160,9 @@ fn showing_context() -> Registry {
 
 #[tokio::test]
 async fn a_later_provider_adds_to_and_overrides_an_earlier_one() {
-    let first = context_fn(|_| Ok(Provided::new().with_value("a", 1).with_value("b", 1)));
+    let first = context_fn(|_| Ok(Provided::anonymous("all").with_value("a", 1).with_value("b", 1)));
     let second = context_fn(|request| Ok(Provided::new().with_value("b", request.path)));
-    let server = Served::start(Server::new(&showing_context()).context(first).context(second)).await;
+    let server = Served::start(Server::new(&showing_context()).context(first.and(second))).await;
 
     let shown = server.post("/flows/show", &json!({})).await.result();
 
@@ -171,7 +173,7 @@ async fn a_later_provider_adds_to_and_overrides_an_earlier_one() {
 async fn the_first_provider_that_fails_ends_the_request_with_its_status() {
     let denied = context_fn(|_| Err(Error::permission_denied("the list says no").into()));
     let never = context_fn(|_| panic!("nobody may ask after a refusal"));
-    let server = Served::start(Server::new(&showing_context()).context(denied).context(never)).await;
+    let server = Served::start(Server::new(&showing_context()).context(denied.and(never))).await;
 
     let answer = server.stream("/flows/show", &json!({})).await;
 

@@ -2,6 +2,7 @@
 //!
 //! Its newest chunks are in memory. Some are not in the file yet; their amount is bounded, because the writer waits when
 //! there are too many. Others are in the file already and stay in memory, so that readers who keep up never read the file.
+//! Readers get only those in the file: a client never holds a chunk that a crash takes back.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -46,6 +47,9 @@ struct State {
     /// Whether the thread was told that there are chunks to write.
     queued: bool,
     end: Option<StreamEvent>,
+    /// Whether nothing more is written to the file. Chunks that it lacks then are read from memory alone: it has no room
+    /// for them, or cannot be written.
+    is_settled: bool,
 }
 
 impl State {
@@ -105,7 +109,6 @@ impl Live {
         let mut news = self.subscribe();
         loop {
             if let Some(pushed) = self.push_now(&chunk)? {
-                self.news.send_replace(());
                 return Ok(pushed);
             }
             // The sender is here, so it cannot close.
@@ -180,9 +183,12 @@ impl Live {
         self.news.send_replace(());
     }
 
-    /// Ends the stream, unless it has ended.
+    /// Ends the stream, unless it has ended. Nothing more of it is written to the file.
     pub(super) fn end(&self, event: StreamEvent) {
-        self.state().end.get_or_insert(event);
+        let mut state = self.state();
+        state.end.get_or_insert(event);
+        state.is_settled = true;
+        drop(state);
         self.news.send_replace(());
     }
 
@@ -200,21 +206,22 @@ impl Live {
         let Some(index) = after.number().checked_sub(state.before) else {
             return Next::InFile;
         };
-        let chunk = usize::try_from(index)
-            .ok()
-            .and_then(|index| state.tail.get(index));
-        if let Some(chunk) = chunk {
+        let index = usize::try_from(index).unwrap_or(usize::MAX);
+        if let Some(chunk) = state.tail.get(index) {
+            if index >= state.kept && !state.is_settled {
+                return Next::NotYet;
+            }
             return Next::Here(Entry {
                 position: after.next(),
                 event: StreamEvent::Chunk(chunk.clone()),
             });
         }
         match &state.end {
-            None => Next::NotYet,
-            Some(end) => Next::Here(Entry {
+            Some(end) if state.is_settled => Next::Here(Entry {
                 position: Position::new(state.total()).next(),
                 event: end.clone(),
             }),
+            _ => Next::NotYet,
         }
     }
 }
@@ -257,6 +264,23 @@ mod tests {
         let state = live.state();
         assert!(state.kept_bytes <= MAX_KEPT && state.unwritten_bytes == 0);
         assert_eq!(state.total(), 100);
+    }
+
+    #[test]
+    fn readers_wait_for_the_file_and_get_the_rest_from_memory_if_it_cannot_be_written() {
+        let live = Live::new(1, usize::MAX);
+        live.push(text(1)).now_or_never().unwrap().unwrap();
+        assert!(matches!(live.next_after(Position::START), Next::NotYet));
+
+        live.written(1);
+        live.push(text(1)).now_or_never().unwrap().unwrap();
+        assert!(matches!(live.next_after(Position::START), Next::Here(_)));
+        assert!(matches!(live.next_after(Position::new(1)), Next::NotYet));
+
+        live.end(StreamEvent::Failed(Error::unavailable("the disk is full")));
+        for position in [1, 2] {
+            assert!(matches!(live.next_after(Position::new(position)), Next::Here(_)));
+        }
     }
 
     #[test]

@@ -97,7 +97,8 @@ impl SqliteStreamLogOptions {
         self
     }
 
-    /// Sets how long a chunk waits to be written together with others; 20 ms by default. Readers in this process do not wait.
+    /// Sets the time between two transactions that write chunks; 20 ms by default. Chunks meanwhile, and their readers, wait
+    /// for the next one.
     pub fn flush_every(mut self, interval: Duration) -> Self {
         self.flush = interval;
         self

@@ -1,7 +1,7 @@
 //! The thread that writes streams.
 //!
-//! Chunks wait a moment for others, of any stream, and are written together in one transaction, whose cost does not depend
-//! on the number of streams. Opening, finishing and stopping do not wait, and take the waiting chunks along. Between
+//! Chunks are written together with others, of any stream, in one transaction, whose cost does not depend on the number of
+//! streams. After such a transaction the next one waits a moment for more of them. Opening, finishing and stopping do not wait, and take the waiting chunks along. Between
 //! transactions the thread renews the lease of this process and polls for changes made by others.
 
 use std::collections::HashMap;
@@ -125,6 +125,8 @@ pub(super) struct Thread {
     /// Streams with chunks to write.
     unwritten: Vec<Arc<Live>>,
     flush_at: Option<Instant>,
+    /// When chunks were last written.
+    flushed_at: Option<Instant>,
     poll_at: Instant,
     renew_at: Instant,
     /// When expired streams are removed next, if there are streams that will expire.
@@ -145,6 +147,7 @@ impl Thread {
             open: HashMap::new(),
             unwritten: Vec::new(),
             flush_at: None,
+            flushed_at: None,
             poll_at: now,
             renew_at: now,
             // Streams may have expired while no process had the file open.
@@ -212,8 +215,10 @@ impl Thread {
                 Job::Stop { key, reply } => group.stops.push((key, reply)),
                 Job::Write(live) => {
                     self.unwritten.push(live);
+                    // The first chunk after a pause does not wait: readers wait for it.
+                    let again_at = self.flushed_at.map(|at| at + self.shared.options.flush);
                     self.flush_at
-                        .get_or_insert_with(|| Instant::now() + self.shared.options.flush);
+                        .get_or_insert_with(|| again_at.unwrap_or_else(Instant::now));
                 }
                 Job::Finish { live, end, reply } => {
                     // Another process may have taken this one for dead and ended its streams.
@@ -240,6 +245,9 @@ impl Thread {
             if self.open.contains_key(&live.row) && !is_finishing {
                 group.writes.push(Write::of(live, None, None));
             }
+        }
+        if group.writes.iter().any(|write| !write.chunks.is_empty()) {
+            self.flushed_at = Some(Instant::now());
         }
         match self.transact(&group) {
             Ok(done) => self.settle(group, done),

@@ -13,6 +13,7 @@ use everturn_ai::{
 };
 use everturn_core::{Registry, Status};
 use everturn_sqlite::{Durability, SqliteStore};
+use everturn_testkit::eventually;
 use serde_json::{Value, json};
 
 const FOLDER: &str = "EVERTURN_TEST_FOLDER";
@@ -179,13 +180,12 @@ async fn killed_processes_leave_the_right_count_and_the_rest_of_the_budget() {
     let mut processes = start_all(folder, &json!({ "calls": calls }));
     for (process, killed_at) in processes.iter_mut().zip([30, 70, 110]) {
         // By what has happened, not by the clock.
-        while count(folder, "begun") < killed_at {
-            assert!(
-                process.try_wait().unwrap().is_none(),
-                "a process has ended too early"
-            );
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
+        eventually("enough calls have begun", async || {
+            let is_over = process.try_wait().unwrap().is_some();
+            assert!(!is_over, "a process has ended too early");
+            count(folder, "begun") >= killed_at
+        })
+        .await;
         process.kill().unwrap();
         process.wait().unwrap();
     }

@@ -4,7 +4,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use everturn_agent::store::{Deletion, Detail, Precondition, SessionStore};
+use everturn_agent::store::{
+    Deletion, Detail, Journal, JournalKey, JournalRecord, Precondition, SessionStore,
+};
 use everturn_agent::{Snapshot, SnapshotId};
 use everturn_ai::{Message, Part};
 use everturn_core::Status;
@@ -66,17 +68,23 @@ fn change(path: &Path, sql: &str) {
 }
 
 #[tokio::test]
-async fn no_flipped_bit_gives_another_text_without_an_error() {
+async fn no_random_damage_gives_another_text_or_none_without_an_error() {
     let (fixture, rows) = filled().await;
     fixture.store.close().await.unwrap();
     let whole = std::fs::read(fixture.path()).unwrap();
     let mut random = fastrand::Rng::with_seed(23);
     let mut noticed = 0;
-    for _ in 0..150 {
+    for round in 0..200 {
         let folder = tempfile::tempdir().unwrap();
-        let (bit, mut flipped) = (random.usize(..whole.len() * 8), whole.clone());
-        flipped[bit / 8] ^= 1 << (bit % 8);
-        std::fs::write(path(folder.path()), flipped).unwrap();
+        let (at, mut damaged) = (random.usize(..whole.len()), whole.clone());
+        let end = (at + random.usize(1..600)).min(whole.len());
+        match round % 4 {
+            0 => damaged[at..end].fill(0),
+            1 => damaged[at..end].fill_with(|| random.u8(..)),
+            2 => damaged[at..end].rotate_left(1),
+            _ => damaged[at] ^= 1 << random.u8(..8),
+        }
+        std::fs::write(path(folder.path()), damaged).unwrap();
         let Ok(store) = SqliteStore::open(path(folder.path())).await else {
             noticed += 1;
             continue;
@@ -84,8 +92,8 @@ async fn no_flipped_bit_gives_another_text_without_an_error() {
 
         for row in &rows {
             match store.get(&scope(), &row.snapshot_id, Detail::Whole).await {
-                Ok(Some(read)) => assert_eq!(read, *row, "bit {bit}"),
-                Ok(None) => {}
+                Ok(Some(read)) => assert_eq!(read, *row, "round {round} at {at}"),
+                Ok(None) => panic!("round {round} at {at}: a snapshot is missing, and nothing is said"),
                 Err(_) => noticed += 1,
             }
         }
@@ -95,13 +103,125 @@ async fn no_flipped_bit_gives_another_text_without_an_error() {
                 .iter()
                 .find(|row| row.snapshot_id.as_str() == format!("{session}-{}", TURNS - 1));
             match store.latest(&scope(), &session.into(), Detail::Whole).await {
-                Ok(Some(read)) => assert_eq!(Some(&read), last, "bit {bit}"),
-                Ok(None) => {}
+                Ok(Some(read)) => assert_eq!(Some(&read), last, "round {round} at {at}"),
+                Ok(None) => panic!("round {round} at {at}: a session is missing, and nothing is said"),
                 Err(_) => noticed += 1,
             }
         }
     }
     assert!(noticed > 20, "only {noticed} of the reads noticed anything");
+}
+
+#[tokio::test]
+async fn no_damaged_name_makes_a_session_or_a_snapshot_vanish() {
+    let (fixture, _) = filled().await;
+    fixture.store.close().await.unwrap();
+    let whole = std::fs::read(fixture.path()).unwrap();
+    let mut noticed = 0;
+    // Each name is in a table and in its index, and in texts.
+    for name in ["session-7", "session-7-4", "global"] {
+        let name = name.as_bytes();
+        let places = (0..=whole.len() - name.len()).filter(|at| whole[*at..].starts_with(name));
+        for (place, bit) in places.flat_map(|place| [0, 2, 6].map(|bit| (place, bit))) {
+            for byte in [0, name.len() - 1] {
+                let folder = tempfile::tempdir().unwrap();
+                let mut flipped = whole.clone();
+                flipped[place + byte] ^= 1 << bit;
+                std::fs::write(path(folder.path()), flipped).unwrap();
+                let Ok(store) = SqliteStore::open(path(folder.path())).await else {
+                    noticed += 1;
+                    continue;
+                };
+
+                let latest = store
+                    .latest(&scope(), &"session-7".into(), Detail::Metadata)
+                    .await;
+                let last = store.get(&scope(), &"session-7-4".into(), Detail::Metadata).await;
+
+                for (what, read) in [("session", latest), ("snapshot", last)] {
+                    match read {
+                        Ok(Some(read)) => assert_eq!(read.snapshot_id.as_str(), "session-7-4"),
+                        Ok(None) => panic!("the {what} is missing: bit {bit} of byte {}", place + byte),
+                        Err(error) => {
+                            assert_eq!(error.status(), Status::DataLoss, "{error}");
+                            noticed += 1;
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(noticed > 20, "only {noticed} of the reads noticed anything");
+}
+
+/// Returns where a page of a database counts its cells, and how many it has; `None` for a page that is not of
+/// a tree.
+fn cells(database: &[u8], page: usize) -> Option<(usize, u16)> {
+    let size = usize::from(u16::from_be_bytes([database[16], database[17]]));
+    let start = page * size;
+    let header = if page == 0 { 100 } else { start };
+    let is_tree = matches!(database[header], 2 | 5 | 10 | 13);
+    let count = u16::from_be_bytes([database[header + 3], database[header + 4]]);
+    (is_tree && count > 0).then_some((header + 3, count))
+}
+
+#[tokio::test]
+async fn no_shortened_page_makes_a_session_vanish_or_go_back() {
+    // Long names, so that the indexes have several levels.
+    let name = |number: i64| format!("{}-{number}", "session".repeat(20));
+    let fixture = Fixture::new().await;
+    for number in 0..60 {
+        put(
+            &fixture.store,
+            row(&format!("{}-a", name(number)), &name(number), 1),
+        )
+        .await
+        .unwrap();
+        put(
+            &fixture.store,
+            row(&format!("{}-b", name(number)), &name(number), 2),
+        )
+        .await
+        .unwrap();
+    }
+    fixture.store.close().await.unwrap();
+    let whole = std::fs::read(fixture.path()).unwrap();
+    let size = usize::from(u16::from_be_bytes([whole[16], whole[17]]));
+    let (mut copies, mut noticed) = (0, 0);
+    for (at, count) in (0..whole.len() / size).filter_map(|page| cells(&whole, page)) {
+        for shorter in [0, count / 2, count - 1] {
+            let folder = tempfile::tempdir().unwrap();
+            let mut shortened = whole.clone();
+            shortened[at..at + 2].copy_from_slice(&shorter.to_be_bytes());
+            std::fs::write(path(folder.path()), shortened).unwrap();
+            copies += 1;
+            let Ok(store) = SqliteStore::open(path(folder.path())).await else {
+                noticed += 1;
+                continue;
+            };
+            for number in 0..60 {
+                let last = format!("{}-b", name(number));
+                let latest = store
+                    .latest(&scope(), &name(number).into(), Detail::Metadata)
+                    .await;
+                let got = store.get(&scope(), &last.clone().into(), Detail::Metadata).await;
+                for read in [latest, got] {
+                    match read {
+                        Ok(Some(read)) => assert_eq!(read.snapshot_id.as_str(), last, "{at}: {shorter}"),
+                        Ok(None) => panic!("session {number} is missing: {shorter} of {count} cells at {at}"),
+                        Err(error) => {
+                            assert_eq!(error.status(), Status::DataLoss, "{error}");
+                            noticed += 1;
+                        }
+                    }
+                }
+            }
+        }
+    }
+    assert!(
+        noticed > copies,
+        "only {noticed} reads of {copies} copies noticed anything"
+    );
 }
 
 #[tokio::test]
@@ -139,6 +259,80 @@ async fn every_reference_that_leads_nowhere_names_session_and_snapshot() {
             assert!(names, "{damage}: {error}");
         }
         assert!(!store.verify().await.unwrap().is_clean(), "{damage}");
+    }
+}
+
+#[tokio::test]
+async fn no_changed_or_exchanged_row_goes_unnoticed() {
+    let swap = |table: &str, columns: &[&str], keys: [&str; 2]| {
+        let [one, other] = keys;
+        let set: Vec<String> = columns
+            .iter()
+            .map(|column| format!("{column} = b.{column}"))
+            .collect();
+        format!(
+            "CREATE TABLE b AS SELECT * FROM {table}; UPDATE {table} SET {set} FROM b \
+             WHERE ({table}.key = ({one}) AND b.key = ({other})) OR ({table}.key = ({other}) AND b.key = ({one})); \
+             DROP TABLE b",
+            set = set.join(", ")
+        )
+    };
+    let message = |number: i64| format!("SELECT min(key) + {number} FROM b WHERE key & 16777215 = 0");
+    let (first, second) = (message(0), message(2));
+    let of_other = "SELECT max(key) + 2 FROM b WHERE key & 16777215 = 0".to_owned();
+    let turn = |turn: &str| format!("SELECT key FROM b WHERE turn = '{turn}'");
+    let mut damages = vec![
+        swap("message", &["body"], [&first, &second]),
+        swap("message", &["body", "checksum"], [&first, &second]),
+        swap("message", &["body", "checksum"], [&second, &of_other]),
+        swap(
+            "document",
+            &["base", "depth", "cuts", "body", "checksum"],
+            ["SELECT 1", "SELECT 6"],
+        ),
+        swap("journal", &["body", "checksum"], [&turn("t"), &turn("u")]),
+    ];
+    for change in [
+        "up_to = up_to - 1",
+        "status = 'failed'",
+        "parent = NULL",
+        "created_at = created_at + 1",
+        "updated_at = 5",
+        "heartbeat_at = 5",
+        "finish_reason = 'stop'",
+        "event = 'turnEnd'",
+        "number = 77",
+        "turn = 77",
+        "orphaned = 1",
+        "artifacts = custom",
+        "id = 'renamed'",
+        "session = (SELECT max(key) FROM session)",
+    ] {
+        damages.push(format!("UPDATE snapshot SET {change} WHERE id = 'session-3-4'"));
+    }
+    for damage in damages {
+        let (fixture, rows) = filled().await;
+        for turn in ["t", "u"] {
+            let key = JournalKey::new("session-3".into(), turn);
+            let record = JournalRecord {
+                sequence: 0,
+                body: json!({"turn": turn}),
+            };
+            fixture.store.append(&scope(), &key, record, None).await.unwrap();
+        }
+        assert!(fixture.store.verify().await.unwrap().is_clean());
+        fixture.store.close().await.unwrap();
+        change(&fixture.path(), &damage);
+        let store = open(fixture.folder.path()).await;
+
+        assert!(!store.verify().await.unwrap().is_clean(), "not noticed: {damage}");
+        for row in &rows {
+            match store.get(&scope(), &row.snapshot_id, Detail::Whole).await {
+                Ok(Some(read)) => assert_eq!(read, *row, "{damage}"),
+                Ok(None) => {}
+                Err(error) => assert_eq!(error.status(), Status::DataLoss, "{damage}: {error}"),
+            }
+        }
     }
 }
 
@@ -217,7 +411,30 @@ async fn a_database_that_was_removed_or_replaced_acknowledges_nothing() {
 /// What a database of the version before checksums lacks.
 const WITHOUT_CHECKSUMS: &str = "ALTER TABLE message DROP COLUMN checksum; ALTER TABLE document DROP COLUMN checksum; \
     ALTER TABLE lineage DROP COLUMN checksum; ALTER TABLE snapshot DROP COLUMN checksum; \
-    ALTER TABLE journal DROP COLUMN checksum; DROP TABLE unchecked; DROP TABLE turn_lock; DROP TABLE turn_queue; DROP TABLE ledger; PRAGMA user_version = 3";
+    ALTER TABLE journal DROP COLUMN checksum; DROP TABLE unchecked; DROP TABLE turn_lock; DROP TABLE turn_queue; DROP TABLE ledger; ALTER TABLE scope DROP COLUMN tenant; PRAGMA user_version = 3";
+
+#[tokio::test]
+async fn journals_whose_checksums_do_not_cover_their_names_are_read() {
+    let fixture = Fixture::new().await;
+    let key = JournalKey::new("s".into(), "t");
+    let record = JournalRecord {
+        sequence: 0,
+        body: json!("sent"),
+    };
+    fixture
+        .store
+        .append(&scope(), &key, record.clone(), None)
+        .await
+        .unwrap();
+    fixture.store.close().await.unwrap();
+    let of_version_6 = "UPDATE journal SET checksum = checksum + 1; ALTER TABLE scope DROP COLUMN tenant; \
+                        PRAGMA user_version = 6";
+    change(&fixture.path(), of_version_6);
+
+    let store = open(fixture.folder.path()).await;
+
+    assert_eq!(store.read(&scope(), &key).await.unwrap(), [record]);
+}
 
 #[tokio::test]
 async fn rows_of_an_earlier_version_get_their_checksums_with_further_saves() {

@@ -35,7 +35,7 @@ async fn a_database_of_the_first_version_is_brought_up_to_date_with_its_rows() {
     connection
         .execute_batch(
             "DROP TABLE journal; DROP INDEX snapshot_pending; DROP TABLE unchecked; \
-             DROP TABLE turn_lock; DROP TABLE turn_queue; DROP TABLE ledger; \
+             DROP TABLE turn_lock; DROP TABLE turn_queue; DROP TABLE ledger; ALTER TABLE scope DROP COLUMN tenant; \
              ALTER TABLE message DROP COLUMN checksum; ALTER TABLE document DROP COLUMN checksum; \
              ALTER TABLE lineage DROP COLUMN checksum; ALTER TABLE snapshot DROP COLUMN checksum; \
              PRAGMA user_version = 1",

@@ -1,19 +1,15 @@
 //! Watchers hear the current status, then every change or at least the last.
 
-use std::time::Duration;
-
 use everturn_agent::SnapshotStatus::{self, Aborted, Completed, Pending};
 use everturn_agent::store::{Deletion, SessionStore};
+use everturn_testkit::in_time;
 use futures::StreamExt;
 
 use crate::support;
 use crate::support::{Fixture, put, row, scope, with_status};
 
-/// Long enough for a machine with other things to do; reached only by a test that fails.
 async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(20), future)
-        .await
-        .expect("something was to be heard")
+    in_time("a status is reported", future).await
 }
 
 /// Saves row `a` with that status.

@@ -17,9 +17,12 @@ export class Unreachable extends Error {}
 
 const TOKEN = 'everturn:token';
 
-/** @param {string} token */
+export const hasToken = () => sessionStorage.getItem(TOKEN) !== null;
+
+/** Keeps a token for the calls of this tab, or no longer keeps one. @param {string | null} token */
 export function keepToken(token) {
-	sessionStorage.setItem(TOKEN, token);
+	if (token) sessionStorage.setItem(TOKEN, token);
+	else sessionStorage.removeItem(TOKEN);
 }
 
 /**
@@ -115,12 +118,13 @@ export async function importLines(agent, file, init) {
 	return (await response.json()).result;
 }
 
-/** @param {string} path the path below `/dev/` @returns {Promise<any>} `null` if the server keeps no traces */
+/** @param {string} path the path below `/dev/` @returns {Promise<any>} `null` if the server keeps no traces, or not for this caller */
 export async function development(path) {
 	try {
 		return await (await request(`/dev/${path}`)).json();
 	} catch (error) {
-		if (error instanceof ApiError && error.code === 404) return null;
+		// Only operators may read traces.
+		if (error instanceof ApiError && [403, 404].includes(error.code)) return null;
 		throw error;
 	}
 }

@@ -1,7 +1,7 @@
 /** The page: its parts, put together. */
 
 import { h, fill, icon, iconButton } from './view.js';
-import { ApiError, keepToken } from './api.js';
+import { ApiError, hasToken, keepToken } from './api.js';
 import { Studio } from './studio.js';
 import { agentsList } from './agents-list.js';
 import { askTexts } from './dialogs.js';
@@ -80,11 +80,20 @@ studio.on('place', () => {
 try {
 	await studio.open();
 } catch (error) {
-	if (error instanceof ApiError && error.code === 401) {
-		const answer = await askTexts('Who are you?', [{ name: 'Token' }], 'Continue', 'This server asks for a token. It is kept in this tab only.');
-		if (answer) keepToken(answer[0]);
-		location.reload();
+	const code = error instanceof ApiError ? error.code : null;
+	if (code === 401 || (code === 403 && hasToken())) {
+		await askForToken(hasToken() ? `The server rejects this token: ${error.message}` : 'This server needs a token. It is kept in this tab only.');
 	} else {
 		fill(middle, h('div.welcome', h('h2', 'The agents cannot be read'), h('p', error.message), h('button', { onclick: () => location.reload() }, 'Try again')));
 	}
+}
+
+/** Asks for the token that the server needs, and begins again with it. @param {string} why */
+async function askForToken(why) {
+	const answer = await askTexts('Token', [{ name: 'Token', secret: true }], 'Continue', why);
+	const token = answer?.[0].trim() || null;
+	keepToken(token);
+	if (token) return location.reload();
+	const again = h('button.primary', { onclick: () => void askForToken(why) }, 'Enter a token');
+	fill(middle, h('div.welcome', h('h2', 'The server needs a token'), h('p', 'It shows its agents and sessions to callers with a token.'), again));
 }

@@ -6,6 +6,7 @@ import { entries, textOf } from './messages.js';
 import { entryView } from './entry-view.js';
 import { LiveEntry } from './live-entry.js';
 import { lasted } from './time.js';
+import { used } from './usage.js';
 import { welcome } from './welcome.js';
 
 /** How many entries are made at once; earlier ones follow when there is time. */
@@ -154,10 +155,11 @@ function place(parent, wanted) {
 	}
 }
 
-function failed({ text, retry }, unsent) {
+/** @param {{text: string, retry: (() => void) | null, usage?: Usage}} failure @param {string} unsent */
+function failed({ text, retry, usage }, unsent) {
 	return h('div.failure', { role: 'alert' },
 		unsent ? h('p.unsent', h('span.meta', 'Not sent: '), unsent) : null,
-		h('p', text), retry ? h('button', { onclick: retry }, 'Try again') : null);
+		h('p', text), usage ? h('p.meta', used('It used', usage)) : null, retry ? h('button', { onclick: retry }, 'Try again') : null);
 }
 
 function saved({ snapshot, lasted: time, tree, isReading }) {

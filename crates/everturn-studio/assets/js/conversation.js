@@ -4,6 +4,7 @@
  */
 
 import * as api from './api.js';
+import { pause } from './stream.js';
 import { Teller } from './teller.js';
 import { Turn } from './turn.js';
 import { apply } from './patch.js';
@@ -27,7 +28,7 @@ export class Conversation extends Teller {
 	/** What the agent says it is doing. @type {any} */ status = null;
 	/** @type {RawEvent[]} */ events = [];
 	/** The patches that arrived here, newest last. @type {Patch[]} */ patches = [];
-	/** @type {{text: string, retry: (() => void) | null} | null} */ failure = null;
+	/** @type {{text: string, retry: (() => void) | null, usage?: Usage} | null} */ failure = null;
 	/** Whether an earlier snapshot is shown on purpose. */ isReading = false;
 	isLoaded = false;
 	/** How long each tool took, by the reference of its call, as seen from here. @type {Map<string, number>} */ toolTimes = new Map();
@@ -91,10 +92,23 @@ export class Conversation extends Teller {
 		if (this.turn === ended) this.turn = null;
 		this.#show(this.#withAsked(begun?.state, shown));
 		this.isLoaded = true;
-		this.failure = shown?.status === 'failed' ? { text: shown.error?.message ?? 'The run failed.', retry: null } : null;
+		this.failure = this.#keptFailure();
 		if (ended) this.#end(ended);
 		await this.loadTree();
 		if (shown && (shown.status === 'pending' || shown.status === 'expired') && !this.turn) this.watch(shown.snapshotId);
+	}
+
+	/** The failure of the snapshot that is shown. An answer that the model owes can be asked for again. */
+	#keptFailure() {
+		const { snapshot } = this;
+		if (snapshot?.status !== 'failed' && snapshot?.status !== 'aborted') return null;
+		const text = snapshot.error?.message ?? (snapshot.status === 'failed' ? 'The run failed.' : 'The run was stopped.');
+		return { text, retry: snapshot.state ? this.#retry() : null };
+	}
+
+	/** Goes on with a turn that failed, if its last message awaits the model. */
+	#retry() {
+		return ['user', 'tool'].includes(this.messages.at(-1)?.role ?? '') ? () => void this.send({}) : null;
 	}
 
 	/** @param {State} state */
@@ -158,8 +172,8 @@ export class Conversation extends Teller {
 		if (from) return { snapshotId: from };
 		const here = this.snapshot;
 		if (!here) return { sessionId: this.id };
-		if (here.status === 'completed') return here.snapshotId === this.latest && !this.isReading ? { sessionId: this.id } : { snapshotId: here.snapshotId };
-		// What did not complete cannot be continued: the last one before it that did can.
+		if (here.status === 'completed' || (here.state && (here.status === 'failed' || here.status === 'aborted'))) return here.snapshotId === this.latest && !this.isReading ? { sessionId: this.id } : { snapshotId: here.snapshotId };
+		// What holds no state cannot be continued: the last one before it that completed can.
 		const good = this.path.findLast((snapshot) => snapshot.status === 'completed');
 		return good ? { snapshotId: good.snapshotId } : { sessionId: this.id };
 	}
@@ -289,7 +303,7 @@ export class Conversation extends Teller {
 			await this.load();
 		} else if (output.finishReason === 'failed' || output.finishReason === 'aborted') {
 			const text = output.error?.message ?? (output.finishReason === 'aborted' ? 'The turn was stopped.' : 'The turn failed.');
-			await this.fail(text, turn, output.error?.status);
+			await this.fail(text, turn, output);
 		} else if (this.isServerManaged) {
 			this.latest = output.snapshotId ?? this.latest;
 			await this.load(output.snapshotId ?? null, false, turn).catch(() => this.#end(turn));
@@ -301,22 +315,37 @@ export class Conversation extends Teller {
 	 * Says that a turn did not end well, and keeps its message for another attempt.
 	 * @param {string} text
 	 * @param {Turn} turn
-	 * @param {string} [status]
+	 * @param {Output} [output]
 	 */
-	async fail(text, turn, status) {
-		if (this.isServerManaged) await this.load(this.snapshot?.status === 'completed' ? this.snapshot.snapshotId : null, false, turn).catch(() => this.#end(turn));
-		else {
+	async fail(text, turn, output) {
+		// A turn that was kept has a snapshot of its own, with its message and all that it had finished.
+		const { base, input, otherwise, run } = turn.options;
+		const here = this.snapshot?.status === 'completed' && output?.finishReason !== 'aborted' ? this.snapshot.snapshotId : null;
+		const at = output?.snapshotId ?? here;
+		if (this.isServerManaged) {
+			if (turn.stream && !at) await this.#saved(base);
+			await this.load(at, false, turn).catch(() => this.#end(turn));
+		} else {
 			this.#end(turn);
 			this.tell('reset');
 		}
-		const { input, otherwise } = turn.options;
-		if (otherwise && status === 'INVALID_ARGUMENT') return this.send(otherwise);
-		const retry = input && !turn.options.run ? () => void this.send(input) : null;
-		this.failure = { text, retry };
-		// What was said is not lost: the server has not kept it, so the page shows it until it is said again.
-		this.unsent = retry ? input?.message : undefined;
+		if (otherwise && output?.error?.status === 'INVALID_ARGUMENT') return this.send(otherwise);
+		const isKept = Boolean(output?.state) || (this.snapshot !== null && this.snapshot.snapshotId !== base && this.failure !== null);
+		const again = isKept ? this.#retry() : input && !run ? () => void this.send(input) : null;
+		this.failure = { text, retry: again, usage: output?.usage };
+		// What was said is not lost: where the server has not kept it, the page shows it until it is said again.
+		this.unsent = again && !isKept ? input?.message : undefined;
 		this.tell('turn');
 		this.tell('ended', null);
+	}
+
+	/** Waits until the server has saved a turn that was stopped, if it does so soon. @param {string | null} base */
+	async #saved(base) {
+		for (let attempt = 0; attempt < 15; attempt += 1) {
+			const tip = await api.ask(this.agent, 'getSnapshot', { sessionId: this.id, metadataOnly: true }).catch(() => null);
+			if (tip && tip.snapshotId !== base) return;
+			await pause(100);
+		}
 	}
 
 	/** @param {Turn} turn */

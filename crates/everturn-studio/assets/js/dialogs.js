@@ -5,7 +5,7 @@ import { h } from './view.js';
 /**
  * Asks for one or more texts; `null` if nobody answers.
  * @param {string} title
- * @param {{name: string, value?: string, rows?: number}[]} fields
+ * @param {{name: string, value?: string, rows?: number, secret?: boolean}[]} fields
  * @param {string} action
  * @param {string} [about]
  * @param {string} [kind] the kind of the button
@@ -13,8 +13,9 @@ import { h } from './view.js';
  */
 export function askTexts(title, fields, action, about = '', kind = 'primary') {
 	return new Promise((resolve) => {
-		const controls = fields.map(({ name, value = '', rows }) => {
-			const control = rows ? h('textarea', { 'aria-label': name, rows, class: 'mono', spellcheck: 'false' }) : h('input', { type: 'text', 'aria-label': name });
+		const controls = fields.map(({ name, value = '', rows, secret }) => {
+			const line = secret ? { type: 'password', autocomplete: 'off' } : { type: 'text' };
+			const control = rows ? h('textarea', { 'aria-label': name, rows, class: 'mono', spellcheck: 'false' }) : h('input', { ...line, 'aria-label': name });
 			control.value = value;
 			return { name, control };
 		});

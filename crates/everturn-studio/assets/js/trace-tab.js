@@ -6,6 +6,7 @@ import { ago, lasted } from './time.js';
 import { copyButton } from './copy.js';
 import { jsonTree } from './json-tree.js';
 import { costs, parsed, waterfall } from './spans.js';
+import { used } from './usage.js';
 
 const KINDS = { model: 'model call', tool: 'tool', store: 'store', other: 'step' };
 
@@ -40,7 +41,7 @@ export function traceTab(studio) {
 		try {
 			const answer = await api.development(`traces?${new URLSearchParams({ sessionId: conversation.id, limit: '50' })}`);
 			if (mine !== loads) return;
-			if (!answer) return none('Turns are traced in development: start the program with EVERTURN_ENV=dev.');
+			if (!answer) return none('Turns are traced in development, for operators: start the program with EVERTURN_ENV=dev.');
 			traces = answer.traces;
 		} catch {
 			return none('The traces cannot be read now.');
@@ -105,11 +106,6 @@ export function traceTab(studio) {
 			}));
 	};
 	return { element: h('div.trace', h('div.panel-bar', choice), empty, list), update, on: ['tree', 'turn', 'reset'] };
-}
-
-/** What was used, in words. @param {string} by @param {Usage} [usage] */
-function used(by, { inputTokens = 0, outputTokens = 0, modelCalls = 0, toolCalls = 0, modelMs = 0, toolMs = 0, cost } = {}) {
-	return modelCalls + toolCalls > 0 ? `${by}: ${inputTokens} tokens in, ${outputTokens} out · ${modelCalls} model calls ${lasted(modelMs)} · ${toolCalls} tool calls ${lasted(toolMs)}${costs(cost)}` : '';
 }
 
 function details({ span }) {

@@ -55,7 +55,7 @@ export class Turn {
 		let after = null;
 		let busy = 0;
 		for (let attempt = 0; ;) {
-			if (this.isStopping && !this.stream && !options.run) return void await conversation.fail(STOPPED, this);
+			if (this.isStopping && !this.stream && !options.run) return void await conversation.fail(STOPPED, this, { finishReason: 'aborted' });
 			if (signal.aborted) return;
 			try {
 				const call = await api.stream(options.path, options.body, { signal, stream: this.stream, after });
@@ -81,8 +81,8 @@ export class Turn {
 					if (data.result) return void await conversation.finish(data.result, this);
 					if (data.error) {
 						if (data.error.status === 'UNAVAILABLE') throw new Broken(data.error.message);
-						if (data.error.status === 'CANCELLED') return void await conversation.fail(STOPPED, this);
-						return void await conversation.fail(data.error.message, this, data.error.status);
+						if (data.error.status === 'CANCELLED') return void await conversation.fail(STOPPED, this, { finishReason: 'aborted' });
+						return void await conversation.fail(data.error.message, this, { error: data.error });
 					}
 				}
 				throw new api.Unreachable('The connection ended before the turn did.');
@@ -94,7 +94,7 @@ export class Turn {
 					await pause(delay(busy), signal).catch(() => {});
 					continue;
 				}
-				if (error instanceof api.ApiError && error.code !== 503) return void await conversation.fail(error.message, this, error.status);
+				if (error instanceof api.ApiError && error.code !== 503) return void await conversation.fail(error.message, this, { error: { status: error.status, message: error.message } });
 				if (error instanceof api.ApiError || error instanceof api.Unreachable || error instanceof TypeError) {
 					if (!this.#isServed && !this.stream && !options.run && attempt > 8) return void await conversation.fail('The server cannot be reached. Your message is kept here.', this);
 					this.#connection(true);

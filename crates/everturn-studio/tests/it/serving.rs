@@ -114,17 +114,18 @@ async fn other_origins_and_foreign_hosts_get_nothing() {
 }
 
 #[tokio::test]
-async fn the_page_is_behind_the_authentication_of_its_server() {
+async fn the_page_is_loaded_without_a_token_and_the_agents_are_not() {
     let guarded = server()
         .context(BearerTokens::new([("alice", "a-long-random-token")]))
-        .studio(Studio::new());
+        .studio(Studio::new().at("/ops"));
     let served = Served::start(guarded).await;
     let token = [("authorization", "Bearer a-long-random-token")];
 
-    for path in ["/", "/studio/js/app.js"] {
-        assert_eq!(served.get(path, &[]).await.status(), 401, "{path}");
-        assert_eq!(served.get(path, &token).await.status(), 200, "{path}");
+    for path in ["/ops", "/ops/", "/ops/studio/js/app.js"] {
+        assert_eq!(served.get(path, &[]).await.status(), 200, "{path}");
     }
+    assert_eq!(served.get("/agents", &[]).await.status(), 401);
+    assert_eq!(served.get("/agents", &token).await.status(), 200);
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ test('a background run is watched, its process killed and started again, and the
   await page.getByText('The connection is lost').waitFor();
   await playground.begin();
 
-  await from('researcher').getByText('The report is among the artifacts.').first().waitFor({ timeout: 60_000 });
+  await from('researcher').getByText('The report is among the artifacts.').first().waitFor();
   await runs.getByText('done').waitFor();
   assert.equal(await runs.getByRole('button', { name: 'Abort' }).count(), 0);
   const session = (await playground.post('/agents/researcher/listSessions', null)).result.sessions[0];
@@ -79,6 +79,6 @@ test('a turn goes on although its process was killed in the middle of it', async
   await page.getByText('The connection is lost').waitFor();
   await playground.begin();
 
-  await from('researcher').getByText('The report is among the artifacts.').first().waitFor({ timeout: 60_000 });
+  await from('researcher').getByText('The report is among the artifacts.').first().waitFor();
   assert.equal(await from('You').count(), 1);
 });

@@ -113,7 +113,7 @@ test('an artifact is shown, with its code in the conversation', async () => {
   assert.equal(file.suggestedFilename(), 'sort.rs');
 });
 
-test('a turn is stopped, and its message can be sent again', async () => {
+test('a turn is stopped and kept, and can be gone on with', async () => {
   const { page, say, button, idle, from } = await visit(browser, playground, '#/chef');
   await say(LONG);
   await from('chef').getByText('word1').waitFor();
@@ -121,6 +121,9 @@ test('a turn is stopped, and its message can be sent again', async () => {
   await button('Stop').click();
   await page.getByRole('alert').getByText('stopped').waitFor();
   await idle();
+  assert.equal(await from('You').count(), 1);
+  // The server has kept the turn, so another page can go on with it.
+  await page.reload();
   await button('Try again').click();
   await from('chef').getByText('word1').waitFor();
   await button('Stop').click();

@@ -41,9 +41,9 @@ async function scrolledThrough() {
   await page.mouse.move(box.x + 100, box.y + 100);
   for (let step = 0; step < 60; step += 1) {
     await page.mouse.wheel(0, -2500);
-    await page.waitForTimeout(20);
+    await page.evaluate(() => new Promise(requestAnimationFrame));
   }
-  await page.waitForFunction(() => document.querySelectorAll('article').length === 2000, null, { timeout: 60_000 });
+  await page.waitForFunction(() => document.querySelectorAll('article').length === 2000);
   await log.evaluate((element) => element.scrollTo(0, 0));
   await from('You').filter({ hasText: 'Question 0:' }).waitFor();
   assert.deepEqual(faults, []);
@@ -62,7 +62,7 @@ async function scrolledThrough() {
 
 for (const colorScheme of ['light', 'dark']) {
   test(`nothing serious is found by axe, ${colorScheme}`, async () => {
-    const { page, tab, button, say, items } = await visit(browser, playground, '#/chef/dinner', { colorScheme, bypassCSP: true });
+    const { page, tab, button, say, items } = await visit(browser, playground, '#/chef/dinner', { colorScheme, bypassCSP: true, reducedMotion: 'reduce' });
     const source = await readFile(axeSource(), 'utf8');
     const check = async (place) => {
       await page.evaluate(source);
@@ -74,7 +74,7 @@ for (const colorScheme of ['light', 'dark']) {
     await check('state');
     for (const name of ['Timeline', 'Artifacts', 'Trace', 'Events']) {
       await tab(name);
-      await page.waitForTimeout(150);
+      await page.waitForFunction((id) => document.getElementById(id).innerText.trim() !== '', `panel-${name}`);
       await check(name);
     }
     await tab('Timeline');

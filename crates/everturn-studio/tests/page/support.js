@@ -27,8 +27,10 @@ async function freePort() {
 export class Playground {
   #child = null;
 
-  static async start() {
+  /** @param {string[]} options further arguments of the program */
+  static async start(options = []) {
     const playground = new Playground();
+    playground.options = options;
     playground.folder = await mkdtemp(join(tmpdir(), 'studio-'));
     playground.port = await freePort();
     await playground.begin();
@@ -41,7 +43,7 @@ export class Playground {
 
   async begin() {
     const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !MODELS.test(name)));
-    this.#child = spawn(process.env.PLAYGROUND ?? 'target/debug/playground', ['--addr', `127.0.0.1:${this.port}`, '--database', join(this.folder, 'test.db')], { env, stdio: ['ignore', 'pipe', 'inherit'] });
+    this.#child = spawn(process.env.PLAYGROUND ?? 'target/debug/playground', ['--addr', `127.0.0.1:${this.port}`, '--database', join(this.folder, 'test.db'), ...this.options], { env, stdio: ['ignore', 'pipe', 'inherit'] });
     await new Promise((resolve, reject) => {
       this.#child.stdout.on('data', (text) => String(text).includes('Serving on') && resolve());
       this.#child.on('exit', () => reject(new Error('the playground ended')));
@@ -64,8 +66,8 @@ export class Playground {
 }
 
 /** Opens the program and a browser, and closes them when the test file ends. */
-export async function open(after) {
-  const playground = await Playground.start();
+export async function open(after, options = []) {
+  const playground = await Playground.start(options);
   const browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: ['--no-sandbox'] });
   after(async () => {
     await browser.close();
@@ -82,7 +84,7 @@ export const LONG = Array.from({ length: 5000 }, (_, index) => `word${index}`).j
 export async function visit(browser, playground, place = '', options = {}) {
   const context = options.context ?? await browser.newContext({ viewport: { width: 1360, height: 860 }, ...options });
   const page = await context.newPage();
-  page.setDefaultTimeout(20_000);
+  page.setDefaultTimeout(60_000);
   const faults = [];
   page.on('pageerror', (error) => faults.push(error.message));
   page.on('console', (message) => message.type() === 'error' && !message.text().includes('Failed to load resource') && !message.text().includes('net::ERR') && faults.push(message.text()));

@@ -47,9 +47,10 @@ test('markup stays text', () => {
 });
 
 test('hostile texts take little time', () => {
-  const started = performance.now();
+  const before = process.cpuUsage();
   for (const bad of ['*'.repeat(5000), '['.repeat(5000), '`'.repeat(5001), '> '.repeat(3000), '- '.repeat(3000), '_a'.repeat(5000), `${'('.repeat(3000)}[a](`]) parse(bad);
-  assert.ok(performance.now() - started < 2000);
+  const milliseconds = process.cpuUsage(before).user / 1000;
+  assert.ok(milliseconds < 2000, `${milliseconds} ms`);
 });
 
 test('a growing text settles at its paragraphs, never inside of code or a list', () => {

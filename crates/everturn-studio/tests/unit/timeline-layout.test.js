@@ -44,12 +44,13 @@ test('labels, failures and the place where one stands are never folded', () => {
 
 test('ten thousand snapshots are laid out in a moment', () => {
   const tree = Array.from({ length: 10_000 }, (_, index) => snapshot(`s${index}`, index === 0 ? undefined : `s${index - (index % 7 === 0 ? Math.min(index, 5) : 1)}`));
-  const started = performance.now();
+  const before = process.cpuUsage();
 
   const { rows } = layout(tree, 's9999');
 
+  const milliseconds = process.cpuUsage(before).user / 1000;
   assert.ok(rows.length > 0);
-  assert.ok(performance.now() - started < 150, `${performance.now() - started} ms`);
+  assert.ok(milliseconds < 150, `${milliseconds} ms`);
 });
 
 test('a damaged tree with a circle ends', () => {

@@ -17,7 +17,8 @@ use super::{Verdict, ensure, list_promises};
 list_promises! {
     "a branch is not in the way of a turn elsewhere" => a_branch_is_not_in_the_way,
     "of two turns that continue one snapshot the second is refused" => the_second_turn_is_refused,
-    "a snapshot that is orphaned, failed or aborted follows no other" => only_kept_rows_follow,
+    "a snapshot that is orphaned or of another session follows no other" => only_kept_rows_follow,
+    "a failed or aborted turn that is kept is a successor" => kept_failures_follow,
     "of many turns that continue one snapshot exactly one succeeds" => one_turn_succeeds,
     "a record is written while branches grow elsewhere" => a_record_is_written_beside_branches,
 }
@@ -142,14 +143,7 @@ async fn the_second_turn_is_refused(store: Arc<dyn SessionStore>) -> Verdict {
 }
 
 async fn only_kept_rows_follow(store: Arc<dyn SessionStore>) -> Verdict {
-    let with = |status: SnapshotStatus, id: &str| {
-        let mut row = after("a", id, 2);
-        row.status = status;
-        row
-    };
     save(&*store, row("s", "a", 1)).await?;
-    save(&*store, with(SnapshotStatus::Failed, "failed")).await?;
-    save(&*store, with(SnapshotStatus::Aborted, "aborted")).await?;
     let mut orphaned = after("a", "orphaned", 3);
     orphaned.orphaned = true;
     save(&*store, orphaned.clone()).await?;
@@ -177,6 +171,19 @@ async fn only_kept_rows_follow(store: Arc<dyn SessionStore>) -> Verdict {
     take_turn(&*store, "a", "e", 6).await?;
     // A snapshot that is written again does not count as its own successor.
     take_turn(&*store, "a", "e", 6).await
+}
+
+/// A failed turn holds its finished rounds, so a turn that began before it must not be committed beside it.
+async fn kept_failures_follow(store: Arc<dyn SessionStore>) -> Verdict {
+    for (parent, status) in [("a", SnapshotStatus::Failed), ("b", SnapshotStatus::Aborted)] {
+        save(&*store, row("s", parent, 1)).await?;
+        let mut kept = after(parent, &format!("{parent}-kept"), 2);
+        kept.status = status;
+        save(&*store, kept).await?;
+        refuse_turn(&*store, parent, &format!("{parent}-late"), 3).await?;
+        take_turn(&*store, &format!("{parent}-kept"), &format!("{parent}-next"), 4).await?;
+    }
+    Ok(())
 }
 
 async fn one_turn_succeeds(store: Arc<dyn SessionStore>) -> Verdict {

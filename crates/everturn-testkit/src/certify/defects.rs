@@ -46,6 +46,8 @@ pub enum Defect {
     MutableEnding,
     /// Mixes all tenants' snapshots.
     SharedTenants,
+    /// Lists tenants without their readable names.
+    NamelessTenants,
     /// Reports snapshots as deleted and keeps them.
     IdleDeletion,
     /// Starts every page at the beginning.
@@ -72,6 +74,8 @@ pub enum Defect {
     LostExpense,
     /// Compares a budget before it takes its lock instead of under it.
     BudgetCheckedEarly,
+    /// Compares the budget of a session with what the turn found when it began.
+    SessionBudgetCheckedEarly,
     /// Keeps the account of a turn that a snapshot holds.
     LeftoverAccount,
     /// Sweeps journals that are to be kept as long as their session.
@@ -94,7 +98,7 @@ pub enum Defect {
 
 impl Defect {
     /// Every defect.
-    pub const ALL: [Self; 36] = [
+    pub const ALL: [Self; 38] = [
         Self::LostUpdate,
         Self::LockThatDoesNotExclude,
         Self::UncheckedRewrite,
@@ -109,6 +113,7 @@ impl Defect {
         Self::OrphanedLatest,
         Self::MutableEnding,
         Self::SharedTenants,
+        Self::NamelessTenants,
         Self::IdleDeletion,
         Self::LostCursor,
         Self::ForgetsUnknownFields,
@@ -122,6 +127,7 @@ impl Defect {
         Self::LeftoverJournals,
         Self::LostExpense,
         Self::BudgetCheckedEarly,
+        Self::SessionBudgetCheckedEarly,
         Self::LeftoverAccount,
         Self::SweptRecords,
         Self::SharedLock,
@@ -141,7 +147,7 @@ impl Defect {
             Self::UncheckedRewrite => "a precondition holds for rewrites as well",
             Self::DemandsTheLatest => "a branch is not in the way of a turn elsewhere",
             Self::BlindToSuccessors => "of two turns that continue one snapshot the second is refused",
-            Self::CountsEveryChild => "a snapshot that is orphaned, failed or aborted follows no other",
+            Self::CountsEveryChild => "a snapshot that is orphaned or of another session follows no other",
             Self::SuccessorSoughtEarly => "of many turns that continue one snapshot exactly one succeeds",
             Self::TornWrite => "a state is never torn",
             Self::DroppedNotification => "a watcher is told of the last change",
@@ -150,6 +156,7 @@ impl Defect {
             Self::OrphanedLatest => "an orphaned snapshot is never the latest",
             Self::MutableEnding => "a final snapshot keeps its status",
             Self::SharedTenants => "a tenant's snapshots are out of others' reach",
+            Self::NamelessTenants => "a tenant is listed with its readable name",
             Self::IdleDeletion => "deleted snapshots are gone from every view",
             Self::LostCursor => "a session's snapshots are listed in order, page by page",
             Self::ForgetsUnknownFields => "unknown fields and part kinds survive",
@@ -163,6 +170,7 @@ impl Defect {
             Self::LeftoverJournals => "a deleted session leaves no journal",
             Self::LostExpense => "no expense is lost under concurrent writers",
             Self::BudgetCheckedEarly => "a budget is not exceeded by concurrent writers",
+            Self::SessionBudgetCheckedEarly => "a session's budget is not exceeded by concurrent writers",
             Self::LeftoverAccount => "a commit drops the account of its turn and no other",
             Self::SweptRecords => "a journal that is kept goes with its session, and not before",
             Self::SharedLock => "of many turns that ask for one place one holds the lock",
@@ -430,7 +438,12 @@ impl SessionStore for DefectiveStore {
     }
 
     async fn tenants(&self, after: Option<&Scope>) -> Result<Page<Scope, Scope>> {
-        self.store.tenants(after).await
+        let mut page = self.store.tenants(after).await?;
+        if self.defect == Defect::NamelessTenants {
+            let nameless = |tenant: Scope| Scope::new(tenant.as_str());
+            page.items = page.items.into_iter().map(nameless).collect();
+        }
+        Ok(page)
     }
 
     async fn pending(&self, query: &PendingQuery) -> Result<Option<PendingPage>> {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use everturn_agent::store::{
-    Admission, Deletion, Expense, JournalKey, Ledger, Precondition, Scope, SessionStore, TurnAccount,
+    Admission, Deletion, Expense, JournalKey, Ledger, Precondition, Scope, SessionExpense, SessionStore,
+    TurnAccount,
 };
 use everturn_agent::{Budget, UsageTotal};
 use everturn_ai::{NextCall, reason};
@@ -17,6 +18,7 @@ list_promises! {
     "an account is what was entered, added up" => accounts_add_up,
     "no expense is lost under concurrent writers" => no_expense_is_lost,
     "a budget is not exceeded by concurrent writers" => a_budget_holds,
+    "a session's budget is not exceeded by concurrent writers" => a_budget_of_a_session_holds,
     "an expense that is refused changes no account" => a_refused_expense_changes_nothing,
     "a commit drops the account of its turn and no other" => a_commit_drops_the_account,
     "an account outlives its journal" => an_account_outlives_its_journal,
@@ -147,6 +149,58 @@ async fn a_budget_holds(store: Arc<dyn SessionStore>) -> Verdict {
     ensure!(
         admitted == 9,
         "{admitted} calls were admitted where 9 are allowed"
+    );
+    Ok(())
+}
+
+/// Returns the expense of one model call that the budget of a session must allow, where three calls were made before.
+fn call_of_session(calls: u64, turn: &str) -> Expense {
+    let call = NextCall::model("m", true);
+    let session = SessionExpense::new(JournalKey::of_branch("s".into(), None), used(0, 3), used(0, 1))
+        .if_admitted(Admission::new(Budget::new().model_calls(calls), &call));
+    Expense::new()
+        .of_session(session)
+        .of_turn(account("s", turn, None), used(0, 1))
+}
+
+async fn a_budget_of_a_session_holds(store: Arc<dyn SessionStore>) -> Verdict {
+    if store.ledger().is_none() {
+        return Ok(());
+    }
+    let writers = (0..24).map(|writer| {
+        let store = Arc::clone(&store);
+        tokio::spawn(async move {
+            let ledger = store.ledger().ok_or("the store has stopped keeping a ledger")?;
+            let expense = call_of_session(12, &format!("turn-{writer}"));
+            match ledger.spend(&scope(), &expense).await {
+                Ok(_) => Ok(1),
+                Err(error) if error.status() == Status::ResourceExhausted => Ok(0),
+                Err(error) => Err(told(error)),
+            }
+        })
+    });
+    let mut admitted = 0;
+    for writer in futures::future::join_all(writers).await {
+        admitted += writer.map_err(|error| error.to_string())??;
+    }
+
+    ensure!(
+        admitted == 9,
+        "{admitted} calls of a session were admitted where 9 are left"
+    );
+    let ledger = store.ledger().ok_or("the store has stopped keeping a ledger")?;
+    let accounts = ledger.of_session(&scope(), &"s".into()).await.map_err(told)?;
+    let (branches, turns): (Vec<_>, Vec<_>) = accounts
+        .iter()
+        .partition(|account| account.account.key().is_branch());
+    ensure!(
+        branches.len() == 1 && branches[0].used.model_calls == 12,
+        "the account of the session's branch is {branches:?}"
+    );
+    ensure!(
+        turns.len() == 9,
+        "{} turns have an account where 9 calls were admitted",
+        turns.len()
     );
     Ok(())
 }

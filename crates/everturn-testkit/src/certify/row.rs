@@ -116,6 +116,22 @@ async fn a_snapshot_is_read_as_it_was_written(store: Arc<dyn SessionStore>) -> V
     let read = get(&*store, "full").await?;
 
     ensure!(read.as_ref() == Some(&full), "wrote {full:?}, read {read:?}");
+
+    // As another runtime leaves a run that it stops.
+    let mut stopping = row("s", "stopping", 9);
+    stopping.status = SnapshotStatus::Aborting;
+    stopping.heartbeat_at = Some(at(9));
+    stopping.state = None;
+    save(&*store, stopping.clone()).await?;
+    let read = get(&*store, "stopping").await?;
+    let latest = store.latest(&scope(), &"s".into(), Detail::Whole).await;
+    let latest = latest.map_err(|error| format!("reading the latest of 's': {error:?}"))?;
+
+    ensure!(
+        read.as_ref() == Some(&stopping),
+        "wrote {stopping:?}, read {read:?}"
+    );
+    ensure!(latest == read, "the latest snapshot is {latest:?}");
     ensure!(
         get(&*store, "nowhere").await?.is_none(),
         "a snapshot that was never written was read"

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use everturn_agent::store::{
     Deletion, Detail, Precondition, Scope, SessionQuery, SessionStore, SnapshotQuery,
 };
-use everturn_core::Status;
+use everturn_core::{Principal, Status};
 
 use super::row::{get, put, row, save_in, scope};
 use super::watching::next;
@@ -15,6 +15,7 @@ list_promises! {
     "a tenant's snapshots are out of others' reach" => snapshots_are_out_of_reach,
     "the same ids of two tenants are two snapshots" => the_same_ids_are_two_snapshots,
     "tenants of similar or hostile names are apart or refused" => similar_names_are_apart,
+    "a tenant is listed with its readable name" => tenants_are_listed_by_name,
     "a tenant is listed while it has snapshots, and is deleted whole" => tenants_are_deleted_whole,
 }
 
@@ -133,6 +134,39 @@ async fn tenants_are_deleted_whole(store: Arc<dyn SessionStore>) -> Verdict {
     ensure!(
         after.as_ref().is_none_or(|after| *after == [other]),
         "after one tenant was deleted, {after:?} are listed"
+    );
+    Ok(())
+}
+
+async fn tenants_are_listed_by_name(store: Arc<dyn SessionStore>) -> Verdict {
+    let named = Principal::new("ann@example.com").scope();
+    let hash = Scope::new(named.as_str());
+    save_in(&*store, &named, row("s", "a", 1)).await?;
+    // Later calls may not have the name.
+    save_in(&*store, &hash, row("t", "b", 2)).await?;
+    let told = |error: everturn_core::Error| error.to_string();
+    let name = async || match store.tenants(None).await {
+        Ok(page) => Ok(page
+            .items
+            .first()
+            .map(|tenant| tenant.tenant().map(str::to_owned))),
+        // A store need not know its tenants.
+        Err(error) if error.status() == Status::Unimplemented => Ok(Some(Some("ann@example.com".to_owned()))),
+        Err(error) => Err(told(error)),
+    };
+
+    let before = name().await?;
+    ensure!(
+        before == Some(Some("ann@example.com".to_owned())),
+        "the tenant 'ann@example.com' is listed as {before:?}"
+    );
+    store.delete(&hash, &Deletion::Tenant).await.map_err(told)?;
+    // If the tenant comes back without its name, nobody knows the name any more.
+    save_in(&*store, &hash, row("s", "a", 1)).await?;
+    let after = name().await?;
+    ensure!(
+        after != before || store.tenants(None).await.is_err(),
+        "the name of a deleted tenant is still there"
     );
     Ok(())
 }

@@ -44,8 +44,6 @@ impl Setting {
             .timeline(timeline)
             .while_interrupted(self.policy)
             .allow_edited_inputs()
-            .resume_from_failures()
-            .keep_failed_turns()
             .build()
             .expect("an agent with a name and a store")
     }
@@ -59,8 +57,6 @@ impl Setting {
         .store(Arc::clone(&self.store))
         .clock(self.clock.clone())
         .while_interrupted(self.policy)
-        .resume_from_failures()
-        .keep_failed_turns()
         .build()
         .expect("an agent with a name and a store")
     }
@@ -82,7 +78,7 @@ fn tools() -> [Tool; 4] {
         })
         .with_replay(Replay::Once),
         Tool::new("break", "Fails.", |_: Value, _: ToolContext| async {
-            Err::<String, _>(Error::internal("broken").into())
+            Err::<String, _>(Error::internal("broken").nothing_happened().into())
         }),
         Tool::new(
             "ask",

@@ -331,19 +331,20 @@ impl Stage {
         };
         for messages in [latest, touched] {
             self.endured.faulty += usize::from(!history::checked(&messages).is_empty());
+            let input = next_input(&messages);
             let state = SessionState {
                 messages,
                 ..SessionState::default()
             };
             let mut connection = self.onlooker.connect(AgentInit::state(state));
             let said = async {
-                connection.send("hello").await?;
+                connection.send(input).await?;
                 connection.close();
                 connection.output().await
             };
             let output = said.await.map_err(|error| error.to_string())?;
             if let Some(error) = output.error {
-                return Err(format!("the session takes no message: {}", error.message));
+                return Err(format!("the session cannot go on: {}", error.message));
             }
             let next = self.looked.last_request().ok_or("the model was not asked")?;
             self.check_request(&next.messages)?;
@@ -361,6 +362,19 @@ impl Stage {
         }
         Ok(())
     }
+}
+
+/// Returns an input that the session must take: a message, or answers if the outcome of a call is unknown.
+fn next_input(messages: &History) -> AgentInput {
+    let open = history::awaiting(messages).and_then(|place| messages.get(place));
+    let questions: Vec<&Part> = open.into_iter().flat_map(Message::interrupts).collect();
+    if !questions.iter().any(|question| question.is_outcome_unknown()) {
+        return "hello".into();
+    }
+    let answers = questions
+        .iter()
+        .filter_map(|question| question.respond("yes", None));
+    AgentInput::answers(answers.collect::<Answers>())
 }
 
 fn messages_of(snapshot: Option<Snapshot>) -> History {

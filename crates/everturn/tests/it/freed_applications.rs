@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use everturn::prelude::*;
 use everturn::sqlite::{SqliteStore, SqliteStreamLog};
+use everturn::testkit::eventually;
 
 async fn application(folder: &std::path::Path) -> (Everturn, Agent) {
     let app = Everturn::builder().build().await.unwrap();
@@ -40,14 +41,9 @@ async fn a_dropped_application_closes_its_databases() {
     drop(app);
 
     let log = |name: &str| folder.path().join(name);
-    for _ in 0..200 {
-        // Tasks that have just ended are dropped by the runtime.
-        if !log("sessions.db-wal").exists() && !log("streams.db-wal").exists() {
-            let size = std::fs::metadata(log("sessions.db")).unwrap().len();
-            assert!(size > 16 * 1024, "the file has only {size} bytes");
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("something keeps the store open");
+    // Tasks that have just ended are dropped by the runtime.
+    let is_closed = async || !log("sessions.db-wal").exists() && !log("streams.db-wal").exists();
+    eventually("both databases are closed", is_closed).await;
+    let size = std::fs::metadata(log("sessions.db")).unwrap().len();
+    assert!(size > 16 * 1024, "the file has only {size} bytes");
 }

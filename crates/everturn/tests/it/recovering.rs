@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn::prelude::*;
+use everturn::testkit::eventually;
 
 /// The application as every process of it starts; its agent never ends a turn where it is stuck.
 async fn start(store: &Arc<MemoryStore>, stuck: bool) -> (Everturn, Agent) {
@@ -50,9 +51,10 @@ fn an_application_takes_over_runs_of_a_process_that_died() {
     let (row, left) = runtime().block_on(async {
         let (app, agent) = start(&store, false).await;
         let recovering = app.recover_every(Duration::from_millis(20));
-        while agent.get_snapshot(id.clone()).await.unwrap().status != SnapshotStatus::Completed {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        eventually("the run is completed", async || {
+            agent.get_snapshot(id.clone()).await.unwrap().status == SnapshotStatus::Completed
+        })
+        .await;
         recovering.stop().await;
         agent.idle().await;
         (agent.get_snapshot(id.clone()).await.unwrap(), app.recover().await)

@@ -3,15 +3,12 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use everturn::prelude::*;
+use everturn::testkit::eventually;
 
 /// The variable that tells the program where to listen.
 const PORT: &str = "EVERTURN_TEST_PORT";
-
-/// How long the program may take to begin on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The program below in a process of its own, because its environment decides.
 struct Program {
@@ -20,7 +17,7 @@ struct Program {
 }
 
 impl Program {
-    fn start(environment: Option<&str>) -> Self {
+    async fn start(environment: Option<&str>) -> Self {
         let free = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = free.local_addr().unwrap().port();
         drop(free);
@@ -43,19 +40,14 @@ impl Program {
             command.env(name, "dev");
         }
         let child = command.spawn().unwrap();
+        let listens = async || TcpStream::connect(("127.0.0.1", port)).is_ok();
+        eventually("the program listens", listens).await;
         Self { child, port }
     }
 
     /// Returns the whole answer to a request.
     fn get(&self, path: &str) -> String {
-        let begun = Instant::now();
-        let mut stream = loop {
-            match TcpStream::connect(("127.0.0.1", self.port)) {
-                Ok(stream) => break stream,
-                Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
-            }
-            std::thread::sleep(Duration::from_millis(50));
-        };
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).unwrap();
         let mut answer = String::new();
@@ -71,10 +63,10 @@ impl Drop for Program {
     }
 }
 
-#[test]
-fn in_development_the_studio_and_the_traces_are_served() {
+#[tokio::test]
+async fn in_development_the_studio_and_the_traces_are_served() {
     for variable in ["EVERTURN_ENV", "GENKIT_ENV"] {
-        let program = Program::start(Some(variable));
+        let program = Program::start(Some(variable)).await;
 
         let page = program.get("/");
         let traces = program.get("/dev/traces");
@@ -87,9 +79,9 @@ fn in_development_the_studio_and_the_traces_are_served() {
     }
 }
 
-#[test]
-fn otherwise_neither_is_served() {
-    let program = Program::start(None);
+#[tokio::test]
+async fn otherwise_neither_is_served() {
+    let program = Program::start(None).await;
 
     for path in ["/", "/dev/traces"] {
         let answer = program.get(path);

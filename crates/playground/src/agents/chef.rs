@@ -56,6 +56,6 @@ pub(super) fn define(app: &Everturn, files: &Database) -> Result<Agent<Kitchen>>
         )
         .tool(in_season)
         .tool(stock_pantry)
-        .accept_output_schema();
-    keep(chef, "chef", files).define()
+        .client_permissions(ClientPermissions::none().output_schema());
+    keep(chef.public(), "chef", files).define()
 }

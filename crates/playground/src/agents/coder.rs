@@ -87,7 +87,7 @@ pub(super) fn define(app: &Everturn, files: &Database) -> Result<Agent<Workspace
             Ok(session.result())
         })
         .description("writes files, and keeps them as artifacts: “Write a function that sorts names”, “Write a small web page”");
-    keep(coder, "coder", files).define()
+    keep(coder.public(), "coder", files).define()
 }
 
 #[cfg(test)]

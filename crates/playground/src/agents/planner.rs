@@ -59,5 +59,5 @@ pub(super) fn define(app: &Everturn, files: &Database) -> Result<Agent<Week>> {
             Ok(session.result())
         })
         .description("plans a week of dinners, in the background too: “Plan the week”");
-    keep(planner, "planner", files).define()
+    keep(planner.public(), "planner", files).define()
 }

@@ -34,8 +34,8 @@ pub(crate) fn playground() -> Command {
     command
 }
 
-/// The last line of what is printed with `--curl` when the server is ready.
-const LAST_LINE: &str = "Ctrl-C ends it.";
+/// The beginning of the last line that is printed when the server is ready.
+const LAST_LINE: &str = "Conversations are kept in ";
 
 /// How long work may take on a busy machine before it is taken for stuck.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -54,7 +54,6 @@ impl Server {
     /// A server with environment variables.
     pub(crate) fn start_with(folder: &Path, options: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut child = playground()
-            .arg("--curl")
             .args(options)
             .envs(variables.iter().copied())
             .current_dir(folder)
@@ -64,7 +63,7 @@ impl Server {
             .unwrap();
         let mut greeting = String::new();
         let mut out = BufReader::new(child.stdout.take().unwrap());
-        while !greeting.trim_end().ends_with(LAST_LINE) {
+        while !greeting.ends_with('\n') || !greeting.contains(LAST_LINE) {
             let read = out.read_line(&mut greeting).unwrap();
             assert_ne!(read, 0, "it ended after: {greeting}");
         }
@@ -81,11 +80,16 @@ impl Server {
     }
 
     /// The lines for a shell, as they were printed.
-    pub(crate) fn curl_lines(&self) -> Vec<&str> {
-        self.greeting
-            .lines()
-            .filter(|line| line.starts_with("curl "))
-            .collect()
+    pub(crate) fn curl_lines(&self) -> Vec<String> {
+        let mut program = playground();
+        let printed = program
+            .args(["--curl", "--addr", self.address()])
+            .output()
+            .unwrap();
+        assert!(printed.status.success(), "{printed:?}");
+        let lines = String::from_utf8(printed.stdout).unwrap();
+        let lines = lines.lines().filter(|line| line.starts_with("curl "));
+        lines.map(str::to_owned).collect()
     }
 
     pub(crate) fn signal(mut self, signal: &str) -> ExitStatus {
@@ -121,6 +125,10 @@ pub(crate) fn paste(line: &str) -> String {
 }
 
 /// Pastes a line until it prints a text.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a pause between two requests for the event"
+)]
 pub(crate) fn paste_until(line: &str, wanted: &str) -> String {
     let begun = Instant::now();
     loop {

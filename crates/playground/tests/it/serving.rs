@@ -12,7 +12,7 @@ fn the_printed_lines_work_when_they_are_pasted() {
     }
     let folder = tempfile::tempdir().unwrap();
     let server = Server::on_a_free_port(folder.path());
-    let [turn, resume, detach, look] = server.curl_lines()[..] else {
+    let [turn, resume, detach, look] = &server.curl_lines()[..] else {
         panic!("{}", server.greeting);
     };
 
@@ -37,10 +37,11 @@ fn a_conversation_goes_on_after_a_restart() {
     }
     let folder = tempfile::tempdir().unwrap();
     let server = Server::on_a_free_port(folder.path());
-    let turn = server.curl_lines()[0].to_owned();
-    let resume = server.curl_lines()[1].to_owned();
+    let [turn, resume, ..] = &server.curl_lines()[..] else {
+        panic!("{}", server.greeting);
+    };
     let address = server.address().to_owned();
-    paste(&turn);
+    paste(turn);
 
     let ended = server.signal("-TERM");
     for log in ["everturn.db-wal", "everturn.streams.db-wal"] {
@@ -64,10 +65,11 @@ fn a_background_run_goes_on_after_its_process_was_killed() {
     }
     let folder = tempfile::tempdir().unwrap();
     let server = Server::on_a_free_port(folder.path());
-    let detach = server.curl_lines()[2].to_owned();
-    let look = server.curl_lines()[3].to_owned();
+    let [_, _, detach, look] = &server.curl_lines()[..] else {
+        panic!("{}", server.greeting);
+    };
     let address = server.address().to_owned();
-    paste(&detach);
+    paste(detach);
 
     server.signal("-KILL");
     let server = Server::on_a_free_port(folder.path());
@@ -108,6 +110,54 @@ fn a_usual_port_that_is_taken_is_left_alone() {
     assert!(server.greeting.contains("another port"), "{}", server.greeting);
     assert_ne!(server.address(), "127.0.0.1:8080");
     assert!(folder.path().join("dinner.db").exists());
+}
+
+#[test]
+fn requests_are_printed_without_a_server_and_without_files() {
+    let folder = tempfile::tempdir().unwrap();
+
+    let printed = playground()
+        .arg("--curl")
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+
+    let text = String::from_utf8(printed.stdout).unwrap();
+    assert_eq!(printed.status.code(), Some(0), "{text}");
+    assert_eq!(text.matches("curl ").count(), 4, "{text}");
+    assert!(
+        text.contains("'http://127.0.0.1:8080/agents/chef?stream=true'"),
+        "{text}"
+    );
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn an_address_that_others_reach_needs_a_token_or_permission() {
+    if !has_curl() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let refused = playground()
+        .args(["--addr", "0.0.0.0:0"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let with_token = Server::start(folder.path(), &["--addr", "0.0.0.0:0", "--token", "a-long-token"]);
+    let status = |token: &str| {
+        let address = with_token.address();
+        paste(&format!(
+            "curl -s -o /dev/null -w '%{{http_code}}' 'http://{address}/agents' -H 'Authorization: Bearer {token}'"
+        ))
+    };
+
+    let text = String::from_utf8(refused.stderr).unwrap();
+    assert_eq!(refused.status.code(), Some(1), "{text}");
+    assert!(text.contains("allow_everyone"), "{text}");
+    assert_eq!(status("a-long-token"), "200");
+    assert_eq!(status("another"), "401");
+    drop(with_token);
+    Server::start(folder.path(), &["--addr", "0.0.0.0:0", "--allow-everyone"]);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! An agent that says what its model was asked with.
 
+use everturn_agent::ClientPermissions;
 use everturn_ai::{
     Message, Model, ModelInfo, ModelRequest, ModelResponse, ModelResponseChunk, ModelSupports, Part, Role,
     register_model,
@@ -19,7 +20,8 @@ pub(super) fn define(harness: &mut Harness) -> Result<()> {
     register_model(registry, MODEL, AskedWith)?;
     let echo = everturn_agent::agent(registry, "echoAgent")
         .model(MODEL)
-        .system(SYSTEM);
+        .system(SYSTEM)
+        .client_permissions(ClientPermissions::none().instructions());
     harness.define(echo.store(store))
 }
 

@@ -1,7 +1,8 @@
 //! Agents that use everything that Everturn adds to Genkit's protocol. No conformance case names them.
 
 use everturn_agent::{
-    AgentBuilder, AgentSession, Artifact, Custom, InlinePrompt, Session, SnapshotPolicy, Turn, custom_agent,
+    AgentBuilder, AgentSession, Artifact, ClientPermissions, Custom, InlinePrompt, Session, SnapshotPolicy,
+    Turn, custom_agent,
 };
 use everturn_ai::{FinishReason, FromToolContext, Message, NoInput, Tool, ToolContext};
 use everturn_core::{HandlerResult, Registry, Result};
@@ -129,5 +130,5 @@ fn tally(registry: &Registry, name: &str) -> AgentBuilder<Tally, InlinePrompt> {
         .custom::<Tally>()
         .tool(count.requiring::<Session<Tally>>())
         .tool(interrupt_tool())
-        .accept_output_schema()
+        .client_permissions(ClientPermissions::none().output_schema())
 }

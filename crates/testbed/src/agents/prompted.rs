@@ -1,6 +1,6 @@
 //! Agents around a prompt.
 
-use everturn_agent::{AgentBuilder, InlinePrompt, agent};
+use everturn_agent::{AgentBuilder, ClientPermissions, InlinePrompt, agent};
 use everturn_ai::{NoInput, Tool, ToolContext};
 use everturn_core::{Registry, Result};
 use schemars::JsonSchema;
@@ -12,7 +12,9 @@ use crate::{Harness, ProgrammableModel};
 pub(super) fn define(harness: &mut Harness) -> Result<()> {
     let (registry, store) = (&harness.registry().clone(), harness.store());
     harness.define(prompted(registry, "promptAgent"))?;
-    harness.define(prompted(registry, "promptAgentWithStore").store(store.clone()))?;
+    let keeping = prompted(registry, "promptAgentWithStore");
+    let keeping = keeping.client_permissions(ClientPermissions::none().tools());
+    harness.define(keeping.store(store.clone()))?;
     harness.define(prompted(registry, "promptAgentWithTools").tool(test_tool()))?;
     let asking = prompted(registry, "promptAgentWithInterrupt").tool(interrupt_tool());
     harness.define(asking.store(store.clone()))?;

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 
 use everturn_agent::{AgentInit, AgentInput, recover_every};
 use everturn_core::{Error, Result};
-use testbed::worker::{Effects, Orders, approve, approving, ask, branch, branching};
+use testbed::worker::{Effects, Orders, approve, approving, ask, branch, branching, spend};
 
 #[tokio::main]
 async fn main() -> Result<()> {
@@ -23,6 +23,11 @@ async fn main() -> Result<()> {
     }
     if orders.approves {
         return approve_all(&orders).await;
+    }
+    if let Some(calls) = orders.spends {
+        let store = orders.store.open().await?;
+        spend(store, &Effects::at(&orders.effects), orders.pace, calls).await?;
+        return say("spent");
     }
     let (registry, agent) = orders.agent().await?;
     let _recovering = orders

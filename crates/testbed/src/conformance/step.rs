@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use everturn_agent::{AgentTransport, GetSnapshotRequest, SessionId, Snapshot, SnapshotId, SnapshotStatus};
+use everturn_agent::{AgentTransport, GetSnapshotRequest, SessionId, Snapshot, SnapshotId};
 use everturn_core::{Context, Error};
 use everturn_testkit::contains_each;
 use futures::StreamExt;
@@ -142,6 +142,7 @@ impl Read {
         let request = GetSnapshotRequest {
             snapshot_id: self.snapshot_id,
             session_id: self.session_id,
+            ..GetSnapshotRequest::default()
         };
         let row = agent.snapshot(request, Context::new()).await;
         match accepted(row, self.expect_error.as_ref())? {
@@ -191,12 +192,9 @@ fn accepted<T>(outcome: Result<T, Error>, expected: Option<&ExpectedError>) -> R
 async fn settled(agent: &dyn AgentTransport, id: &SnapshotId) -> Result<Snapshot, Error> {
     let mut statuses = agent.watch(id, &Context::new());
     loop {
-        let request = GetSnapshotRequest {
-            snapshot_id: Some(id.clone()),
-            session_id: None,
-        };
+        let request = GetSnapshotRequest::snapshot(id.clone());
         let row = agent.snapshot(request, Context::new()).await?;
-        if row.status != SnapshotStatus::Pending {
+        if !row.status.is_under_way() {
             return Ok(row);
         }
         let is_pushed = match &mut statuses {

@@ -386,18 +386,34 @@ async fn a_turn_goes_on_from_its_middle_with_its_journal() {
 }
 
 #[tokio::test]
-async fn runs_that_are_over_are_reported_as_they_ended() {
+async fn a_run_that_failed_is_resumed() {
     for copy in Copy::all().await {
         let agent = scribe(&copy.store, &Clock::system());
-        for (session, status) in [
-            ("burnt", SnapshotStatus::Failed),
-            ("stopped", SnapshotStatus::Aborted),
-        ] {
-            let tip = agent.latest_snapshot(session).await.unwrap();
-            assert_eq!(tip.status, status);
-            let refused = agent.chat().resume(session).run("again").await.unwrap_err();
-            assert_eq!(refused.status(), Status::FailedPrecondition);
-        }
+        let tip = agent.latest_snapshot("burnt").await.unwrap();
+
+        let after = agent.chat().resume("burnt").run("again").await.unwrap();
+
+        let after = agent.get_snapshot(after.snapshot_id().unwrap().clone());
+        assert_eq!(tip.status, SnapshotStatus::Failed);
+        assert_eq!(after.await.unwrap().parent_id, Some(tip.snapshot_id));
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_was_aborted_without_a_state_is_refused_and_names_the_snapshot_before_it() {
+    for copy in Copy::all().await {
+        let agent = scribe(&copy.store, &Clock::system());
+        let tip = agent.latest_snapshot("stopped").await.unwrap();
+
+        let refused = agent.chat().resume("stopped").run("again").await.unwrap_err();
+        let before = tip.parent_id.unwrap();
+        let after = invoke(&agent, AgentInit::snapshot(before.clone()), "again").await;
+
+        assert_eq!(tip.status, SnapshotStatus::Aborted);
+        assert_eq!(refused.status(), Status::FailedPrecondition);
+        assert_eq!(refused.details(), Some(&json!({"resumableSnapshotId": before})));
+        let after = agent.get_snapshot(after.snapshot_id.unwrap()).await.unwrap();
+        assert_eq!(after.parent_id, Some(before));
     }
 }
 

@@ -1,9 +1,11 @@
 //! Hostile clients and frozen neighbours: a server in a process of its own keeps its memory within bounds, and goes on
 //! answering promptly.
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
+#![allow(clippy::disallowed_methods, reason = "attacks and stops last for a time")]
 #![cfg(target_os = "linux")]
 
 mod clients;
+mod costly_requests;
 mod frozen_neighbour;
 mod observer;
 #[path = "../processes/mod.rs"]

@@ -1,5 +1,6 @@
 //! Measuring a server while it is attacked.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -12,15 +13,12 @@ use crate::wire::exchange;
 /// How fast the server must say that it is well, whatever else it does.
 const PROMPT: Duration = Duration::from_millis(250);
 
-/// By how much all late answers of a server may be late together. A machine that has other things to do delays an answer now and
-/// then; a server whose threads are blocked is late for seconds, at once or again and again.
-const LATE: Duration = Duration::from_secs(3);
-
-/// Asks a server again and again how it is and how much memory it has. An idle server is asked in between, so that the
+/// Asks a server again and again how it is and how much memory it has. An idle server is asked at the same time, so that the
 /// delays of a busy machine are known.
 pub(crate) struct Observer {
     is_over: Arc<AtomicBool>,
-    watching: JoinHandle<Seen>,
+    attacked: JoinHandle<Seen>,
+    idle: JoinHandle<Seen>,
     before: usize,
     _idle: Testbed,
 }
@@ -29,23 +27,28 @@ pub(crate) struct Observer {
 #[derive(Default)]
 struct Seen {
     resident: usize,
-    latency: Latency,
-    idle_latency: Latency,
-    samples: usize,
+    answers: Vec<Answer>,
 }
 
-/// How long answers took.
-#[derive(Debug, Default)]
-struct Latency {
-    worst: Duration,
-    /// By how much answers were not prompt, in all.
-    late: Duration,
+/// An answer of `/healthz`.
+#[derive(Debug)]
+struct Answer {
+    asked: Instant,
+    took: Duration,
+    /// How long the asking thread, and the thread of the server that waited longest, were ready to run and had no processor.
+    without_processor: Duration,
 }
 
-impl Latency {
-    fn add(&mut self, took: Duration) {
-        self.worst = self.worst.max(took);
-        self.late += took.saturating_sub(PROMPT);
+impl Answer {
+    fn overlaps(&self, other: &Self) -> bool {
+        self.asked <= other.asked + other.took && other.asked <= self.asked + self.took
+    }
+
+    /// Returns how much of the time is the server's own, where an idle server was asked meanwhile.
+    fn own_time(&self, idle: &Seen) -> Duration {
+        let meanwhile = idle.answers.iter().filter(|idle| idle.overlaps(self));
+        let delay = meanwhile.map(|idle| idle.took).max().unwrap_or_default();
+        self.took.saturating_sub(self.without_processor + delay)
     }
 }
 
@@ -53,44 +56,35 @@ impl Observer {
     pub(crate) fn of(server: &Testbed) -> Self {
         let idle = Testbed::start("memory");
         let is_over = Arc::new(AtomicBool::new(false));
-        let over = Arc::clone(&is_over);
-        let (attacked, calm, process) = (server.host().to_owned(), idle.host().to_owned(), server.id());
-        let watching = std::thread::spawn(move || {
-            let mut seen = Seen::default();
-            while !over.load(Ordering::Relaxed) || seen.samples == 0 {
-                seen.latency.add(latency(&attacked));
-                seen.idle_latency.add(latency(&calm));
-                seen.resident = seen.resident.max(resident_bytes(process));
-                seen.samples += 1;
-                // Often enough to see a short stall, seldom enough not to be an attack itself.
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            seen
-        });
         Self {
+            attacked: watch(server, &is_over),
+            idle: watch(&idle, &is_over),
             is_over,
-            watching,
             before: resident_bytes(server.id()),
             _idle: idle,
         }
     }
 
-    /// Checks that the server has grown by no more than `most` bytes at any time, and that its answers were prompt.
+    /// Checks that the server has grown by no more than `most` bytes at any time, and that each answer was prompt.
     ///
-    /// On a busy machine answers of the idle server are late too, by no fault of either. An answer passes through two threads,
-    /// and each may have been as unlucky.
+    /// On a busy machine threads wait for a processor, and an idle server is late too. Neither is the server's fault, and
+    /// neither is counted. A server whose threads compute or wait for each other is late on every machine.
     #[track_caller]
     pub(crate) fn assert_unharmed(self, what: &str, most: usize) {
         self.is_over.store(true, Ordering::Relaxed);
-        let seen = self.watching.join().unwrap();
+        let (seen, idle) = (self.attacked.join().unwrap(), self.idle.join().unwrap());
         let grown = seen.resident.saturating_sub(self.before);
+        let slowest = seen
+            .answers
+            .iter()
+            .max_by_key(|answer| answer.own_time(&idle))
+            .unwrap();
         println!(
-            "{what}: grown by {} of {} MB, /healthz {:?} (idle {:?}) in {} samples",
+            "{what}: grown by {} of {} MB, slowest /healthz of {}: {:?} of {slowest:?}",
             grown / MEGABYTE,
             most / MEGABYTE,
-            seen.latency,
-            seen.idle_latency,
-            seen.samples
+            seen.answers.len(),
+            slowest.own_time(&idle),
         );
 
         assert!(
@@ -99,25 +93,65 @@ impl Observer {
             grown / MEGABYTE
         );
         assert!(
-            seen.latency.late < LATE + 2 * seen.idle_latency.late,
-            "{what}: /healthz was late by {:?}, where an idle server was by {:?}",
-            seen.latency,
-            seen.idle_latency
+            slowest.own_time(&idle) < PROMPT,
+            "{what}: /healthz was late by its own fault: {:?} of {slowest:?}",
+            slowest.own_time(&idle)
         );
     }
 }
 
-fn latency(host: &str) -> Duration {
+fn watch(server: &Testbed, is_over: &Arc<AtomicBool>) -> JoinHandle<Seen> {
+    let is_over = Arc::clone(is_over);
+    let (host, process) = (server.host().to_owned(), server.id());
+    std::thread::spawn(move || {
+        let mut seen = Seen::default();
+        while !is_over.load(Ordering::Relaxed) || seen.answers.is_empty() {
+            seen.answers.push(ask(&host, process));
+            seen.resident = seen.resident.max(resident_bytes(process));
+            // Often enough to see a short stall, seldom enough not to be an attack itself.
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        seen
+    })
+}
+
+fn ask(host: &str, process: u32) -> Answer {
+    let before = (waits("/proc/thread-self"), waits_of_threads(process));
     let asked = Instant::now();
     let answer = exchange(
         host,
         "GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n",
     );
+    let took = asked.elapsed();
     assert!(answer.contains(r#"{"status":"ok"}"#), "{answer}");
-    asked.elapsed()
+    let threads = waits_of_threads(process);
+    let longest = threads.iter().map(|(thread, waited)| {
+        let before = before.1.get(thread).copied().unwrap_or_default();
+        waited.saturating_sub(before)
+    });
+    Answer {
+        asked,
+        took,
+        without_processor: waits("/proc/thread-self").saturating_sub(before.0)
+            + longest.max().unwrap_or_default(),
+    }
 }
 
-fn resident_bytes(process: u32) -> usize {
+/// Returns how long each thread of a process has waited for a processor.
+fn waits_of_threads(process: u32) -> HashMap<String, Duration> {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let threads = threads.map(|thread| thread.unwrap().path().display().to_string());
+    threads.map(|thread| (thread.clone(), waits(&thread))).collect()
+}
+
+/// Returns how long a thread was ready to run and had no processor; zero for one that has ended.
+fn waits(thread: &str) -> Duration {
+    let times = std::fs::read_to_string(format!("{thread}/schedstat")).unwrap_or_default();
+    let waited = times.split_whitespace().nth(1).map(str::parse);
+    Duration::from_nanos(waited.map_or(0, Result::unwrap))
+}
+
+pub(crate) fn resident_bytes(process: u32) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status
         .lines()

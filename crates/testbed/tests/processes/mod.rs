@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use everturn_agent::{AgentFinishReason, Interrupt, Snapshot, SnapshotId, SnapshotStatus};
 use everturn_ai::Message;
+use jiff::Timestamp;
 use serde_json::Value;
 use testbed::worker::{Effect, Orders, STEPS, StorePlace};
 
@@ -79,6 +80,14 @@ impl Process {
             .filter_map(|line| line.strip_prefix("accepted "))
             .map(SnapshotId::from)
             .collect()
+    }
+
+    /// Kills the process after a time. Returns the runs it accepted that nobody asked about, and when it was killed.
+    #[expect(clippy::disallowed_methods, reason = "a kill may fall anywhere into the work")]
+    pub fn kill_after(self, delay: Duration) -> (Vec<SnapshotId>, Timestamp) {
+        std::thread::sleep(delay);
+        let at = Timestamp::now();
+        (self.kill(), at)
     }
 
     /// The number of the process.
@@ -154,6 +163,7 @@ impl Site {
             branches: false,
             talks: false,
             approves: false,
+            spends: None,
         }
     }
 }

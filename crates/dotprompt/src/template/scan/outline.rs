@@ -1,6 +1,6 @@
 //! Pairs of block tags and their ends.
 
-use super::Flaw;
+use super::ParseError;
 use super::tag::{Form, Tag};
 use crate::limits::{Limit, Limits};
 
@@ -11,7 +11,7 @@ pub(super) struct BlockEnds {
 }
 
 /// Pairs blocks with their ends and checks how deep they nest.
-pub(super) fn outline(tags: &[Tag], limits: &Limits) -> Result<Vec<BlockEnds>, Flaw> {
+pub(super) fn outline(tags: &[Tag<'_>], limits: &Limits) -> Result<Vec<BlockEnds>, ParseError> {
     let mut blocks = Vec::new();
     let mut open: Vec<(usize, Vec<usize>)> = Vec::new();
     // A chained alternative is nested in the one before it, so it counts as a level.
@@ -21,20 +21,20 @@ pub(super) fn outline(tags: &[Tag], limits: &Limits) -> Result<Vec<BlockEnds>, F
             open.push((index, Vec::new()));
         } else if tag.form.is_alternative() {
             let Some((_, alternatives)) = open.last_mut() else {
-                return Err(Flaw::new(tag.offset, "'else' stands outside any block"));
+                return Err(ParseError::new(tag.at, "'else' is outside a block"));
             };
             alternatives.push(index);
             chained += usize::from(tag.form == Form::Chain);
-        } else if tag.form.closes() {
+        } else if tag.form == Form::Close {
             let Some((start, alternatives)) = open.pop() else {
-                return Err(Flaw::new(
-                    tag.offset,
+                return Err(ParseError::new(
+                    tag.at,
                     format!("'{}' is closed but was never opened", tag.name()),
                 ));
             };
             if tags[start].name() != tag.name() {
                 let message = format!("the block '{}' is closed as '{}'", tags[start].name(), tag.name());
-                return Err(Flaw::new(tag.offset, message));
+                return Err(ParseError::new(tag.at, message));
             }
             chained -= alternatives
                 .iter()
@@ -46,15 +46,15 @@ pub(super) fn outline(tags: &[Tag], limits: &Limits) -> Result<Vec<BlockEnds>, F
             });
         }
         if open.len() + chained > limits.nesting {
-            return Err(Flaw::exceeded(Limit::Nesting, tag.offset));
+            return Err(ParseError::exceeded(Limit::Nesting, tag.at));
         }
     }
     match open.last() {
         None => Ok(blocks),
         Some((start, _)) => {
             let tag = &tags[*start];
-            Err(Flaw::new(
-                tag.offset,
+            Err(ParseError::new(
+                tag.at,
                 format!("the block '{}' is never closed", tag.name()),
             ))
         }

@@ -1,8 +1,8 @@
 //! White space control, by the rules of JavaScript's Handlebars.
 //!
-//! `~` strips all white space on its side. A tag that is alone on its line removes the whole line: the blanks before
-//! it and everything up to the line break after it. That holds for partials, comments, and the starts, ends and
-//! alternatives of blocks, but not for tags that print.
+//! `~` strips all white space on its side. A tag that is alone on its line removes the whole line: the blanks
+//! before it and everything up to the line break after it. That holds for partials, comments, and the starts,
+//! ends and alternatives of blocks, but not for tags that print.
 
 use std::borrow::Cow;
 
@@ -20,7 +20,7 @@ enum Cut {
 }
 
 /// Strips the texts and finds the indentation of partials; `texts[i]` is the text before `tags[i]`.
-pub(super) fn strip(tags: &mut [Tag], texts: &[Cow<'_, str>], blocks: &[BlockEnds]) -> Vec<String> {
+pub(super) fn strip(tags: &mut [Tag<'_>], texts: &[Cow<'_, str>], blocks: &[BlockEnds]) -> Vec<String> {
     let mut cuts = Cuts {
         starts: vec![Cut::Nothing; texts.len()],
         ends: vec![Cut::Nothing; texts.len()],
@@ -61,7 +61,7 @@ struct Cuts {
 }
 
 impl Cuts {
-    fn tildes(&mut self, index: usize, tag: &Tag) {
+    fn tildes(&mut self, index: usize, tag: &Tag<'_>) {
         if tag.strips_left {
             self.ends[index] = Cut::Everything;
         }
@@ -76,9 +76,10 @@ impl Cuts {
         raise(&mut self.starts[index + 1], Cut::Line);
     }
 
-    /// Strips around the end of a block. With `else if`, the original checks the text before the second alternative
-    /// and keeps the blanks before the end; with `~`, it strips before every later alternative too.
-    fn close(&mut self, tags: &[Tag], texts: &[Cow<'_, str>], block: &BlockEnds) {
+    /// Strips around the end of a block. With `else if`, the original checks the text before the second
+    /// alternative and keeps the blanks before the end; with `~`, it strips before every later alternative
+    /// too.
+    fn close(&mut self, tags: &[Tag<'_>], texts: &[Cow<'_, str>], block: &BlockEnds) {
         let is_chained = block
             .alternatives
             .first()
@@ -134,9 +135,9 @@ fn cut_start(text: &str, cut: Cut) -> &str {
     }
 }
 
-/// Returns the blanks before a partial that is alone on its line. Blanks that a neighbouring tag stripped do not
-/// count; blanks that the start of the enclosing block strips do.
-fn indentation(tags: &[Tag], text: &str, cuts: &Cuts, index: usize) -> Option<String> {
+/// Returns the blanks before a partial that is alone on its line. Blanks that a neighbouring tag stripped do
+/// not count; blanks that the start of the enclosing block strips do.
+fn indentation(tags: &[Tag<'_>], text: &str, cuts: &Cuts, index: usize) -> Option<Box<str>> {
     let is_first_in_block = index
         .checked_sub(1)
         .is_some_and(|before| tags[before].form.opens() || tags[before].form.is_alternative());
@@ -146,7 +147,7 @@ fn indentation(tags: &[Tag], text: &str, cuts: &Cuts, index: usize) -> Option<St
         cut_start(text, cuts.starts[index])
     };
     let indent = &text[text.trim_end_matches(BLANKS).len()..];
-    (!indent.is_empty()).then(|| indent.to_owned())
+    (!indent.is_empty()).then(|| indent.into())
 }
 
 /// Returns whether only white space is before the tag on its line.

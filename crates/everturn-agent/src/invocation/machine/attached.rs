@@ -109,7 +109,7 @@ impl<I: Clone, E: Clone> Attached<I, E> {
             Event::LockRefused(error) => self.refused(error),
             Event::TurnRefused(input) => self.take_back(input),
             Event::TurnEnded(outcome) => self.end_turn(outcome),
-            Event::TurnCommitted(_) | Event::TurnKept => self.settle(Ok(())),
+            Event::TurnCommitted(_) | Event::TurnKept(_) => self.settle(Ok(())),
             Event::CommitFailed(error) => self.settle(Err(error)),
             Event::Returned(result) => self.finish(result),
             Event::ClientGone(error) => self.stop(Cause::ClientGone(error)),

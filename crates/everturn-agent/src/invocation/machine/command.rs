@@ -30,8 +30,8 @@ pub(crate) enum Command<I, E> {
     /// and take the session's state as the last good one. Answered by `TurnCommitted` or `CommitFailed`, at once where
     /// there is nothing to write.
     CommitTurn,
-    /// Keep the turn that just failed: write a failed snapshot with the turn's input and its error. Answered by `TurnKept`
-    /// or `CommitFailed`, which changes nothing for the turn.
+    /// Keep the turn that just failed, or was stopped: write a snapshot with what the turn had committed and its error, if it
+    /// had committed anything. Answered by `TurnKept` or `CommitFailed`, which changes nothing for the turn.
     KeepTurn,
     /// Write a snapshot in the middle of the turn, for the generation that reported `RoundEnded` first of those that wait,
     /// if the snapshot policy wants one. Answered by `RoundCommitted` or `CommitFailed`.
@@ -43,7 +43,7 @@ pub(crate) enum Command<I, E> {
     /// `CommitFailed`.
     CommitEnd,
     /// Queue the `turnEnd` chunk behind every chunk of its turn: with the snapshot's id and the turn's reason if it
-    /// succeeded, with `failed` if not, and then with an id only if the turn was kept.
+    /// succeeded, with `failed` or `aborted` if not, and then with an id only if the turn was kept.
     SendTurnEnd(TurnOutcome),
     /// Let the turn loop that reported `TurnEnded` continue: with the outcome it reported or, on `Err`, with this error
     /// because the turn could not be made durable. Nobody waiting is fine.
@@ -143,7 +143,7 @@ pub(crate) enum Ending<E> {
 pub(crate) enum Resolution<E> {
     /// The output of a function that returned normally.
     Completed,
-    /// An output that says `failed`, with the last good state.
+    /// An output that says `failed` or `aborted`, with the last good state.
     Failed(Cause<E>),
     /// An output that names the pending snapshot.
     Detached,

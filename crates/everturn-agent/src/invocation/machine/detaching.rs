@@ -93,7 +93,7 @@ impl<I: Clone, E: Clone> Detaching<I, E> {
             }
             // The final write of the run holds the state of that snapshot, so its failure loses nothing.
             (Awaits::End, Event::EndCommitted(_) | Event::CommitFailed(_)) => return self.take_lock(),
-            (Awaits::Turn, Event::TurnCommitted(_) | Event::TurnKept) => return self.settle(Ok(())),
+            (Awaits::Turn, Event::TurnCommitted(_) | Event::TurnKept(_)) => return self.settle(Ok(())),
             (Awaits::Turn, Event::CommitFailed(error)) => return self.settle(Err(error)),
             (Awaits::Lock, Event::LockGranted) => {
                 self.awaits = Awaits::Pending(TurnAtDetach::None);

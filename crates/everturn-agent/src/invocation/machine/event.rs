@@ -38,8 +38,8 @@ pub(crate) enum Event<I, E> {
 
     /// Answers `CommitTurn`: the turn stands.
     TurnCommitted(Commit),
-    /// Answers `KeepTurn`: the failure is kept as a snapshot.
-    TurnKept,
+    /// Answers `KeepTurn`.
+    TurnKept(Commit),
     /// Answers `CommitRound`.
     RoundCommitted(Commit),
     /// Answers `CommitEnd`.

@@ -114,9 +114,10 @@ impl<E: Clone> Stopping<E> {
             Event::TurnEnded(outcome) => self.end_turn(outcome),
             // The input is discarded with the invocation.
             Event::TurnRefused(_) => Step::to(self).emit(Command::ReleaseLock),
-            Event::TurnCommitted(_) | Event::TurnKept | Event::RoundCommitted(_) | Event::EndCommitted(_) => {
-                self.settle(Ok(()))
-            }
+            Event::TurnCommitted(_)
+            | Event::TurnKept(_)
+            | Event::RoundCommitted(_)
+            | Event::EndCommitted(_) => self.settle(Ok(())),
             Event::CommitFailed(error) => self.settle(Err(error)),
             Event::Returned(result) => self.finish(result),
             Event::ClientGone(_) => {

@@ -9,10 +9,9 @@ use super::{Commit, Event};
 ///
 /// | event | newest snapshot | takeover point |
 /// |---|---|---|
-/// | a turn ended, however | stays | the state that the turn left |
-/// | a turn or the invocation's end was committed with a snapshot | that one | in the newest snapshot |
-/// | a turn or the invocation's end was committed without one | stays | stays |
-/// | a turn that failed was kept | that one | stays |
+/// | a turn ended, however | stays | the state that the turn left: of one that failed, what it had committed |
+/// | a turn, its failure or the invocation's end was committed with a snapshot | that one | in the newest snapshot |
+/// | a turn, its failure or the invocation's end was committed without one | stays | stays |
 /// | a round was committed with a snapshot | that one | the state in the snapshot before, if the point was there; else it stays |
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct TakeoverPoint<S> {
@@ -45,12 +44,12 @@ impl<S> TakeoverPoint<S> {
     pub(crate) fn note<I, E>(&mut self, event: &Event<I, E>, state: impl FnOnce() -> S) {
         match event {
             Event::TurnEnded(_) => self.point = Point::Beside(state()),
-            Event::TurnCommitted(Commit::Snapshot) | Event::EndCommitted(Commit::Snapshot) => {
+            Event::TurnCommitted(Commit::Snapshot)
+            | Event::TurnKept(Commit::Snapshot)
+            | Event::EndCommitted(Commit::Snapshot) => {
                 self.newest = Some(state());
                 self.point = Point::InNewest;
             }
-            // The snapshot holds the input of the turn, and nothing of what the turn did to the state.
-            Event::TurnKept => self.newest = Some(state()),
             Event::RoundCommitted(Commit::Snapshot) => {
                 let before = self.newest.replace(state());
                 if matches!(self.point, Point::InNewest) {
@@ -117,12 +116,17 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_failure_leaves_the_state_that_the_turn_left() {
-        let failed = Event::TurnEnded(TurnOutcome::Failed);
+    fn a_kept_failure_holds_the_takeover_point() {
+        let failed = || Event::TurnEnded(TurnOutcome::Failed);
+        let kept = Event::TurnKept;
 
         assert_eq!(
-            unsaved([(failed, "half"), (Event::TurnKept, "asked")]),
-            Some("half")
+            unsaved([(failed(), "half"), (kept(Commit::Snapshot), "half")]),
+            None
+        );
+        assert_eq!(
+            unsaved([(failed(), "before"), (kept(Commit::Nothing), "before")]),
+            Some("before")
         );
     }
 

@@ -11,9 +11,10 @@ use crate::{SnapshotEvent, SnapshotId};
 /// The table of the module's text.
 const TABLE: &str = include_str!("../transitions.md");
 
-const STATUSES: [&str; 6] = [
+const STATUSES: [&str; 7] = [
     "no snapshot",
     "pending",
+    "aborting",
     "aborted",
     "aborted, over",
     "completed",
@@ -56,6 +57,7 @@ fn background_run(lease: Lease) -> BackgroundRun {
         tenant: None,
         principal: None,
         of_client: false,
+        by_program: false,
         used_before: None,
         used_in_turn: None,
         extra: serde_json::Map::new(),
@@ -77,6 +79,7 @@ fn snapshot(status: &str, lease: &str) -> Option<Snapshot> {
     let (status, finish_reason) = match status {
         "no snapshot" => return None,
         "pending" => (SnapshotStatus::Pending, None),
+        "aborting" => (SnapshotStatus::Aborting, None),
         "aborted" => (SnapshotStatus::Aborted, None),
         "aborted, over" => (SnapshotStatus::Aborted, Some(AgentFinishReason::Aborted)),
         "completed" => (SnapshotStatus::Completed, None),
@@ -114,6 +117,7 @@ fn finish_as(status: SnapshotStatus) -> Transition {
         end: Box::new(RunEnd {
             output: None,
             usage: None,
+            turn: None,
             status,
             finish_reason: Some(AgentFinishReason::Stop),
             error: None,
@@ -345,6 +349,7 @@ fn a_finished_run_holds_its_state_and_nothing_for_workers() {
         end: Box::new(RunEnd {
             output: None,
             usage: None,
+            turn: None,
             status: SnapshotStatus::Failed,
             finish_reason: Some(AgentFinishReason::Failed),
             error: Some(error.clone()),

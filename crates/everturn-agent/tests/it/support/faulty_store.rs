@@ -35,6 +35,7 @@ pub(crate) struct Faults {
     saves_left: AtomicUsize,
     reads_fail: AtomicBool,
     cannot_watch: AtomicBool,
+    whole_reads: AtomicUsize,
     saves: AtomicUsize,
     records: AtomicUsize,
     cleared: AtomicUsize,
@@ -123,6 +124,18 @@ impl FaultyStore {
         self.fault.cleared.load(Ordering::SeqCst)
     }
 
+    /// How many snapshots were read with their states.
+    pub(crate) fn whole_reads(&self) -> usize {
+        self.fault.whole_reads.load(Ordering::SeqCst)
+    }
+
+    fn read_snapshot(&self, detail: Detail) -> Result<()> {
+        if detail == Detail::Whole {
+            self.fault.whole_reads.fetch_add(1, Ordering::SeqCst);
+        }
+        self.read()
+    }
+
     fn read(&self) -> Result<()> {
         if self.fault.reads_fail.load(Ordering::SeqCst) {
             return Err(Error::unavailable("the disk is unplugged"));
@@ -140,12 +153,12 @@ impl fmt::Debug for FaultyStore {
 #[async_trait]
 impl SessionStore for FaultyStore {
     async fn get(&self, scope: &Scope, id: &SnapshotId, detail: Detail) -> Result<Option<Snapshot>> {
-        self.read()?;
+        self.read_snapshot(detail)?;
         self.inner.get(scope, id, detail).await
     }
 
     async fn latest(&self, scope: &Scope, session: &SessionId, detail: Detail) -> Result<Option<Snapshot>> {
-        self.read()?;
+        self.read_snapshot(detail)?;
         self.inner.latest(scope, session, detail).await
     }
 

@@ -56,6 +56,7 @@ impl Fuse {
     pub(crate) fn process<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
+            .start_paused(true)
             .build()
             .unwrap();
         runtime.block_on(async {

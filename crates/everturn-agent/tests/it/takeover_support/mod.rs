@@ -8,6 +8,7 @@ use everturn_agent::{
     Agent, AgentBuilder, AgentInit, AgentInput, AgentTask, Clock, Snapshot, SnapshotId, Turn,
 };
 use everturn_core::{Context, Result};
+use everturn_testkit::elapse;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -117,5 +118,5 @@ pub(crate) async fn pass(gate: &Semaphore, turn: &Turn) -> Result<()> {
 
 /// Lets everything that can happen happen.
 pub(crate) async fn settle() {
-    tokio::time::sleep(Duration::from_millis(1)).await;
+    elapse(Duration::from_millis(1)).await;
 }

@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use everturn_agent::store::MemoryStore;
 use everturn_agent::{
-    AgentSession, Artifact, Delegation, IntoStore, Session, SnapshotIds, agent, custom_agent,
+    AgentSession, Artifact, ClientPermissions, Delegation, IntoStore, Session, SnapshotIds, agent,
+    custom_agent,
 };
 use everturn_agui::ServeAgui;
-use everturn_ai::{FromToolContext, Message, Tool, ToolContext, ToolRequest, set_default_model};
+use everturn_ai::{FromToolContext, Message, Replay, Tool, ToolContext, ToolRequest, set_default_model};
 use everturn_core::Registry;
 use everturn_openai::ServeOpenAi;
 use everturn_server::Server;
@@ -133,14 +134,16 @@ impl Served {
         let registry = Registry::new();
         model.register(&registry, "scripted").unwrap();
         set_default_model(&registry, "scripted");
-        let look = Tool::new("look", "Looks.", |_: Value, _: ToolContext| async { Ok("seen") });
+        let look = Tool::new("look", "Looks.", |_: Value, _: ToolContext| async { Ok("seen") })
+            .with_replay(Replay::Pure);
         let ask = Tool::interrupt::<Value, Counter>("ask", "Asks a person.");
         let pay = Tool::new("pay", "Pays.", |sum: Value, context: ToolContext| async move {
             if !context.is_restarted() {
                 return Err(context.interrupt(json!({"confirm": sum})).into());
             }
             Ok("paid")
-        });
+        })
+        .with_decision::<Value>();
         let props = Tool::new("props", "Tells.", |_: Value, context: ToolContext| async move {
             Ok(context.context().value("client").cloned().unwrap_or_default())
         });
@@ -152,10 +155,12 @@ impl Served {
                 passed.pass().await;
                 Ok("held")
             }
-        });
+        })
+        .with_replay(Replay::Idempotent);
         agent(&registry, "keeper")
             .system("You keep.")
             .tools([look.clone(), ask.clone(), pay.clone(), hold, props])
+            .client_permissions(additions())
             .store(store.clone())
             .define()
             .unwrap();
@@ -176,7 +181,7 @@ impl Served {
         agent(&registry, "sharer")
             .custom::<Counter>()
             .tool(count.clone())
-            .accept_client_state()
+            .client_permissions(ClientPermissions::none().custom())
             .store(store.clone())
             .define()
             .unwrap();
@@ -187,33 +192,18 @@ impl Served {
             .store(store.clone())
             .define()
             .unwrap();
-        agent(&registry, "forgetful").tools([look, pay]).define().unwrap();
+        agent(&registry, "forgetful")
+            .tools([look, pay])
+            .client_permissions(additions())
+            .public()
+            .define()
+            .unwrap();
         agent(&registry, "boss")
             .use_middleware(Delegation::to(["forgetful"]))
             .store(store.clone())
             .define()
             .unwrap();
-        custom_agent(
-            &registry,
-            "counter",
-            |session: AgentSession<Counter>| async move {
-                session
-                    .run(|turn| async move {
-                        turn.send_status("counting").await?;
-                        turn.update_custom(|state| state.counter += 1);
-                        turn.update_custom(|state| state.counter += 1);
-                        turn.send_artifact(Artifact::text("sheet", "1, 2")).await?;
-                        turn.add_message(Message::model("Counted."));
-                        Ok(())
-                    })
-                    .await?;
-                Ok(session.result())
-            },
-        )
-        .status::<String>()
-        .store(store)
-        .define()
-        .unwrap();
+        counter(&registry, store);
         let server = Server::new(&registry).agui().openai();
         let bound = change(server).bind(("127.0.0.1", 0)).await.unwrap();
         Self {
@@ -297,6 +287,32 @@ impl Served {
         });
         lines.collect()
     }
+}
+
+/// Defines an agent with a state, a status and an artifact.
+fn counter(registry: &Registry, store: impl IntoStore) {
+    custom_agent(registry, "counter", |session: AgentSession<Counter>| async move {
+        session
+            .run(|turn| async move {
+                turn.send_status("counting").await?;
+                turn.update_custom(|state| state.counter += 1);
+                turn.update_custom(|state| state.counter += 1);
+                turn.send_artifact(Artifact::text("sheet", "1, 2")).await?;
+                turn.add_message(Message::model("Counted."));
+                Ok(())
+            })
+            .await?;
+        Ok(session.result())
+    })
+    .status::<String>()
+    .store(store)
+    .define()
+    .unwrap();
+}
+
+/// What front ends bring: tools and context.
+fn additions() -> ClientPermissions {
+    ClientPermissions::none().tools().instructions()
 }
 
 pub(crate) async fn answer(request: reqwest::RequestBuilder) -> Answer {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use everturn::agent::IntoStore;
+use everturn::agent::store::{Expense, JournalKey, Scope, SessionExpense, SessionStore, UsageTotal};
 use everturn::prelude::*;
 use everturn::testkit::{Reply, ScriptedModel};
 use everturn_server::{ArchiveAccess, BearerTokens, Server};
@@ -40,6 +41,12 @@ async fn transfer(amount: u64, context: &ToolContext) -> Result<String> {
     }
 }
 
+/// Counts the cups.
+#[tool]
+async fn count() -> Result<u32> {
+    Ok(12)
+}
+
 /// Agents whose sessions are in one store, and how the program reaches them.
 pub(crate) struct Kitchen {
     pub(crate) folder: TempDir,
@@ -50,6 +57,7 @@ pub(crate) struct Kitchen {
     /// Lets the planner finish one plan for each permit.
     pub(crate) gate: Arc<Semaphore>,
     pub(crate) store: String,
+    kept: Arc<dyn SessionStore>,
     serving: Option<JoinHandle<Result<()>>>,
 }
 
@@ -121,7 +129,13 @@ impl Kitchen {
         let model = ScriptedModel::new()
             .reply(Reply::tool("transfer", json!({ "amount": 50 })))
             .reply("Done.");
-        let builder = Everturn::builder().model("scripted", model);
+        let failing = ScriptedModel::new()
+            .reply(Reply::tool("count", json!({})))
+            .reply(Error::unavailable("the model is busy").with_public())
+            .reply("Here you are.");
+        let builder = Everturn::builder()
+            .model("scripted", model)
+            .model("failing", failing);
         let app = builder.default_model("scripted").build().await.unwrap();
         let (gate, store) = (Arc::new(Semaphore::new(0)), store.into_store());
         let chef = app
@@ -138,6 +152,13 @@ impl Kitchen {
             .store(Arc::clone(&store))
             .define()
             .unwrap();
+        app.agent("waiter")
+            .model("failing")
+            .tool(count)
+            .store(Arc::clone(&store))
+            .define()
+            .unwrap();
+        let kept = Arc::clone(&store);
         let planner = planner(&app, &gate).store(store).define().unwrap();
         app.streaming_flow("menu", |theme: String, words: Emitter<String>| async move {
             words.send(theme.clone()).await?;
@@ -151,6 +172,7 @@ impl Kitchen {
             planner,
             gate,
             store: named,
+            kept,
             serving: None,
         };
         (kitchen, app)
@@ -176,6 +198,27 @@ impl Kitchen {
         reply.snapshot_id().unwrap().to_string()
     }
 
+    /// Runs a turn of the chef on behalf of a principal.
+    pub(crate) async fn cook_for(&self, principal: &str, session: &str, text: &str) {
+        let chat = self
+            .chef
+            .chat()
+            .context(Principal::new(principal))
+            .resume(session);
+        chat.run(text).await.unwrap();
+    }
+
+    /// Enters an amount into the ledger, for a tenant and one of its sessions.
+    pub(crate) async fn spend(&self, scope: &Scope, session: &str) -> UsageTotal {
+        let mut used = UsageTotal::default();
+        used.model_calls = 7;
+        let branch = JournalKey::of_branch(session.into(), None);
+        let of_session = SessionExpense::new(branch, UsageTotal::default(), used);
+        let expense = Expense::new().of_tenant(used).of_session(of_session);
+        let ledger = self.kept.ledger().unwrap();
+        ledger.spend(scope, &expense).await.unwrap()
+    }
+
     /// Begins a run of the planner, and returns its id.
     pub(crate) async fn plan(&self) -> String {
         let mut chat = self.planner.chat().open().await.unwrap();
@@ -193,6 +236,11 @@ async fn cook(turn: Turn<Pantry>) -> HandlerResult<FinishReason> {
         .message()
         .map(|message| message.text().into_owned())
         .unwrap_or_default();
+    if asked == "a wrong provider key" {
+        return Err(Error::unauthenticated("the API key is wrong")
+            .with_public()
+            .into());
+    }
     let answer = format!("Soup for: {asked}");
     turn.send_chunk(answer.as_str()).await?;
     turn.add_message(Message::model(answer));

@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use everturn_agent::store::MemoryStore;
 use everturn_agent::{AgentSession, Artifact, custom_agent};
 use everturn_ai::{FinishReason, Message};
 use everturn_core::{Emitter, Error, Exposure, Registry, Result};
 use everturn_server::Server;
+use everturn_testkit::in_time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
@@ -95,7 +95,8 @@ fn define_forgetful(registry: &Registry) -> Result<()> {
                     let is_first = !failed.swap(true, Ordering::SeqCst);
                     async move {
                         if is_first {
-                            return Err(Error::unavailable("the oven is cold").with_public().into());
+                            let error = Error::unavailable("the oven is cold").with_public();
+                            return Err(turn.committed(error).into());
                         }
                         let asked = turn.messages().last().map(|last| last.text().into_owned());
                         turn.add_message(Message::model(format!("Yes: {}", asked.unwrap_or_default())));
@@ -106,7 +107,6 @@ fn define_forgetful(registry: &Registry) -> Result<()> {
             Ok(session.result())
         }
     })
-    .keep_failed_turns()
     .store(MemoryStore::new())
     .define()?;
     Ok(())
@@ -137,6 +137,5 @@ async fn serve_on(server: Server, begun: Arc<Notify>, stopped: Arc<Notify>) -> S
 }
 
 pub(crate) async fn soon(notified: &Notify) {
-    let waiting = tokio::time::timeout(Duration::from_secs(10), notified.notified());
-    waiting.await.expect("it happens soon");
+    in_time("a notification arrives", notified.notified()).await;
 }

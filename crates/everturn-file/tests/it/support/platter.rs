@@ -3,10 +3,11 @@
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::UNIX_EPOCH;
 
 use everturn_file::{Disk, Version};
+use tokio::sync::Notify;
 
 /// What a loss of power takes, of that which was not forced to the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +30,10 @@ pub(crate) enum Skipped {
 pub(crate) struct Platter {
     skipped: Skipped,
     state: Mutex<State>,
+    /// Shared with everyone who holds a lock.
+    locks: Arc<()>,
+    /// Told of each lock that is refused.
+    refused: Notify,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -40,6 +45,9 @@ struct State {
     kept_names: HashMap<PathBuf, usize>,
     /// What was asked for by name, whether it was there or not.
     reads: Vec<PathBuf>,
+    lists: usize,
+    lists_under_lock: usize,
+    is_held: bool,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -58,6 +66,8 @@ impl Platter {
         Self {
             skipped,
             state: Mutex::new(state),
+            locks: Arc::default(),
+            refused: Notify::new(),
         }
     }
 
@@ -75,6 +85,8 @@ impl Platter {
         Self {
             skipped: self.skipped,
             state: Mutex::new(state),
+            locks: Arc::default(),
+            refused: Notify::new(),
         }
     }
 
@@ -84,6 +96,26 @@ impl Platter {
         let before = reads.len();
         reads.retain(|path| path.parent() != Some(Path::new(folder)));
         before - reads.len()
+    }
+
+    /// How often a folder was listed since this was last asked, and how often while a lock was held.
+    pub(crate) fn lists(&self) -> (usize, usize) {
+        let State {
+            lists,
+            lists_under_lock,
+            ..
+        } = &mut *self.state();
+        (std::mem::take(lists), std::mem::take(lists_under_lock))
+    }
+
+    /// Holds all locks as another process would, or releases them.
+    pub(crate) fn hold(&self, is_held: bool) {
+        self.state().is_held = is_held;
+    }
+
+    /// Waits until a lock was refused because another process holds it.
+    pub(crate) async fn refused(&self) {
+        self.refused.notified().await;
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -188,7 +220,9 @@ impl Disk for Platter {
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
-        let state = self.powered()?;
+        let mut state = self.powered()?;
+        state.lists += 1;
+        state.lists_under_lock += usize::from(Arc::strong_count(&self.locks) > 1);
         let inside = state.names.keys().filter(|name| name.parent() == Some(path));
         Ok(inside.cloned().collect())
     }
@@ -201,6 +235,10 @@ impl Disk for Platter {
     }
 
     fn try_lock(&self, _: &Path) -> io::Result<Option<Box<dyn Send>>> {
-        self.powered().map(|_| Some(Box::new(()) as Box<dyn Send>))
+        if self.powered()?.is_held {
+            self.refused.notify_one();
+            return Ok(None);
+        }
+        Ok(Some(Box::new(Arc::clone(&self.locks))))
     }
 }

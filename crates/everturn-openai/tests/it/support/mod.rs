@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use everturn_agent::agent;
 use everturn_agent::store::MemoryStore;
-use everturn_ai::{Tool, ToolContext, set_default_model};
+use everturn_agent::{ClientPermissions, agent};
+use everturn_ai::{Replay, Tool, ToolContext, set_default_model};
 use everturn_core::Registry;
 use everturn_core::stream_log::MemoryStreamLog;
 use everturn_openai::ServeOpenAi;
@@ -70,8 +70,8 @@ pub(crate) fn names(events: &[Value]) -> Vec<&str> {
 }
 
 impl Served {
-    /// Serves `keeper`, with a store and three tools, `shaper`, which lets clients choose the form of its answers, and
-    /// `forgetful`, without a store, on this model.
+    /// Serves `keeper`, with a store and three tools, `shaper`, which lets clients choose the form of its answers,
+    /// `forgetful`, without a store, and `strict`, which allows clients nothing, on this model.
     pub(crate) async fn answering<R: Into<Reply>>(replies: impl IntoIterator<Item = R>) -> Self {
         Self::with(ScriptedModel::new().replies(replies), |server| server).await
     }
@@ -90,7 +90,8 @@ impl Served {
         define(&registry);
         model.register(&registry, "scripted").unwrap();
         set_default_model(&registry, "scripted");
-        let look = Tool::new("look", "Looks.", |_: Value, _: ToolContext| async { Ok("seen") });
+        let look = Tool::new("look", "Looks.", |_: Value, _: ToolContext| async { Ok("seen") })
+            .with_replay(Replay::Pure);
         let ask = Tool::interrupt::<Value, Value>("ask", "Asks a person.");
         let pay = Tool::new("pay", "Pays.", |sum: Value, context: ToolContext| async move {
             if !context.is_restarted() {
@@ -101,16 +102,25 @@ impl Served {
         agent(&registry, "keeper")
             .system("You keep.")
             .tools([look.clone(), ask, pay])
+            .client_permissions(ClientPermissions::none().instructions().tools())
             .store(MemoryStore::new())
             .define()
             .unwrap();
         agent(&registry, "shaper")
             .tool(look)
-            .accept_output_schema()
+            .client_permissions(ClientPermissions::none().output_schema())
             .store(MemoryStore::new())
             .define()
             .unwrap();
-        agent(&registry, "forgetful").define().unwrap();
+        agent(&registry, "forgetful")
+            .client_permissions(ClientPermissions::none().instructions().tools())
+            .define()
+            .unwrap();
+        agent(&registry, "strict")
+            .system("You keep.")
+            .store(MemoryStore::new())
+            .define()
+            .unwrap();
         let server = Server::new(&registry).stream_log(MemoryStreamLog::new()).openai();
         let bound = change(server).bind(("127.0.0.1", 0)).await.unwrap();
         Self {

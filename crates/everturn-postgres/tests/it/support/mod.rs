@@ -6,9 +6,9 @@ pub(crate) mod server;
 use std::path::Path;
 
 use everturn_agent::store::{Detail, Mutation, Precondition, Scope, SessionStore};
-use everturn_agent::{SessionState, Snapshot};
+use everturn_agent::{Agent, AgentSession, SessionState, Snapshot, custom_agent};
 use everturn_ai::Message;
-use everturn_core::Result;
+use everturn_core::{Registry, Result};
 use everturn_postgres::{PostgresStore, PostgresStoreOptions};
 use jiff::Timestamp;
 
@@ -124,4 +124,20 @@ pub(crate) async fn put(store: &dyn SessionStore, row: Snapshot) -> Result<Snaps
 
 pub(crate) async fn get(store: &dyn SessionStore, id: &str) -> Option<Snapshot> {
     store.get(&scope(), &id.into(), Detail::Whole).await.unwrap()
+}
+
+/// An agent that answers every message.
+pub(crate) fn parrot(store: &PostgresStore) -> Agent {
+    custom_agent(&Registry::new(), "parrot", |session: AgentSession| async move {
+        session
+            .run(|turn| async move {
+                turn.add_message(Message::model("heard"));
+                Ok(())
+            })
+            .await?;
+        Ok(session.result())
+    })
+    .store(store.clone())
+    .define()
+    .unwrap()
 }

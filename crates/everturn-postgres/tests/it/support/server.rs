@@ -79,6 +79,34 @@ impl Server {
         succeed(self.control("stop").args(["--mode=immediate", "--wait"]));
     }
 
+    /// Copies the database while the server runs.
+    pub(crate) fn back_up(&self) {
+        succeed(
+            self.program("pg_basebackup")
+                .args([
+                    "--checkpoint=fast",
+                    "--no-sync",
+                    "--host=127.0.0.1",
+                    "--username=everturn",
+                ])
+                .arg(format!("--port={}", self.port))
+                .arg("--pgdata")
+                .arg(self.copy()),
+        );
+    }
+
+    /// Stops the server, puts the copy in the place of the database, and starts it again.
+    pub(crate) fn restore(&self) {
+        self.crash();
+        std::fs::remove_dir_all(self.data()).unwrap();
+        std::fs::rename(self.copy(), self.data()).unwrap();
+        self.go();
+    }
+
+    fn copy(&self) -> PathBuf {
+        self.folder.path().join("copy")
+    }
+
     fn data(&self) -> PathBuf {
         self.folder.path().join("data")
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use everturn_core::{Registry, Result};
 use everturn_server::{Server, ServerHandle};
 use reqwest::header::HeaderMap;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 /// A server that ends with the test.
@@ -114,6 +114,16 @@ impl Answer {
     pub(crate) fn result(&self) -> Value {
         assert_eq!(self.status, 200, "{self:?}");
         self.json()["result"].clone()
+    }
+
+    /// Checks that nothing is served at the path.
+    #[track_caller]
+    pub(crate) fn assert_no_such_path(&self) {
+        assert_eq!(self.status, 404, "{self:?}");
+        assert_eq!(
+            self.json(),
+            json!({ "message": "nothing is served at this path" })
+        );
     }
 
     /// Checks that this is a failure in the one form that failures have.

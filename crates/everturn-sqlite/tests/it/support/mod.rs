@@ -11,6 +11,8 @@ use everturn_core::Result;
 use everturn_sqlite::{Durability, SqliteStore};
 use jiff::Timestamp;
 use tempfile::TempDir;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 /// A store in a folder of its own, which goes when the test is over.
 pub(crate) struct Fixture {
@@ -49,6 +51,19 @@ pub(crate) async fn open(folder: &Path) -> SqliteStore {
         .open()
         .await
         .unwrap()
+}
+
+/// Begins a save and waits until the store has prepared it. The store takes the write lock next.
+pub(crate) async fn begun_save(store: &SqliteStore, row: Snapshot) -> JoinHandle<Result<Option<Snapshot>>> {
+    let (store, id, begun) = (store.clone(), row.snapshot_id.clone(), CancellationToken::new());
+    let prepared = begun.clone();
+    let save = Mutation::new(move |_| {
+        prepared.cancel();
+        Ok(Some(row.clone()))
+    });
+    let saving = tokio::spawn(async move { store.save(&scope(), Some(&id), Precondition::None, save).await });
+    begun.cancelled().await;
+    saving
 }
 
 pub(crate) fn scope() -> Scope {

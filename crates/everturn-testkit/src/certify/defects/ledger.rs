@@ -19,6 +19,13 @@ impl Ledger for DefectiveStore {
                 Self::dawdle().await;
                 expense.admission = None;
             }
+            // Each turn compares with what its own snapshot holds.
+            Defect::SessionBudgetCheckedEarly => {
+                if let Some(session) = &mut expense.session {
+                    session.after(UsageTotal::default())?;
+                    session.admission = None;
+                }
+            }
             // The account holds what one writer read and another has changed since.
             Defect::LostExpense => {
                 let before = self.store.of_tenant(&scope).await?;

@@ -123,10 +123,10 @@ impl Program {
         self.post(who, "/agents/desk", &body).await
     }
 
-    /// Reads a text.
+    /// Reads a text, as the operator.
     pub(crate) async fn get(&self, path: &str) -> String {
         let request = self.client.get(format!("{}{path}", self.url));
-        let answer = request.bearer_auth("token-of-carl").send().await.unwrap();
+        let answer = request.bearer_auth("token-of-olga").send().await.unwrap();
         answer.text().await.unwrap()
     }
 

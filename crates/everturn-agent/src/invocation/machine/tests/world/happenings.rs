@@ -62,10 +62,10 @@ impl World {
             events.extend(commits.clone().map(Event::RoundCommitted));
         }
         if self.end == Write::InFlight {
-            events.extend(commits.map(Event::EndCommitted));
+            events.extend(commits.clone().map(Event::EndCommitted));
         }
         if self.keeping {
-            events.push(Event::TurnKept);
+            events.extend(commits.map(Event::TurnKept));
         }
         if self.committing || self.keeping || self.saving || self.end == Write::InFlight {
             events.push(Event::CommitFailed("store"));
@@ -148,7 +148,7 @@ impl World {
                 self.committing = false;
                 self.turn_end_due = Some(TurnOutcome::Succeeded);
             }
-            Event::TurnKept => {
+            Event::TurnKept(_) => {
                 self.keeping = false;
                 self.turn_end_due = Some(TurnOutcome::Failed);
             }

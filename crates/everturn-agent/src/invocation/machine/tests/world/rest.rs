@@ -90,7 +90,7 @@ fn every_event() -> Vec<Happening> {
         Event::TransformFailed("late"),
         Event::Drained,
         Event::TurnCommitted(Commit::Snapshot),
-        Event::TurnKept,
+        Event::TurnKept(Commit::Snapshot),
         Event::CommitFailed("late"),
         Event::PendingWritten,
         Event::PendingFailed("late"),

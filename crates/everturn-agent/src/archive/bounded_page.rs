@@ -1,0 +1,84 @@
+//! Pages of whole snapshots that are bounded by their size.
+
+use std::collections::BTreeMap;
+
+use everturn_ai::held_by_json;
+use everturn_core::Result;
+
+use super::Archive;
+use super::look_up::excerpt;
+use crate::state_limit::artifacts_bytes;
+use crate::store::{Cursor, Detail, Page, SnapshotQuery};
+use crate::{Snapshot, SnapshotId};
+
+/// How many bytes of memory the snapshots of one page may take together. A page has at least one snapshot, whatever its size.
+const PAGE_BYTES: usize = 8 * 1024 * 1024;
+
+impl Archive {
+    /// Returns one page like [`Archive::list`], which ends early if its snapshots are large.
+    ///
+    /// As JSON, every snapshot repeats the whole conversation, so the page of a long session would be many times as large as the
+    /// session. No more is read from the store at once than a page may hold.
+    pub(crate) async fn bounded_page(&self, query: &SnapshotQuery) -> Result<Page<Snapshot>> {
+        if query.detail == Detail::Metadata {
+            return self.list(query).await;
+        }
+        let size = query.page_size();
+        let mut part = query.clone().limit(1);
+        let (mut items, mut bytes) = (Vec::new(), 0);
+        loop {
+            let read = self.list(&part).await?;
+            for snapshot in read.items {
+                let more = bytes_of(&snapshot);
+                if !items.is_empty() && bytes + more > PAGE_BYTES {
+                    let next = items.last().map(Cursor::at);
+                    return Ok(Page { items, next });
+                }
+                bytes += more;
+                items.push(snapshot);
+            }
+            if items.len() >= size || read.next.is_none() {
+                let next = read.next;
+                return Ok(Page { items, next });
+            }
+            part.after = read.next;
+            // As many as there is room for, if the next ones are as large as these.
+            let fitting = PAGE_BYTES.saturating_sub(bytes) * items.len() / bytes.max(1);
+            part.limit = fitting.clamp(1, size - items.len());
+        }
+    }
+
+    /// Returns one page of snapshots without their states, and excerpts of them. Their states are read a bounded page at a time.
+    pub(super) async fn excerpted_page(
+        &self,
+        query: &SnapshotQuery,
+    ) -> Result<(Page<Snapshot>, BTreeMap<SnapshotId, String>)> {
+        let mut part = query.clone().whole();
+        let (mut items, mut excerpts) = (Vec::new(), BTreeMap::new());
+        loop {
+            part.limit = query.page_size() - items.len();
+            let read = self.bounded_page(&part).await?;
+            excerpts.extend(read.items.iter().filter_map(excerpt));
+            items.extend(read.items.into_iter().map(|item| Detail::Metadata.cut(item)));
+            let next = read.next;
+            if next.is_none() || items.len() >= query.page_size() {
+                return Ok((Page { items, next }, excerpts));
+            }
+            part.after = next;
+        }
+    }
+}
+
+/// Returns about how many bytes of memory a snapshot's state takes.
+fn bytes_of(snapshot: &Snapshot) -> usize {
+    let Some(state) = &snapshot.state else {
+        return 0;
+    };
+    let custom = state.custom.as_deref().map_or(0, held_by_json);
+    let artifacts = usize::try_from(artifacts_bytes(&state.artifacts)).unwrap_or(usize::MAX);
+    state
+        .messages
+        .held_bytes()
+        .saturating_add(custom)
+        .saturating_add(artifacts)
+}

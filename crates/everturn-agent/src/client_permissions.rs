@@ -1,0 +1,333 @@
+//! The parts of a turn that clients may set beside their message.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+use everturn_ai::{ClientMedia, Feature, FetchRules, History, Message, Messages, Part, Resource};
+use everturn_core::{ActionType, Context, Error, Registry, Result, WeakRegistry};
+use serde_json::Value;
+
+use crate::{AgentInput, SessionState};
+
+/// The parts of a turn that clients of an agent may set beside their own message; nothing by default.
+///
+/// A client's message is the user's part of the conversation. Every other field of a request changes what the model sees or
+/// does, so an agent accepts it only if it lists it here ([`AgentBuilder::client_permissions`]). The setting belongs to the
+/// agent and holds on every route and for every protocol adapter: mounting an adapter grants nothing.
+///
+/// | method | allows | native field |
+/// |---|---|---|
+/// | [`instructions`](Self::instructions) | texts after the agent's system text, for one turn | `data.instructions` |
+/// | [`tools`](Self::tools) | tools that the client runs itself, for one turn | `data.tools` |
+/// | [`custom`](Self::custom) | the custom state: of a new session, and replaced at the start of a turn | `init.custom`, `data.custom` |
+/// | [`prompt_input`](Self::prompt_input) | the named fields of the prompt input of a new conversation | `init.promptInput` |
+/// | [`output_schema`](Self::output_schema) | the JSON Schema of the answer to a turn | `data.outputSchema` |
+/// | [`fetch_media`](Self::fetch_media) | media that the server fetches for a model that needs it inline | URLs in messages |
+///
+/// A field that is not allowed is `INVALID_ARGUMENT`, with a public message that names the field and the method, before
+/// anything runs. The protocol adapters ignore some fields instead, because their clients always send them; `docs/serving.md`
+/// has the table. No client can choose a model, its config or the agent's own tools.
+///
+/// **Calls from Rust are not clients.** A call through a handle of the agent ([`Agent::chat`](crate::Agent::chat),
+/// [`Agent::run`](crate::Agent::run), [`Agent::connect`](crate::Agent::connect)) is made by the program itself and needs no
+/// permission. Every other call counts as a client's: over HTTP and WebSocket, through an adapter, and through the registered
+/// action.
+///
+/// Clients of an agent without a store keep the conversation: its messages, custom state and artifacts are theirs in any case.
+/// Of its prompt input only the allowed fields are read; the others are the agent's own.
+///
+/// ```
+/// use everturn_agent::{ClientPermissions, agent};
+/// # use everturn_core::{Registry, Result};
+/// # use serde_json::json;
+/// # fn main() -> Result<()> {
+/// # let registry = Registry::new();
+/// agent(&registry, "painter")
+///     .system("You paint. Write in {{language}}, be {{tone}}.")
+///     .prompt_input(json!({"language": "English", "tone": "kind"}))
+///     .client_permissions(ClientPermissions::none().tools().prompt_input(["language"]))
+///     .define()?;
+/// # Ok(()) }
+/// ```
+///
+/// [`AgentBuilder::client_permissions`]: crate::AgentBuilder::client_permissions
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+#[must_use = "permissions take effect on the agent that is defined with them"]
+pub struct ClientPermissions {
+    fields: BTreeSet<Field>,
+    /// The fields of the prompt input that clients may set.
+    prompt_input: BTreeSet<String>,
+    /// The rules for media that is fetched for clients; `None` if none is.
+    fetch_media: Option<FetchRules>,
+}
+
+/// A field of a request that an agent may allow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Field {
+    Instructions,
+    Tools,
+    Custom,
+    OutputSchema,
+}
+
+impl Field {
+    /// Returns the name of the field on the wire, and of the method that allows it.
+    fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Instructions => ("instructions", "instructions"),
+            Self::Tools => ("tools", "tools"),
+            Self::Custom => ("custom", "custom"),
+            Self::OutputSchema => ("outputSchema", "output_schema"),
+        }
+    }
+}
+
+impl ClientPermissions {
+    /// Allows nothing, which is the default.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// Allows texts that follow the agent's system text for one turn ([`AgentInput::instructions`]).
+    pub fn instructions(self) -> Self {
+        self.allow(Field::Instructions)
+    }
+
+    /// Allows tools that the client runs itself, for one turn ([`AgentInput::tools`]).
+    pub fn tools(self) -> Self {
+        self.allow(Field::Tools)
+    }
+
+    /// Allows the custom state of a new session ([`AgentInit::custom`](crate::AgentInit::custom)), and one that replaces the
+    /// session's at the start of a turn ([`AgentInput::custom`]), as front ends send it that share their state with an agent.
+    ///
+    /// Both are checked against the schema of the custom state before the session is touched.
+    pub fn custom(self) -> Self {
+        self.allow(Field::Custom)
+    }
+
+    /// Allows these top-level fields of the prompt input of a new conversation
+    /// ([`AgentInit::prompt_input`](crate::AgentInit::prompt_input)); called again, more of them.
+    ///
+    /// A client may send some of them: the input is merged over the agent's
+    /// [own](crate::AgentBuilder::prompt_input) and then checked against the prompt's schema.
+    pub fn prompt_input<N: Into<String>>(mut self, fields: impl IntoIterator<Item = N>) -> Self {
+        self.prompt_input.extend(fields.into_iter().map(Into::into));
+        self
+    }
+
+    /// Allows the JSON Schema of the answer to a turn ([`AgentInput::output_schema`]), which then replaces the prompt's. A
+    /// function of your own finds the schema in [`Turn::input`](crate::Turn::input) and has to apply it.
+    pub fn output_schema(self) -> Self {
+        self.allow(Field::OutputSchema)
+    }
+
+    /// Allows the server to fetch media behind URLs of the conversation, for models that do not fetch URLs themselves.
+    ///
+    /// Without it, a turn whose model needs such media inline fails with `INVALID_ARGUMENT`, and nothing is requested. URLs that
+    /// the model's provider fetches itself are passed on in any case. The rules hold for the whole conversation, whoever wrote
+    /// the message; URLs that only the prompt or a tool gives to a model are the program's own.
+    ///
+    /// ```
+    /// # use everturn_agent::ClientPermissions;
+    /// use everturn_ai::FetchRules;
+    /// let permissions = ClientPermissions::none().fetch_media(FetchRules::hosts(["images.example.com"]));
+    /// ```
+    pub fn fetch_media(mut self, rules: FetchRules) -> Self {
+        self.fetch_media = Some(rules);
+        self
+    }
+
+    fn allow(mut self, field: Field) -> Self {
+        self.fields.insert(field);
+        self
+    }
+
+    pub(crate) fn allows(&self, field: Field) -> bool {
+        self.fields.contains(&field)
+    }
+
+    /// Returns the names of everything that is allowed, as the agent's metadata has them.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let fields = self.fields.iter().map(|field| field.names().0.to_owned());
+        let of_input = self
+            .prompt_input
+            .iter()
+            .map(|field| format!("promptInput.{field}"));
+        let media = self.fetch_media.iter().map(|_| "fetchMedia".to_owned());
+        fields.chain(of_input).chain(media).collect()
+    }
+}
+
+/// What a call from a client may bring to an agent. Cloning is cheap.
+#[derive(Clone)]
+pub(crate) struct ClientRules(Arc<Rules>);
+
+struct Rules {
+    agent: String,
+    permissions: ClientPermissions,
+    /// The names of the resources that messages may link to.
+    resources: Vec<String>,
+    registry: WeakRegistry,
+}
+
+impl ClientRules {
+    pub(crate) fn new(
+        agent: &str,
+        permissions: ClientPermissions,
+        resources: Vec<String>,
+        registry: &Registry,
+    ) -> Self {
+        Self(Arc::new(Rules {
+            agent: agent.to_owned(),
+            permissions,
+            resources,
+            registry: registry.downgrade(),
+        }))
+    }
+
+    pub(crate) fn permissions(&self) -> &ClientPermissions {
+        &self.0.permissions
+    }
+
+    /// Returns the names of the resources that messages may link to.
+    pub(crate) fn resources(&self) -> &[String] {
+        &self.0.resources
+    }
+
+    /// Puts the media of the conversation under the rules for clients.
+    pub(crate) fn enter(&self, context: Context, conversation: &History) -> Context {
+        let setting = "`ClientPermissions::fetch_media`";
+        ClientMedia::enter(
+            context,
+            conversation,
+            self.0.permissions.fetch_media.as_ref(),
+            setting,
+        )
+    }
+
+    /// Checks the input of a turn.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for a field that the agent does not allow.
+    pub(crate) fn check(&self, input: &AgentInput) -> Result<()> {
+        let given = [
+            (Field::Instructions, !input.instructions.is_empty()),
+            (Field::Tools, !input.tools.is_empty()),
+            (Field::Custom, input.custom.is_some()),
+            (Field::OutputSchema, input.output_schema.is_some()),
+        ];
+        for (field, is_given) in given {
+            if is_given {
+                self.require(field)?;
+            }
+        }
+        input.messages().try_for_each(|message| self.check_links(message))
+    }
+
+    /// Checks the conversation that a client kept.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for a link to a resource that the agent does not list.
+    pub(crate) fn check_state(&self, state: &SessionState) -> Result<()> {
+        let messages = Messages::from(&state.messages);
+        let mut start = 0;
+        while let Some(index) = messages.next_with(Feature::Resource, start) {
+            messages
+                .get(index)
+                .map_or(Ok(()), |message| self.check_links(message))?;
+            start = index + 1;
+        }
+        Ok(())
+    }
+
+    fn check_links(&self, message: &Message) -> Result<()> {
+        let mut links = message.content().iter().filter_map(Part::as_resource);
+        links.try_for_each(|link| {
+            let registry = self.0.registry.upgrade()?;
+            let serves = |name: &String| {
+                let action = registry.get(&ActionType::RESOURCE.key(name));
+                let resource = action.and_then(Resource::from_action);
+                resource.is_some_and(|resource| resource.matches(&link.uri).is_some())
+            };
+            if self.0.resources.iter().any(serves) {
+                return Ok(());
+            }
+            Err(Error::invalid_argument(format!(
+                "agent '{}' does not read the resource '{}' for clients: leave the link out, or list the resource with \
+                 `AgentBuilder::resources`",
+                self.0.agent, link.uri
+            ))
+            .with_public())
+        })
+    }
+
+    /// # Errors
+    /// `INVALID_ARGUMENT` for a field that the agent does not allow.
+    pub(crate) fn require(&self, field: Field) -> Result<()> {
+        if self.0.permissions.allows(field) {
+            return Ok(());
+        }
+        let (name, method) = field.names();
+        Err(self.refused(name, method))
+    }
+
+    /// Checks a prompt input, of which a client may give a part.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for an input that is no object, and for a field that the agent does not allow.
+    pub(crate) fn check_prompt_input(&self, given: &Value) -> Result<()> {
+        let Value::Object(given) = given else {
+            return Err(Error::invalid_argument("'promptInput' of a client is an object").with_public());
+        };
+        let allowed = &self.0.permissions.prompt_input;
+        match given.keys().find(|field| !allowed.contains(*field)) {
+            Some(field) => Err(self.refused(format_args!("promptInput.{field}"), "prompt_input")),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns the allowed fields of a prompt input that a client kept, over the agent's own input.
+    pub(crate) fn kept_prompt_input(&self, kept: &Value, own: Option<&Arc<Value>>) -> Option<Arc<Value>> {
+        let mut allowed = kept.clone();
+        match &mut allowed {
+            Value::Object(fields) => {
+                fields.retain(|field, _| self.0.permissions.prompt_input.contains(field));
+            }
+            _ => return own.cloned(),
+        }
+        match allowed.as_object() {
+            Some(fields) if fields.is_empty() => own.cloned(),
+            _ => Some(Arc::new(merged(own, allowed))),
+        }
+    }
+
+    fn refused(&self, field: impl fmt::Display, method: &str) -> Error {
+        Error::invalid_argument(format!(
+            "agent '{}' does not accept '{field}' from clients: leave it out, or define the agent with \
+             `ClientPermissions::{method}`",
+            self.0.agent
+        ))
+        .with_public()
+    }
+}
+
+/// Returns a prompt input with the fields of another one in place of its own.
+pub(crate) fn merged(base: Option<&Arc<Value>>, given: Value) -> Value {
+    match (base.map(|base| &**base), given) {
+        (Some(Value::Object(base)), Value::Object(given)) => {
+            let mut fields = base.clone();
+            fields.extend(given);
+            Value::Object(fields)
+        }
+        (_, given) => given,
+    }
+}
+
+impl fmt::Debug for ClientRules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ClientRules").field(&self.0.permissions).finish()
+    }
+}

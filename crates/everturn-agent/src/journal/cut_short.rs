@@ -1,0 +1,187 @@
+//! Calls of another turn that was cut short: its process died or it failed, and the conversation went on with another input.
+//! Pure: no store, no clock.
+
+use std::collections::HashMap;
+
+use everturn_ai::metadata::OUTCOME_UNKNOWN;
+use everturn_ai::{EffectId, Message, ModelResponse, Part, ToolOutcome, ToolRecord, ToolRequest};
+use serde_json::Value;
+
+use super::entry::Entry;
+use super::identity::{call_fingerprint, call_of, effect_id};
+use super::known_effects::Met;
+use crate::session::Change;
+use crate::store::JournalKey;
+
+/// On a tool request: `true` if an earlier turn made the call and was cut short.
+const CUT_SHORT: &str = "cutShort";
+
+/// The calls of turns that were cut short, whose effects the conversation does not have yet.
+#[derive(Default)]
+pub(super) struct CutShortCalls {
+    requests: HashMap<EffectId, ToolRequest>,
+    /// In the order in which they began.
+    calls: Vec<CutShort>,
+    /// The reply that asks for these calls in this turn.
+    reply: Option<EffectId>,
+}
+
+struct CutShort {
+    id: EffectId,
+    /// The turn that made it.
+    turn: JournalKey,
+    /// The digest of the tool and its input.
+    call: String,
+    /// Whether it must not be made twice.
+    has_begun: bool,
+    outcome: Option<ToolOutcome>,
+    changes: Vec<Change>,
+}
+
+impl CutShort {
+    /// Returns whether it must become part of the conversation: it must not be made twice, or it changed the session.
+    fn is_due(&self) -> bool {
+        self.has_begun || !self.changes.is_empty()
+    }
+}
+
+impl CutShortCalls {
+    /// Learns an entry of another turn.
+    pub(super) fn learn(&mut self, entry: Entry, turn: &JournalKey) {
+        match entry {
+            Entry::Replied { effect, response } => {
+                let requests = response.message.iter().flat_map(Message::tool_requests);
+                for (position, request) in requests.enumerate() {
+                    let fingerprint = call_fingerprint(Some(&effect), position, &call_of(request));
+                    self.requests
+                        .insert(effect_id(turn, &fingerprint, 0), request.clone());
+                }
+            }
+            Entry::Started { effect, call } => self.call(effect, call, turn).has_begun = true,
+            Entry::Ended {
+                effect,
+                call,
+                outcome,
+                changes,
+                ..
+            } => {
+                let has_asked = matches!(&*outcome, ToolOutcome::Interrupted(data) if !is_unknown(data));
+                if has_asked {
+                    return self.forget(&effect);
+                }
+                let known = self.call(effect, call, turn);
+                known.outcome = Some(*outcome);
+                known.changes = changes;
+            }
+            Entry::Failed { effect } => self.forget(&effect),
+            Entry::TakenUp | Entry::Abandoned => {}
+        }
+    }
+
+    /// Learns an entry whose effect is part of the snapshot that this turn continues.
+    pub(super) fn learn_past(&mut self, entry: Entry, turn: &JournalKey) {
+        match entry {
+            Entry::Ended { effect, .. } => self.forget(&effect),
+            entry => self.learn(entry, turn),
+        }
+    }
+
+    fn call(&mut self, id: EffectId, call: String, turn: &JournalKey) -> &mut CutShort {
+        let place = self.calls.iter().position(|known| known.id == id);
+        let place = place.unwrap_or_else(|| {
+            self.calls.push(CutShort {
+                id,
+                turn: turn.clone(),
+                call,
+                has_begun: false,
+                outcome: None,
+                changes: Vec::new(),
+            });
+            self.calls.len() - 1
+        });
+        &mut self.calls[place]
+    }
+
+    /// Forgets a call that had no effect.
+    fn forget(&mut self, id: &EffectId) {
+        self.calls.retain(|known| known.id != *id);
+    }
+
+    /// Takes a call to which this turn has come by itself: the turn that made it, its outcome if it ended, and its changes of
+    /// the session.
+    pub(super) fn take(&mut self, id: &EffectId) -> Option<(JournalKey, Option<ToolOutcome>, Vec<Change>)> {
+        let place = self.calls.iter().position(|known| known.id == *id)?;
+        let known = self.calls.remove(place);
+        Some((known.turn, known.outcome, known.changes))
+    }
+
+    /// Returns a reply that asks for the calls once more, the first time that a model is asked: so their outcomes become part
+    /// of the conversation. `conversation` is searched for calls that a person restarted. Other effects cannot be asked for.
+    pub(super) fn reply(
+        &mut self,
+        asked: &EffectId,
+        conversation: impl FnOnce() -> Vec<ToolRequest>,
+    ) -> Option<ModelResponse> {
+        if self.reply.is_some() || self.calls.is_empty() {
+            return None;
+        }
+        self.reply = Some(asked.clone());
+        let mut conversation = Some(conversation);
+        let mut said = None;
+        let mut parts = Vec::new();
+        for known in &self.calls {
+            if !known.is_due() {
+                continue;
+            }
+            let request = self.requests.get(&known.id).cloned().or_else(|| {
+                let said = said.get_or_insert_with(|| conversation.take().map(|said| said()));
+                let mut said = said.iter().flatten().rev();
+                said.find(|request| call_of(request) == known.call).cloned()
+            });
+            let Some(request) = request else { continue };
+            // Its own reference, because another message may use the model's.
+            let part = Part::from(request.with_reference(known.id.as_str()));
+            parts.push(part.with_metadata_entry(CUT_SHORT, true));
+        }
+        (!parts.is_empty()).then(|| ModelResponse::new(Message::model(parts)))
+    }
+
+    /// Returns the call that the reply asked for, and its record.
+    pub(super) fn meet(&mut self, asked_by: Option<&EffectId>, request: &ToolRequest) -> Option<Met> {
+        if asked_by.is_none() || asked_by != self.reply.as_ref() {
+            return None;
+        }
+        let id = request.reference.as_deref()?;
+        let place = self.calls.iter().position(|known| known.id.as_str() == id)?;
+        let CutShort {
+            id, outcome, changes, ..
+        } = self.calls.remove(place);
+        Some(Met {
+            id,
+            record: outcome.map_or(ToolRecord::CutShort, ToolRecord::Ended),
+            changes,
+        })
+    }
+
+    /// Returns the outcome of an effect of one of the calls, by the digest of its name.
+    pub(super) fn take_ended(&mut self, call: &str) -> Option<(ToolOutcome, Vec<Change>)> {
+        let has_ended = |known: &CutShort| known.call == call && known.outcome.is_some();
+        let place = self.calls.iter().position(has_ended)?;
+        let ended = self.calls.remove(place);
+        Some((ended.outcome?, ended.changes))
+    }
+
+    /// Returns whether there are calls whose outcomes this turn still has to take over.
+    pub(super) fn is_due(&self) -> bool {
+        self.calls.iter().any(CutShort::is_due)
+    }
+
+    /// Returns whether there are calls that must not be made twice.
+    pub(super) fn holds_calls_not_to_repeat(&self) -> bool {
+        self.calls.iter().any(|known| known.has_begun)
+    }
+}
+
+fn is_unknown(data: &Value) -> bool {
+    data.get(OUTCOME_UNKNOWN) == Some(&Value::Bool(true))
+}

@@ -1,0 +1,103 @@
+//! What a generation that failed had finished.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use everturn_core::{Context, Error};
+
+use super::observer::reached;
+use super::tool_errors::is_limit;
+use crate::middleware::GenerateRound;
+use crate::{FinishReason, Messages, ModelResponse, UsageTotal};
+
+/// What a generation that failed had finished. Its error carries it: see [`partial_generation`].
+///
+/// A generation from these messages repeats no tool that had answered.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct PartialGeneration {
+    /// The request and all finished rounds: each message of the model with the answers of all its tools.
+    pub messages: Messages,
+    /// [`FinishReason::Aborted`] if the caller or a limit stopped the generation, otherwise [`FinishReason::Failed`].
+    pub finish_reason: FinishReason,
+    /// What the model calls that were answered used.
+    pub usage: UsageTotal,
+}
+
+/// Returns what a generation had finished, from its error; `None` if it failed before the model was asked.
+pub fn partial_generation(error: &Error) -> Option<&PartialGeneration> {
+    error.find_source::<Carrier>()?.partial.as_ref()
+}
+
+/// How far a generation has come.
+#[derive(Default)]
+pub(super) struct Progress(Mutex<Option<(Messages, UsageTotal)>>);
+
+impl Progress {
+    /// Notes a moment at which the conversation can be continued: the model is about to be asked, or all tools have answered.
+    pub(super) fn reach(&self, round: &GenerateRound) {
+        let messages = &round.request.messages;
+        self.change(|progress| match progress {
+            Some((reached, _)) => *reached = messages.clone(),
+            None => *progress = Some((messages.clone(), UsageTotal::default())),
+        });
+        reached(&round.context, messages);
+    }
+
+    pub(super) fn count(&self, response: &ModelResponse) {
+        self.change(|progress| {
+            if let Some((_, used)) = progress {
+                used.model_calls += 1;
+                if let Some(usage) = &response.usage {
+                    used.add_tokens(usage);
+                }
+            }
+        });
+    }
+
+    /// Returns the error of the generation with what was finished.
+    pub(super) fn attach_to(&self, error: Error, context: &Context) -> Error {
+        let is_stopped = context.is_over() || is_limit(&error);
+        let finish_reason = if is_stopped {
+            FinishReason::Aborted
+        } else {
+            FinishReason::Failed
+        };
+        let reached = self.change(Option::take);
+        let partial = reached.map(|(messages, usage)| PartialGeneration {
+            messages,
+            finish_reason,
+            usage,
+        });
+        let carrier = Carrier {
+            partial,
+            failure: error.clone(),
+        };
+        error.with_source(carrier)
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Option<(Messages, UsageTotal)>) -> T) -> T {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Carries the partial generation among the causes of an error. It adds nothing to the error's text.
+#[derive(Debug)]
+struct Carrier {
+    partial: Option<PartialGeneration>,
+    failure: Error,
+}
+
+impl fmt::Display for Carrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.failure.message())
+    }
+}
+
+impl StdError for Carrier {
+    // The causes of the failure and not the failure itself, which is the error that carries this one.
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.failure.source()
+    }
+}

@@ -1,0 +1,122 @@
+//! Media that a conversation with a client refers to.
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use everturn_core::{Context, Error, Result};
+
+use super::fetch_rules::{FetchBudget, FetchRules};
+use super::{FetchedMedia, MediaFetcher};
+use crate::{Feature, History};
+
+/// The media of a conversation with a client during one turn: by which rules it is fetched, and what was fetched.
+///
+/// An extension of the turn's context. It governs every URL of the conversation as it was when the turn began, whoever wrote the
+/// message; other URLs are the program's own.
+pub struct ClientMedia {
+    /// Where fetching is allowed, for errors.
+    setting: String,
+    conversation: History,
+    urls: OnceLock<HashSet<String>>,
+    /// `None` if nothing is fetched.
+    budget: Option<FetchBudget>,
+    fetched: Mutex<HashMap<String, Arc<FetchedMedia>>>,
+}
+
+impl ClientMedia {
+    /// Adds the media of a conversation to the context of a turn. `setting` names, for errors, where `rules` are set; without
+    /// rules nothing is fetched.
+    pub fn enter(
+        context: Context,
+        conversation: &History,
+        rules: Option<&FetchRules>,
+        setting: &str,
+    ) -> Context {
+        if conversation.next_with(Feature::Media, 0).is_none() {
+            return context;
+        }
+        context.with_extension(Arc::new(Self {
+            setting: setting.to_owned(),
+            conversation: conversation.clone(),
+            urls: OnceLock::new(),
+            budget: rules.map(|rules| FetchBudget::for_client(rules.clone())),
+            fetched: Mutex::default(),
+        }))
+    }
+
+    /// Returns whether a URL is part of the conversation.
+    pub(super) fn concerns(&self, url: &str) -> bool {
+        let urls = self.urls.get_or_init(|| {
+            let conversation = &self.conversation;
+            let mut urls = HashSet::new();
+            let mut start = 0;
+            while let Some(index) = conversation.next_with(Feature::Media, start) {
+                let media = conversation
+                    .get(index)
+                    .into_iter()
+                    .flat_map(crate::Message::media);
+                urls.extend(media.map(|media| media.url.clone()));
+                start = index + 1;
+            }
+            urls
+        });
+        urls.contains(url)
+    }
+
+    /// Returns how long fetching may take.
+    pub(super) fn time(&self) -> Option<Duration> {
+        self.budget.as_ref().map(|budget| budget.rules().total_time())
+    }
+
+    /// Fetches a URL of the conversation, or returns what was fetched earlier in the turn.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if the URL may not be fetched; the fetcher's error, whose public text says nothing of its cause.
+    pub(super) async fn fetch(
+        &self,
+        fetcher: &dyn MediaFetcher,
+        url: &str,
+        max_bytes: usize,
+    ) -> Result<Arc<FetchedMedia>> {
+        let budget = self.budget.as_ref().ok_or_else(|| self.refused())?;
+        let known = self.fetched().get(url).cloned();
+        if let Some(media) = known {
+            return Ok(media);
+        }
+        let fetch = budget.begin(url, max_bytes)?;
+        let media = fetcher.fetch(&fetch).await.map_err(|error| {
+            let error = Error::from(error);
+            match error.public_message() {
+                Some(_) => error,
+                None => error.with_public_message("the media could not be fetched"),
+            }
+        })?;
+        fetch.settle(media.bytes.len())?;
+        let media = Arc::new(media);
+        self.fetched().insert(url.to_owned(), Arc::clone(&media));
+        Ok(media)
+    }
+
+    fn fetched(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<FetchedMedia>>> {
+        // Every change is a single insertion.
+        self.fetched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn refused(&self) -> Error {
+        let setting = &self.setting;
+        Error::invalid_argument(format!(
+            "no media is fetched for callers: send the content as a 'data:' URL, or allow its host with {setting}"
+        ))
+        .with_public()
+    }
+}
+
+impl fmt::Debug for ClientMedia {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientMedia")
+            .field("budget", &self.budget)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,243 @@
+//! A database that goes back to an earlier point under a running program: what is stored is shown, not what is remembered.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use everturn_agent::store::{Detail, SessionStore, SnapshotQuery};
+use everturn_agent::{Agent, AgentInit, Snapshot};
+use everturn_ai::Message;
+use everturn_postgres::PostgresStore;
+use everturn_testkit::eventually;
+use serde_json::json;
+
+use crate::support::server::Server;
+use crate::support::{Fixture, get, options, parrot, put, row, said, scope, sql};
+
+/// The tables that hold conversations.
+const TABLES: &[&str] = &[
+    "session",
+    "snapshot",
+    "lineage",
+    "message",
+    "document",
+    "blob",
+    "message_blob",
+    "document_blob",
+    "journal",
+    "ledger",
+];
+
+/// Copies the tables of a store into a schema beside it.
+async fn back_up(fixture: &Fixture) {
+    let schema = &fixture.schema;
+    let copy =
+        |table: &&str| format!("CREATE TABLE \"{schema}_copy\".{table} AS TABLE \"{schema}\".{table};");
+    let copies: String = TABLES.iter().map(copy).collect();
+    sql(
+        &fixture.url,
+        &format!("CREATE SCHEMA \"{schema}_copy\"; {copies}"),
+    )
+    .await;
+}
+
+/// Puts the copies in the place of the tables' contents.
+async fn restore(fixture: &Fixture) {
+    let schema = &fixture.schema;
+    let replace = |table: &&str| {
+        format!(
+            "DELETE FROM \"{schema}\".{table}; INSERT INTO \"{schema}\".{table} SELECT * FROM \"{schema}_copy\".{table};"
+        )
+    };
+    let replaced: String = TABLES.iter().map(replace).collect();
+    let script = format!("BEGIN; DELETE FROM \"{schema}\".turn_lock; {replaced} COMMIT;");
+    sql(&fixture.url, &script).await;
+}
+
+/// A turn of a session that says who wrote it.
+fn turn(number: i64, who: &str, before: Option<&Snapshot>) -> Snapshot {
+    let mut next = row(&format!("turn-{number}"), "s", number);
+    let mut state = before
+        .and_then(|row| row.state.clone())
+        .unwrap_or_else(|| said(&[]));
+    state.messages.push(Message::user(format!("{who} {number}")));
+    state.custom = Some(Arc::new(json!({"who": who, "kept": "salt ".repeat(600)})));
+    next.parent_id = before.map(|row| row.snapshot_id.clone());
+    next.state = Some(state);
+    next
+}
+
+async fn write(store: &PostgresStore, who: &str, first: &Snapshot) -> Snapshot {
+    let mut last = first.clone();
+    for number in 2..5 {
+        last = turn(number, who, Some(&last));
+        put(store, last.clone()).await.unwrap();
+    }
+    last
+}
+
+#[tokio::test]
+async fn rows_that_others_wrote_after_a_restore_are_not_taken_for_those_before() {
+    let Some(fixture) = Fixture::new().await else {
+        return;
+    };
+    let here = &fixture.store;
+    let first = turn(1, "both", None);
+    put(here, first.clone()).await.unwrap();
+    back_up(&fixture).await;
+    let lost = write(here, "lost", &first).await;
+    restore(&fixture).await;
+    let there = fixture.reopened().await;
+    let first_there = get(&there, "turn-1").await.unwrap();
+    let stored = write(&there, "stored", &first_there).await;
+
+    for id in ["turn-1", "turn-2", "turn-3", "turn-4"] {
+        assert_eq!(get(here, id).await, get(&there, id).await, "{id}");
+    }
+    let latest = here.latest(&scope(), &"s".into(), Detail::Whole).await.unwrap();
+
+    assert_eq!(latest, Some(stored.clone()));
+    // A history that this process still holds is stored beside the others, not taken for theirs.
+    let mut branch = turn(5, "branch", Some(&lost));
+    branch.parent_id = Some("turn-1".into());
+    put(here, branch.clone()).await.unwrap();
+    let anew = fixture.reopened().await;
+    assert_eq!(get(&anew, "turn-5").await.unwrap().state, branch.state);
+    assert_eq!(get(&anew, "turn-4").await.unwrap().state, stored.state);
+    assert_eq!(anew.verify().await.unwrap().problems, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_lost_row_is_gone_although_it_is_remembered() {
+    let Some(fixture) = Fixture::new().await else {
+        return;
+    };
+    let agent = parrot(&fixture.store);
+    agent.chat().resume("s").run("one").await.unwrap();
+    back_up(&fixture).await;
+    let lost = agent.chat().resume("s").run("two").await.unwrap();
+    let mut connection = agent.connect(AgentInit::session("s"));
+    restore(&fixture).await;
+
+    connection.send("three").await.unwrap();
+    connection.close();
+    let refused = connection.output().await;
+    let resumed = agent.chat().resume("s").run("four").await.unwrap();
+    let gone = agent
+        .chat()
+        .snapshot(lost.snapshot_id().unwrap().clone())
+        .run("five")
+        .await;
+
+    assert!(
+        refused.is_err() || refused.unwrap().error.is_some(),
+        "its snapshot is not stored"
+    );
+    assert!(gone.is_err());
+    let anew = fixture.reopened().await;
+    let stored = get(&anew, resumed.snapshot_id().unwrap().as_str()).await.unwrap();
+    let texts: Vec<String> = texts(&stored);
+    assert_eq!(texts, ["one", "heard", "four", "heard"]);
+    assert_eq!(anew.verify().await.unwrap().problems, Vec::<String>::new());
+}
+
+fn texts(snapshot: &Snapshot) -> Vec<String> {
+    let messages = &snapshot.state.as_ref().unwrap().messages;
+    messages
+        .iter()
+        .map(|message| message.text().into_owned())
+        .collect()
+}
+
+const SESSIONS: usize = 6;
+
+/// Talks in a session until it is told to stop, whatever is refused meanwhile.
+async fn talk(agent: Agent, session: String, who: usize, turns: Arc<AtomicUsize>, stop: Arc<AtomicBool>) {
+    let mut number = 0;
+    while !stop.load(Ordering::Relaxed) {
+        number += 1;
+        let said = agent
+            .chat()
+            .resume(session.as_str())
+            .run(format!("{who} says {number}"))
+            .await;
+        turns.fetch_add(usize::from(said.is_ok()), Ordering::Relaxed);
+    }
+}
+
+async fn until(turns: &AtomicUsize, count: usize) {
+    let enough = turns.load(Ordering::Relaxed) + count;
+    eventually("turns are committed", async || {
+        turns.load(Ordering::Relaxed) >= enough
+    })
+    .await;
+}
+
+/// Returns all snapshots of a session as a store shows them.
+async fn shown(store: &PostgresStore, session: &str) -> Vec<Snapshot> {
+    let query = SnapshotQuery::of(session.into()).whole().limit(1_000);
+    let mut snapshots = store.list(&scope(), &query).await.unwrap().items;
+    snapshots.extend(
+        store
+            .latest(&scope(), &session.into(), Detail::Whole)
+            .await
+            .unwrap(),
+    );
+    snapshots
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_restored_under_load_is_shown_as_it_is() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let server = Arc::new(server);
+    let open = || {
+        options(&server.url(), "everturn")
+            .patience(Duration::from_secs(30))
+            .open()
+    };
+    // Two processes share every session.
+    let stores = [open().await.unwrap(), open().await.unwrap()];
+    let (turns, stop) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
+    let mut talks = Vec::new();
+    for session in 0..SESSIONS {
+        for (who, store) in stores.iter().enumerate() {
+            let (turns, stop) = (Arc::clone(&turns), Arc::clone(&stop));
+            talks.push(tokio::spawn(talk(
+                parrot(store),
+                format!("s{session}"),
+                who,
+                turns,
+                stop,
+            )));
+        }
+    }
+
+    until(&turns, 40).await;
+    let copied = Arc::clone(&server);
+    tokio::task::spawn_blocking(move || copied.back_up())
+        .await
+        .unwrap();
+    until(&turns, 120).await;
+    let restored = Arc::clone(&server);
+    tokio::task::spawn_blocking(move || restored.restore())
+        .await
+        .unwrap();
+    // Fewer than were lost, so that what is remembered is longer than what is stored.
+    until(&turns, 24).await;
+    stop.store(true, Ordering::Relaxed);
+    for talk in talks {
+        talk.await.unwrap();
+    }
+
+    let anew = open().await.unwrap();
+    for session in 0..SESSIONS {
+        let session = format!("s{session}");
+        let expected = shown(&anew, &session).await;
+        for store in &stores {
+            assert_eq!(shown(store, &session).await, expected, "{session}");
+        }
+    }
+    assert_eq!(anew.verify().await.unwrap().problems, Vec::<String>::new());
+}

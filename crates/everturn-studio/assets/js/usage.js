@@ -1,0 +1,9 @@
+/** What models and tools used, in words. */
+
+import { costs } from './spans.js';
+import { lasted } from './time.js';
+
+/** @param {string} by @param {Usage} [usage] */
+export function used(by, { inputTokens = 0, outputTokens = 0, modelCalls = 0, toolCalls = 0, modelMs = 0, toolMs = 0, cost } = {}) {
+	return modelCalls + toolCalls > 0 ? `${by}: ${inputTokens} tokens in, ${outputTokens} out · ${modelCalls} model calls ${lasted(modelMs)} · ${toolCalls} tool calls ${lasted(toolMs)}${costs(cost)}` : '';
+}
