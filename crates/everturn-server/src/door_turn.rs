@@ -13,6 +13,7 @@ use tokio_util::sync::DropGuard;
 
 use self::joined::joined;
 use crate::ServedAgent;
+use crate::correlation::keyed;
 use crate::driven::Driven;
 use crate::turn_name::Minted;
 
@@ -53,7 +54,7 @@ impl DoorTurn {
         input: AgentInput,
         context: &Context,
     ) -> Result<Self, Box<Result<AgentOutput>>> {
-        let context = context.child().with_extension(Arc::new(TurnDetails));
+        let context = keyed(context.child()).with_extension(Arc::new(TurnDetails));
         let minted = agent.names_turns_itself().then(Minted::new);
         let context = match &minted {
             Some(minted) => minted.noted(context),

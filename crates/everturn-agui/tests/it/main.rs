@@ -13,6 +13,7 @@ mod kept_by_the_client;
 mod leaving;
 mod long_threads;
 mod other_doors;
+mod repeated_requests;
 mod runs;
 mod shared_state;
 mod support;

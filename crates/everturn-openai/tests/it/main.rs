@@ -10,6 +10,7 @@ mod conversations;
 mod errors;
 mod items_sent_back;
 mod leaving;
+mod repeated_requests;
 mod responses;
 mod structured_output;
 mod support;
