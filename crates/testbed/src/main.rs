@@ -6,6 +6,7 @@
 //! | `/flows/<flow>` | a few flows: `echo`, `streamy`, `bulky`, `slowly`, `failing`, `denied` |
 //! | `/agui/<agent>`, `/copilotkit/…` | the agents for front ends that speak AG-UI |
 //! | `/v1/…` | the agents for clients of OpenAI's HTTP surface |
+//! | `/mcp` | the agents and tools for clients of MCP |
 //! | `/testbed/program` | takes `{"responses": […], "chunks": [[…]]}`: the next answers of the model; the last answer is repeated |
 
 mod arguments;
@@ -22,6 +23,7 @@ use clap::Parser as _;
 use everturn_agent::store::SessionStore;
 use everturn_agui::ServeAgui;
 use everturn_core::{Exposure, Result};
+use everturn_mcp::McpServer;
 use everturn_openai::ServeOpenAi;
 use everturn_server::{ArchiveAccess, Bound, CorsLayer, Layout, Limits, Server};
 use mimalloc::MiMalloc;
@@ -80,6 +82,7 @@ async fn bind(arguments: Arguments, sessions: Arc<dyn SessionStore>) -> Result<B
         .limits(Limits::default().header_time(IDLE))
         .openai()
         .agui()
+        .door("/mcp", McpServer::new(harness.registry()))
         .cors(pages())
         .merge(program::router(harness.model().clone()));
     let server = if arguments.archive {

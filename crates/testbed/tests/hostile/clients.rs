@@ -115,7 +115,7 @@ fn requests_with_thousands_of_answers_to_interrupts() {
             asking.map(|asking| asking.join().unwrap()).into()
         })
     };
-    let too_many = answering(10_000, 10_000);
+    let too_many = answering(4_000, 5_000);
     let alone = exchange(server.host(), &too_many);
     let beyond = at_once(&too_many);
     // As many as the limits allow, and no tool of that name.

@@ -203,6 +203,9 @@ fn readings(session: &str, snapshot: &str) -> Vec<Request> {
             "items",
             get(format!("/v1/conversations/{session}/items?limit=100")),
         ),
+        mcp("mcp tools", "tools/list", "{}"),
+        mcp("mcp resources", "resources/list", "{}"),
+        mcp_call("mcp call", &format!(r#"{{"message":"hi","sessionId":"{session}"}}"#)),
         ("agents", get("/agents".to_owned())),
         ("openapi", get("/openapi.json".to_owned())),
         ("metrics", get("/metrics".to_owned())),
@@ -214,6 +217,19 @@ fn readings(session: &str, snapshot: &str) -> Vec<Request> {
             &thread,
         ),
     ]
+}
+
+/// A request to the MCP server.
+fn mcp(what: &'static str, method: &str, params: &str) -> Request {
+    let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
+    let headers = "accept: application/json, text/event-stream\r\nmcp-protocol-version: 2025-06-18\r\n";
+    http(what, "/mcp", headers, &body)
+}
+
+/// A call of an agent as a tool of the MCP server.
+fn mcp_call(what: &'static str, arguments: &str) -> Request {
+    let params = format!(r#"{{"name":"{OPEN}","arguments":{arguments}}}"#);
+    mcp(what, "tools/call", &params)
 }
 
 /// Imports lines, as a file and as a list.
@@ -245,6 +261,7 @@ fn dense(bytes: usize) -> Vec<Request> {
         http(what, &format!("/agui/{OPEN}"), "", &agui),
         http(what, "/v1/responses", "", &responses),
         (what, Sent::Socket(OPEN.to_owned(), input)),
+        mcp_call(what, &format!(r#"{{"message":"hi","more":[{objects}]}}"#)),
     ];
     requests.extend(imports(what, &format!("[{objects}]")));
     requests
@@ -319,6 +336,7 @@ fn ordinary(snapshot: &str) -> Vec<Request> {
     requests.extend(turns(CLOSED, "ordinary", &[], &[]));
     requests.extend(imports("import", "{}"));
     requests.push(http("echo", "/flows/echo", "", r#"{"data":1}"#));
+    requests.push(mcp_call("mcp call", r#"{"message":"hi"}"#));
     requests
 }
 
