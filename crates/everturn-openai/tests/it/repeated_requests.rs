@@ -21,7 +21,12 @@ async fn a_repeated_request_is_answered_with_the_stored_response() {
     first["input"] = "3".into();
     let three = send(&server, "/responses", "k1", &first).await;
 
-    let told = |response: &Value| (response["id"].clone(), response["output"][0]["content"][0]["text"].clone());
+    let told = |response: &Value| {
+        (
+            response["id"].clone(),
+            response["output"][0]["content"][0]["text"].clone(),
+        )
+    };
     assert_eq!(told(&one_again), told(&one));
     assert_eq!(told(&two_again), told(&two));
     assert_eq!(told(&three).1, "Three.");

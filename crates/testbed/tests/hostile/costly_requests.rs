@@ -205,7 +205,10 @@ fn readings(session: &str, snapshot: &str) -> Vec<Request> {
         ),
         mcp("mcp tools", "tools/list", "{}"),
         mcp("mcp resources", "resources/list", "{}"),
-        mcp_call("mcp call", &format!(r#"{{"message":"hi","sessionId":"{session}"}}"#)),
+        mcp_call(
+            "mcp call",
+            &format!(r#"{{"message":"hi","sessionId":"{session}"}}"#),
+        ),
         ("agents", get("/agents".to_owned())),
         ("openapi", get("/openapi.json".to_owned())),
         ("metrics", get("/metrics".to_owned())),
