@@ -49,7 +49,7 @@
 //! | ask a model | [`Generate`], [`Generated`], [`GenerateStream`] |
 //! | implement a model | [`Model`], [`define_model`], [`BackgroundModel`] |
 //! | let a model act | [`Tool`], [`ToolContext`], [`FromToolContext`], [`interrupt`] |
-//! | wrap rounds, model calls and tool calls | [`Middleware`], [`model_hook`], [`catalogue`] |
+//! | wrap rounds, model calls and tool calls | [`Middleware`], [`model_hook`], [`builtin_middleware`] |
 //! | ask for structured output | [`Generate::output`], [`mod@format`] |
 //! | define prompts | [`prompt`] |
 //! | give models something to read | [`Document`], [`Resource`], [`retrieve`], [`embed`] |
@@ -71,7 +71,7 @@
 mod answers;
 mod approval;
 mod budget;
-pub mod catalogue;
+pub mod builtin_middleware;
 mod chunk;
 mod content;
 mod document;

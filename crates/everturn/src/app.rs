@@ -10,7 +10,7 @@ use everturn_agent::{
     Recovery, RecoveryLoop, check_delegates, internal_agents, recover_all, recover_every,
     register_agent_middleware,
 };
-use everturn_ai::catalogue::register_catalogue;
+use everturn_ai::builtin_middleware::register_builtin_middleware;
 use everturn_ai::prompt::{Mistakes, Prompt, PromptFolder, Reload, check_default_model, check_names};
 use everturn_ai::{
     Generate, IntoTool, Model, ModelReference, Prices, ToolReference, register_generate, register_model,
@@ -226,7 +226,7 @@ impl EverturnBuilder {
             registry.install(Arc::clone(plugin))?;
         }
         register_generate(&registry)?;
-        register_catalogue(&registry)?;
+        register_builtin_middleware(&registry)?;
         register_agent_middleware(&registry)?;
         for (_, set_up) in self.models.into_iter().chain(self.tools) {
             set_up(&registry)?;

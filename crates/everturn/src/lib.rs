@@ -150,7 +150,7 @@ pub mod prelude {
         SnapshotIds, SnapshotPolicy, SnapshotStatus, Timeline, Turn, TurnLocking, WhileInterrupted,
         WorkerLoss,
     };
-    pub use everturn_ai::catalogue::{Fallback, Retry, ToolApproval};
+    pub use everturn_ai::builtin_middleware::{Fallback, Retry, ToolApproval};
     pub use everturn_ai::prompt::PromptDefinition;
     pub use everturn_ai::{
         AnswerForm, AnsweredBy, Answers, Budget, FinishReason, Generate, History, Message, Messages, Part,

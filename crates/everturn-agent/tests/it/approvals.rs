@@ -10,7 +10,7 @@ use everturn_agent::{
     Agent, AgentBuilder, AgentFinishReason, AgentInput, AgentReply, Clock, InlinePrompt, Interrupt,
     SnapshotId, WhileInterrupted, agent,
 };
-use everturn_ai::catalogue::ToolApproval;
+use everturn_ai::builtin_middleware::ToolApproval;
 use everturn_ai::{
     Answers, Approval, ApprovalForm, Declined, Message, Part, Repeat, Replay, Tool, ToolContext,
 };

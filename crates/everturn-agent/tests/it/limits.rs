@@ -9,7 +9,7 @@ use everturn_agent::{
     Agent, AgentInit, AgentInput, AgentReply, Budget, Clock, Delegation, Limits, SnapshotStatus, Timestamp,
     agent, set_limits,
 };
-use everturn_ai::catalogue::Retry;
+use everturn_ai::builtin_middleware::Retry;
 use everturn_ai::{
     Message, ModelInfo, ModelRequest, ModelResponse, Part, Price, Prices, Replay, Role, Tool, ToolRequest,
     Usage, define_model, reason,

@@ -168,7 +168,7 @@ impl Tool {
 
     /// Sets who may answer an interrupted call; everyone who may use the session by default. Others are refused with
     /// `PERMISSION_DENIED`. The rule is also for questions that middleware asks before the tool runs, such as
-    /// [`ToolApproval`](crate::catalogue::ToolApproval).
+    /// [`ToolApproval`](crate::builtin_middleware::ToolApproval).
     #[must_use]
     pub fn answered_by(self, by: AnsweredBy) -> Self {
         self.edit(|inner| inner.answering.by = by)

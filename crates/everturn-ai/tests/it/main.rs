@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 
+mod builtin_middleware;
 mod conformance_generate;
 mod decoders;
 mod effect_journal;
@@ -21,7 +22,6 @@ mod many_rounds;
 mod many_tools;
 mod message_metadata;
 mod messages_are_a_sequence;
-mod middleware_catalogue;
 mod middleware_fallback;
 #[cfg(feature = "filesystem")]
 mod middleware_filesystem;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use everturn_ai::catalogue::Fallback;
+use everturn_ai::builtin_middleware::Fallback;
 use everturn_ai::{Generate, ModelReference, ModelResponseChunk, model_hook, reason};
 use everturn_core::{Emitter, Error, Registry, Status};
 use serde_json::{Value, json};

@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::{Arc, Mutex};
 
-use everturn_ai::catalogue::{Filesystem, ToolApproval};
+use everturn_ai::builtin_middleware::{Filesystem, ToolApproval};
 use everturn_ai::{
     FinishReason, Generate, Message, ModelResponseChunk, Part, Role, Tool, ToolContext, generate_hook,
     tool_hook,

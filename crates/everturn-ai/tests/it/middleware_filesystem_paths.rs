@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use everturn_ai::catalogue::Filesystem;
+use everturn_ai::builtin_middleware::Filesystem;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use everturn_ai::Part;
-use everturn_ai::catalogue::Filesystem;
+use everturn_ai::builtin_middleware::Filesystem;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

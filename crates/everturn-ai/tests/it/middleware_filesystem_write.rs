@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, SystemTime};
 
-use everturn_ai::catalogue::Filesystem;
+use everturn_ai::builtin_middleware::Filesystem;
 use everturn_ai::{Generate, generate_hook};
 use everturn_core::Registry;
 use serde_json::{Value, json};

@@ -1,8 +1,8 @@
 //! The built-in wrappers of models, used as middleware.
 
-use everturn_ai::catalogue::{
+use everturn_ai::builtin_middleware::{
     AugmentWithContext, DownloadMedia, SimulateConstrained, SimulateSystemPrompt, ValidateSupport,
-    register_catalogue,
+    register_builtin_middleware,
 };
 use everturn_ai::{
     Citation, ConstrainedSupport, Fetch, FetchedMedia, Generate, IntoMiddleware, Media, MediaDownload,
@@ -20,7 +20,7 @@ async fn asked(
     ask: impl FnOnce(Generate<Value>) -> Generate<Value>,
 ) -> Result<ModelRequest> {
     let registry = Registry::new();
-    register_catalogue(&registry)?;
+    register_builtin_middleware(&registry)?;
     let supports = ModelSupports {
         system_role: Some(true),
         context: Some(true),

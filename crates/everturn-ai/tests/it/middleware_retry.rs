@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use everturn_ai::catalogue::Retry;
+use everturn_ai::builtin_middleware::Retry;
 use everturn_ai::{Generate, ModelResponseChunk, interrupt, model_hook};
 use everturn_core::{Context, Emitter, Error, Registry, Status};
 use serde_json::json;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use everturn_ai::catalogue::{Skills, register_catalogue};
+use everturn_ai::builtin_middleware::{Skills, register_builtin_middleware};
 use everturn_ai::{Generate, Message, MiddlewareRef, Part, Role};
 use everturn_core::Registry;
 use serde_json::{Value, json};
@@ -213,7 +213,7 @@ async fn skills_that_cannot_be_read_are_left_out() {
 async fn by_name_the_paths_are_configuration() {
     let root = library(&[("soup", SOUP)]);
     let registry = Registry::new();
-    register_catalogue(&registry).unwrap();
+    register_builtin_middleware(&registry).unwrap();
     let script = Script::register(&registry, "m", [Reply::text("done")]);
 
     Generate::new(&registry)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use everturn_ai::catalogue::{ToolApproval, register_catalogue};
+use everturn_ai::builtin_middleware::{ToolApproval, register_builtin_middleware};
 use everturn_ai::{FinishReason, Generate, IntoMiddleware, Messages, MiddlewareRef, Part, Tool, ToolContext};
 use everturn_core::{Registry, Status};
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ struct Held {
 /// A generation in which the model asks for `launch` with this middleware in use.
 async fn ask_to_launch(middleware: impl IntoMiddleware) -> Held {
     let registry = Registry::new();
-    register_catalogue(&registry).unwrap();
+    register_builtin_middleware(&registry).unwrap();
     let runs = Arc::new(AtomicUsize::new(0));
     Script::register(
         &registry,

@@ -22,7 +22,7 @@ use crate::{
 /// in the stream, and the final response holds only what the answering model said.
 ///
 /// ```
-/// use everturn_ai::catalogue::Fallback;
+/// use everturn_ai::builtin_middleware::Fallback;
 /// use everturn_ai::ModelReference;
 /// use serde_json::json;
 ///

@@ -21,7 +21,7 @@ pub(super) struct Shared {
 }
 
 /// The filesystem middleware of one generate call.
-pub(in crate::catalogue) struct Bundle {
+pub(in crate::builtin_middleware) struct Bundle {
     shared: Arc<Shared>,
     tools: Vec<Tool>,
     /// The name by which models call the reading tool.

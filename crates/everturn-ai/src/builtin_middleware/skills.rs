@@ -31,7 +31,7 @@ use crate::{
 /// What is in a skill is told to the model as instructions; treat the folders like source code.
 ///
 /// ```no_run
-/// use everturn_ai::catalogue::Skills;
+/// use everturn_ai::builtin_middleware::Skills;
 ///
 /// let skills = Skills::new(["skills", "/usr/share/our-skills"]);
 /// ```

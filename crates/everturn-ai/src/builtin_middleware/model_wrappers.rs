@@ -226,7 +226,7 @@ mod http {
     /// How media is downloaded when the middleware is used by name.
     #[derive(Debug, Default, Deserialize, JsonSchema)]
     #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-    pub(in crate::catalogue) struct HttpDownload {
+    pub(in crate::builtin_middleware) struct HttpDownload {
         /// The largest download, in bytes.
         max_bytes: Option<usize>,
     }

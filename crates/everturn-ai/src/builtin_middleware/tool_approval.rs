@@ -19,7 +19,7 @@ use crate::{Middleware, MultipartToolResponse, NextTool, Part, Questions, ToolCa
 /// that mark is interrupted again, so that an answer to another question approves nothing.
 ///
 /// ```
-/// use everturn_ai::catalogue::ToolApproval;
+/// use everturn_ai::builtin_middleware::ToolApproval;
 /// use everturn_ai::{Part, ToolRequest};
 /// use serde_json::json;
 ///

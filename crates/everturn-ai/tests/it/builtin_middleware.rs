@@ -1,6 +1,6 @@
-//! The catalogue by name: spellings, configurations, order.
+//! The built-in middleware by name: spellings, configurations, order.
 
-use everturn_ai::catalogue::{Fallback, Retry, register_catalogue};
+use everturn_ai::builtin_middleware::{Fallback, Retry, register_builtin_middleware};
 use everturn_ai::{Generate, GenerateActionOptions, Message, MiddlewareRef, middleware_descriptions, reason};
 use everturn_core::{Error, Registry, Result, Status};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::middleware_support::{Reply, Script};
 
 fn registry() -> Registry {
     let registry = Registry::new();
-    register_catalogue(&registry).unwrap();
+    register_builtin_middleware(&registry).unwrap();
     registry
 }
 
@@ -252,11 +252,11 @@ async fn the_first_in_the_list_is_the_outermost() {
 }
 
 #[test]
-fn the_catalogue_is_registered_once() {
+fn builtin_middleware_is_registered_once() {
     let registry = registry();
 
     assert_eq!(
-        register_catalogue(&registry).unwrap_err().status(),
+        register_builtin_middleware(&registry).unwrap_err().status(),
         Status::AlreadyExists
     );
 }

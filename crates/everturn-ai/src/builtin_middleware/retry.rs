@@ -27,7 +27,7 @@ use crate::{Middleware, ModelCall, ModelResponse, ModelResponseChunk, NextModel,
 /// what the successful attempt said. Each retry is logged as a warning that counts the chunks already streamed.
 ///
 /// ```
-/// use everturn_ai::catalogue::Retry;
+/// use everturn_ai::builtin_middleware::Retry;
 ///
 /// let patient = Retry::default().max_retries(5).no_jitter();
 /// ```

@@ -13,7 +13,7 @@
 //! | [`ValidateSupport`] | `validateSupport` | model | refuses what a model cannot do |
 //! | [`SimulateConstrained`] | `simulateConstrainedGeneration` | model | an output schema in words |
 //!
-//! Each is used as a value, `.use_middleware(Retry::default().max_retries(5))`, or, once [`register_catalogue`] has
+//! Each is used as a value, `.use_middleware(Retry::default().max_retries(5))`, or, once [`register_builtin_middleware`] has
 //! defined it, by name with a JSON configuration, as `.prompt` files do. Names may also be written with the prefix
 //! `genkit-middleware/`. A configuration with a key that does not exist is refused.
 //!
@@ -47,16 +47,16 @@ pub use self::{
 pub use self::{filesystem::Filesystem, skills::Skills};
 use crate::{MiddlewareDefinition, define_middleware};
 
-/// Defines every middleware of the catalogue under its name.
+/// Defines every middleware of this module under its name.
 ///
 /// ```
-/// use everturn_ai::catalogue::register_catalogue;
+/// use everturn_ai::builtin_middleware::register_builtin_middleware;
 /// use everturn_ai::middleware_descriptions;
 /// use everturn_core::{Registry, Result};
 ///
 /// # fn main() -> Result<()> {
 /// let registry = Registry::new();
-/// register_catalogue(&registry)?;
+/// register_builtin_middleware(&registry)?;
 ///
 /// assert!(middleware_descriptions(&registry).iter().any(|description| description.name == "retry"));
 /// # Ok(()) }
@@ -64,7 +64,7 @@ use crate::{MiddlewareDefinition, define_middleware};
 ///
 /// # Errors
 /// `ALREADY_EXISTS` if there is a middleware of one of the names.
-pub fn register_catalogue(registry: &Registry) -> Result<()> {
+pub fn register_builtin_middleware(registry: &Registry) -> Result<()> {
     definitions()
         .into_iter()
         .try_for_each(|definition| define_middleware(registry, definition))

@@ -42,7 +42,7 @@ use crate::{IntoMiddleware, MiddlewareSource};
 /// Reading the same lines of an unchanged file again gives a short note. The last 200 files are remembered for this.
 ///
 /// ```no_run
-/// use everturn_ai::catalogue::Filesystem;
+/// use everturn_ai::builtin_middleware::Filesystem;
 ///
 /// let workspace = Filesystem::new("workspace").allow_write().tool_name_prefix("ws_");
 /// ```
