@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use everturn_ai::Tally;
+use everturn_ai::MessageStats;
 use everturn_core::{Error, Reason, Result};
 use serde_json::Value;
 
@@ -39,7 +39,7 @@ impl StateLimit {
     /// # Errors
     /// `RESOURCE_EXHAUSTED` with [`STATE_TOO_LARGE`] if the state is larger than the limit.
     pub(crate) fn check(&self, state: &SessionState) -> Result<()> {
-        let bytes = state.messages.tally().bytes + self.documents(state);
+        let bytes = state.messages.stats().bytes + self.documents(state);
         if bytes <= self.most {
             return Ok(());
         }
@@ -56,7 +56,7 @@ impl StateLimit {
     fn documents(&self, state: &SessionState) -> u64 {
         let mut measured = lock(&self.measured);
         let custom = state.custom.as_ref().map_or(0, |custom| {
-            size_of(&mut measured.custom, custom, Tally::bytes_of_json)
+            size_of(&mut measured.custom, custom, MessageStats::bytes_of_json)
         });
         custom
             + size_of(&mut measured.artifacts, &state.artifacts, |artifacts| {
@@ -82,9 +82,9 @@ pub(crate) fn artifacts_bytes(artifacts: &[Artifact]) -> u64 {
     let bytes = |artifact: &Artifact| {
         let metadata = artifact.metadata.iter().flatten();
         let metadata: u64 = metadata
-            .map(|(key, value)| key.len() as u64 + Tally::bytes_of_json(value))
+            .map(|(key, value)| key.len() as u64 + MessageStats::bytes_of_json(value))
             .sum();
-        Tally::of_content(&artifact.parts).bytes + metadata
+        MessageStats::of_content(&artifact.parts).bytes + metadata
     };
     artifacts.iter().map(bytes).sum()
 }

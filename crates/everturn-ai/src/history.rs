@@ -25,7 +25,7 @@ pub use self::{
     lineage::{Lineage, LineageId},
     validity::{Fault, FaultKind, Mended, awaiting, checked, closing, mended},
 };
-use crate::{Feature, Message, Tally};
+use crate::{Feature, Message, MessageStats};
 
 /// The messages of a conversation up to a point; cheap to clone, to fork and to extend.
 ///
@@ -75,7 +75,7 @@ impl History {
     /// Extends the lineage if this position is its tip; otherwise starts a new lineage from here. Both are constant
     /// time. If two holders at the same tip push at the same moment, one extends the lineage and the other forks it.
     pub fn push(&mut self, message: Message) {
-        let total = self.tally() + message.tally();
+        let total = self.stats() + message.stats();
         let held = self.held_by_messages() + message.held_bytes();
         let entry = lineage::Entry { message, total, held };
         if let Err(entry) = self.lineage.extend_at(self.up_to, entry) {
@@ -161,19 +161,19 @@ impl History {
     }
 
     /// Returns the counts over all messages without walking them.
-    pub fn tally(&self) -> Tally {
-        self.tally_before(self.up_to)
+    pub fn stats(&self) -> MessageStats {
+        self.stats_before(self.up_to)
     }
 
     /// Returns the counts over the first `len` messages.
-    pub(crate) fn tally_before(&self, len: usize) -> Tally {
+    pub(crate) fn stats_before(&self, len: usize) -> MessageStats {
         len.checked_sub(1)
-            .map_or_else(Tally::default, |last| self.entry(last).total)
+            .map_or_else(MessageStats::default, |last| self.entry(last).total)
     }
 
     /// Returns the index of the first message at or after `start` that has a feature, without walking the messages.
     pub fn next_with(&self, feature: Feature, start: usize) -> Option<usize> {
-        let before = |len| self.tally_before(len).messages_with(feature);
+        let before = |len| self.stats_before(len).messages_with(feature);
         let seen = before(start.min(self.up_to));
         // The running counts make this a binary search, and a miss costs one look.
         if before(self.up_to) == seen {
@@ -194,7 +194,7 @@ impl History {
     /// Returns the index of the last message before `end` that has a feature, without walking the messages.
     pub fn last_with(&self, feature: Feature, end: usize) -> Option<usize> {
         let end = end.min(self.up_to);
-        let before = |len| self.tally_before(len).messages_with(feature);
+        let before = |len| self.stats_before(len).messages_with(feature);
         let count = before(end);
         if count == 0 {
             return None;

@@ -85,6 +85,7 @@ mod held;
 pub mod history;
 mod json;
 mod message;
+mod message_stats;
 pub mod messages;
 pub mod metadata;
 mod middleware;
@@ -104,7 +105,6 @@ mod resource;
 mod response;
 mod retriever;
 mod role;
-mod tally;
 mod tool;
 mod usage;
 mod usage_meter;
@@ -145,6 +145,7 @@ pub use self::{
     history::{History, Lineage, LineageId},
     json::{ItemCursor, JsonObject, complete_json, extract_items, extract_json, parse_json},
     message::Message,
+    message_stats::{Feature, MessageStats},
     messages::Messages,
     middleware::{
         Delegate, GenerateHook, GenerateRound, IntoMiddleware, Middleware, MiddlewareDefinition,
@@ -177,7 +178,6 @@ pub use self::{
         RetrieverResponse, define_indexer, define_retriever, index, retrieve,
     },
     role::Role,
-    tally::{Feature, Tally},
     tool::{
         AnswerForm, AnsweredBy, FromToolContext, GivenAnswer, IntoTool, NoInput, Requirement, Tool,
         ToolContext, ToolReference, interrupt, interrupt_data, lookup_tool, lookup_tools, outcome_unknown,

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::held::{allocated, held_by_parts, of_boxed_object};
 use crate::{
-    Content, InvalidPart, JsonObject, Media, Part, Role, Tally, ToolRequest,
+    Content, InvalidPart, JsonObject, Media, MessageStats, Part, Role, ToolRequest,
     part::fields::{boxed, deserialize_from_object, take, take_object},
     part::parts,
 };
@@ -35,13 +35,13 @@ struct Body {
     content: Vec<Part>,
     metadata: Option<Box<JsonObject>>,
     extra: Option<Box<JsonObject>>,
-    tally: Tally,
+    stats: MessageStats,
 }
 
 impl Body {
-    /// Updates the tally after a change of the metadata.
+    /// Updates the stats after a change of the metadata.
     fn note_metadata(&mut self) {
-        self.tally = self.tally.with_metadata(self.role, self.metadata.as_deref());
+        self.stats = self.stats.with_metadata(self.role, self.metadata.as_deref());
     }
 }
 
@@ -49,13 +49,13 @@ impl Message {
     /// Creates a message of a role with this content.
     pub fn new(role: Role, content: impl Into<Content>) -> Self {
         let content = content.into().into_parts();
-        let tally = Tally::of(role, &content, None);
+        let stats = MessageStats::of(role, &content, None);
         Self(Arc::new(Body {
             role,
             content,
             metadata: None,
             extra: None,
-            tally,
+            stats,
         }))
     }
 
@@ -146,8 +146,8 @@ impl Message {
     }
 
     /// Returns the counts over the message's content.
-    pub fn tally(&self) -> Tally {
-        self.0.tally
+    pub fn stats(&self) -> MessageStats {
+        self.0.stats
     }
 
     /// Returns whether both are handles to the same message. This is stricter and cheaper than equality.
@@ -159,7 +159,7 @@ impl Message {
     pub fn with_content(self, content: impl Into<Content>) -> Self {
         let content = content.into().into_parts();
         self.edit(|body| {
-            body.tally = Tally::of(body.role, &content, body.metadata.as_deref());
+            body.stats = MessageStats::of(body.role, &content, body.metadata.as_deref());
             body.content = content;
         })
     }
@@ -169,7 +169,7 @@ impl Message {
         let part = part.into();
         self.edit(|body| {
             body.content.push(part);
-            body.tally = Tally::of(body.role, &body.content, body.metadata.as_deref());
+            body.stats = MessageStats::of(body.role, &body.content, body.metadata.as_deref());
         })
     }
 
@@ -286,13 +286,13 @@ impl TryFrom<JsonObject> for Message {
             take(&mut object, "content").ok_or_else(|| InvalidPart::new("`content` is required"))?;
         let content = parts("content", content)?;
         let metadata = take_object(&mut object, "metadata")?.and_then(boxed);
-        let tally = Tally::of(role, &content, metadata.as_deref());
+        let stats = MessageStats::of(role, &content, metadata.as_deref());
         Ok(Self(Arc::new(Body {
             role,
             content,
             metadata,
             extra: boxed(object),
-            tally,
+            stats,
         })))
     }
 }

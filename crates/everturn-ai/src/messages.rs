@@ -14,7 +14,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use self::piece::Piece;
 pub use self::piece::{Iter, Segment};
-use crate::{Feature, History, Message, Tally};
+use crate::{Feature, History, Message, MessageStats};
 
 /// A sequence of messages that borrows long conversations instead of copying them.
 ///
@@ -142,22 +142,22 @@ impl Messages {
     }
 
     /// Returns the counts over all messages without walking shared histories.
-    pub fn tally(&self) -> Tally {
-        self.pieces.iter().map(Piece::tally).sum()
+    pub fn stats(&self) -> MessageStats {
+        self.pieces.iter().map(Piece::stats).sum()
     }
 
     /// Returns the counts over the first `len` messages without walking shared histories.
-    pub(crate) fn tally_before(&self, len: usize) -> Tally {
+    pub(crate) fn stats_before(&self, len: usize) -> MessageStats {
         let mut offset = 0;
-        let mut tally = Tally::default();
+        let mut stats = MessageStats::default();
         for piece in &self.pieces {
             if len <= offset {
                 break;
             }
-            tally += piece.tally_before((len - offset).min(piece.len()));
+            stats += piece.stats_before((len - offset).min(piece.len()));
             offset += piece.len();
         }
-        tally
+        stats
     }
 
     /// Returns the index of the last message before `end` that has a feature, without walking shared histories.

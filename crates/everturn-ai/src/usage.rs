@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Tally, number};
+use crate::{MessageStats, number};
 
 /// Tokens, characters and media that went into and came out of a model call.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -58,7 +58,7 @@ pub struct Usage {
 
 impl Usage {
     /// Fills in the characters and media that the provider did not count itself.
-    pub fn fill_counts(&mut self, input: Tally, output: Tally) {
+    pub fn fill_counts(&mut self, input: MessageStats, output: MessageStats) {
         self.input_characters.get_or_insert(input.characters);
         self.input_images.get_or_insert(input.images.into());
         self.input_videos.get_or_insert(input.videos.into());

@@ -59,13 +59,13 @@ fn is_said(message: &Message, history: &History) -> bool {
         return false;
     }
     message.role() != Role::System
-        || history.tally().messages_with(Feature::System) > 0
+        || history.stats().messages_with(Feature::System) > 0
             && history.iter().any(|known| known.is_same(message))
 }
 
 /// Returns the message without the instructions that the request added to it about the output's form.
 fn as_said(message: &Message, history: &History) -> Message {
-    if message.tally().messages_with(Feature::OutputInstructions) == 0 {
+    if message.stats().messages_with(Feature::OutputInstructions) == 0 {
         return message.clone();
     }
     let is_said = |part: &&Part| part.purpose() != Some(metadata::PURPOSE_OUTPUT);

@@ -255,7 +255,7 @@ async fn an_agent_without_a_window_outlives_its_models_limit() {
         "m",
         ModelInfo::default(),
         |request: ModelRequest, _, _| async move {
-            if request.messages.tally().tokens > 1_000 {
+            if request.messages.stats().tokens > 1_000 {
                 return Err(Error::invalid_argument("too long")
                     .with_reason(reason::REQUEST_TOO_LONG)
                     .into());
@@ -300,7 +300,7 @@ async fn ten_thousand_turns_make_few_summaries_and_the_beginning_of_requests_sel
             let mut requests = checked.lock().unwrap();
             let now: Vec<Message> = request.messages.iter().cloned().collect();
             requests.moves += usize::from(!now.starts_with(&requests.last));
-            requests.largest = requests.largest.max(request.messages.tally().tokens);
+            requests.largest = requests.largest.max(request.messages.stats().tokens);
             requests.last = now;
             async { Ok(ModelResponse::text_of("yes")) }
         },

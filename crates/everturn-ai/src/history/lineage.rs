@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{History, log::Log};
-use crate::{Message, Tally};
+use crate::{Message, MessageStats};
 
 /// Identifies a lineage within a process, so that a store can remember which of its rows belong to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -34,10 +34,10 @@ pub struct Lineage {
     companions: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
 }
 
-/// A message and the tally of the whole history up to and including it.
+/// A message and the stats of the whole history up to and including it.
 pub(super) struct Entry {
     pub(super) message: Message,
-    pub(super) total: Tally,
+    pub(super) total: MessageStats,
     /// The bytes that the messages up to and including this one hold.
     pub(super) held: usize,
 }

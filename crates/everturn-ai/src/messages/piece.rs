@@ -5,9 +5,9 @@ use std::ops::Range;
 use std::slice;
 use std::sync::Arc;
 
-use crate::{Feature, History, Message, Tally};
+use crate::{Feature, History, Message, MessageStats};
 
-/// The longest run. A longer one becomes a history, which extends without copying and keeps a tally.
+/// The longest run. A longer one becomes a history, which extends without copying and keeps a stats.
 const RUN_LIMIT: usize = 32;
 
 #[derive(Debug, Clone)]
@@ -134,17 +134,17 @@ impl Piece {
         }
     }
 
-    pub(super) fn tally(&self) -> Tally {
-        self.tally_before(self.len())
+    pub(super) fn stats(&self) -> MessageStats {
+        self.stats_before(self.len())
     }
 
     /// Returns the counts over the first `len` messages of the piece.
-    pub(super) fn tally_before(&self, len: usize) -> Tally {
+    pub(super) fn stats_before(&self, len: usize) -> MessageStats {
         match self {
-            Self::Run(run) => run[..len].iter().map(Message::tally).sum(),
+            Self::Run(run) => run[..len].iter().map(Message::stats).sum(),
             // The difference of two running totals, so the messages are not walked.
             Self::History { history, from, .. } => {
-                history.tally_before(from + len) - history.tally_before(*from)
+                history.stats_before(from + len) - history.stats_before(*from)
             }
         }
     }
@@ -153,7 +153,7 @@ impl Piece {
     pub(super) fn last_with(&self, feature: Feature, end: usize) -> Option<usize> {
         match self {
             Self::Run(run) => {
-                let has = |message: &Message| message.tally().messages_with(feature) > 0;
+                let has = |message: &Message| message.stats().messages_with(feature) > 0;
                 run[..end.min(run.len())].iter().rposition(has)
             }
             Self::History { history, from, .. } => {
@@ -166,7 +166,7 @@ impl Piece {
     pub(super) fn next_with(&self, feature: Feature, start: usize) -> Option<usize> {
         match self {
             Self::Run(run) => {
-                let has = |message: &Message| message.tally().messages_with(feature) > 0;
+                let has = |message: &Message| message.stats().messages_with(feature) > 0;
                 Some(start + run.get(start..)?.iter().position(has)?)
             }
             Self::History { history, from, .. } => {

@@ -119,14 +119,14 @@ fn measured<Fut>(
 where
     Fut: Future<Output = HandlerResult<ModelResponse>>,
 {
-    let input = request.messages.tally();
+    let input = request.messages.stats();
     let started = Instant::now();
     // No `async` block, which would have room for the provider's future twice.
     provider(request).map_ok(move |mut response| {
         response
             .latency_ms
             .get_or_insert_with(|| started.elapsed().as_secs_f64() * 1000.0);
-        let output = response.message.as_ref().map(Message::tally).unwrap_or_default();
+        let output = response.message.as_ref().map(Message::stats).unwrap_or_default();
         response.usage.get_or_insert_default().fill_counts(input, output);
         response
     })

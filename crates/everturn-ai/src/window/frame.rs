@@ -122,7 +122,7 @@ impl Anchor {
     /// Returns the room that is left beside the summary.
     fn room(&self, room: u64) -> u64 {
         let text = self.summary.as_deref().map(Message::user);
-        let summary = text.map_or(0, |message| message.tally().tokens);
+        let summary = text.map_or(0, |message| message.stats().tokens);
         room.saturating_sub(summary).max(room / 4).max(1)
     }
 }

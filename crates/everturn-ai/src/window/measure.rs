@@ -49,16 +49,16 @@ pub(super) enum Measure {
 impl Measure {
     /// Returns the cost of one message.
     pub(super) fn of(&self, message: &Message) -> Cost {
-        let tally = message.tally();
+        let stats = message.stats();
         match self {
             Self::Estimate => Cost {
-                tokens: tally.tokens,
-                outputs: tally.tool_output_tokens,
+                tokens: stats.tokens,
+                outputs: stats.tool_output_tokens,
             },
             Self::Function(count) => {
                 let tokens = count(message);
                 // The function is not asked about parts, so the outputs have the share that the estimate gives them.
-                let share = tokens.saturating_mul(tally.tool_output_tokens) / tally.tokens.max(1);
+                let share = tokens.saturating_mul(stats.tool_output_tokens) / stats.tokens.max(1);
                 Cost {
                     tokens,
                     outputs: share,
@@ -70,10 +70,10 @@ impl Measure {
     /// Returns the cost of the first `len` messages.
     pub(super) fn before(&self, messages: &Messages, len: usize) -> Cost {
         let Self::Function(count) = self else {
-            let tally = messages.tally_before(len);
+            let stats = messages.stats_before(len);
             return Cost {
-                tokens: tally.tokens,
-                outputs: tally.tool_output_tokens,
+                tokens: stats.tokens,
+                outputs: stats.tool_output_tokens,
             };
         };
         let mut cost = Cost::default();

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::view::View;
-use crate::{Feature, Message, Part, PartKind, Tally, ToolResponse};
+use crate::{Feature, Message, MessageStats, Part, PartKind, ToolResponse};
 
 /// Stands in a request for an output that was cleared.
 const CLEARED: &str = "[the output was removed to save room; call the tool again if you need it]";
@@ -21,7 +21,7 @@ fn cleared_rounds(rounds: usize, kept: usize) -> usize {
 pub(super) fn cleared(view: &View<'_>, start: usize, kept: usize) -> Vec<usize> {
     let rounds = |end| {
         view.messages
-            .tally_before(end)
+            .stats_before(end)
             .messages_with(Feature::ToolResponse) as usize
     };
     let last = cleared_rounds(rounds(view.len()), kept);
@@ -48,7 +48,7 @@ fn without_output(part: &Part) -> Part {
         return part.clone();
     };
     let is_short = response.content.is_empty()
-        && response.output.as_ref().map_or(0, Tally::bytes_of_json) <= CLEARED.len() as u64;
+        && response.output.as_ref().map_or(0, MessageStats::bytes_of_json) <= CLEARED.len() as u64;
     if is_short {
         return part.clone();
     }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
 
-use crate::{ModelRequest, Tally};
+use crate::{MessageStats, ModelRequest};
 
 /// About how many bytes of JSON a model reads as one token.
 const BYTES_PER_TOKEN: u64 = 4;
@@ -111,7 +111,7 @@ pub(super) fn answer_tokens(request: &ModelRequest) -> u64 {
 
 /// Returns the estimated tokens of a request besides its messages.
 pub(super) fn fixed_tokens(request: &ModelRequest) -> u64 {
-    let bytes_of = |value: &Option<Value>| value.as_ref().map_or(0, Tally::bytes_of_json);
+    let bytes_of = |value: &Option<Value>| value.as_ref().map_or(0, MessageStats::bytes_of_json);
     let tools: u64 = request
         .tools()
         .iter()
@@ -120,7 +120,7 @@ pub(super) fn fixed_tokens(request: &ModelRequest) -> u64 {
     let docs: u64 = request
         .docs()
         .iter()
-        .map(|doc| Tally::of_content(&doc.content).bytes)
+        .map(|doc| MessageStats::of_content(&doc.content).bytes)
         .sum();
     let schema = request
         .output

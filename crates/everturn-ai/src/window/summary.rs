@@ -30,7 +30,7 @@ pub struct Summary {
 impl Summary {
     /// Returns the summary that a message carries.
     pub fn on(message: &Message) -> Option<Self> {
-        if message.tally().messages_with(Feature::Summary) == 0 {
+        if message.stats().messages_with(Feature::Summary) == 0 {
             return None;
         }
         Self::deserialize(message.metadata_entry(metadata::SUMMARY)?).ok()

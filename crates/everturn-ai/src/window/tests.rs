@@ -54,7 +54,7 @@ fn conversation() -> impl Strategy<Value = Vec<Message>> {
 }
 
 fn is(message: &Message, feature: Feature) -> bool {
-    message.tally().messages_with(feature) > 0
+    message.stats().messages_with(feature) > 0
 }
 
 fn begin(messages: &Messages, room: u64) -> usize {
@@ -157,7 +157,7 @@ proptest! {
             last = now;
         }
 
-        let total = history.tally().tokens;
+        let total = history.stats().tokens;
         prop_assert!(moves <= total / (room / 2), "{moves} moves in {total} tokens");
     }
 

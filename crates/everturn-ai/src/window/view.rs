@@ -129,14 +129,14 @@ impl<'a> View<'a> {
         let pinned: u64 = self
             .pinned_before(end)
             .filter_map(|index| self.messages.get(index))
-            .map(|message| message.tally().characters)
+            .map(|message| message.stats().characters)
             .sum();
-        self.messages.tally_before(end).characters - pinned
+        self.messages.stats_before(end).characters - pinned
     }
 
     /// Returns the messages of the conversation in a range.
     pub(super) fn said(&self, start: usize, end: usize) -> impl Iterator<Item = Message> {
-        let is_said = |message: &Message| message.tally().messages_with(Feature::Pinned) == 0;
+        let is_said = |message: &Message| message.stats().messages_with(Feature::Pinned) == 0;
         let range = self.messages.slice(start..end);
         let said: Vec<Message> = range.iter().filter(|message| is_said(message)).cloned().collect();
         said.into_iter()

@@ -98,11 +98,11 @@ proptest! {
     #[test]
     fn features_are_found_where_the_list_has_them(steps in prop::collection::vec(step(), 0..40)) {
         for (history, model) in run(steps) {
-            let sum = model.iter().map(Message::tally).sum();
-            prop_assert_eq!(history.tally(), sum);
+            let sum = model.iter().map(Message::stats).sum();
+            prop_assert_eq!(history.stats(), sum);
             for feature in [Feature::System, Feature::Resource, Feature::Media] {
                 for start in 0..=model.len() {
-                    let has = |message: &Message| message.tally().messages_with(feature) > 0;
+                    let has = |message: &Message| message.stats().messages_with(feature) > 0;
                     let expected = model.iter().skip(start).position(has).map(|index| start + index);
                     prop_assert_eq!(history.next_with(feature, start), expected);
                     let expected = model[..start].iter().rposition(has);

@@ -100,8 +100,8 @@ proptest! {
             prop_assert_eq!(messages.first(), model.first());
             prop_assert_eq!(messages.last(), model.last());
             prop_assert_eq!(messages.get(model.len()), None);
-            prop_assert_eq!(messages.tally(), model.iter().map(Message::tally).sum());
-            let is_system = |message: &Message| message.tally().messages_with(Feature::System) > 0;
+            prop_assert_eq!(messages.stats(), model.iter().map(Message::stats).sum());
+            let is_system = |message: &Message| message.stats().messages_with(Feature::System) > 0;
             for start in 0..=model.len() {
                 let expected = model.iter().skip(start).position(is_system).map(|index| start + index);
                 prop_assert_eq!(messages.next_with(Feature::System, start), expected);

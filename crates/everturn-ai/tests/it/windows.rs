@@ -36,7 +36,7 @@ impl Provider {
     }
 
     fn answer(&self, request: ModelRequest) -> everturn_core::Result<ModelResponse> {
-        let tokens = request.messages.tally().tokens;
+        let tokens = request.messages.stats().tokens;
         self.requests.lock().unwrap().push(request);
         if tokens > self.limit.load(Ordering::Relaxed) {
             return Err(Error::invalid_argument("too long").with_reason(reason::REQUEST_TOO_LONG));
@@ -122,7 +122,7 @@ async fn a_window_is_as_large_as_the_model_declares() {
     ask(&registry, &Window::of_model().margin(0.2), &conversation(20))
         .await
         .unwrap();
-    let tokens = provider.requests.lock().unwrap()[0].messages.tally().tokens;
+    let tokens = provider.requests.lock().unwrap()[0].messages.stats().tokens;
 
     assert!((300..=800).contains(&tokens), "{tokens}");
 }
@@ -267,7 +267,7 @@ async fn the_tokens_that_the_provider_counts_make_the_window_smaller() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let sizes = Arc::clone(&seen);
     define_model(&registry, "m", ModelInfo::default(), move |request, _, _| {
-        let tokens = request.messages.tally().tokens;
+        let tokens = request.messages.stats().tokens;
         sizes.lock().unwrap().push(tokens);
         async move {
             Ok(ModelResponse {
@@ -435,7 +435,7 @@ async fn a_summary_that_fails_leaves_the_conversation_cut() {
     assert!(
         requests
             .iter()
-            .all(|request| request.messages.tally().tokens <= 1_000)
+            .all(|request| request.messages.stats().tokens <= 1_000)
     );
 }
 

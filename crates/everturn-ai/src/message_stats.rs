@@ -24,7 +24,7 @@ const TOKENS_PER_MEDIA: u64 = 1_500;
 /// The counts over a sequence of messages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Tally {
+pub struct MessageStats {
     /// About how many bytes the messages have as JSON.
     pub bytes: u64,
     /// Characters of all text parts.
@@ -37,7 +37,7 @@ pub struct Tally {
     pub audio_files: u32,
     /// About how many tokens the messages have.
     pub tokens: u64,
-    /// How many of [`Tally::tokens`] are outputs of tools.
+    /// How many of [`MessageStats::tokens`] are outputs of tools.
     pub tool_output_tokens: u64,
     features: [u32; Feature::COUNT],
 }
@@ -71,7 +71,7 @@ impl Feature {
     const COUNT: usize = 10;
 }
 
-impl Tally {
+impl MessageStats {
     /// Returns how many of the messages have a feature.
     pub fn messages_with(&self, feature: Feature) -> u32 {
         self.features[feature as usize]
@@ -79,11 +79,11 @@ impl Tally {
 
     /// Counts over content that belongs to no message.
     pub fn of_content(content: &[Part]) -> Self {
-        let mut tally = Self::default();
+        let mut stats = Self::default();
         for part in content {
-            tally.add_part(part);
+            stats.add_part(part);
         }
-        tally
+        stats
     }
 
     /// About how many bytes a value has as JSON. Costs a walk through the value.
@@ -102,21 +102,21 @@ impl Tally {
     }
 
     pub(crate) fn of(role: Role, content: &[Part], metadata: Option<&JsonObject>) -> Self {
-        let mut tally = Self {
+        let mut stats = Self {
             bytes: PER_MESSAGE,
             tokens: TOKENS_PER_MESSAGE,
             ..Self::default()
         };
         if role == Role::System {
-            tally.mark(Feature::System);
+            stats.mark(Feature::System);
         }
         for part in content {
-            tally.add_part(part);
+            stats.add_part(part);
         }
-        tally.with_metadata(role, metadata)
+        stats.with_metadata(role, metadata)
     }
 
-    /// Returns the tally of a message that has other metadata now.
+    /// Returns the stats of a message that has other metadata now.
     pub(crate) fn with_metadata(mut self, role: Role, metadata: Option<&JsonObject>) -> Self {
         let has = |key| metadata.is_some_and(|metadata| metadata.contains_key(key));
         let is_prompt = has(metadata::PROMPT);
@@ -176,12 +176,12 @@ impl Tally {
 fn bytes_of_object(fields: &JsonObject) -> u64 {
     fields
         .iter()
-        .map(|(key, value)| key.len() as u64 + 4 + Tally::bytes_of_json(value))
+        .map(|(key, value)| key.len() as u64 + 4 + MessageStats::bytes_of_json(value))
         .sum()
 }
 
 fn bytes_of_part(part: &Part) -> u64 {
-    let bytes_of = |value: &Option<Value>| value.as_ref().map_or(0, Tally::bytes_of_json);
+    let bytes_of = |value: &Option<Value>| value.as_ref().map_or(0, MessageStats::bytes_of_json);
     let own = match part.kind() {
         PartKind::Text(text) | PartKind::Reasoning(text) => text.len() as u64,
         PartKind::Media(media) => media.url.len() as u64,
@@ -190,7 +190,7 @@ fn bytes_of_part(part: &Part) -> u64 {
             let content: u64 = response.content.iter().map(bytes_of_part).sum();
             response.name.len() as u64 + bytes_of(&response.output) + content
         }
-        PartKind::Data(data) => Tally::bytes_of_json(data),
+        PartKind::Data(data) => MessageStats::bytes_of_json(data),
         PartKind::Custom(fields) | PartKind::Unknown(fields) => bytes_of_object(fields),
         PartKind::Resource(link) => link.uri.len() as u64,
     };
@@ -199,7 +199,7 @@ fn bytes_of_part(part: &Part) -> u64 {
 
 /// About how many tokens a model reads in a part. Metadata is not counted: most of it is not sent.
 fn tokens_of_part(part: &Part) -> u64 {
-    let bytes_of = |value: &Option<Value>| value.as_ref().map_or(0, Tally::bytes_of_json);
+    let bytes_of = |value: &Option<Value>| value.as_ref().map_or(0, MessageStats::bytes_of_json);
     let bytes = match part.kind() {
         PartKind::Text(text) | PartKind::Reasoning(text) => text.len() as u64,
         PartKind::Media(_) => return TOKENS_PER_MEDIA,
@@ -209,14 +209,14 @@ fn tokens_of_part(part: &Part) -> u64 {
             let own = response.name.len() as u64 + bytes_of(&response.output);
             return own.div_ceil(BYTES_PER_TOKEN) + content;
         }
-        PartKind::Data(data) => Tally::bytes_of_json(data),
+        PartKind::Data(data) => MessageStats::bytes_of_json(data),
         PartKind::Custom(fields) | PartKind::Unknown(fields) => bytes_of_object(fields),
         PartKind::Resource(link) => link.uri.len() as u64,
     };
     bytes.div_ceil(BYTES_PER_TOKEN)
 }
 
-impl Add for Tally {
+impl Add for MessageStats {
     type Output = Self;
 
     fn add(mut self, other: Self) -> Self {
@@ -225,7 +225,7 @@ impl Add for Tally {
     }
 }
 
-impl AddAssign for Tally {
+impl AddAssign for MessageStats {
     fn add_assign(&mut self, other: Self) {
         self.bytes += other.bytes;
         self.characters += other.characters;
@@ -240,8 +240,8 @@ impl AddAssign for Tally {
     }
 }
 
-/// Subtracts the tally of a prefix from that of the whole sequence.
-impl Sub for Tally {
+/// Subtracts the stats of a prefix from that of the whole sequence.
+impl Sub for MessageStats {
     type Output = Self;
 
     fn sub(mut self, prefix: Self) -> Self {
@@ -259,8 +259,8 @@ impl Sub for Tally {
     }
 }
 
-impl std::iter::Sum for Tally {
-    fn sum<I: Iterator<Item = Self>>(tallies: I) -> Self {
-        tallies.fold(Self::default(), Add::add)
+impl std::iter::Sum for MessageStats {
+    fn sum<I: Iterator<Item = Self>>(items: I) -> Self {
+        items.fold(Self::default(), Add::add)
     }
 }
