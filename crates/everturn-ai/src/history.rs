@@ -76,8 +76,12 @@ impl History {
     /// time. If two holders at the same tip push at the same moment, one extends the lineage and the other forks it.
     pub fn push(&mut self, message: Message) {
         let total = self.stats() + message.stats();
-        let held = self.held_by_messages() + message.held_bytes();
-        let entry = lineage::Entry { message, total, held };
+        let heap_size = self.messages_heap_size() + message.heap_size();
+        let entry = lineage::Entry {
+            message,
+            total,
+            heap_size,
+        };
         if let Err(entry) = self.lineage.extend_at(self.up_to, entry) {
             // A fork of the empty history has nothing to share.
             let parent = (self.up_to > 0).then(|| self.clone());
@@ -152,12 +156,14 @@ impl History {
 
     /// Returns how many bytes of memory the history holds, about, without walking it. Histories that share messages share
     /// these bytes.
-    pub fn held_bytes(&self) -> usize {
-        self.held_by_messages() + Lineage::held_by_entries(self.up_to)
+    pub fn heap_size(&self) -> usize {
+        self.messages_heap_size() + Lineage::own_heap_size(self.up_to)
     }
 
-    fn held_by_messages(&self) -> usize {
-        self.up_to.checked_sub(1).map_or(0, |last| self.entry(last).held)
+    fn messages_heap_size(&self) -> usize {
+        self.up_to
+            .checked_sub(1)
+            .map_or(0, |last| self.entry(last).heap_size)
     }
 
     /// Returns the counts over all messages without walking them.

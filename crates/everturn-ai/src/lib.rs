@@ -81,7 +81,7 @@ mod evaluator;
 pub mod format;
 mod generate;
 mod generate_options;
-mod held;
+mod heap_size;
 pub mod history;
 mod json;
 mod message;
@@ -114,7 +114,7 @@ pub mod window;
 pub use async_trait::async_trait;
 pub use everturn_core as core;
 
-pub use self::held::{held_by_json, held_by_parts};
+pub use self::heap_size::{json_heap_size, parts_heap_size};
 #[cfg(feature = "download")]
 pub use self::model::HttpMediaFetcher;
 pub use self::{

@@ -9,7 +9,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
 
-use crate::held::{allocated, held_by_parts, of_boxed_object};
+use crate::heap_size::{allocated, of_boxed_object, parts_heap_size};
 use crate::{
     Content, InvalidPart, JsonObject, Media, MessageStats, Part, Role, ToolRequest,
     part::fields::{boxed, deserialize_from_object, take, take_object},
@@ -137,10 +137,10 @@ impl Message {
     }
 
     /// Returns how many bytes of memory the message holds, about. Its clones share them.
-    pub fn held_bytes(&self) -> usize {
+    pub fn heap_size(&self) -> usize {
         let body = &*self.0;
         allocated(size_of_val(body) + 2 * size_of::<usize>())
-            + held_by_parts(&body.content)
+            + parts_heap_size(&body.content)
             + of_boxed_object(body.metadata.as_deref())
             + of_boxed_object(body.extra.as_deref())
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use everturn_ai::held_by_json;
+use everturn_ai::json_heap_size;
 use serde_json::{Value, json};
 
 use crate::fault::Fault;
@@ -69,7 +69,7 @@ impl Page {
         let mut bytes = 0;
         let fitting = |item: &Value| {
             let is_first = bytes == 0;
-            bytes += held_by_json(item);
+            bytes += json_heap_size(item);
             is_first || bytes <= PAGE_BYTES
         };
         let data: Vec<Value> = rest.into_iter().take(self.limit).take_while(fitting).collect();

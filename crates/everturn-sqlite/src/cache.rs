@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use everturn_agent::{Artifact, SessionState};
-use everturn_ai::{History, LineageId, held_by_json, held_by_parts};
+use everturn_ai::{History, LineageId, json_heap_size, parts_heap_size};
 use serde_json::Value;
 
 use crate::recency::Recency;
@@ -38,7 +38,7 @@ impl Document {
     /// Returns how many bytes of memory the document holds, about.
     fn held_bytes(&self) -> usize {
         match self {
-            Self::Json(value) => size_of::<Value>() + held_by_json(value),
+            Self::Json(value) => size_of::<Value>() + json_heap_size(value),
             Self::Artifacts(artifacts) => artifacts.iter().map(held_by_artifact).sum(),
         }
     }
@@ -56,11 +56,11 @@ fn held_by_artifact(artifact: &Artifact) -> usize {
     let metadata = artifact.metadata.as_ref();
     size_of::<Artifact>()
         + artifact.name.as_ref().map_or(0, String::capacity)
-        + held_by_parts(&artifact.parts)
+        + parts_heap_size(&artifact.parts)
         + metadata.map_or(0, |metadata| {
             metadata
                 .iter()
-                .map(|(name, value)| name.capacity() + size_of::<Value>() * 2 + held_by_json(value))
+                .map(|(name, value)| name.capacity() + size_of::<Value>() * 2 + json_heap_size(value))
                 .sum()
         })
 }
@@ -265,7 +265,7 @@ impl<'a> Cache<'a> {
                 .is_none_or(|known| known.len() <= history.len())
             {
                 // All of it, also what another entry shares: that one may be evicted first.
-                let weight = history.held_bytes() + ENTRY;
+                let weight = history.heap_size() + ENTRY;
                 gone.extend(memory.histories.insert(lineage, history, weight));
             }
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use everturn_ai::held_by_json;
+use everturn_ai::json_heap_size;
 use everturn_core::Result;
 
 use super::Archive;
@@ -74,11 +74,11 @@ fn bytes_of(snapshot: &Snapshot) -> usize {
     let Some(state) = &snapshot.state else {
         return 0;
     };
-    let custom = state.custom.as_deref().map_or(0, held_by_json);
+    let custom = state.custom.as_deref().map_or(0, json_heap_size);
     let artifacts = usize::try_from(artifacts_bytes(&state.artifacts)).unwrap_or(usize::MAX);
     state
         .messages
-        .held_bytes()
+        .heap_size()
         .saturating_add(custom)
         .saturating_add(artifacts)
 }

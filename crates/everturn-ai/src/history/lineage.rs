@@ -38,8 +38,8 @@ pub struct Lineage {
 pub(super) struct Entry {
     pub(super) message: Message,
     pub(super) total: MessageStats,
-    /// The bytes that the messages up to and including this one hold.
-    pub(super) held: usize,
+    /// The heap size of all messages up to and including this one.
+    pub(super) heap_size: usize,
 }
 
 impl Lineage {
@@ -54,10 +54,10 @@ impl Lineage {
     }
 
     /// Returns how many bytes a lineage of that length takes beside its messages, about.
-    pub(super) fn held_by_entries(len: usize) -> usize {
+    pub(super) fn own_heap_size(len: usize) -> usize {
         // The companions of a lineage are hashes under way and the like.
         const COMPANIONS: usize = 256;
-        size_of::<Self>() + COMPANIONS + Log::<Entry>::held_by_rest(len)
+        size_of::<Self>() + COMPANIONS + Log::<Entry>::rest_heap_size(len)
     }
 
     /// Creates a lineage that continues `parent` with `first`.

@@ -22,7 +22,7 @@ impl<T> Log<T> {
     }
 
     /// Returns how many bytes a log of that length takes beside its inline items, about.
-    pub(super) fn held_by_rest(len: usize) -> usize {
+    pub(super) fn rest_heap_size(len: usize) -> usize {
         // The list of the other items is a table of 60 blocks; the first has 32 places, and each further one twice as many
         // as the one before.
         const TABLE: usize = 60 * size_of::<usize>();

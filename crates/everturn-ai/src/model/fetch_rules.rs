@@ -210,10 +210,10 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
 }
 
 /// How many bytes are held in this process of what was fetched for clients.
-static HELD: AtomicUsize = AtomicUsize::new(0);
+static BUFFERED: AtomicUsize = AtomicUsize::new(0);
 
 /// How many bytes of what was fetched for clients this process may hold at once.
-const MAX_HELD: usize = 32 * 1024 * 1024;
+const MAX_BUFFERED: usize = 32 * 1024 * 1024;
 
 /// The rules of one turn or model call, with what is left of them.
 #[derive(Debug)]
@@ -273,7 +273,7 @@ impl FetchBudget {
 impl Drop for FetchBudget {
     fn drop(&mut self) {
         if self.is_shared {
-            HELD.fetch_sub(*self.bytes.get_mut(), Ordering::Relaxed);
+            BUFFERED.fetch_sub(*self.bytes.get_mut(), Ordering::Relaxed);
         }
     }
 }
@@ -311,8 +311,8 @@ impl Fetch<'_> {
     pub fn take(&self, bytes: usize) -> Result<()> {
         let budget = self.budget;
         let add = |counter: &AtomicUsize, most: usize| {
-            let added = counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |held| {
-                held.checked_add(bytes).filter(|sum| *sum <= most)
+            let added = counter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |buffered| {
+                buffered.checked_add(bytes).filter(|sum| *sum <= most)
             });
             added.is_ok()
         };
@@ -325,9 +325,11 @@ impl Fetch<'_> {
             let message = format!("all that is fetched is larger than {most} bytes");
             return Err(Error::invalid_argument(message).with_public());
         }
-        if budget.is_shared && !add(&HELD, MAX_HELD) {
+        if budget.is_shared && !add(&BUFFERED, MAX_BUFFERED) {
             budget.bytes.fetch_sub(bytes, Ordering::Relaxed);
-            let message = format!("the server holds {MAX_HELD} bytes that it has fetched: try again");
+            let message = format!(
+                "the server has buffered {MAX_BUFFERED} bytes of fetched media, its limit; try again later"
+            );
             return Err(Error::resource_exhausted(message).with_public());
         }
         Ok(())
@@ -461,20 +463,20 @@ mod tests {
     fn bytes_for_clients_are_bounded_in_the_process_and_given_back() {
         let rules = || {
             FetchRules::hosts(["x.test"])
-                .max_bytes(MAX_HELD)
-                .max_total_bytes(MAX_HELD)
+                .max_bytes(MAX_BUFFERED)
+                .max_total_bytes(MAX_BUFFERED)
         };
         let (one, other) = (FetchBudget::for_client(rules()), FetchBudget::for_client(rules()));
 
-        one.begin("https://x.test/", MAX_HELD)
+        one.begin("https://x.test/", MAX_BUFFERED)
             .unwrap()
-            .take(MAX_HELD)
+            .take(MAX_BUFFERED)
             .unwrap();
-        let fetch = other.begin("https://x.test/", MAX_HELD).unwrap();
+        let fetch = other.begin("https://x.test/", MAX_BUFFERED).unwrap();
         assert!(fetch.take(1).is_err());
 
         drop(one);
-        let again = other.begin("https://x.test/", MAX_HELD).unwrap();
-        again.take(MAX_HELD).unwrap();
+        let again = other.begin("https://x.test/", MAX_BUFFERED).unwrap();
+        again.take(MAX_BUFFERED).unwrap();
     }
 }

@@ -42,7 +42,7 @@ fn of_object(object: &JsonObject) -> usize {
     let entries = allocated(room * (ENTRY + size_of::<String>() + size_of::<Value>()));
     let inside = object
         .iter()
-        .map(|(name, value)| of_text(name) + held_by_json(value));
+        .map(|(name, value)| of_text(name) + json_heap_size(value));
     entries + ALLOCATION + inside.sum::<usize>()
 }
 
@@ -51,12 +51,12 @@ pub(crate) fn of_boxed_object(object: Option<&JsonObject>) -> usize {
 }
 
 /// Returns how many bytes of memory a JSON value holds beside its own size, about.
-pub fn held_by_json(value: &Value) -> usize {
+pub fn json_heap_size(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
         Value::String(text) => of_text(text),
         Value::Array(items) => {
-            allocated(items.capacity() * size_of::<Value>()) + items.iter().map(held_by_json).sum::<usize>()
+            allocated(items.capacity() * size_of::<Value>()) + items.iter().map(json_heap_size).sum::<usize>()
         }
         Value::Object(object) => of_object(object),
     }
@@ -64,13 +64,13 @@ pub fn held_by_json(value: &Value) -> usize {
 
 impl Part {
     /// Returns how many bytes of memory the part holds beside its own size, about.
-    pub fn held_bytes(&self) -> usize {
-        held_by_kind(self.kind()) + of_boxed_object(self.metadata()) + of_boxed_object(self.extra())
+    pub fn heap_size(&self) -> usize {
+        kind_heap_size(self.kind()) + of_boxed_object(self.metadata()) + of_boxed_object(self.extra())
     }
 }
 
 /// Returns how many bytes the content of a part holds beside its own size, about.
-fn held_by_kind(kind: &PartKind) -> usize {
+fn kind_heap_size(kind: &PartKind) -> usize {
     match kind {
         PartKind::Text(text) | PartKind::Reasoning(text) => of_text(text),
         PartKind::Media(media) => {
@@ -83,18 +83,18 @@ fn held_by_kind(kind: &PartKind) -> usize {
             allocated(size_of_val(&**request))
                 + of_text(&request.name)
                 + of_optional_text(request.reference.as_ref())
-                + request.input.as_ref().map_or(0, held_by_json)
+                + request.input.as_ref().map_or(0, json_heap_size)
                 + of_object(&request.extra)
         }
         PartKind::ToolResponse(response) => {
             allocated(size_of_val(&**response))
                 + of_text(&response.name)
                 + of_optional_text(response.reference.as_ref())
-                + response.output.as_ref().map_or(0, held_by_json)
-                + held_by_parts(&response.content)
+                + response.output.as_ref().map_or(0, json_heap_size)
+                + parts_heap_size(&response.content)
                 + of_object(&response.extra)
         }
-        PartKind::Data(value) => allocated(size_of::<Value>()) + held_by_json(value),
+        PartKind::Data(value) => allocated(size_of::<Value>()) + json_heap_size(value),
         PartKind::Custom(object) | PartKind::Unknown(object) => of_boxed_object(Some(object)),
         PartKind::Resource(link) => {
             allocated(size_of_val(&**link)) + of_text(&link.uri) + of_object(&link.extra)
@@ -103,8 +103,8 @@ fn held_by_kind(kind: &PartKind) -> usize {
 }
 
 /// Returns how many bytes a list of parts holds, about.
-pub fn held_by_parts(parts: &[Part]) -> usize {
-    allocated(size_of_val(parts)) + parts.iter().map(Part::held_bytes).sum::<usize>()
+pub fn parts_heap_size(parts: &[Part]) -> usize {
+    allocated(size_of_val(parts)) + parts.iter().map(Part::heap_size).sum::<usize>()
 }
 
 #[cfg(test)]
@@ -119,9 +119,9 @@ mod tests {
         let small = Message::user("a");
         let large = Message::user("a".repeat(100_000));
 
-        assert!(small.held_bytes() > 150, "{}", small.held_bytes());
-        assert!(large.held_bytes() > 100_000);
-        assert!(large.held_bytes() < 101_000, "{}", large.held_bytes());
+        assert!(small.heap_size() > 150, "{}", small.heap_size());
+        assert!(large.heap_size() > 100_000);
+        assert!(large.heap_size() < 101_000, "{}", large.heap_size());
     }
 
     #[test]
@@ -131,14 +131,14 @@ mod tests {
         let read: Message = serde_json::from_str(&text).unwrap();
         let parts = crate::part::parts("content", json!([{"text": "a"}])).unwrap();
 
-        assert_eq!(read.held_bytes(), made.held_bytes());
+        assert_eq!(read.heap_size(), made.heap_size());
         assert_eq!(parts.capacity(), 1, "no room is held that is not counted");
     }
 
     #[test]
     fn every_entry_of_an_object_counts() {
-        let one = held_by_json(&json!({"a": 1}));
-        let many = held_by_json(&json!({"a": 1, "b": {"c": [1, 2, 3]}, "d": "text", "e": null, "f": true}));
+        let one = json_heap_size(&json!({"a": 1}));
+        let many = json_heap_size(&json!({"a": 1, "b": {"c": [1, 2, 3]}, "d": "text", "e": null, "f": true}));
 
         assert!(one > 300, "{one}");
         assert!(many > 2 * one, "{many}");
