@@ -207,7 +207,7 @@ struct Checkpoint {
 }
 
 fn checkpoints(messages: &History) -> Arc<Checkpoints> {
-    messages.lineage().companion()
+    messages.lineage().extension()
 }
 
 impl Checkpoints {

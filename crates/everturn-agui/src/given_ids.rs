@@ -35,7 +35,7 @@ pub(crate) fn holds_run(record: &History, run: &str) -> bool {
 fn search(record: &History, find: impl Fn(&GivenIds, usize) -> Option<usize>) -> Option<usize> {
     let mut part = Some(record);
     while let Some(history) = part {
-        let ids: Arc<Mutex<GivenIds>> = history.lineage().companion();
+        let ids: Arc<Mutex<GivenIds>> = history.lineage().extension();
         let mut ids = ids.lock().unwrap_or_else(PoisonError::into_inner);
         ids.read(history);
         if let Some(place) = find(&ids, history.len()) {
@@ -101,7 +101,7 @@ mod tests {
     }
 
     fn read_of(record: &History) -> usize {
-        let ids: Arc<Mutex<GivenIds>> = record.lineage().companion();
+        let ids: Arc<Mutex<GivenIds>> = record.lineage().extension();
         let ids = ids.lock().unwrap();
         ids.read
     }

@@ -31,7 +31,7 @@ pub struct Lineage {
     parent: Option<History>,
     depth: usize,
     log: Log<Entry>,
-    companions: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
+    extensions: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
 }
 
 /// A message and the stats of the whole history up to and including it.
@@ -49,15 +49,15 @@ impl Lineage {
             parent: None,
             depth: 0,
             log: Log::new(),
-            companions: Mutex::default(),
+            extensions: Mutex::default(),
         }
     }
 
     /// Returns how many bytes a lineage of that length takes beside its messages, about.
     pub(super) fn own_heap_size(len: usize) -> usize {
-        // The companions of a lineage are hashes under way and the like.
-        const COMPANIONS: usize = 256;
-        size_of::<Self>() + COMPANIONS + Log::<Entry>::rest_heap_size(len)
+        // The extensions of a lineage are hashes under way and the like.
+        const EXTENSIONS: usize = 256;
+        size_of::<Self>() + EXTENSIONS + Log::<Entry>::rest_heap_size(len)
     }
 
     /// Creates a lineage that continues `parent` with `first`.
@@ -69,7 +69,7 @@ impl Lineage {
             parent,
             depth,
             log: Log::new(),
-            companions: Mutex::default(),
+            extensions: Mutex::default(),
         };
         let pushed = lineage.log.push_at(0, first);
         debug_assert!(pushed.is_ok(), "a new log is empty");
@@ -98,15 +98,15 @@ impl Lineage {
 
     /// Returns the value of type `T` that is kept beside this lineage, created on first use and dropped with the
     /// lineage. It lets others cache facts about the messages instead of walking them again.
-    pub fn companion<T: Any + Send + Sync + Default>(&self) -> Arc<T> {
+    pub fn extension<T: Any + Send + Sync + Default>(&self) -> Arc<T> {
         // A value is added whole or not at all, so a poisoned lock guards valid data.
-        let mut companions = self.companions.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = companions
+        let mut extensions = self.extensions.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = extensions
             .iter()
-            .find_map(|companion| Arc::clone(companion).downcast::<T>().ok());
+            .find_map(|extension| Arc::clone(extension).downcast::<T>().ok());
         known.unwrap_or_else(|| {
             let made = Arc::new(T::default());
-            companions.push(Arc::clone(&made) as Arc<dyn Any + Send + Sync>);
+            extensions.push(Arc::clone(&made) as Arc<dyn Any + Send + Sync>);
             made
         })
     }

@@ -174,7 +174,7 @@ impl History {
     pub(crate) fn valid_before(&self) -> usize {
         let mut position = self;
         loop {
-            let known = position.lineage().companion::<ValidBefore>();
+            let known = position.lineage().extension::<ValidBefore>();
             let known = known.0.load(Ordering::Relaxed);
             if known > position.len() {
                 // More than this history is known to be valid, so all but its last group is.
@@ -189,7 +189,7 @@ impl History {
 
     /// Notes that everything before an index is valid, whatever follows.
     pub(crate) fn found_valid_before(&self, index: usize) {
-        let known = self.lineage().companion::<ValidBefore>();
+        let known = self.lineage().extension::<ValidBefore>();
         known.0.fetch_max(index, Ordering::Relaxed);
     }
 }

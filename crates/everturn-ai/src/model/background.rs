@@ -167,7 +167,7 @@ pub async fn cancel_operation(registry: &Registry, operation: Operation) -> Resu
     run(action, operation, Context::current()).await
 }
 
-/// Looks up a companion action under its name and, as other runtimes register it, under its name with a suffix.
+/// Looks up a extension action under its name and, as other runtimes register it, under its name with a suffix.
 async fn find(
     registry: &Registry,
     operation: &Operation,

@@ -145,7 +145,7 @@ impl fmt::Debug for Measure {
 struct Totals(Mutex<Vec<(usize, Vec<Cost>)>>);
 
 fn totals(history: &History) -> Arc<Totals> {
-    history.lineage().companion()
+    history.lineage().extension()
 }
 
 impl Totals {

@@ -17,7 +17,7 @@ mod history_is_a_sequence;
 mod http_media_fetcher;
 mod interrupt_survives_a_restart;
 mod lenient_json;
-mod lineage_companions;
+mod lineage_extensions;
 mod many_rounds;
 mod many_tools;
 mod message_metadata;
