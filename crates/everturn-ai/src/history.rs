@@ -6,7 +6,7 @@
 //! without comparing messages. A holder never sees what another appends, because each has its own position.
 //!
 //! A history may come to a state in which no provider takes it, for instance with a tool request that was never answered.
-//! [`checked`] finds such faults, and [`mended`] returns a valid history in its place.
+//! [`checked`] finds such faults, and [`repaired`] returns a valid history in its place.
 
 mod group;
 mod iter;
@@ -23,7 +23,7 @@ pub(crate) use self::group::Groups;
 pub use self::{
     iter::Iter,
     lineage::{Lineage, LineageId},
-    validity::{Fault, FaultKind, Mended, awaiting, checked, closing, mended},
+    validity::{Fault, FaultKind, Repaired, awaiting, checked, closing, repaired},
 };
 use crate::{Feature, Message, MessageStats};
 

@@ -55,7 +55,7 @@ pub const PROMPT: &str = "_everturn_prompt";
 /// written.
 pub const SUMMARY: &str = "summary";
 /// On a tool message, and on the parts in it that stand for missing answers: `true`. The answers were added so that the
-/// conversation could go on; see [`history::mended`](crate::history::mended).
+/// conversation could go on; see [`history::repaired`](crate::history::repaired).
 pub const MENDED: &str = "mended";
 /// On a user's message: `true` if it was sent while an interrupt was open and waits for the interrupt's answer, which the model
 /// reads first.

@@ -1,7 +1,7 @@
 //! Mending sessions whose history no provider takes.
 
 use everturn_ai::History;
-use everturn_ai::history::{awaiting, mended};
+use everturn_ai::history::{awaiting, repaired};
 use everturn_core::Result;
 
 use super::{Archive, named_snapshot};
@@ -10,7 +10,7 @@ use crate::store::Detail;
 use crate::{Snapshot, SnapshotId};
 
 impl Archive {
-    /// Adds a snapshot with a [`mended`] history after a snapshot whose history no provider takes,
+    /// Adds a snapshot with a [`repaired`] history after a snapshot whose history no provider takes,
     /// and returns it. Returns `None` if there is nothing to mend. Requests that wait for their answers stay open.
     ///
     /// Agents mend each request to their model by themselves, so a session can be used without this. The new snapshot is the
@@ -35,7 +35,7 @@ impl Archive {
 /// Returns the history with everything mended but requests that wait for their answers; `None` if there is nothing to mend.
 fn mend_past(history: &History) -> Option<History> {
     let past = awaiting(history).unwrap_or(history.len());
-    let mut whole = mended(&history.truncate_to(past))?.history;
+    let mut whole = repaired(&history.truncate_to(past))?.history;
     whole.extend(history.since(past).cloned());
     Some(whole)
 }

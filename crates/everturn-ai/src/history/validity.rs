@@ -4,7 +4,7 @@
 //! directly after it; there is no answer without a request and no message without content. The role of the first
 //! message, messages of one role in a row and the order of answers differ by provider, and each provider's model sees to them.
 //!
-//! [`checked`] finds the faults. [`mended`] returns a valid history in place of a faulty one, and [`closing`] the message
+//! [`checked`] finds the faults. [`repaired`] returns a valid history in place of a faulty one, and [`closing`] the message
 //! that makes a history valid whose last requests have no answers. Nothing is changed in place: messages are immutable.
 
 use std::fmt;
@@ -69,7 +69,7 @@ impl fmt::Display for Fault {
 /// A valid history in place of a faulty one.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Mended {
+pub struct Repaired {
     /// The valid history. It shares the messages before the first fault with the faulty one.
     pub history: History,
     /// The parts that were added. Those that stand for a missing answer or content have [`MENDED`](crate::metadata::MENDED)
@@ -93,9 +93,9 @@ pub struct Mended {
 /// let faults = history::checked(&asked);
 /// assert_eq!(faults[0].to_string(), "message 1: the tool request 'pay#1' has no answer");
 ///
-/// let mended = history::mended(&asked).expect("it has a fault");
-/// assert!(history::checked(&mended.history).is_empty());
-/// assert_eq!(mended.history.len(), 4);
+/// let repaired = history::repaired(&asked).expect("it has a fault");
+/// assert!(history::checked(&repaired.history).is_empty());
+/// assert_eq!(repaired.history.len(), 4);
 /// ```
 pub fn checked(history: &History) -> Vec<Fault> {
     let mut groups = Groups::default();
@@ -114,30 +114,30 @@ pub fn checked(history: &History) -> Vec<Fault> {
 /// messages without content are left out; a message of the user says that it is empty.
 ///
 /// The part of a lineage that was found valid is not examined again, so the cost is that of the messages added since.
-pub fn mended(history: &History) -> Option<Mended> {
+pub fn repaired(history: &History) -> Option<Repaired> {
     let begin = history.valid_before();
     let mut groups = Groups::beginning_at(begin);
     history.since(begin).for_each(|message| groups.take(message));
     history.found_valid_before(groups.valid_before());
     let repairs = groups.finish();
-    let mut mended = Mended {
+    let mut repaired = Repaired {
         history: history.truncate_to(repairs.first()?.range.start),
         added: Vec::new(),
     };
-    let mut next = mended.history.len();
+    let mut next = repaired.history.len();
     for repair in repairs {
         let unchanged = history.since(next).take(repair.range.start - next).cloned();
-        mended.history.extend(unchanged.chain(repair.replacement));
-        mended.added.extend(repair.added);
+        repaired.history.extend(unchanged.chain(repair.replacement));
+        repaired.added.extend(repair.added);
         next = repair.range.end;
     }
-    mended.history.extend(history.since(next).cloned());
-    Some(mended)
+    repaired.history.extend(history.since(next).cloned());
+    Some(repaired)
 }
 
 /// Returns the message that answers the requests which are open at the end of a history: added to it, it closes them.
 ///
-/// Returns `None` if none are open there, and also if more has been said after them: then only [`mended`] can give them
+/// Returns `None` if none are open there, and also if more has been said after them: then only [`repaired`] can give them
 /// answers in their place.
 pub fn closing(history: &History) -> Option<Message> {
     let begin = last_of_model(history)?;
@@ -203,7 +203,7 @@ mod tests {
         let turn = |number: usize| [Message::user(format!("{number}")), Message::model("ok")];
         let mut history: History = (0..5_000).flat_map(turn).collect();
 
-        assert!(mended(&history).is_none());
+        assert!(repaired(&history).is_none());
         assert_eq!(history.valid_before(), 9_999);
         let mut branch = history.truncate_to(6_000);
         assert_eq!(branch.valid_before(), 5_999);
@@ -212,7 +212,7 @@ mod tests {
         history.extend(turn(5_000));
 
         assert_eq!(history.valid_before(), 9_999);
-        assert!(mended(&history).is_none());
+        assert!(repaired(&history).is_none());
         assert_eq!(history.valid_before(), 10_001);
     }
 }

@@ -5,10 +5,10 @@ use crate::history::Groups;
 use crate::{Message, Role};
 
 impl Messages {
-    /// Returns valid messages in place of these; `None` if these are valid. See [`mended`](crate::history::mended).
+    /// Returns valid messages in place of these; `None` if these are valid. See [`repaired`](crate::history::repaired).
     ///
     /// The part of a shared history that was found valid is not examined again.
-    pub fn mended(&self) -> Option<Self> {
+    pub fn repaired(&self) -> Option<Self> {
         let mut groups = Groups::default();
         let mut offset = 0;
         for segment in self.segments() {
@@ -55,14 +55,14 @@ impl Messages {
         if repairs.is_empty() {
             return None;
         }
-        let mut mended = Self::new();
+        let mut repaired = Self::new();
         let mut next = 0;
         for repair in repairs {
-            mended.append(self.slice(next..repair.range.start));
-            mended.extend(repair.replacement);
+            repaired.append(self.slice(next..repair.range.start));
+            repaired.extend(repair.replacement);
             next = repair.range.end;
         }
-        mended.append(self.slice(next..self.len()));
-        Some(mended)
+        repaired.append(self.slice(next..self.len()));
+        Some(repaired)
     }
 }

@@ -77,9 +77,9 @@ impl ModelHandle {
         context: Context,
     ) -> Result<ModelResponse> {
         // Last, after every hook and the window, and for the model alone: the conversation keeps its own messages.
-        if let Some(mended) = request.messages.mended() {
-            tracing::debug!("the conversation is mended for the model");
-            request.messages = mended;
+        if let Some(repaired) = request.messages.repaired() {
+            tracing::debug!("the conversation is repaired for the model");
+            request.messages = repaired;
         }
         let metered = MeteredCall::of_model(&context, self.name()).await?;
         let answered = self.call_unmetered(request, emitter, context).await;

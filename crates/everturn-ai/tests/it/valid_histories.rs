@@ -1,6 +1,6 @@
-//! Faults in histories are found and mended, and a model never sees them.
+//! Faults in histories are found and repaired, and a model never sees them.
 
-use everturn_ai::history::{Fault, FaultKind, checked, closing, mended};
+use everturn_ai::history::{Fault, FaultKind, checked, closing, repaired};
 use everturn_ai::{History, Message, Messages, Part, ToolRequest, ToolResponse, metadata};
 use proptest::prelude::*;
 use serde_json::json;
@@ -36,17 +36,17 @@ fn lines<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Vec<String> {
     messages.into_iter().map(line).collect()
 }
 
-/// Checks the faults of a history and its mended form.
+/// Checks the faults of a history and its repaired form.
 #[track_caller]
-fn is_mended(messages: Vec<Message>, faults: &[&str], expected: &[&str]) {
+fn is_repaired(messages: Vec<Message>, faults: &[&str], expected: &[&str]) {
     let history: History = messages.into_iter().collect();
     let found: Vec<String> = checked(&history).iter().map(Fault::to_string).collect();
-    let mended = mended(&history).expect("it has faults");
+    let repaired = repaired(&history).expect("it has faults");
 
     assert_eq!(found, faults);
-    assert_eq!(lines(&mended.history), expected);
-    assert_eq!(checked(&mended.history), []);
-    let request = Messages::from(&history).mended().expect("it has faults");
+    assert_eq!(lines(&repaired.history), expected);
+    assert_eq!(checked(&repaired.history), []);
+    let request = Messages::from(&history).repaired().expect("it has faults");
     assert_eq!(lines(&request), expected);
 }
 
@@ -66,13 +66,13 @@ fn a_valid_history_is_left_as_it_is() {
     ]);
 
     assert_eq!(checked(&history), []);
-    assert!(mended(&history).is_none());
+    assert!(repaired(&history).is_none());
     assert!(closing(&history).is_none());
 }
 
 #[test]
 fn a_missing_answer_is_added_in_its_place() {
-    is_mended(
+    is_repaired(
         vec![
             Message::user("pay"),
             Message::model(vec![request("1"), request("2")]),
@@ -92,7 +92,7 @@ fn a_missing_answer_is_added_in_its_place() {
 
 #[test]
 fn requests_of_two_models_in_a_row_are_answered_each_in_its_place() {
-    is_mended(
+    is_repaired(
         vec![
             Message::user("pay"),
             Message::model(vec![interrupted("1")]),
@@ -112,7 +112,7 @@ fn requests_of_two_models_in_a_row_are_answered_each_in_its_place() {
 
 #[test]
 fn orphaned_and_doubled_answers_are_left_out() {
-    is_mended(
+    is_repaired(
         vec![
             Message::tool(vec![response("0", "orphan")]),
             Message::user("pay"),
@@ -137,7 +137,7 @@ fn orphaned_and_doubled_answers_are_left_out() {
 
 #[test]
 fn a_late_answer_moves_to_its_request() {
-    is_mended(
+    is_repaired(
         vec![
             Message::user("pay"),
             Message::model(vec![request("1")]),
@@ -157,7 +157,7 @@ fn a_late_answer_moves_to_its_request() {
 
 #[test]
 fn a_request_that_is_not_the_models_is_left_out() {
-    is_mended(
+    is_repaired(
         vec![Message::user(vec![Part::text("pay"), request("1")])],
         &["message 0: the tool call 'pay#1' is in the wrong place"],
         &["user: pay"],
@@ -166,7 +166,7 @@ fn a_request_that_is_not_the_models_is_left_out() {
 
 #[test]
 fn messages_without_content_are_left_out_and_the_users_say_so() {
-    is_mended(
+    is_repaired(
         vec![
             Message::user("hi"),
             Message::model(vec![Part::reasoning("hm")]),
@@ -237,7 +237,7 @@ fn an_unknown_outcome_is_told_as_unknown() {
 }
 
 #[tokio::test]
-async fn the_model_gets_the_mended_conversation_and_the_caller_keeps_its_own() {
+async fn the_model_gets_the_repaired_conversation_and_the_caller_keeps_its_own() {
     let (_registry, model, generate) = scripted([step(says("ok"))]);
     let history = History::from_iter([
         Message::user("pay"),
@@ -276,18 +276,18 @@ fn message() -> impl Strategy<Value = Message> {
 
 proptest! {
     #[test]
-    fn every_mended_history_is_valid_and_a_valid_one_is_not_touched(
+    fn every_repaired_history_is_valid_and_a_valid_one_is_not_touched(
         messages in proptest::collection::vec(message(), 0..24),
     ) {
         let history: History = messages.into_iter().collect();
         let faults = checked(&history);
 
-        match mended(&history) {
+        match repaired(&history) {
             None => prop_assert_eq!(faults, []),
-            Some(mended) => {
+            Some(repaired) => {
                 prop_assert!(!faults.is_empty());
-                prop_assert_eq!(checked(&mended.history), []);
-                prop_assert!(is_valid_again(&mended.history));
+                prop_assert_eq!(checked(&repaired.history), []);
+                prop_assert!(is_valid_again(&repaired.history));
             }
         }
     }
@@ -303,8 +303,8 @@ proptest! {
         for (number, message) in messages.iter().enumerate() {
             history.push(message.clone());
             if looks.iter().any(|look| look.index(messages.len()) == number) {
-                let _ = mended(&history);
-                let _ = Messages::from(&history).mended();
+                let _ = repaired(&history);
+                let _ = Messages::from(&history).repaired();
             }
         }
         let mut branch = history.truncate_to(fork.index(messages.len()));
@@ -319,18 +319,18 @@ proptest! {
 
         for seen in [&history, &branch] {
             let fresh: History = seen.iter().cloned().collect();
-            let found = |history: &History| mended(history).map(|mended| lines(&mended.history));
+            let found = |history: &History| repaired(history).map(|repaired| lines(&repaired.history));
             prop_assert_eq!(found(seen), found(&fresh));
-            let asked = |history: &History| Messages::from(history).mended().map(|messages| lines(&messages));
+            let asked = |history: &History| Messages::from(history).repaired().map(|messages| lines(&messages));
             prop_assert_eq!(asked(seen), asked(&fresh));
         }
         let fresh: History = branch.iter().cloned().collect();
         prop_assert_eq!(
-            window(&branch).mended().map(|messages| lines(&messages)),
-            window(&fresh).iter().cloned().collect::<Messages>().mended().map(|messages| lines(&messages))
+            window(&branch).repaired().map(|messages| lines(&messages)),
+            window(&fresh).iter().cloned().collect::<Messages>().repaired().map(|messages| lines(&messages))
         );
         let windowed = window(&branch);
-        let windowed: History = windowed.mended().unwrap_or(windowed).iter().cloned().collect();
+        let windowed: History = windowed.repaired().unwrap_or(windowed).iter().cloned().collect();
         prop_assert_eq!(checked(&windowed), []);
     }
 }
