@@ -173,7 +173,7 @@ fn answering(options: &Options, private: &TokenStream) -> TokenStream {
         .outcome_by
         .as_ref()
         .map(by)
-        .map(|by| quote!(.outcome_settled_by(#by)));
+        .map(|by| quote!(.outcome_by(#by)));
     let approving = approving(options, private);
     quote!(#form #decision #answered #settled #approving)
 }

@@ -135,7 +135,7 @@ async fn a_message_closes_a_question_that_its_sender_may_answer() {
         refund().answered_by(AnsweredBy::when(|caller, _| {
             caller.is_some_and(|caller| caller.id() == "ann")
         })),
-        book().outcome_settled_by(AnsweredBy::anyone()),
+        book().outcome_by(AnsweredBy::anyone()),
     ];
     for tool in open {
         let desk = Desk::new(tool, |builder| builder);

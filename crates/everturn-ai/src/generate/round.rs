@@ -13,9 +13,9 @@ use tracing::instrument::{Instrument, WithSubscriber};
 
 use super::call::Call;
 use super::chunk_index::ChunkIndex;
+use super::interrupts::Resolved;
 use super::observer::round_end;
 use super::recorded::Reply;
-use super::settlement::Settled;
 use super::tool_table::ToolTable;
 use crate::middleware::{GenerateRound, NextRound};
 use crate::resource::expand_resources;
@@ -63,9 +63,9 @@ impl Call {
     async fn step(self: Arc<Self>, mut round: Box<GenerateRound>) -> Result<ModelResponse> {
         if let Some(answers) = round.answers.take() {
             // Large futures are boxed here and below: rounds nest, and each would hold the next one's by value.
-            return match Box::pin(self.settle(*round, answers)).await? {
-                Settled::Next(following) => self.round(*following).await,
-                Settled::Open(response, round) => Ok(complete(*response, *round)),
+            return match Box::pin(self.resolve(*round, answers)).await? {
+                Resolved::Next(following) => self.round(*following).await,
+                Resolved::Open(response, round) => Ok(complete(*response, *round)),
             };
         }
         // In every round, because a tool's answer or a hook may have added a link.

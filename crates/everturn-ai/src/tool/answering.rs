@@ -182,7 +182,7 @@ impl Tool {
     /// a server that identifies nobody, count as operators. An operator may respond with the output if the call took effect,
     /// also where the tool's answer form is [`AnswerForm::Restart`], or restart it if it did not.
     #[must_use]
-    pub fn outcome_settled_by(self, by: AnsweredBy) -> Self {
+    pub fn outcome_by(self, by: AnsweredBy) -> Self {
         self.edit(|inner| inner.answering.outcome_by = Some(by))
     }
 

@@ -1,4 +1,4 @@
-//! Settling an interrupt: every tool request of the interrupted message gets its answer.
+//! Resolving an interrupt: every tool request of the interrupted message gets its answer.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,16 +20,16 @@ use crate::{
     Reconciliation, Role, ToolContext, ToolOutcome, ToolRequest, metadata, reason,
 };
 
-/// The result of settling an interrupted message.
-pub(super) enum Settled {
+/// The result of resolving an interrupted message.
+pub(super) enum Resolved {
     /// Every request has its answer: the round that follows.
     Next(Box<GenerateRound>),
     /// A request waits for more answers: the response with the message, and the round that it ends.
     Open(Box<ModelResponse>, Box<GenerateRound>),
 }
 
-/// One tool request of the interrupted message, and the way in which it is settled.
-struct Settlement {
+/// One tool request of the interrupted message, and the way in which it is resolved.
+struct Resolution {
     way: Way,
     /// The question about the request with the answers to it, if one is to be recorded.
     approval: Option<Approval>,
@@ -84,21 +84,21 @@ impl<'a> GivenAnswers<'a> {
 }
 
 impl Call {
-    /// Settles the interrupted message.
-    pub(super) async fn settle(
+    /// Resolves the interrupted message.
+    pub(super) async fn resolve(
         self: &Arc<Self>,
         mut round: GenerateRound,
         given: Answers,
-    ) -> Result<Settled> {
+    ) -> Result<Resolved> {
         let (place, interrupted) = interrupted_message(&round)?;
         // Before anything runs: an answer that is not allowed must not reach a tool.
-        let settlements = self
-            .settlements(&interrupted, &given, &round.context)
+        let resolutions = self
+            .resolutions(&interrupted, &given, &round.context)
             .map_err(refused)?;
         let index = ChunkIndex::starting_at(round.message_index);
-        let mut approvals: Vec<_> = settlements.iter().map(|one| one.approval.clone()).collect();
+        let mut approvals: Vec<_> = resolutions.iter().map(|one| one.approval.clone()).collect();
         record(&interrupted, &approvals, &round.context);
-        let outcomes = self.outcomes(&round, &interrupted, settlements, &index).await?;
+        let outcomes = self.outcomes(&round, &interrupted, resolutions, &index).await?;
         if !outcomes
             .iter()
             .all(|outcome| matches!(outcome, Outcome::Answered(_)))
@@ -107,7 +107,7 @@ impl Call {
             let messages = &mut round.request.messages;
             messages.splice(place..messages.len(), []);
             let response = tool_calls::interrupted(ModelResponse::new(asking));
-            return Ok(Settled::Open(Box::new(response), Box::new(round)));
+            return Ok(Resolved::Open(Box::new(response), Box::new(round)));
         }
         let answers = outcomes.into_iter().filter_map(|outcome| match outcome {
             Outcome::Answered(part) => Some(part),
@@ -122,16 +122,16 @@ impl Call {
             .iter()
             .map(|message| message.clone().without_metadata_entry(metadata::WAITING));
         // A copy in the request: the caller's history keeps the message with its interrupt.
-        let settled = [settled(&interrupted, &approvals), answers.clone()];
-        messages.splice(place..messages.len(), settled.into_iter().chain(waited));
+        let resolved = [resolved_message(&interrupted, &approvals), answers.clone()];
+        messages.splice(place..messages.len(), resolved.into_iter().chain(waited));
         self.progress.reach(&round);
         round_end(&round.context, &round.request.messages).await?;
         send_answers(&round.emitter, &answers, &index).await?;
         round.message_index = index.following();
-        Ok(Settled::Next(Box::new(round)))
+        Ok(Resolved::Next(Box::new(round)))
     }
 
-    /// Returns the interrupted message with the answers that it has now. Calls that are settled keep their output until the
+    /// Returns the interrupted message with the answers that it has now. Calls that are resolved keep their output until the
     /// others are, too.
     fn still_asking(
         &self,
@@ -140,9 +140,9 @@ impl Call {
         approvals: &mut [Option<Approval>],
         context: &Context,
     ) -> Message {
-        let mut settled = outcomes.into_iter().zip(approvals);
+        let mut resolutions = outcomes.into_iter().zip(approvals);
         let annotated = |part: &Part| {
-            let Some((outcome, approval)) = part.as_tool_request().and_then(|_| settled.next()) else {
+            let Some((outcome, approval)) = part.as_tool_request().and_then(|_| resolutions.next()) else {
                 return part.clone();
             };
             let (data, already_made) = match outcome {
@@ -165,12 +165,12 @@ impl Call {
             .with_content(interrupted.content().iter().map(annotated).collect::<Vec<_>>())
     }
 
-    fn settlements(
+    fn resolutions(
         &self,
         interrupted: &Message,
         given: &Answers,
         context: &Context,
-    ) -> Result<Vec<Settlement>> {
+    ) -> Result<Vec<Resolution>> {
         let Answers {
             respond,
             restart,
@@ -194,16 +194,16 @@ impl Call {
         let given = GivenAnswers::new(respond, &restart);
         interrupted
             .tool_request_parts()
-            .map(|part| self.settlement(part, &given, context))
+            .map(|part| self.resolution(part, &given, context))
             .collect()
     }
 
-    fn settlement(&self, part: &Part, given: &GivenAnswers<'_>, context: &Context) -> Result<Settlement> {
+    fn resolution(&self, part: &Part, given: &GivenAnswers<'_>, context: &Context) -> Result<Resolution> {
         let unresolved = || Error::internal("a part of a tool request is no tool request");
         let request = part.as_tool_request().ok_or_else(unresolved)?;
         // A call that had finished is not run again, even if the client asks for it.
         if let Some(answer) = part.pending_answer() {
-            return Ok(Settlement {
+            return Ok(Resolution {
                 way: Way::Answered(answer),
                 approval: None,
             });
@@ -224,7 +224,7 @@ impl Call {
                 Err(_) if part.is_call_of_client() => None,
                 Err(error) => return Err(error),
             };
-            return Ok(Settlement::of(approval, Way::Answered(response.clone())));
+            return Ok(Resolution::of(approval, Way::Answered(response.clone())));
         }
         let again = *given.restarts.get(&call).ok_or_else(|| unanswered(request))?;
         let question = part.approval();
@@ -251,7 +251,7 @@ impl Call {
             Some(asked) => again.with_metadata_entry(metadata::RESOLVED_INTERRUPT, asked.clone()),
             None => again,
         };
-        Ok(Settlement::of(approval, Way::Restarted(again)))
+        Ok(Resolution::of(approval, Way::Restarted(again)))
     }
 
     /// Returns the outcomes in the order of the requests; restarted tools run at the same time.
@@ -259,10 +259,10 @@ impl Call {
         self: &Arc<Self>,
         round: &GenerateRound,
         interrupted: &Message,
-        settlements: Vec<Settlement>,
+        resolutions: Vec<Resolution>,
         index: &ChunkIndex,
     ) -> Result<Vec<Outcome>> {
-        let restarts = settlements.iter().filter_map(|settlement| match &settlement.way {
+        let restarts = resolutions.iter().filter_map(|resolution| match &resolution.way {
             Way::Restarted(part) => Some(part.clone()),
             Way::Answered(_) | Way::Waiting => None,
         });
@@ -271,9 +271,9 @@ impl Call {
             .run_requests(round, restarts.collect(), None, index)
             .await?
             .into_iter();
-        let mut answered = Vec::with_capacity(settlements.len());
-        for (settlement, asked) in settlements.into_iter().zip(interrupted.tool_request_parts()) {
-            let outcome = match settlement.way {
+        let mut answered = Vec::with_capacity(resolutions.len());
+        for (resolution, asked) in resolutions.into_iter().zip(interrupted.tool_request_parts()) {
+            let outcome = match resolution.way {
                 Way::Answered(part) if asked.is_outcome_unknown() => {
                     Some(Outcome::Answered(self.confirmed(round, asked, part).await))
                 }
@@ -324,7 +324,7 @@ impl Call {
     }
 }
 
-impl Settlement {
+impl Resolution {
     fn of(approval: Option<Approval>, way: Way) -> Self {
         let is_answered = approval.as_ref().is_none_or(Approval::is_answered);
         Self {
@@ -350,7 +350,7 @@ fn own_question(data: Value) -> Option<Outcome> {
     is_outcome_unknown(&data).then_some(Outcome::Asks(data))
 }
 
-/// Returns a settled tool request as it waits for the others of its message.
+/// Returns a resolved tool request as it waits for the others of its message.
 fn kept(request: &Part, answer: &Part) -> Part {
     let response = answer.as_tool_response().cloned().unwrap_or_default();
     let outcome = ToolOutcome::Finished(MultipartToolResponse {
@@ -401,9 +401,9 @@ fn interrupted_message(round: &GenerateRound) -> Result<(usize, Message)> {
 
 /// Returns the interrupted message as the history keeps it: no request waits any more, and the interrupts' data and
 /// answers are recorded.
-fn settled(interrupted: &Message, approvals: &[Option<Approval>]) -> Message {
+fn resolved_message(interrupted: &Message, approvals: &[Option<Approval>]) -> Message {
     let mut approvals = approvals.iter();
-    let settled = |part: &Part| {
+    let resolve = |part: &Part| {
         if part.as_tool_request().is_none() {
             return part.clone();
         }
@@ -411,7 +411,7 @@ fn settled(interrupted: &Message, approvals: &[Option<Approval>]) -> Message {
     };
     interrupted
         .clone()
-        .with_content(interrupted.content().iter().map(settled).collect::<Vec<_>>())
+        .with_content(interrupted.content().iter().map(resolve).collect::<Vec<_>>())
 }
 
 /// Returns a tool request that no longer waits.
@@ -443,7 +443,7 @@ fn wrong_directive(list: &str, wanted: &str) -> Error {
 
 fn unanswered(request: &ToolRequest) -> Error {
     Error::invalid_argument(format!(
-        "tool request '{request}' was not settled by 'resume': every interrupted request needs a response or a restart"
+        "tool request '{request}' was not resolved by 'resume': every interrupted request needs a response or a restart"
     ))
     .with_reason(reason::UNRESOLVED_TOOL_REQUEST)
     .with_public()
