@@ -11,7 +11,7 @@
 //! | the model wants tools too often | `ABORTED`, [`reason::MAX_ROUNDS_EXCEEDED`](crate::reason::MAX_ROUNDS_EXCEEDED) |
 //! | it fails after the model was asked | the error carries the finished rounds: [`partial_generation`] |
 //! | the model repeats a call ([`with_repeated_calls`]) | it is told once; then `RESOURCE_EXHAUSTED`, [`reason::REPEATED_CALL`](crate::reason::REPEATED_CALL) |
-//! | a limit of the context is reached ([`SpendingGate`](crate::SpendingGate)) | the call is not made: `RESOURCE_EXHAUSTED`, [`reason::LIMIT_REACHED`](crate::reason::LIMIT_REACHED) |
+//! | a limit of the context is reached ([`BudgetGuard`](crate::BudgetGuard)) | the call is not made: `RESOURCE_EXHAUSTED`, [`reason::LIMIT_REACHED`](crate::reason::LIMIT_REACHED) |
 //! | the provider blocks | `FAILED_PRECONDITION`; [`unusable_response`] gives the response, [`Generate::allow_blocked`] avoids the error |
 //! | the output does not match its schema | `INTERNAL`: the caller did nothing wrong |
 //! | nobody asked for a stream | the model sees that and need not stream |

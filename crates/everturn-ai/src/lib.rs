@@ -183,7 +183,7 @@ pub use self::{
         ToolContext, ToolReference, interrupt, interrupt_data, lookup_tool, lookup_tools, outcome_unknown,
     },
     usage::Usage,
-    usage_meter::{MeterReading, NextCall, SpendingGate, UsageMeter},
+    usage_meter::{BudgetGuard, MeterReading, NextCall, UsageMeter},
     usage_total::UsageTotal,
     window::{Window, with_window},
 };

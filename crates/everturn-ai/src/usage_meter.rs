@@ -57,7 +57,7 @@ pub struct MeterReading {
     /// What the invocations used that this one made: of other agents, by its tools.
     pub delegated: UsageTotal,
     /// The part that this invocation enters for its tenant: its own, and that of invocations that it made which enter nothing
-    /// themselves. Zero unless its [gate](SpendingGate::counts_tenant) counts tenants.
+    /// themselves. Zero unless its [guard](BudgetGuard::counts_tenant) counts tenants.
     pub of_tenant: UsageTotal,
 }
 
@@ -70,7 +70,7 @@ impl MeterReading {
 
 /// Decides whether calls may be made, and is told what they used.
 #[async_trait]
-pub trait SpendingGate: Send + Sync + 'static {
+pub trait BudgetGuard: Send + Sync + 'static {
     /// Admits a call, or refuses it with the error that ends the work. `used` counts the call already.
     ///
     /// # Errors
@@ -78,9 +78,9 @@ pub trait SpendingGate: Send + Sync + 'static {
     async fn admit(&self, call: &NextCall<'_>, used: MeterReading) -> Result<()>;
 
     /// Notes what was used up to the end of a call.
-    async fn settle(&self, used: MeterReading);
+    async fn record(&self, used: MeterReading);
 
-    /// Returns whether the gate counts what tenants use. Each call counts for the tenant once: at the nearest gate that does.
+    /// Returns whether the guard counts what tenants use. Each call counts for the tenant once: at the nearest guard that does.
     fn counts_tenant(&self) -> bool {
         false
     }
@@ -88,12 +88,12 @@ pub trait SpendingGate: Send + Sync + 'static {
 
 /// Counts what the models and tools of an invocation use; an extension of the context. Calls inside find the innermost one.
 ///
-/// A call is counted before it is made and after its [gate](UsageMeter::set_gate) has admitted it; its tokens and its time are
+/// A call is counted before it is made and after its [guard](UsageMeter::set_budget_guard) has admitted it; its tokens and its time are
 /// added when it is over.
 #[derive(Default)]
 pub struct UsageMeter {
     reading: Mutex<MeterReading>,
-    gate: OnceLock<Arc<dyn SpendingGate>>,
+    guard: OnceLock<Arc<dyn BudgetGuard>>,
     /// The meter of the invocation that made this one.
     outer: Option<Arc<Self>>,
 }
@@ -111,12 +111,12 @@ impl UsageMeter {
     /// Returns whether the tenant is counted by this meter or one around it.
     pub fn counts_tenant(&self) -> bool {
         let mut meters = std::iter::once(self).chain(self.around());
-        meters.any(|meter| meter.gate.get().is_some_and(|gate| gate.counts_tenant()))
+        meters.any(|meter| meter.guard.get().is_some_and(|guard| guard.counts_tenant()))
     }
 
-    /// Sets the gate that is asked before each call. Only the first one counts.
-    pub fn set_gate(&self, gate: Arc<dyn SpendingGate>) {
-        let _ = self.gate.set(gate);
+    /// Sets the guard that is asked before each call. Only the first one counts.
+    pub fn set_budget_guard(&self, guard: Arc<dyn BudgetGuard>) {
+        let _ = self.guard.set(guard);
     }
 
     /// Returns what was counted so far.
@@ -136,7 +136,7 @@ impl UsageMeter {
     ) {
         let mut is_tenants = false;
         for (depth, meter) in std::iter::once(self).chain(self.around()).enumerate() {
-            let counts_tenant = meter.gate.get().is_some_and(|gate| gate.counts_tenant());
+            let counts_tenant = meter.guard.get().is_some_and(|guard| guard.counts_tenant());
             let mut reading = meter.counts();
             change(if depth == 0 {
                 &mut reading.own
@@ -156,7 +156,7 @@ impl UsageMeter {
         std::iter::successors(self.outer.as_deref(), |meter| meter.outer.as_deref())
     }
 
-    /// Counts a call in every meter, and asks every gate.
+    /// Counts a call in every meter, and asks every guard.
     async fn admit(&self, call: &NextCall<'_>) -> Result<()> {
         let one = match call {
             NextCall::Model { .. } => UsageTotal {
@@ -169,13 +169,13 @@ impl UsageMeter {
             },
         };
         // Of calls at the same time, each sees those that were counted before it.
-        let mut gates = Vec::new();
+        let mut guards = Vec::new();
         self.count(
             |total| *total += one,
-            |meter, used| gates.extend(meter.gate.get().map(|gate| (gate, *used))),
+            |meter, used| guards.extend(meter.guard.get().map(|guard| (guard, *used))),
         );
-        for (gate, used) in gates {
-            if let Err(refused) = gate.admit(call, used).await {
+        for (guard, used) in guards {
+            if let Err(refused) = guard.admit(call, used).await {
                 self.count(|total| *total = *total - one, |_, _| ());
                 return Err(refused);
             }
@@ -183,10 +183,10 @@ impl UsageMeter {
         Ok(())
     }
 
-    async fn settle(&self) {
+    async fn record(&self) {
         for meter in std::iter::once(self).chain(self.around()) {
-            if let Some(gate) = meter.gate.get() {
-                gate.settle(meter.reading()).await;
+            if let Some(guard) = meter.guard.get() {
+                guard.record(meter.reading()).await;
             }
         }
     }
@@ -253,7 +253,7 @@ impl MeteredCall {
     async fn ended(&self, change: impl Fn(&mut UsageTotal)) {
         if let Some(meter) = &self.meter {
             meter.count(change, |_, _| ());
-            meter.settle().await;
+            meter.record().await;
         }
     }
 }

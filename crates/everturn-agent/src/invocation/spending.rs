@@ -7,9 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
-use everturn_ai::{
-    Budget, MeterReading, NextCall, SpendingGate, UsageMeter, UsageTotal, async_trait, reason,
-};
+use everturn_ai::{Budget, BudgetGuard, MeterReading, NextCall, UsageMeter, UsageTotal, async_trait, reason};
 use everturn_core::{Context, Error, Result};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
@@ -115,7 +113,7 @@ impl Spending {
         });
         if spending.limits.any() {
             // Weak, because the gate is part of the meter, which is part of this.
-            meter.set_gate(Arc::new(Gate(Arc::downgrade(&spending))));
+            meter.set_budget_guard(Arc::new(Gate(Arc::downgrade(&spending))));
         }
         spending
     }
@@ -376,7 +374,7 @@ impl Spending {
 struct Gate(Weak<Spending>);
 
 #[async_trait]
-impl SpendingGate for Gate {
+impl BudgetGuard for Gate {
     async fn admit(&self, call: &NextCall<'_>, used: MeterReading) -> Result<()> {
         // Work that an invocation left behind when it ended counts for nobody.
         let Some(spending) = self.0.upgrade() else {
@@ -398,7 +396,7 @@ impl SpendingGate for Gate {
         spending.is_some_and(|spending| spending.limits.tenant.is_some() && spending.ledger().is_some())
     }
 
-    async fn settle(&self, used: MeterReading) {
+    async fn record(&self, used: MeterReading) {
         if let Some(spending) = self.0.upgrade()
             && let Err(error) = spending.spend(None, &used).await
         {
