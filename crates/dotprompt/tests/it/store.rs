@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use dotprompt::{Data, DirStore, Dotprompt, ErrorKind, PromptRef, PromptStore, StoreErrorKind};
 
-/// A fresh folder for one test.
+/// A new folder for one test.
 fn folder(test: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"))
         .join("dotprompt-store")

@@ -127,7 +127,7 @@ impl TurnEffect {
     {
         // Without a journal there is nothing to replay; the identity is still unique.
         let Some(journal) = self.journal else {
-            return Ok(work(EffectId::fresh()).await?);
+            return Ok(work(EffectId::random()).await?);
         };
         let (id, record) = journal
             .calling_own(&self.name, self.replay, self.is_of_tool)

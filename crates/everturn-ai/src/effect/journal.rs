@@ -163,8 +163,8 @@ impl<'a> ToolEffect<'a> {
 pub struct EffectId(Arc<LazyLock<String, Box<dyn FnOnce() -> String + Send>>>);
 
 impl EffectId {
-    /// Creates an identity that no other effect has.
-    pub fn fresh() -> Self {
+    /// Creates a random identity.
+    pub fn random() -> Self {
         Self::when_needed(|| Uuid::new_v4().simple().to_string())
     }
 

@@ -17,7 +17,7 @@ use crate::{Message, MessageStats};
 pub struct LineageId(u64);
 
 impl LineageId {
-    fn fresh() -> Self {
+    fn next() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
@@ -45,7 +45,7 @@ pub(super) struct Entry {
 impl Lineage {
     pub(super) fn root() -> Self {
         Self {
-            id: LineageId::fresh(),
+            id: LineageId::next(),
             parent: None,
             depth: 0,
             log: Log::new(),
@@ -65,7 +65,7 @@ impl Lineage {
         // Tells `shared_prefix` which of two lineages cannot be an ancestor of the other.
         let depth = parent.as_ref().map_or(0, |parent| parent.lineage().depth + 1);
         let lineage = Self {
-            id: LineageId::fresh(),
+            id: LineageId::next(),
             parent,
             depth,
             log: Log::new(),

@@ -1,4 +1,4 @@
-//! The source of a generate call's middleware, which makes a fresh bundle each time.
+//! The source of a generate call's middleware, which creates a bundle for each call.
 
 use std::fmt;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ impl MiddlewareSource {
         }
     }
 
-    /// Makes a fresh bundle.
+    /// Creates a bundle.
     pub(crate) fn make(&self, registry: &Registry) -> Result<Arc<dyn Middleware>> {
         match &self.0 {
             Kind::Made { make, .. } => Ok(make(registry)?),

@@ -90,7 +90,7 @@ impl ToolContext {
     /// Pass it to the service that the tool acts on as its idempotency key, and declare the tool as
     /// [`Replay::Keyed`](crate::Replay::Keyed).
     pub fn effect_id(&self) -> &EffectId {
-        self.call.effect.get_or_init(EffectId::fresh)
+        self.call.effect.get_or_init(EffectId::random)
     }
 
     /// Creates the error with which a tool reports that it is unknown whether it took effect: `return

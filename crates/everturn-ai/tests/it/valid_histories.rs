@@ -318,16 +318,16 @@ proptest! {
         };
 
         for seen in [&history, &branch] {
-            let fresh: History = seen.iter().cloned().collect();
+            let copy: History = seen.iter().cloned().collect();
             let found = |history: &History| repaired(history).map(|repaired| lines(&repaired.history));
-            prop_assert_eq!(found(seen), found(&fresh));
+            prop_assert_eq!(found(seen), found(&copy));
             let asked = |history: &History| Messages::from(history).repaired().map(|messages| lines(&messages));
-            prop_assert_eq!(asked(seen), asked(&fresh));
+            prop_assert_eq!(asked(seen), asked(&copy));
         }
-        let fresh: History = branch.iter().cloned().collect();
+        let copy: History = branch.iter().cloned().collect();
         prop_assert_eq!(
             window(&branch).repaired().map(|messages| lines(&messages)),
-            window(&fresh).iter().cloned().collect::<Messages>().repaired().map(|messages| lines(&messages))
+            window(&copy).iter().cloned().collect::<Messages>().repaired().map(|messages| lines(&messages))
         );
         let windowed = window(&branch);
         let windowed: History = windowed.repaired().unwrap_or(windowed).iter().cloned().collect();

@@ -31,8 +31,8 @@ pub(super) fn usage(wire: &Value) -> Usage {
     let count = |pointer: &str| wire.pointer(pointer).and_then(Value::as_u64);
     let created = count("/cache_creation_input_tokens");
     let cached = count("/cache_read_input_tokens");
-    let input =
-        count("/input_tokens").map(|fresh| fresh + created.unwrap_or_default() + cached.unwrap_or_default());
+    let input = count("/input_tokens")
+        .map(|uncached| uncached + created.unwrap_or_default() + cached.unwrap_or_default());
     let output = count("/output_tokens");
     let custom = custom_counts(wire);
     Usage {

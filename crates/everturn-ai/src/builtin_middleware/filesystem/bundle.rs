@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use everturn_core::{Context, Error, HandlerResult, Status};
 
-use super::outbox::Outbox;
+use super::pending_content::PendingContent;
 use super::read::ReadFile;
 use super::tools::{READ_FILE, run, tools};
 use super::workspace::Workspace;
@@ -17,7 +17,7 @@ use crate::{
 /// The state that the tools and the hooks of one generate call share.
 pub(super) struct Shared {
     pub(super) workspace: Workspace,
-    pub(super) outbox: Outbox,
+    pub(super) pending: PendingContent,
 }
 
 /// The filesystem middleware of one generate call.
@@ -32,7 +32,7 @@ impl Bundle {
     pub(super) fn new(workspace: Workspace, prefix: &str, allow_write: bool) -> Self {
         let shared = Arc::new(Shared {
             workspace,
-            outbox: Outbox::default(),
+            pending: PendingContent::default(),
         });
         let read_tool = format!("{prefix}{READ_FILE}");
         Self {
@@ -52,7 +52,7 @@ impl Bundle {
 
     /// Reads files again whose contents were lost when another tool interrupted the round.
     ///
-    /// The answer of a read was kept for the restarted call. The content waited in the outbox of a call that has
+    /// The answer of a read was kept for the restarted call. The content was pending in a call that has
     /// ended.
     async fn reread(&self, messages: &Messages) {
         for request in interrupted_reads(messages, &self.read_tool) {
@@ -66,7 +66,7 @@ impl Bundle {
                 Ok(reading) => reading.content,
                 Err(error) => vec![Part::text(failure(&self.read_tool, &error))],
             };
-            self.shared.outbox.put(request.reference.as_deref(), content);
+            self.shared.pending.put(request.reference.as_deref(), content);
         }
     }
 }
@@ -76,7 +76,7 @@ impl Middleware for Bundle {
     async fn generate(&self, mut round: GenerateRound, next: NextRound) -> HandlerResult<ModelResponse> {
         self.reread(&round.request.messages).await;
         if let Some((_, answers)) = last_answers(&round.request.messages) {
-            let content = self.shared.outbox.take(answers);
+            let content = self.shared.pending.take(answers);
             if !content.is_empty() {
                 round.inject(Message::user(content)).await?;
             }

@@ -85,11 +85,11 @@ fn read_file(shared: &Arc<Shared>) -> Tool {
         async move {
             let reading = run(Arc::clone(&shared), Workspace::read, input).await?;
             let call = context.request().and_then(|request| request.reference.as_deref());
-            shared.outbox.put(call, reading.content);
+            shared.pending.put(call, reading.content);
             Ok(reading.answer)
         }
     })
-    // The content follows from the outbox, so replaying the recorded answer alone would lose it.
+    // The content follows as a separate message, so replaying the recorded answer alone would lose it.
     .with_replay(Replay::Pure)
 }
 
