@@ -3,11 +3,13 @@
 mod abort;
 mod actions;
 mod archive_actions;
-mod beginning;
 mod builder;
-mod reading;
+mod local_transport;
+mod middleware;
+mod new_sessions;
+mod prompt_agent;
+mod snapshot_reads;
 mod tenant_actions;
-mod transport;
 mod watching;
 
 use std::fmt;
@@ -20,12 +22,17 @@ use serde_json::Value;
 pub use self::actions::{AbortAction, AgentAction, SessionAction, SnapshotAction, SnapshotsAction};
 pub use self::builder::{AgentBuilder, AgentKind, Custom, custom_agent, session_flow};
 pub(crate) use self::builder::{AgentOrigin, AgentProgram, sealed};
+pub use self::middleware::{
+    AgentRef, ArtifactStrategy, Artifacts, Delegation, check_delegates, internal_agents,
+    register_agent_middleware,
+};
+pub use self::prompt_agent::{InlinePrompt, NamedPrompt, agent, prompt_agent};
 pub use self::watching::{WatchAction, WatchRequest};
 use crate::archive::{Archive, Tenants};
 use crate::chat::ChatBuilder;
 use crate::invocation::{Anchor, Definition};
 use crate::recovery::{self, Recovery};
-use crate::state::AgentTypes;
+use crate::storage::session_state::AgentTypes;
 use crate::store::SessionStore;
 use crate::{
     Abort, AgentConnection, AgentInit, AgentInput, AgentMetadata, AgentReply, AgentTask, AgentTransport,

@@ -50,7 +50,6 @@
 //! No operation reaches another tenant's snapshots, whatever ids it is given. Within a tenant there are no further
 //! rights: every holder of an archive may use all of it.
 
-mod annotation;
 mod bounded_page;
 mod copying;
 mod deletion;
@@ -58,6 +57,7 @@ mod difference;
 mod export;
 mod import;
 mod intake;
+mod labels;
 mod look_up;
 mod mending;
 mod plain;
@@ -74,10 +74,10 @@ use std::sync::Arc;
 use everturn_core::stream_log::{IntoStreamLog, StreamLog};
 use everturn_core::{Error, Result, Schema};
 
-pub use self::annotation::{MAX_LABEL, MAX_NOTE};
 pub use self::copying::FORKED_FROM;
 pub use self::difference::{ArtifactChange, Difference};
 pub use self::import::{Import, Imported};
+pub use self::labels::{MAX_LABEL, MAX_NOTE};
 pub use self::record::{EXPORT_VERSION, MAX_LINE};
 pub use self::request::{
     CopyRequest, DeleteRequest, DeleteTenantRequest, Deleted, DiffRequest, Exported, ForkRequest,
@@ -89,10 +89,10 @@ pub use self::retention::{Retention, RetentionReport, TrimmedSession};
 pub use self::tenants::Tenants;
 pub use self::tree::{SnapshotNode, SnapshotTree};
 pub use self::usage::{UsageReport, UsageRequest};
-use crate::reading::{Showing, not_found};
-pub use crate::snapshot::MAX_LABELS;
+use crate::policy::visibility::{Showing, not_found};
+pub use crate::storage::snapshot::MAX_LABELS;
+use crate::storage::stored_session::{StoredSession, TenantStore};
 use crate::store::{Detail, IntoStore, Scope};
-use crate::stored_session::{StoredSession, TenantStore};
 use crate::{Clock, SessionId, Snapshot, SnapshotId, Timeline};
 
 /// A tenant's stored sessions. Cloning is cheap, and clones share the store.

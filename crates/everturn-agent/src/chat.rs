@@ -1,12 +1,13 @@
 //! Chats: a client's handle on a session of many turns.
 
-mod builder;
+mod chat_builder;
+mod chat_turn;
 mod chunk;
+pub(crate) mod connection;
 mod interrupt;
 mod reply;
 mod task;
 mod transport;
-mod turn;
 mod turn_text;
 mod watch;
 
@@ -19,21 +20,22 @@ use everturn_ai::{Answers, History};
 use everturn_core::{Connection, Context, Emitter, Error, Result};
 use serde_json::Value;
 
-pub use self::builder::ChatBuilder;
+pub use self::chat_builder::ChatBuilder;
+pub use self::chat_turn::ChatTurn;
+use self::chat_turn::HeldChat;
 pub use self::chunk::AgentChunk;
+pub use self::connection::{AgentConnection, TurnChunks};
 pub use self::interrupt::Interrupt;
 pub use self::reply::AgentReply;
 pub(crate) use self::reply::output_of;
 pub use self::task::AgentTask;
 pub use self::transport::{Abort, AgentTransport};
-pub use self::turn::ChatTurn;
-use self::turn::HeldChat;
 pub use self::watch::RunWatch;
-use crate::artifact::put;
-use crate::connection::CustomView;
+use crate::chat::connection::CustomView;
 use crate::lock::lock;
-use crate::reading::SNAPSHOT_NOT_FOUND;
-use crate::state::AgentTypes;
+use crate::policy::visibility::SNAPSHOT_NOT_FOUND;
+use crate::storage::artifact::put;
+use crate::storage::session_state::AgentTypes;
 use crate::{
     AgentFinishReason, AgentInit, AgentInput, AgentOutput, AgentStreamChunk, Artifact, CustomState,
     GetSnapshotRequest, SessionId, SessionState, SnapshotId,

@@ -20,7 +20,7 @@
 //! | turn lock | `machine/attached.rs` | `Attached::feed` commands `TakeLock`; `Driver::take_lock` asks for it |
 //! | function | `agent_session.rs` | `Driver::start_turn` hands the turn over; `AgentSession::run` receives its input (`reception.rs`) and calls the handler |
 //! | generate | `prompt_turn.rs` | `prompt_turn` renders the prompt and asks the model; turns of one's own use `Turn::generate` |
-//! | journal | `../journal/turn_journal.rs` | `TurnJournal` records what the model and the tools answer, before it is used |
+//! | journal | `journaling/turn_journal.rs` | `TurnJournal` records what the model and the tools answer, before it is used |
 //! | snapshot | `snapshots.rs` | `Attached::end_turn` commands `CommitTurn`; `Driver::save` asks the policy and writes |
 //! | chunk | `client.rs` | `Driver::show` passes each chunk to `Wire::queue`; the turn's last is `turnEnd` |
 //! | output | `client.rs` | `Draining` commands `Resolve`; `Driver::output` makes the output, `Client::answer` sends it |
@@ -33,17 +33,21 @@ mod accepted_input;
 mod added_by_client;
 mod agent_session;
 mod anchor;
+pub(crate) mod answers;
 mod background;
-mod beginning;
 mod broadcast;
 mod client;
 mod conversation;
+pub(crate) mod cursor;
 mod definition;
 mod driver;
 mod effect;
+mod failure_log;
 mod function;
 mod generate;
+pub mod journaling;
 mod machine;
+mod new_session;
 mod opening;
 mod outbox;
 mod owned_turn;
@@ -55,11 +59,13 @@ mod snapshots;
 mod spending;
 mod start;
 mod turn;
+pub(crate) mod turn_lock;
+pub(crate) mod turn_observer;
 mod typed_function;
 
 pub use self::agent_session::AgentSession;
 pub(crate) use self::anchor::Anchor;
-pub(crate) use self::beginning::{Beginning, MakeCustom};
+pub use self::answers::{validate_answers, validate_edited_answers};
 pub use self::client::HandOff;
 pub use self::definition::Heartbeat;
 pub(crate) use self::definition::{
@@ -69,9 +75,12 @@ pub(crate) use self::driver::Driver;
 use self::driver::{AgentEvent, QueuedInput, Written};
 pub use self::effect::TurnEffect;
 pub use self::generate::TurnGenerate;
+pub(crate) use self::new_session::{Beginning, MakeCustom};
 pub(crate) use self::opening::Opening;
 pub use self::owned_turn::OwnedTurn;
 pub(crate) use self::prompt_turn::prompt_function;
 pub(crate) use self::start::invoke;
 pub use self::turn::{Turn, TurnContext, TurnResult};
+pub use self::turn_lock::{Concurrency, SESSION_BUSY, TurnLocking};
+pub use self::turn_observer::{EndedTurn, TurnObserver, observe_turns};
 pub(crate) use self::typed_function::{AgentFunction, TypedFunction};

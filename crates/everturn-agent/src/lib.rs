@@ -72,99 +72,54 @@
     reason = "polls, retries and leases wait in real time"
 )]
 
-pub mod archive;
-pub mod journal;
-pub mod patch;
-pub mod store;
-
+// In the order in which a reader meets them; each uses only modules below it, `archive` and `recovery` apart.
 mod agent;
-mod answers;
-mod artifact;
-mod call_options;
+pub mod archive;
 mod chat;
-mod client_permissions;
-mod clock;
-mod connection;
-mod content_id;
-mod cursor;
-mod failure_log;
-mod finish_reason;
-mod id;
 mod invocation;
-mod lifecycle;
-mod limits;
 mod lock;
-mod middleware;
-mod prompt_agent;
-mod reading;
+mod policy;
 mod recovery;
-mod run_poll;
-mod run_stream;
 mod runs;
 mod session;
-mod snapshot;
-mod snapshot_policy;
-mod state;
-mod state_limit;
-mod stored_session;
-mod stream_logs;
-mod timeline;
-mod transform;
-mod turn_lock;
-mod turn_observer;
-mod while_interrupted;
+mod storage;
 mod wire;
-mod worker_loss;
 
 pub use self::agent::{
-    AbortAction, Agent, AgentAction, AgentBuilder, AgentKind, Custom, SessionAction, SnapshotAction,
-    SnapshotsAction, WatchAction, WatchRequest, custom_agent, session_flow,
+    AbortAction, Agent, AgentAction, AgentBuilder, AgentKind, AgentRef, ArtifactStrategy, Artifacts, Custom,
+    Delegation, InlinePrompt, NamedPrompt, SessionAction, SnapshotAction, SnapshotsAction, WatchAction,
+    WatchRequest, agent, check_delegates, custom_agent, internal_agents, prompt_agent,
+    register_agent_middleware, session_flow,
 };
-pub use self::answers::{validate_answers, validate_edited_answers};
 pub use self::archive::Archive;
-pub use self::artifact::Artifact;
-pub use self::call_options::{BeginAnew, IdempotencyKey, ServerNote, TurnDetails, Unstored};
 pub use self::chat::{
-    Abort, AgentChunk, AgentReply, AgentTask, AgentTransport, Chat, ChatBuilder, ChatTurn, Interrupt,
-    RunWatch,
+    Abort, AgentChunk, AgentConnection, AgentReply, AgentTask, AgentTransport, Chat, ChatBuilder, ChatTurn,
+    Interrupt, RunWatch, TurnChunks,
 };
-pub use self::client_permissions::ClientPermissions;
-pub use self::clock::Clock;
-pub use self::connection::{AgentConnection, TurnChunks};
-pub use self::content_id::SnapshotIds;
-pub use self::finish_reason::AgentFinishReason;
-pub use self::id::{SessionId, SnapshotId};
+pub use self::invocation::journaling::{self as journal, Journaling, TURN_TAKEN_OVER};
 pub use self::invocation::{
-    AgentSession, HandOff, Heartbeat, OwnedTurn, Turn, TurnContext, TurnEffect, TurnGenerate, TurnResult,
+    AgentSession, Concurrency, EndedTurn, HandOff, Heartbeat, OwnedTurn, SESSION_BUSY, Turn, TurnContext,
+    TurnEffect, TurnGenerate, TurnLocking, TurnObserver, TurnResult, observe_turns, validate_answers,
+    validate_edited_answers,
 };
-pub use self::journal::{Journaling, TURN_TAKEN_OVER};
-pub use self::lifecycle::{OtherStatus, SnapshotEvent, SnapshotStatus};
-pub use self::limits::{Limits, set_limits};
-pub use self::middleware::{
-    AgentRef, ArtifactStrategy, Artifacts, Delegation, check_delegates, internal_agents,
-    register_agent_middleware,
+pub use self::policy::{
+    ClientPermissions, FailedTurns, Limits, SNAPSHOT_NOT_FOUND, STATE_TOO_LARGE, STORE_NOT_CONFIGURED,
+    SnapshotMoment, SnapshotPolicy, WhileInterrupted, WorkerLoss, set_limits,
 };
-pub use self::prompt_agent::{InlinePrompt, NamedPrompt, agent, prompt_agent};
-pub use self::reading::{FailedTurns, SNAPSHOT_NOT_FOUND, STORE_NOT_CONFIGURED};
 pub use self::recovery::{RecoveredRun, Recovery, RecoveryLoop, recover_all, recover_every};
-pub use self::run_stream::RunChunks;
+pub use self::runs::{RunChunks, erase_streams_in};
 pub use self::session::{Session, SessionHandle};
-pub use self::snapshot::Snapshot;
-pub use self::snapshot_policy::{SnapshotMoment, SnapshotPolicy};
-pub use self::state::{CustomState, STATE_UNREADABLE, SessionState};
-pub use self::state_limit::STATE_TOO_LARGE;
-pub use self::store::IntoStore;
-pub use self::stream_logs::erase_streams_in;
-pub use self::timeline::Timeline;
-pub use self::turn_lock::{Concurrency, SESSION_BUSY, TurnLocking};
-pub use self::turn_observer::{EndedTurn, TurnObserver, observe_turns};
-pub use self::while_interrupted::WhileInterrupted;
-pub use self::wire::{
-    AbortRequest, AbortResponse, AddedMessages, AgentInit, AgentInput, AgentMetadata, AgentOutput,
-    AgentResult, AgentStreamChunk, ClientTool, GetSnapshotRequest, GivenCustom, PlainProtocol,
-    SnapshotCreated, StateManagement, TurnEnd, TurnStarted,
+pub use self::storage::store::{self, IntoStore};
+pub use self::storage::{
+    AgentFinishReason, AgentInput, Artifact, ClientTool, Clock, CustomState, OtherStatus, STATE_UNREADABLE,
+    SessionId, SessionState, Snapshot, SnapshotEvent, SnapshotId, SnapshotIds, SnapshotStatus, Timeline,
 };
-pub use self::worker_loss::WorkerLoss;
+pub use self::wire::patch;
+pub use self::wire::{
+    AbortRequest, AbortResponse, AddedMessages, AgentInit, AgentMetadata, AgentOutput, AgentResult,
+    AgentStreamChunk, BeginAnew, GetSnapshotRequest, GivenCustom, IdempotencyKey, PlainProtocol, ServerNote,
+    SnapshotCreated, StateManagement, TurnDetails, TurnEnd, TurnStarted, Unstored,
+};
 
 // Types of other crates that are used in signatures here.
 pub use async_trait::async_trait;

@@ -20,8 +20,8 @@ pub use self::registered::recover_all;
 pub(crate) use self::registered::register;
 use self::takeover::{HopelessRun, LostRun, TakenRun, Takeover};
 use crate::invocation::{Definition, Driver};
+use crate::storage::stored_session::TenantStore;
 use crate::store::{PendingQuery, Scope};
-use crate::stored_session::TenantStore;
 use crate::{SessionId, SnapshotId, WorkerLoss};
 
 /// How many runs are taken over at the same time.

@@ -1,8 +1,14 @@
-//! The background runs under way in this process.
+//! Background runs: those in progress in this process, the streams of their chunks, and the logs that keep them.
+
+pub(crate) mod run_poll;
+pub(crate) mod run_stream;
+pub(crate) mod stream_logs;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+pub use self::run_stream::RunChunks;
+pub use self::stream_logs::erase_streams_in;
 use crate::SnapshotId;
 use crate::lock::lock;
 use crate::store::Scope;

@@ -2,25 +2,24 @@
 //!
 //! Requests of clients are strict: an unknown field is an error, so that a misspelt one is not silently dropped.
 
-mod client_tool;
+pub(crate) mod call_options;
 mod given_custom;
+pub mod patch;
 mod plain_protocol;
 
-use std::sync::Arc;
-
 use everturn_ai::prompt::PromptOverrides;
-use everturn_ai::{Answers, Message, ModelResponseChunk, UsageTotal};
-use everturn_core::{Context, Error, Result, RuntimeError, Schema};
+use everturn_ai::{Message, ModelResponseChunk, UsageTotal};
+use everturn_core::{Context, Error, Result, RuntimeError};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use self::client_tool::ClientTool;
+pub use self::call_options::{BeginAnew, IdempotencyKey, ServerNote, TurnDetails, Unstored};
 pub use self::given_custom::GivenCustom;
+use self::patch::JsonPatch;
 pub use self::plain_protocol::PlainProtocol;
-use crate::patch::JsonPatch;
 use crate::{
-    AgentFinishReason, Artifact, SessionId, SessionState, SnapshotEvent, SnapshotId, SnapshotStatus, Unstored,
+    AgentFinishReason, Artifact, SessionId, SessionState, SnapshotEvent, SnapshotId, SnapshotStatus,
 };
 
 /// The start of an invocation; without any field it begins a new session.
@@ -156,124 +155,6 @@ impl AgentInit {
             .with_public());
         }
         Ok(())
-    }
-}
-
-/// The input of one turn.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct AgentInput {
-    /// The user's messages before [`message`](Self::message), for a client whose user spoke several times before the agent
-    /// was asked.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub earlier: Vec<Message>,
-    /// The user's message.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub message: Option<Message>,
-    /// Answers to interrupted tool requests; `resume` on the wire.
-    #[serde(default, rename = "resume", skip_serializing_if = "Option::is_none")]
-    pub answers: Option<Answers>,
-    /// Whether the work continues in the background after this input.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub detach: Option<bool>,
-    /// Tools that the client brings for this turn alone and runs itself. Agents around a prompt offer them to the model
-    /// beside their own. From clients only where the agent [allows](crate::ClientPermissions::tools) it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub tools: Vec<ClientTool>,
-    /// Texts of the client for the model, for this turn alone: they follow the agent's system text and are not stored.
-    /// From clients only where the agent [allows](crate::ClientPermissions::instructions) it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub instructions: Vec<String>,
-    /// The JSON Schema of the answer to this turn, which agents around a prompt apply; functions of your own find it in
-    /// [`Turn::input`](crate::Turn::input). From clients only where the agent
-    /// [allows](crate::ClientPermissions::output_schema) it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub output_schema: Option<Arc<Value>>,
-    /// The custom state that the turn begins with, in place of the session's. From clients only where the agent
-    /// [allows](crate::ClientPermissions::custom) it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub custom: Option<Arc<Value>>,
-}
-
-impl AgentInput {
-    /// Creates an input with a message.
-    pub fn message(message: impl Into<Message>) -> Self {
-        Self {
-            message: Some(message.into()),
-            ..Self::default()
-        }
-    }
-
-    /// Creates an input that answers interrupts.
-    pub fn answers(answers: impl Into<Answers>) -> Self {
-        Self {
-            answers: Some(answers.into()),
-            ..Self::default()
-        }
-    }
-
-    /// Makes the work continue in the background after this input.
-    pub fn detached(mut self) -> Self {
-        self.detach = Some(true);
-        self
-    }
-
-    /// Adds tools that the client brings for this turn.
-    pub fn with_tools(mut self, tools: impl IntoIterator<Item = ClientTool>) -> Self {
-        self.tools.extend(tools);
-        self
-    }
-
-    /// Adds a text of the client that follows the agent's system text in this turn.
-    pub fn with_instructions(mut self, text: impl Into<String>) -> Self {
-        self.instructions.push(text.into());
-        self
-    }
-
-    /// Asks for an answer of this JSON Schema in this turn.
-    pub fn with_output_schema(mut self, schema: &Schema) -> Self {
-        self.output_schema = Some(Arc::new(schema.as_json().clone()));
-        self
-    }
-
-    /// Returns the user's messages of this input, in order.
-    pub fn messages(&self) -> impl Iterator<Item = &Message> {
-        self.earlier.iter().chain(&self.message)
-    }
-
-    /// Returns whether the input has a message or answers, so that a turn can run on it.
-    pub fn has_payload(&self) -> bool {
-        let answers = |answers: &Answers| !answers.is_empty();
-        self.messages().next().is_some() || self.answers.as_ref().is_some_and(answers)
-    }
-
-    /// Returns whether the work continues in the background after this input.
-    pub fn is_detach(&self) -> bool {
-        self.detach == Some(true)
-    }
-}
-
-impl From<&str> for AgentInput {
-    fn from(text: &str) -> Self {
-        Self::message(text)
-    }
-}
-
-impl From<String> for AgentInput {
-    fn from(text: String) -> Self {
-        Self::message(text)
-    }
-}
-
-impl From<Message> for AgentInput {
-    fn from(message: Message) -> Self {
-        Self::message(message)
-    }
-}
-
-impl From<Answers> for AgentInput {
-    fn from(answers: Answers) -> Self {
-        Self::answers(answers)
     }
 }
 

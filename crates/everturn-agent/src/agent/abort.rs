@@ -6,7 +6,7 @@
 use everturn_core::{Context, Error, Result};
 
 use crate::invocation::Definition;
-use crate::snapshot::Transition;
+use crate::storage::snapshot::Transition;
 use crate::store::Detail;
 use crate::{Abort, SnapshotId, SnapshotStatus};
 

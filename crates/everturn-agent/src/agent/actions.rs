@@ -6,10 +6,10 @@ use everturn_core::{Action, ActionType, BidiAction, Schema};
 use futures::TryFutureExt as _;
 use serde_json::{Map, json};
 
-use crate::answers::RestartInputs;
 use crate::archive::{GetSessionRequest, ListSnapshotsRequest, SessionView, SnapshotList};
+use crate::invocation::answers::RestartInputs;
 use crate::invocation::{Definition, Visibility, invoke};
-use crate::reading::not_found;
+use crate::policy::visibility::not_found;
 use crate::{
     AbortRequest, AbortResponse, AgentInit, AgentInput, AgentMetadata, AgentOutput, AgentStreamChunk,
     GetSnapshotRequest, Heartbeat, Snapshot, SnapshotIds, StateManagement,

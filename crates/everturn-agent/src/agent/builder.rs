@@ -15,25 +15,25 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio_util::task::TaskTracker;
 
-use super::beginning::always;
-use crate::answers::RestartInputs;
-use crate::client_permissions::ClientRules;
+use super::new_sessions::always;
+use crate::invocation::answers::RestartInputs;
+use crate::invocation::turn_lock::TURN_LEASE;
+use crate::invocation::turn_observer::TurnObservers;
 use crate::invocation::{
     AgentFunction, AgentPrompt, Beginning, CANCELLATION_GRACE, Definition, RespondOnly, ScopeOf,
     TypedFunction, Visibility, schema_of,
 };
 use crate::journal::Retention;
-use crate::limits::ChosenLimits;
-use crate::reading::FailedTurns;
-use crate::run_stream::own_log;
+use crate::policy::client_permissions::ClientRules;
+use crate::policy::failed_turns::FailedTurns;
+use crate::policy::limits::ChosenLimits;
+use crate::policy::state_limit::MAX_STATE_BYTES;
+use crate::policy::transform::{StateTransform, StreamTransform, one_after_another, over_custom_state};
 use crate::runs::Runs;
-use crate::state::{AgentTypes, decode_custom};
-use crate::state_limit::MAX_STATE_BYTES;
+use crate::runs::run_stream::own_log;
+use crate::runs::stream_logs::StreamLogs;
+use crate::storage::session_state::{AgentTypes, decode_custom};
 use crate::store::{IntoStore, Scope, SessionStore, TurnLocks};
-use crate::stream_logs::StreamLogs;
-use crate::transform::{StateTransform, StreamTransform, one_after_another, over_custom_state};
-use crate::turn_lock::TURN_LEASE;
-use crate::turn_observer::TurnObservers;
 use crate::{
     Agent, AgentResult, AgentSession, AgentStreamChunk, ClientPermissions, Clock, Concurrency, CustomState,
     Heartbeat, Journaling, Limits, SessionState, SnapshotIds, SnapshotMoment, SnapshotPolicy, Timeline,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::chat::output_of;
 use crate::invocation::Definition;
-use crate::run_stream::{Followed, RunChunks, follow};
+use crate::runs::run_stream::{Followed, RunChunks, follow};
 use crate::store::Detail;
 use crate::{
     AgentFinishReason, AgentOutput, AgentStreamChunk, GetSnapshotRequest, HandOff, Snapshot, SnapshotId,

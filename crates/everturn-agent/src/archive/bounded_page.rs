@@ -7,7 +7,7 @@ use everturn_core::Result;
 
 use super::Archive;
 use super::look_up::excerpt;
-use crate::state_limit::artifacts_bytes;
+use crate::policy::state_limit::artifacts_bytes;
 use crate::store::{Cursor, Detail, Page, SnapshotQuery};
 use crate::{Snapshot, SnapshotId};
 

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::intake::{Intake, Names};
 use super::{Archive, named_session, named_snapshot};
-use crate::reading::{FailedTurns, resumable};
-use crate::snapshot::Transition;
+use crate::policy::failed_turns::{FailedTurns, resumable};
+use crate::storage::snapshot::Transition;
 use crate::store::{Detail, Precondition};
 use crate::{SessionId, SessionState, Snapshot, SnapshotId, Timeline};
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use everturn_core::{Error, Result};
 
 use super::Archive;
-use crate::snapshot::Transition;
+use crate::storage::snapshot::Transition;
 use crate::store::{Deletion, Precondition, TIP_MOVED};
 use crate::{SessionId, Snapshot, SnapshotId};
 

@@ -11,7 +11,7 @@ use super::plain::plain;
 use super::{
     Archive, OpenQuestion, SessionList, SnapshotTree, TreePage, TreeRequest, named_session, named_snapshot,
 };
-use crate::reading::nothing_in;
+use crate::policy::visibility::nothing_in;
 use crate::store::{
     Cursor, Detail, MAX_PAGE, Page, PendingCursor, PendingQuery, SessionQuery, SessionSummary, SnapshotQuery,
 };

@@ -5,7 +5,7 @@ use everturn_ai::history::{awaiting, repaired};
 use everturn_core::Result;
 
 use super::{Archive, named_snapshot};
-use crate::reading::{FailedTurns, resumable};
+use crate::policy::failed_turns::{FailedTurns, resumable};
 use crate::store::Detail;
 use crate::{Snapshot, SnapshotId};
 

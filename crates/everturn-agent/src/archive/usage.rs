@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Archive, named_session};
-use crate::reading::nothing_in;
+use crate::policy::visibility::nothing_in;
 use crate::store::{Detail, Expense, JournalKey, Ledger, SessionExpense, TurnExpenses};
 use crate::{SessionId, Snapshot};
 

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::turn_text::TextSoFar;
-use crate::state::decode_custom;
+use crate::storage::session_state::decode_custom;
 use crate::{AgentStreamChunk, Artifact, CustomState, SnapshotCreated, TurnEnd};
 
 /// A chunk of a turn.

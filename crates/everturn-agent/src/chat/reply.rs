@@ -11,8 +11,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::Interrupt;
-use crate::snapshot::RUN_OUTPUT;
-use crate::state::decode_custom;
+use crate::storage::session_state::decode_custom;
+use crate::storage::snapshot::RUN_OUTPUT;
 use crate::{
     AgentFinishReason, AgentOutput, Artifact, CustomState, SessionId, SessionState, Snapshot, SnapshotId,
 };

@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::{AgentReply, AgentTransport, RunWatch};
-use crate::state::AgentTypes;
+use crate::storage::session_state::AgentTypes;
 use crate::{Abort, GetSnapshotRequest, Snapshot, SnapshotId, SnapshotStatus};
 
 /// How often a run is polled; with a store that reports changes, how soon an expired run is noticed.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use everturn_core::{Connection, Context, Emitter, Result};
 use futures::future::BoxFuture;
 
-use crate::run_stream::RunChunks;
+use crate::runs::run_stream::RunChunks;
 use crate::store::StatusStream;
 use crate::{
     AgentInit, AgentInput, AgentOutput, AgentStreamChunk, GetSnapshotRequest, Snapshot, SnapshotId,

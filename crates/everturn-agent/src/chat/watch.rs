@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::AgentChunk;
 use super::turn_text::TurnText;
-use crate::connection::CustomView;
+use crate::chat::connection::CustomView;
 use crate::{AgentStreamChunk, CustomState, RunChunks};
 
 /// The chunks of a background run: a stream that ends with the run. Dropping it leaves the run alone.

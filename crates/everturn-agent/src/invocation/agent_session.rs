@@ -20,11 +20,11 @@ use super::reception::Reception;
 use super::snapshots::CreatedSnapshots;
 use super::spending::Spending;
 use super::turn::TurnStart;
-use crate::client_permissions::ClientRules;
-use crate::failure_log::FailedWork;
-use crate::state::decode_custom;
-use crate::state_limit::StateLimit;
-use crate::turn_observer::{EndedTurn, TurnObservers};
+use crate::invocation::failure_log::FailedWork;
+use crate::invocation::turn_observer::{EndedTurn, TurnObservers};
+use crate::policy::client_permissions::ClientRules;
+use crate::policy::state_limit::StateLimit;
+use crate::storage::session_state::decode_custom;
 use crate::{
     AgentFinishReason, AgentInit, AgentResult, CustomState, Session, SessionState, SnapshotId, Turn,
     TurnResult,

@@ -11,9 +11,9 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use super::machine::{Ending, Event, TurnOutcome};
 use super::{AgentEvent, Driver, QueuedInput, Written};
-use crate::run_stream::stream_key_in;
 use crate::runs::RunEntry;
-use crate::snapshot::{BackgroundRun, Lease, Progress, RunEnd, Transition};
+use crate::runs::run_stream::stream_key_in;
+use crate::storage::snapshot::{BackgroundRun, Lease, Progress, RunEnd, Transition};
 use crate::store::{JournalKey, Scope, StatusStream};
 use crate::{
     AgentFinishReason, AgentStreamChunk, SessionState, Snapshot, SnapshotEvent, SnapshotId, SnapshotStatus,

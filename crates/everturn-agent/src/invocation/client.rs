@@ -13,10 +13,10 @@ use super::background::{no_pending_snapshot, no_store, no_subscription};
 use super::machine::{Cause, Event, Resolution};
 use super::outbox::Receipt;
 use super::{AgentEvent, Anchor, Driver};
-use crate::cursor::InvocationCursor;
-use crate::reading::exposure;
+use crate::invocation::cursor::InvocationCursor;
+use crate::policy::transform::shown_state;
+use crate::policy::visibility::exposure;
 use crate::store::{RECORD_TAKEN, TIP_MOVED, TURN_TAKEN_OVER};
-use crate::transform::shown_state;
 use crate::{AgentFinishReason, AgentInput, AgentOutput, AgentResult, AgentStreamChunk, SessionState};
 
 /// Sends the output to the client. It is boxed because the channel has room for it from the beginning.

@@ -21,23 +21,23 @@ use futures::{FutureExt, StreamExt};
 
 use super::Definition;
 use super::background::{Rewritten, RunWorker};
-use super::beginning::session_exists;
 use super::broadcast::Broadcast;
 use super::client::{Client, Wire, WireEvent, error_of};
 use super::function::{Report, RunningFunction, Turns};
 use super::machine::{
     Cancellation, Cause, Command, Commit, EndOfInput, Event, Machine, Resolution, TurnOutcome, TurnSnapshot,
 };
+use super::new_session::session_exists;
 use super::outbox::{ChunkSignal, MODEL_CHUNKS, Outbox, Signal};
 use super::repeated::answered_meanwhile;
 use super::snapshots::{Journals, SnapshotWritten, Snapshots};
 use super::spending::Spending;
 use super::turn::{TurnContext, TurnReport, TurnStart};
-use crate::cursor::{InvocationCursor, Saved};
-use crate::failure_log::FailedWork;
-use crate::snapshot::Lease;
-use crate::transform::shown_chunk;
-use crate::turn_lock::{AwaitedLock, LockAnswer, SESSION_BUSY};
+use crate::invocation::cursor::{InvocationCursor, Saved};
+use crate::invocation::failure_log::FailedWork;
+use crate::invocation::turn_lock::{AwaitedLock, LockAnswer, SESSION_BUSY};
+use crate::policy::transform::shown_chunk;
+use crate::storage::snapshot::Lease;
 use crate::{
     AddedMessages, AgentInput, AgentResult, AgentStreamChunk, SessionHandle, SessionState, SnapshotIds,
     TurnDetails, TurnEnd, TurnStarted,

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use everturn_core::{Context, Error, Result};
 use serde_json::{Value, json};
 
-use super::beginning::{given_custom, session_exists};
+use super::new_session::{given_custom, session_exists};
 use super::{Anchor, Definition};
-use crate::client_permissions::merged;
-use crate::cursor::InvocationCursor;
-use crate::reading::{check_owner, not_found, why_not};
+use crate::invocation::cursor::InvocationCursor;
+use crate::invocation::turn_lock::EarlyLock;
+use crate::policy::client_permissions::merged;
+use crate::policy::failed_turns::why_not;
+use crate::policy::visibility::{check_owner, not_found};
+use crate::storage::stored_session::TenantStore;
 use crate::store::{Detail, Recalled, ResumeAt, check_id};
-use crate::stored_session::TenantStore;
-use crate::turn_lock::EarlyLock;
 use crate::{
     AgentInit, BeginAnew, SessionId, SessionState, Snapshot, SnapshotId, SnapshotStatus, Timeline, Unstored,
 };

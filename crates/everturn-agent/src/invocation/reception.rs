@@ -11,8 +11,8 @@ use everturn_ai::{
 use everturn_core::{Context, Error, Result};
 use serde_json::json;
 
-use crate::answers::RestartInputs;
-use crate::client_permissions::ClientRules;
+use crate::invocation::answers::RestartInputs;
+use crate::policy::client_permissions::ClientRules;
 use crate::{AgentInput, AgentStreamChunk, Clock, SessionId, WhileInterrupted};
 
 /// How an agent receives inputs.

@@ -9,10 +9,10 @@ use serde_json::json;
 
 use super::Definition;
 use super::prompt_turn::awaits_model;
-use crate::cursor::InvocationCursor;
+use crate::invocation::cursor::InvocationCursor;
+use crate::policy::transform::shown_chunk;
+use crate::storage::stored_session::TenantStore;
 use crate::store::Detail;
-use crate::stored_session::TenantStore;
-use crate::transform::shown_chunk;
 use crate::{
     AddedMessages, AgentOutput, AgentStreamChunk, IdempotencyKey, SessionId, SessionState, Snapshot,
     SnapshotId, SnapshotStatus, TurnDetails, TurnEnd, TurnStarted,

@@ -15,12 +15,12 @@ use super::machine::{Commit, Event, TakeoverPoint};
 use super::outbox::{Answer, Committed};
 use super::repeated::unknown_to_client;
 use super::{AgentEvent, Driver, Written};
-use crate::content_id::SNAPSHOT_ID_ENTRY;
-use crate::cursor::Saved;
+use crate::invocation::cursor::Saved;
 use crate::journal::TurnJournal;
 use crate::lock::lock;
-use crate::snapshot::OpenTurn;
-use crate::state_limit::StateLimit;
+use crate::policy::state_limit::StateLimit;
+use crate::storage::content_id::SNAPSHOT_ID_ENTRY;
+use crate::storage::snapshot::OpenTurn;
 use crate::store::{JournalKey, Precondition, SAVE_UNKNOWN, TurnAccount};
 use crate::{
     AgentFinishReason, AgentInput, AgentStreamChunk, FailedTurns, ServerNote, SessionState, Snapshot,

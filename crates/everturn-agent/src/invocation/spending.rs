@@ -12,10 +12,10 @@ use everturn_core::{Context, Error, Result};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 
-use crate::cursor::UsedBefore;
+use crate::invocation::cursor::UsedBefore;
 use crate::lock::lock;
+use crate::storage::stored_session::TenantStore;
 use crate::store::{Admission, Expense, JournalKey, Ledger, SessionExpense, TurnAccount};
-use crate::stored_session::TenantStore;
 use crate::{Limits, SnapshotId};
 
 /// The meter of an invocation, its limits, and where the meter stood at moments that count.

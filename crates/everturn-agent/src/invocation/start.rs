@@ -30,12 +30,12 @@ use super::repeated::{Found, Repeated};
 use super::snapshots::{Journals, Snapshots};
 use super::spending::Spending;
 use super::{Definition, Driver, QueuedInput};
-use crate::cursor::InvocationCursor;
+use crate::invocation::cursor::InvocationCursor;
+use crate::invocation::turn_lock::EarlyLock;
 use crate::journal::call_mark;
-use crate::snapshot::BackgroundRun;
-use crate::state_limit::StateLimit;
-use crate::stored_session::TenantStore;
-use crate::turn_lock::EarlyLock;
+use crate::policy::state_limit::StateLimit;
+use crate::storage::snapshot::BackgroundRun;
+use crate::storage::stored_session::TenantStore;
 use crate::{
     AgentInit, AgentInput, AgentOutput, AgentStreamChunk, FailedTurns, IdempotencyKey, SessionHandle,
     SnapshotEvent, SnapshotId, TurnDetails,

@@ -12,9 +12,9 @@ use serde_json::Value;
 
 use super::agent_session::InvocationFacts;
 use super::outbox::Outbox;
+use crate::policy::transform::StateTransform;
 use crate::session::Core;
-use crate::state::decode_custom;
-use crate::transform::StateTransform;
+use crate::storage::session_state::decode_custom;
 use crate::{AgentResult, AgentSession, CustomState, Session, SessionHandle, SessionId, SessionState};
 
 /// An agent's function: runs the turns of one invocation and returns its result.

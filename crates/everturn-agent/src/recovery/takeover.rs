@@ -4,11 +4,11 @@ use everturn_core::{Error, Result, TraceParent};
 use jiff::Timestamp;
 
 use super::RecoveredRun;
-use crate::cursor::InvocationCursor;
+use crate::invocation::cursor::InvocationCursor;
 use crate::invocation::{Definition, Opening};
-use crate::snapshot::{BackgroundRun, Lease, Transition};
+use crate::storage::snapshot::{BackgroundRun, Lease, Transition};
+use crate::storage::stored_session::TenantStore;
 use crate::store::{Detail, PendingRun, Scope};
-use crate::stored_session::TenantStore;
 use crate::{AgentInit, SessionId, SessionState, Snapshot, SnapshotId};
 
 /// A run whose lease has lapsed.

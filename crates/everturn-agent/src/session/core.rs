@@ -9,11 +9,11 @@ use serde_json::Value;
 use super::patcher::Patcher;
 use super::typed_write::{is_covered, rewritten};
 use super::{Change, Changes};
-use crate::artifact::put;
 use crate::lock::{ChangeLock, lock};
 use crate::patch::JsonPatch;
-use crate::state::decode_custom;
-use crate::transform::{StateTransform, shown_state};
+use crate::policy::transform::{StateTransform, shown_state};
+use crate::storage::artifact::put;
+use crate::storage::session_state::decode_custom;
 use crate::{AgentStreamChunk, Artifact, CustomState, SessionId, SessionState};
 
 /// The name of the part that [`Core::patcher`] guards.

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use serde_json::{Map, Value};
 
 use crate::CustomState;
-use crate::state::decode_custom;
+use crate::storage::session_state::decode_custom;
 
 /// Returns whether every member of the stored document is in the document that the type writes.
 pub(super) fn is_covered(stored: &Value, after: &Value) -> bool {

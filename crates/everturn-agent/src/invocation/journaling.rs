@@ -1,0 +1,84 @@
+//! Journals: the effects of a turn are recorded before they are used.
+//!
+//! A turn of an agent with a store may run again: its client retries it, or another worker takes its run over. It then
+//! starts from the last committed snapshot with the same input, and everything that it did the first time is known: the
+//! model's replies, the results of tools, and the outcomes of [`Turn::effect`](crate::Turn::effect). None of it is paid
+//! for or done again.
+//!
+//! # Which records are written, and when
+//!
+//! | moment | record |
+//! |---|---|
+//! | a model's reply asks for tools | the reply, before any tool runs |
+//! | a tool that is [`Once`](everturn_ai::Replay::Once) is about to run | that it began |
+//! | a tool ended | its result, and what it changed in the session, before the model sees it |
+//! | any later reply of the same turn | the reply |
+//! | the turn is committed, or its snapshot policy wants no snapshot | the journal is dropped |
+//! | the turn failed, and trying it again may help | the journal stays |
+//! | the turn failed for good | the journal is dropped; if `Once` tools ran, only they are kept, so that a retry asks the model again and still does not repeat them |
+//!
+//! A turn whose first reply asks for no tools writes nothing. Journals of turns that are never retried are dropped
+//! after a while ([`Journaling`]).
+//!
+//! # The identity of a turn
+//!
+//! A journal belongs to a session, the snapshot that the turn continues and the length of the conversation at its
+//! beginning. A turn is identified by these and its input: a retry has the same. An agent that lets identical turns run side by side
+//! ([`Concurrency::Fork`](crate::Concurrency::Fork)) tells them apart by the snapshots reserved for them; then a worker
+//! that takes over a background run finds its journal, and a client that merely retries does not.
+//!
+//! A snapshot from the middle of a turn ([`RoundEnd`](crate::SnapshotEvent::RoundEnd)) names the turn's
+//! journal. Resuming it without a message continues that turn and that journal; resuming it with a message begins
+//! another turn. A worker that takes over a background run restarts the turn under way from its beginning, regardless
+//! of snapshots in its middle, and replays it.
+//!
+//! # Turns that were cut short
+//!
+//! A turn that died or failed may be followed by another input instead of a retry. The new turn continues from the same
+//! snapshot, so it has the same journal and finds the calls of the other turn that must not be repeated, or that changed the
+//! session. Before it asks the model, it asks for these calls once more in a message of its own, so that their recorded or
+//! reconciled outcomes become part of the conversation, and their changes part of the session. None of them is made again: a
+//! call that is found not to have happened is answered with that. A call whose outcome cannot be determined interrupts the
+//! turn. Turns that may run side by side have journals of their own, and a turn that asks no model reads none: neither takes over
+//! such calls.
+//!
+//! # Two workers
+//!
+//! Records are numbered, and a number is written once. A worker that takes a turn up writes a record before it does
+//! anything; an earlier worker that was only asleep then fails with `ABORTED`, [`TURN_TAKEN_OVER`], at its next write,
+//! which comes before its next action. A worker whose turn has been committed by another, or whose background run is
+//! over, is refused likewise: every record is written under a guard that is checked against the session in the same
+//! step.
+//!
+//! # Approved calls
+//!
+//! A snapshot with an open question can be resumed more than once. The record of an approved `Once` call is kept apart
+//! from the turn's, under the id of its question and for as long as the session: another resumption finds its outcome
+//! there, and does not make the call again.
+//!
+//! # Requirements of a replay
+//!
+//! The turn's own code runs again, so it must come to the same effects in the same circumstances. A model call is
+//! identified by its model, the length of the conversation and its last message; a tool call by the reply it is part
+//! of. If no record matches, because the code or a prompt changed meanwhile, the turn continues live; but a `Once` or
+//! `Keyed` call of the same tool with the same input still counts as the one that was begun before.
+//!
+//! Changes that a tool makes to the session (custom state, artifacts, added messages) are made again when its result is
+//! replayed. Changes of a call whose process died before it ended are lost; its reconcile function makes them. A tool that rewrites the conversation, or changes the session from a task it spawned without its context,
+//! is not followed.
+
+mod approved;
+mod cut_short;
+mod entry;
+mod identity;
+mod known_effects;
+mod sweep;
+mod turn_journal;
+mod writer;
+
+pub(crate) use self::identity::{TurnKey, call_mark, journal_key, turn_key};
+pub use self::sweep::Journaling;
+pub(crate) use self::sweep::Retention;
+pub(crate) use self::turn_journal::TurnJournal;
+pub(crate) use self::writer::JournalLocation;
+pub use crate::store::TURN_TAKEN_OVER;

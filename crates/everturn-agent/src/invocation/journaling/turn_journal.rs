@@ -1,0 +1,506 @@
+//! The journal of one turn, as the generations in the turn use it.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use everturn_ai::metadata::OUTCOME_UNKNOWN;
+use everturn_ai::{
+    Approval, EffectId, EffectJournal, Message, ModelEffect, ModelResponse, Repeat, Replay, ToolEffect,
+    ToolOutcome, ToolRecord, async_trait, reason, with_journal,
+};
+use everturn_core::{Context, Error, Result, Status};
+use serde_json::Value;
+use tokio::sync::OnceCell;
+
+use super::approved::{ApprovedCall, Made};
+use super::entry::Entry;
+use super::identity::{AskedModel, call_fingerprint, call_of, effect_fingerprint};
+use super::known_effects::{KnownEffects, Met};
+use super::sweep::Retention;
+use super::writer::{JournalLocation, Writer};
+use crate::lock::lock;
+use crate::session::{Change, Changes};
+use crate::storage::snapshot::OpenTurn;
+use crate::store::{JournalKey, Precondition};
+use crate::{SessionHandle, SessionId};
+
+/// One turn's journal. The store is first read when the turn's first effect is due.
+pub(crate) struct TurnJournal {
+    writer: Writer,
+    session: SessionHandle,
+    retention: Arc<Retention>,
+    taken_up: OnceCell<()>,
+    live: Mutex<Live>,
+    /// The number of records when the turn last reached a point from which it can be continued.
+    marked: AtomicU64,
+}
+
+struct Live {
+    known: KnownEffects,
+    /// The calls that this attempt makes.
+    calls: HashMap<EffectId, Call>,
+    /// Whether this attempt recorded the beginning of a call that must not be made twice.
+    has_begun: bool,
+    /// The status that the last tool failed with.
+    failure: Option<Status>,
+}
+
+/// A call under way.
+struct Call {
+    /// The digest of the tool and its input.
+    what: String,
+    /// The reply that asks for it.
+    asked_by: Option<EffectId>,
+    replay: Replay,
+    has_begun: bool,
+    /// Whether an earlier attempt at this turn made the call.
+    began_before: bool,
+    changes: Arc<Changes>,
+    /// The record that every resumption finds, if the call was approved.
+    approved: Option<Arc<ApprovedCall>>,
+}
+
+impl TurnJournal {
+    pub(crate) fn new(location: JournalLocation, session: SessionHandle, retention: Arc<Retention>) -> Self {
+        let live = Live {
+            known: KnownEffects::new(location.turn.clone()),
+            calls: HashMap::new(),
+            has_begun: false,
+            failure: None,
+        };
+        let marked = AtomicU64::new(location.past);
+        Self {
+            writer: Writer::new(location),
+            session,
+            retention,
+            taken_up: OnceCell::new(),
+            live: Mutex::new(live),
+            marked,
+        }
+    }
+
+    /// Makes the journal reachable from the turn's context.
+    pub(crate) fn enter_turn(self: &Arc<Self>, context: Context) -> Context {
+        let context = context.with_extension(Arc::clone(self));
+        with_journal(context, Arc::clone(self) as Arc<dyn EffectJournal>)
+    }
+
+    /// Returns the journal of the turn that this context belongs to, if it is a turn of that session.
+    pub(crate) fn of(context: &Context, session: &SessionId) -> Option<Arc<Self>> {
+        let journal = context.extension::<Self>()?;
+        (journal.session.session_id() == session).then_some(journal)
+    }
+
+    /// Returns the journal to drop when the turn is over, if there is one.
+    pub(crate) fn written(&self) -> Option<JournalKey> {
+        self.writer
+            .has_written()
+            .then(|| JournalKey::clone(&self.writer.location().key))
+    }
+
+    /// Returns the turn as it began.
+    pub(crate) fn beginning(&self) -> OpenTurn {
+        let location = self.writer.location();
+        OpenTurn::new(location.key.turn(), location.past).named(location.turn.turn())
+    }
+
+    /// Notes that the turn can be continued from its state at this moment, which holds the effects that are recorded. Returns
+    /// `false` if it does not hold all of them, because the turn still replays an earlier attempt.
+    pub(crate) fn mark(&self) -> bool {
+        // Before the first effect nothing was read: the turn stands where it began.
+        if !self.taken_up.initialized() {
+            return true;
+        }
+        if !self.live().known.is_replayed() {
+            return false;
+        }
+        let records = self.writer.records().max(self.writer.location().past);
+        self.marked.store(records, Ordering::Release);
+        true
+    }
+
+    /// Returns the turn as it is left if it fails: with the records up to the last mark.
+    pub(crate) fn left(&self) -> OpenTurn {
+        let location = self.writer.location();
+        OpenTurn::new(location.key.turn(), self.marked.load(Ordering::Acquire)).named(location.turn.turn())
+    }
+
+    /// Returns the turn with its records so far, if there are any.
+    pub(crate) fn so_far(&self) -> Option<OpenTurn> {
+        let key = self.written()?;
+        let turn = self.writer.location().turn.turn();
+        Some(OpenTurn::new(key.turn(), self.writer.records()).named(turn))
+    }
+
+    /// The invocation wrote a snapshot while the turn ran; the next one is written under this condition.
+    pub(crate) fn moved_on(&self, precondition: Precondition) {
+        self.writer.moved_on(precondition);
+    }
+
+    fn live(&self) -> MutexGuard<'_, Live> {
+        lock(&self.live)
+    }
+
+    async fn take_up(&self) -> Result<()> {
+        let read = async {
+            let [past, since] = self.writer.take_up().await?;
+            let mut live = self.live();
+            for (turn, entry) in past {
+                match turn {
+                    None => live.known.learn_past(entry),
+                    Some(turn) => live.known.learn_of_another(entry, &turn, true),
+                }
+            }
+            for (turn, entry) in since {
+                match turn {
+                    None => live.known.learn(entry),
+                    Some(turn) => live.known.learn_of_another(entry, &turn, false),
+                }
+            }
+            Ok(())
+        };
+        // Once per attempt, however many effects begin at the same time; a failed reading is tried again by the next.
+        self.taken_up.get_or_try_init(|| read).await.copied()
+    }
+
+    async fn append(&self, entry: Entry) -> Result<()> {
+        // Old journals are swept by turns that write, so that turns without tools cost nothing.
+        let is_first = !self.writer.has_written();
+        self.writer.append(entry).await?;
+        if is_first {
+            self.retention.sweep(self.writer.location().journal()?).await;
+        }
+        Ok(())
+    }
+
+    /// Repeats the changes of the session by an effect that is not repeated.
+    fn change_again(&self, changes: &[Change]) -> Result<()> {
+        self.session
+            .change_again(changes)
+            .map_err(|error| error.context("a recorded change of the session no longer applies"))
+    }
+
+    /// Returns the identity of an effect of the turn's own code, or of a tool's, and its record.
+    pub(crate) async fn calling_own(
+        &self,
+        name: &str,
+        replay: Replay,
+        is_of_tool: bool,
+    ) -> Result<(EffectId, ToolRecord)> {
+        self.take_up().await?;
+        let what = effect_fingerprint(name);
+        self.meet(what.clone(), None, replay, |known| {
+            let met = known.meet_call(&what, &what, replay);
+            if !is_of_tool || met.record != ToolRecord::Nothing {
+                return met;
+            }
+            match known.cut_short.take_ended(&what) {
+                Some((outcome, changes)) => Met {
+                    record: ToolRecord::Ended(outcome),
+                    changes,
+                    ..met
+                },
+                None => met,
+            }
+        })
+    }
+
+    fn meet(
+        &self,
+        call: String,
+        asked_by: Option<EffectId>,
+        replay: Replay,
+        look_up: impl FnOnce(&mut KnownEffects) -> Met,
+    ) -> Result<(EffectId, ToolRecord)> {
+        let Met { id, record, changes } = {
+            let mut live = self.live();
+            let met = look_up(&mut live.known);
+            let started = Call {
+                what: call,
+                asked_by,
+                replay,
+                has_begun: false,
+                began_before: false,
+                changes: Changes::of(self.session.session_id().clone()),
+                approved: None,
+            };
+            live.calls.insert(met.id.clone(), started);
+            met
+        };
+        // Outside the lock: the session has locks of its own.
+        self.change_again(&changes)?;
+        Ok((id, record))
+    }
+
+    /// Returns the record of an approved call that every resumption of the conversation finds. `own` is the record of this
+    /// turn, or of another that was cut short.
+    async fn approved(
+        &self,
+        id: &EffectId,
+        effect: &ToolEffect<'_>,
+        approval: &Approval,
+        (own, cut_short): (&ToolRecord, Option<&JournalKey>),
+    ) -> Result<ToolRecord> {
+        let location = self.writer.location();
+        let (call, made) = ApprovedCall::open(location, approval, self.writer.attempt()).await?;
+        let is_refused = approval.answers.last().is_some_and(|answer| answer.refuses);
+        // An equal turn may have been committed before, and its journal dropped.
+        let is_own = |turn: &str| {
+            let began = cut_short.unwrap_or(&location.turn);
+            *own == ToolRecord::Started && turn == began.turn()
+        };
+        let (record, began_before) = match made {
+            Made::Never => (ToolRecord::Nothing, false),
+            Made::Began { turn } if is_own(&turn) => (ToolRecord::Started, true),
+            Made::Began { .. } => (ToolRecord::StartedElsewhere, false),
+            Made::Ended {
+                answer,
+                turn,
+                outcome,
+                changes,
+            } => {
+                // A refusal comes too late.
+                let is_same = is_refused || answer == call.answer();
+                if is_own(&turn) || (is_same && effect.repeat == Repeat::Recorded) {
+                    self.change_again(&changes)?;
+                    (ToolRecord::Ended(*outcome), false)
+                } else {
+                    (ToolRecord::AlreadyMade, false)
+                }
+            }
+        };
+        // A refused call has no effect that another resumption must not repeat, so it is not recorded there.
+        if let Some(under_way) = self.live().calls.get_mut(id).filter(|_| !is_refused) {
+            under_way.began_before = began_before;
+            under_way.approved = Some(Arc::new(call));
+        }
+        Ok(record)
+    }
+
+    /// Ends the journal of a turn that failed by itself.
+    ///
+    /// If a retry may help, the journal stays as it is. If the turn came to a dead end, a replay would only lead there
+    /// again: then only the calls that must not be repeated are kept.
+    pub(crate) async fn turn_failed(&self, error: &Error) {
+        if !self.writer.has_written() || self.writer.is_lost().await || self.may_help(error) {
+            return;
+        }
+        let must_remember = {
+            let live = self.live();
+            live.has_begun || live.known.holds_calls_not_to_repeat()
+        };
+        let put_away = async {
+            // A worker that has lost the turn is refused here, before it drops the records of the new worker.
+            self.writer.append(Entry::Abandoned).await?;
+            if must_remember {
+                return Ok(());
+            }
+            self.writer.location().clear().await
+        };
+        if let Err(error) = put_away.await {
+            tracing::warn!(%error, "the journal of a failed turn could not be put away");
+        }
+    }
+
+    /// Returns whether a retry may come further than this attempt.
+    fn may_help(&self, error: &Error) -> bool {
+        if error.is(reason::MAX_ROUNDS_EXCEEDED) || error.is(reason::REPEATED_CALL) {
+            return false;
+        }
+        let of_tool = self.live().failure;
+        let (status, by_tool) = if error.is(reason::TOOL_FAILED) {
+            // A strict generation reports every failed tool as `INTERNAL`; the tool's own status says whether a retry may
+            // help.
+            (of_tool.unwrap_or(error.status()), true)
+        } else {
+            // The error of a tool keeps a reason of its own.
+            (error.status(), of_tool == Some(error.status()))
+        };
+        match status {
+            Status::Unavailable
+            | Status::DeadlineExceeded
+            | Status::ResourceExhausted
+            | Status::Cancelled
+            | Status::Aborted => true,
+            // A tool that fails on the model's input fails on it again.
+            Status::Internal | Status::Unknown => !by_tool,
+            _ => false,
+        }
+    }
+}
+
+/// Returns the end of an approved call that began; `None` if it is unknown.
+fn end_of_approved(
+    id: &EffectId,
+    answer: &str,
+    outcome: &ToolOutcome,
+    changes: Vec<Change>,
+) -> Option<Entry> {
+    match outcome {
+        ToolOutcome::Finished(_) => Some(Entry::Ended {
+            effect: id.clone(),
+            call: answer.to_owned(),
+            reply: None,
+            outcome: Box::new(outcome.clone()),
+            changes,
+        }),
+        ToolOutcome::Interrupted(data) if data.get(OUTCOME_UNKNOWN) == Some(&Value::Bool(true)) => None,
+        // A call that asks again has done nothing else: another answer may lead further.
+        ToolOutcome::Interrupted(_) => Some(Entry::Failed { effect: id.clone() }),
+    }
+}
+
+#[async_trait]
+impl EffectJournal for TurnJournal {
+    async fn asking(&self, effect: ModelEffect<'_>) -> Result<(EffectId, Option<ModelResponse>)> {
+        self.take_up().await?;
+        let (id, reply, changes) = self.live().known.meet_model(AskedModel::from(&effect));
+        self.change_again(&changes)?;
+        let reply = reply.or_else(|| {
+            let said = || -> Vec<_> {
+                self.session
+                    .messages()
+                    .iter()
+                    .flat_map(Message::tool_requests)
+                    .cloned()
+                    .collect()
+            };
+            self.live().known.cut_short.reply(&id, said)
+        });
+        Ok((id, reply))
+    }
+
+    async fn replied(&self, id: &EffectId, response: &ModelResponse) -> Result<()> {
+        let mut requests = response.message.iter().flat_map(Message::tool_requests);
+        // A final reply without tools is committed with the turn's snapshot. It is recorded only after other records,
+        // so that their replay reaches the same end.
+        if requests.next().is_none() && !self.writer.has_written() {
+            return Ok(());
+        }
+        let response = ModelResponse {
+            // The request is known from the conversation and would store it a second time.
+            request: None,
+            ..response.clone()
+        };
+        self.append(Entry::Replied {
+            effect: id.clone(),
+            response: Box::new(response),
+        })
+        .await
+    }
+
+    async fn calling(&self, effect: ToolEffect<'_>) -> Result<(EffectId, ToolRecord)> {
+        self.take_up().await?;
+        let call = call_of(effect.request);
+        let asked_by = effect.asked_by.cloned();
+        let cut_short = self.live().known.meet_cut_short(effect.asked_by, effect.request);
+        if let Some(met) = cut_short {
+            return self.meet(call, asked_by, effect.replay, |_| met);
+        }
+        let Some(approval) = effect.approval else {
+            let fingerprint = call_fingerprint(effect.asked_by, effect.position, &call);
+            return self.meet(call.clone(), asked_by, effect.replay, |known| {
+                known.meet_call(&fingerprint, &call, effect.replay)
+            });
+        };
+        let mut cut_short = None;
+        let (id, record) = self.meet(call.clone(), asked_by, effect.replay, |known| {
+            let (met, turn) = known.meet_approved(&approval.id, &call, effect.replay);
+            cut_short = turn;
+            met
+        })?;
+        if effect.replay != Replay::Once || matches!(record, ToolRecord::Ended(_)) {
+            return Ok((id, record));
+        }
+        let own = (&record, cut_short.as_ref());
+        let record = self.approved(&id, &effect, approval, own).await?;
+        Ok((id, record))
+    }
+
+    async fn started(&self, id: &EffectId) -> Result<()> {
+        let call = {
+            let mut live = self.live();
+            let Some(call) = live.calls.get_mut(id).filter(|call| call.replay == Replay::Once) else {
+                return Ok(());
+            };
+            // A hook that retries a tool makes the same call again.
+            if std::mem::replace(&mut call.has_begun, true) {
+                return Ok(());
+            }
+            let call = (call.what.clone(), call.approved.clone());
+            live.has_begun = true;
+            call
+        };
+        let (call, approved) = call;
+        let effect = id.clone();
+        self.append(Entry::Started { effect, call }).await?;
+        let Some(approved) = approved else {
+            return Ok(());
+        };
+        let (effect, call) = (id.clone(), approved.answer().to_owned());
+        let begun = Entry::Started { effect, call };
+        approved.add(self.writer.location(), begun).await
+    }
+
+    async fn ended(&self, id: &EffectId, outcome: &ToolOutcome) -> Result<()> {
+        let (approved, entry) = {
+            let mut live = self.live();
+            let Some(call) = live.calls.remove(id) else {
+                return Ok(());
+            };
+            // A call that only asks has no effect, so nothing is recorded; a replay asks again.
+            let only_asks = matches!(outcome, ToolOutcome::Interrupted(_)) && !call.has_begun;
+            if call.replay == Replay::Pure || only_asks {
+                return Ok(());
+            }
+            let changes = call.changes.made();
+            let ended = Entry::Ended {
+                effect: id.clone(),
+                call: call.what,
+                reply: call.asked_by,
+                outcome: Box::new(outcome.clone()),
+                changes: changes.clone(),
+            };
+            let approved = call.approved.filter(|_| call.has_begun || call.began_before);
+            (approved.map(|approved| (approved, changes)), ended)
+        };
+        // First, because the turn's own record may be dropped with the turn.
+        if let Some((approved, changes)) = approved
+            && let Some(end) = end_of_approved(id, approved.answer(), outcome, changes)
+        {
+            approved.add(self.writer.location(), end).await?;
+        }
+        self.append(entry).await
+    }
+
+    async fn failed(&self, id: &EffectId, error: &Error, had_no_effect: bool) {
+        let call = {
+            let mut live = self.live();
+            live.failure = Some(error.status());
+            live.calls.remove(id)
+        };
+        // Nothing was recorded of a call that has not begun, and a call that was cut short may have taken effect.
+        let Some(call) = call.filter(|call| call.has_begun && had_no_effect) else {
+            return;
+        };
+        let failed = Entry::Failed { effect: id.clone() };
+        let recorded = async {
+            if let Some(approved) = &call.approved {
+                approved.add(self.writer.location(), failed.clone()).await?;
+            }
+            self.append(failed.clone()).await
+        };
+        if let Err(error) = recorded.await {
+            tracing::warn!(%error, "the failure of a call could not be recorded; its outcome counts as unknown");
+        }
+    }
+
+    fn enter(&self, id: &EffectId, context: Context) -> Context {
+        let changes = self.live().calls.get(id).map(|call| Arc::clone(&call.changes));
+        match changes {
+            Some(changes) => changes.enter(context),
+            None => context,
+        }
+    }
+}

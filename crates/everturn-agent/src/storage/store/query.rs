@@ -1,0 +1,172 @@
+//! Queries of a store, and their pages.
+
+use std::borrow::Cow;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+
+use super::Detail;
+pub use crate::storage::snapshot::Cursor;
+use crate::{SessionId, Snapshot, SnapshotId};
+
+/// The number of items on a page, by default.
+pub const DEFAULT_PAGE: usize = 100;
+
+/// The greatest number of items on a page.
+pub const MAX_PAGE: usize = 1_000;
+
+/// The sort order of a listing.
+///
+/// On the wire `descending` is another word for `newest`, and `ascending` for `oldest`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Order {
+    /// The latest first.
+    #[default]
+    #[serde(alias = "descending")]
+    Newest,
+    /// The earliest first.
+    #[serde(alias = "ascending")]
+    Oldest,
+}
+
+impl JsonSchema for Order {
+    fn schema_name() -> Cow<'static, str> {
+        "Order".into()
+    }
+
+    // The derived schema would not have the aliases.
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "description": "The sort order of a listing.",
+            "enum": ["newest", "oldest", "descending", "ascending"],
+        })
+    }
+}
+
+/// A query for the snapshots of a session, in the order of [`Snapshot::position`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SnapshotQuery {
+    /// The session.
+    pub session: SessionId,
+    /// The sort order.
+    pub order: Order,
+    /// Whether to include orphaned snapshots.
+    pub orphaned: bool,
+    /// How much of each snapshot to read.
+    pub detail: Detail,
+    /// The number of items on a page; more than [`MAX_PAGE`] counts as that.
+    pub limit: usize,
+    /// The end of the page before this one.
+    pub after: Option<Cursor>,
+}
+
+impl SnapshotQuery {
+    /// Creates a query for the first page of a session's snapshots, newest first, without states and orphaned
+    /// snapshots.
+    pub fn of(session: SessionId) -> Self {
+        Self {
+            session,
+            order: Order::Newest,
+            orphaned: false,
+            detail: Detail::Metadata,
+            limit: DEFAULT_PAGE,
+            after: None,
+        }
+    }
+
+    /// Sorts the earliest first.
+    pub fn oldest_first(mut self) -> Self {
+        self.order = Order::Oldest;
+        self
+    }
+
+    /// Includes orphaned snapshots.
+    pub fn with_orphaned(mut self) -> Self {
+        self.orphaned = true;
+        self
+    }
+
+    /// Reads whole snapshots, with their states.
+    pub fn whole(mut self) -> Self {
+        self.detail = Detail::Whole;
+        self
+    }
+
+    /// Sets the number of items on a page.
+    pub fn limit(mut self, limit: usize) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Continues after the end of a page.
+    pub fn after(mut self, cursor: Cursor) -> Self {
+        self.after = Some(cursor);
+        self
+    }
+
+    /// Returns the number of snapshots on a page of this query.
+    pub fn page_size(&self) -> usize {
+        self.limit.clamp(1, MAX_PAGE)
+    }
+}
+
+/// A query for the sessions of a tenant, ordered by their latest snapshots.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SessionQuery {
+    /// The sort order.
+    pub order: Order,
+    /// The number of items on a page; more than [`MAX_PAGE`] counts as that.
+    pub limit: usize,
+    /// The end of the page before this one.
+    pub after: Option<Cursor>,
+}
+
+impl SessionQuery {
+    /// Returns the number of sessions on a page of this query.
+    pub fn page_size(&self) -> usize {
+        self.limit.clamp(1, MAX_PAGE)
+    }
+}
+
+impl Default for SessionQuery {
+    fn default() -> Self {
+        Self {
+            order: Order::Newest,
+            limit: DEFAULT_PAGE,
+            after: None,
+        }
+    }
+}
+
+/// One page of a listing.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Page<T, C = Cursor> {
+    /// The items of the page.
+    pub items: Vec<T>,
+    /// The end of this page, to pass as `after`; `None` on the last page.
+    pub next: Option<C>,
+}
+
+/// A session in a listing.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionSummary {
+    /// The session's id.
+    pub session_id: SessionId,
+    /// The session's latest snapshot, without its state.
+    pub latest: Snapshot,
+}
+
+/// The snapshots to delete permanently.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Deletion {
+    /// These snapshots; children of a deleted snapshot keep their own state and lose their parent.
+    Snapshots(Vec<SnapshotId>),
+    /// All snapshots of a session, and its journals.
+    Session(SessionId),
+    /// All snapshots and journals of the tenant.
+    Tenant,
+}
