@@ -10,7 +10,7 @@ use everturn_core::Context;
 use everturn_core::stream_log::{
     Entries, Entry, JsonText, Position, StreamEvent, StreamKey, StreamLog, StreamSubject, StreamWriter,
 };
-use everturn_server::KeptStreams;
+use everturn_server::ServerStreamLog;
 use futures::StreamExt;
 
 use crate::ids::parse;
@@ -27,9 +27,11 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Returns the server's log, or else the door's own.
+    /// Returns the server's log, or else the adapter's own.
     pub(crate) fn of(own: &Arc<dyn StreamLog>, agent: &str, input: &RunInput, context: &Context) -> Self {
-        let log = context.extension::<KeptStreams>().map(|streams| streams.log());
+        let log = context
+            .extension::<ServerStreamLog>()
+            .map(|streams| streams.log());
         let scope = context.extension::<Scope>();
         Self {
             log: log.unwrap_or_else(|| Arc::clone(own)),

@@ -36,11 +36,11 @@
 //! Callers are identified and limited as on all other routes of the server, and a client that leaves cancels its turn.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod adapter;
 mod answers;
 mod capabilities;
 mod client_kept;
 mod connect;
-mod door;
 mod event_stream;
 mod given_ids;
 mod ids;
@@ -54,4 +54,4 @@ mod running;
 mod teller;
 mod turn;
 
-pub use self::door::ServeAgui;
+pub use self::adapter::ServeAgui;

@@ -10,7 +10,7 @@ use everturn_agent::{AddedMessages, AgentFinishReason, AgentOutput, SnapshotId};
 use everturn_ai::{OptionalMedia, Role, UsageTotal};
 use everturn_core::stream_log::{JsonText, StreamEvent, StreamLog};
 use everturn_core::{Context, Result, RuntimeError, Status};
-use everturn_server::{DoorTurn, ServedAgent, ServerHandle, exposure_of};
+use everturn_server::{ServedAgent, ServedTurn, ServerHandle, exposure_of};
 use futures::StreamExt;
 use serde_json::{Map, Value, json};
 
@@ -242,7 +242,7 @@ struct Telling {
     /// The name that ids contain.
     name: String,
     /// `None` once the turn is over.
-    turn: Option<DoorTurn>,
+    turn: Option<ServedTurn>,
     teller: Teller,
     /// The events that follow the start.
     first: Vec<Value>,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use everturn_agent::{AgentOutput, BeginAnew};
 use everturn_core::{Context, Error, Result, RuntimeError, Status};
-use everturn_server::{DoorTurn, ServedAgent};
+use everturn_server::{ServedAgent, ServedTurn};
 
 use crate::plan::Plan;
 
@@ -12,7 +12,7 @@ use crate::plan::Plan;
 ///
 /// # Errors
 /// The error of a turn that was refused before a model was asked.
-pub(crate) async fn start(agent: &ServedAgent, plan: &mut Plan, context: &Context) -> Result<DoorTurn> {
+pub(crate) async fn start(agent: &ServedAgent, plan: &mut Plan, context: &Context) -> Result<ServedTurn> {
     let context = agent.handed_off(context.clone());
     let context = if plan.begins_anew {
         context.with_extension(Arc::new(BeginAnew))
@@ -24,7 +24,7 @@ pub(crate) async fn start(agent: &ServedAgent, plan: &mut Plan, context: &Contex
     let input = std::mem::take(&mut plan.input);
     let is_checked = !input.tools.is_empty() || input.answers.is_some();
     let is_checked = is_checked && agent.is_prompted() || input.custom.is_some();
-    let turn = DoorTurn::start(agent, std::mem::take(&mut plan.init), input, &context).await;
+    let turn = ServedTurn::start(agent, std::mem::take(&mut plan.init), input, &context).await;
     let mut turn = turn.map_err(|outcome| refusal(&outcome))?;
     if is_checked && !turn.is_accepted(None).await {
         let outcome = turn.run_to_end().await;

@@ -12,7 +12,7 @@
 //! | answer what older servers ask while they work | [`McpServers::on_elicitation`], [`McpServers::on_sampling`] |
 //! | know which servers are there | [`Connections`] |
 //! | be a server over standard input and output | [`McpServer::serve_stdio`] |
-//! | be one over HTTP, behind authentication | the feature `http`: an [`McpServer`] is a door of an `everturn_server::Server` |
+//! | be one over HTTP, behind authentication | the feature `http`: an [`McpServer`] is an adapter of an `everturn_server::Server` |
 //!
 //! | feature | adds |
 //! |---|---|

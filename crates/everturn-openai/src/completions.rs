@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Response, StatusCode};
 use everturn_agent::{AgentFinishReason, AgentStreamChunk, SessionId, UsageTotal};
 use everturn_core::Context;
-use everturn_server::{DoorTurn, exposure_of, json_response};
+use everturn_server::{ServedTurn, exposure_of, json_response};
 use futures::stream;
 use serde_json::{Map, Value, json};
 
@@ -109,7 +109,7 @@ struct End {
 }
 
 impl Completion {
-    fn new(agent: &Agent, plan: &Plan, turn: &DoorTurn, tells_usage: bool) -> Self {
+    fn new(agent: &Agent, plan: &Plan, turn: &ServedTurn, tells_usage: bool) -> Self {
         let name = turn.name().to_owned();
         Self {
             id: format!("chatcmpl-{name}"),
@@ -179,7 +179,7 @@ impl Completion {
     }
 
     /// Waits for the end of the turn, whose chunks were all read.
-    async fn ended(&self, turn: &mut DoorTurn, context: &Context) -> Result<End, Fault> {
+    async fn ended(&self, turn: &mut ServedTurn, context: &Context) -> Result<End, Fault> {
         let output = turn
             .output()
             .await
@@ -241,7 +241,11 @@ fn line(data: &Value) -> Vec<u8> {
     format!("data: {data}\n\n").into_bytes()
 }
 
-async fn whole(mut turn: DoorTurn, mut told: Completion, context: &Context) -> Result<Response<Body>, Fault> {
+async fn whole(
+    mut turn: ServedTurn,
+    mut told: Completion,
+    context: &Context,
+) -> Result<Response<Body>, Fault> {
     loop {
         let chunks = turn.next().await;
         if chunks.is_empty() {
@@ -286,7 +290,7 @@ enum Streaming {
     Over,
 }
 
-fn streamed(turn: DoorTurn, told: Completion, context: Context) -> Response<Body> {
+fn streamed(turn: ServedTurn, told: Completion, context: Context) -> Response<Body> {
     // Boxed, because the stream moves it for every event.
     let state = Box::new((turn, told, context, Streaming::Beginning));
     let body = stream::unfold(state, |mut state| async move {

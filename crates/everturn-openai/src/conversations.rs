@@ -9,7 +9,7 @@ use everturn_agent::{SessionId, Snapshot};
 use everturn_core::Context;
 use everturn_core::offload::offload;
 use everturn_core::stream_log::{JsonText, Position, StreamEvent, StreamKey, StreamLog};
-use everturn_server::{KeptStreams, exposure_of, json_response};
+use everturn_server::{ServerStreamLog, exposure_of, json_response};
 use futures::StreamExt;
 use serde_json::{Map, Value, json};
 
@@ -28,7 +28,10 @@ pub(crate) enum Asked {
 }
 
 /// Names a conversation. Its first turn creates the session; until then the stream log remembers the name.
-pub(crate) async fn mint(body: &Map<String, Value>, minted: &Minted) -> Result<Response<Body>, Fault> {
+pub(crate) async fn create(
+    body: &Map<String, Value>,
+    unstarted: &NewConversations,
+) -> Result<Response<Body>, Fault> {
     let is_begun = field(body, "items")
         .and_then(Value::as_array)
         .is_some_and(|items| !items.is_empty());
@@ -43,20 +46,22 @@ pub(crate) async fn mint(body: &Map<String, Value>, minted: &Minted) -> Result<R
     let now = jiff::Timestamp::now().as_second();
     let session = SessionId::fresh();
     let new = object(session.as_str(), now, metadata);
-    minted.remember(session.as_str(), &new).await;
+    unstarted.remember(session.as_str(), &new).await;
     Ok(json_response(StatusCode::OK, &new))
 }
 
 /// The conversations that a caller has named.
-pub(crate) struct Minted {
+pub(crate) struct NewConversations {
     log: Arc<dyn StreamLog>,
     streams: CallersStreams,
 }
 
-impl Minted {
-    /// Returns those in the server's log, or else in the door's own.
+impl NewConversations {
+    /// Returns those in the server's log, or else in the adapter's own.
     pub(crate) fn of(own: &Arc<dyn StreamLog>, context: &Context) -> Self {
-        let log = context.extension::<KeptStreams>().map(|streams| streams.log());
+        let log = context
+            .extension::<ServerStreamLog>()
+            .map(|streams| streams.log());
         Self {
             log: log.unwrap_or_else(|| Arc::clone(own)),
             streams: CallersStreams::of(context),
@@ -98,7 +103,7 @@ pub(crate) async fn answer(
     agents: &[Agent],
     id: &str,
     asked: Asked,
-    minted: &Minted,
+    unstarted: &NewConversations,
     context: &Context,
 ) -> Result<Response<Body>, Fault> {
     let failed = |error: everturn_core::Error| Fault::of_error(&error, exposure_of(context));
@@ -110,7 +115,7 @@ pub(crate) async fn answer(
         let is_long = matches!(asked, Asked::Items(_));
         let body = match asked {
             Asked::Object => {
-                let known = minted.recall(id).await;
+                let known = unstarted.recall(id).await;
                 known.unwrap_or_else(|| object(id, tip.created_at.as_second(), None))
             }
             Asked::Items(page) => page.of(items(&agent.among(agents), tip, context).await?),
@@ -121,19 +126,19 @@ pub(crate) async fn answer(
                     branch: false,
                 };
                 agent.delete(request, context).await.map_err(failed)?;
-                minted.forget(id).await;
+                unstarted.forget(id).await;
                 deleted(id)
             }
         };
         let answer = move || json_response(StatusCode::OK, &body);
         return Ok(if is_long { offload(answer).await } else { answer() });
     }
-    if let Some(new) = minted.recall(id).await {
+    if let Some(new) = unstarted.recall(id).await {
         let body = match asked {
             Asked::Object => new,
             Asked::Items(page) => page.of(Vec::new()),
             Asked::Delete => {
-                minted.forget(id).await;
+                unstarted.forget(id).await;
                 deleted(id)
             }
         };

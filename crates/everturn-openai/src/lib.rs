@@ -33,10 +33,10 @@
 //! Callers are identified and limited as on all other routes of the server, and a client that leaves cancels its turn.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod adapter;
 mod agents;
 mod completions;
 mod conversations;
-mod door;
 mod event;
 mod event_stream;
 mod fault;
@@ -54,4 +54,4 @@ mod responses;
 mod said;
 mod turn;
 
-pub use self::door::ServeOpenAi;
+pub use self::adapter::ServeOpenAi;

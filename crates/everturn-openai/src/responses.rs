@@ -12,7 +12,7 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Response as HttpResponse, StatusCode};
 use everturn_agent::{ServerNote, SessionId};
 use everturn_core::Context;
-use everturn_server::{DoorTurn, exposure_of, json_response, turn_name};
+use everturn_server::{ServedTurn, exposure_of, json_response, turn_name};
 use serde_json::{Map, Value, json};
 
 use self::kept::Kept;
@@ -182,7 +182,7 @@ fn with_note(context: Context, echoed: &Map<String, Value>, background: bool) ->
     context.with_extension(Arc::new(ServerNote(json!({ NOTES: notes }))))
 }
 
-fn narrator(agent: &Agent, plan: &Plan, turn: &DoorTurn, echoed: Map<String, Value>) -> Narrator {
+fn narrator(agent: &Agent, plan: &Plan, turn: &ServedTurn, echoed: Map<String, Value>) -> Narrator {
     let (id, name) = if plan.is_kept {
         (response_id(turn.name(), agent.name()), turn.name().to_owned())
     } else {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use everturn_agent::{AgentOutput, BeginAnew, Unstored};
 use everturn_core::{Context, Result, RuntimeError, Status};
-use everturn_server::{DoorTurn, exposure_of};
+use everturn_server::{ServedTurn, exposure_of};
 
 use crate::agents::Agent;
 use crate::fault::Fault;
@@ -24,7 +24,7 @@ pub(crate) async fn start(
     plan: &Plan,
     streams: bool,
     context: &Context,
-) -> Result<DoorTurn, Fault> {
+) -> Result<ServedTurn, Fault> {
     let context = if plan.is_kept {
         context.clone()
     } else {
@@ -35,7 +35,7 @@ pub(crate) async fn start(
     } else {
         context
     };
-    let turn = DoorTurn::start(agent, plan.init.clone(), plan.input.clone(), &context).await;
+    let turn = ServedTurn::start(agent, plan.init.clone(), plan.input.clone(), &context).await;
     let mut turn = turn.map_err(|outcome| refusal(&outcome, &context))?;
     if !streams || !turn.is_accepted(Some(PATIENCE)).await {
         let outcome = turn.run_to_end().await;

@@ -1,4 +1,4 @@
-//! Hexadecimal digits, in which the ids that doors give away contain texts.
+//! Hexadecimal digits, in which the ids that adapters give away contain texts.
 
 use std::fmt::Write;
 

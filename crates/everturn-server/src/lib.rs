@@ -5,6 +5,7 @@
     reason = "polls, retries and leases wait in real time"
 )]
 
+mod adapter;
 mod archive_access;
 mod authenticated;
 mod body;
@@ -13,9 +14,6 @@ mod context_provider;
 mod correlation;
 #[doc(hidden)]
 pub mod decoders;
-mod door;
-mod door_stream;
-mod door_turn;
 mod driven;
 mod durable;
 mod envelope;
@@ -38,22 +36,22 @@ mod route;
 mod running;
 mod serve;
 mod served_agent;
+mod served_turn;
 mod server;
 mod shutdown;
+mod sse_response;
 mod streaming;
 mod timed_io;
 mod trace;
 mod turn_name;
 mod websocket;
 
+pub use self::adapter::{Audience, ProtocolAdapter, ServedAgents, ServerStreamLog, exposure_of};
 pub use self::archive_access::ArchiveAccess;
 pub use self::authenticated::FromCall;
 pub use self::context_provider::{ApiKeys, BearerTokens, CallRequest, ContextProvider, Provided, context_fn};
 #[cfg(feature = "jwt")]
 pub use self::context_provider::{Jwks, JwtTokens, PrincipalId};
-pub use self::door::{Audience, Door, KeptStreams, ServedAgents, exposure_of};
-pub use self::door_stream::door_stream;
-pub use self::door_turn::DoorTurn;
 pub use self::error_body::json_response;
 pub use self::hex::{hex, text_of_hex};
 pub use self::layout::Layout;
@@ -62,8 +60,10 @@ pub use self::listen_address::ListenAddress;
 pub use self::route::{Route, RouteKind};
 pub use self::serve::Bound;
 pub use self::served_agent::ServedAgent;
+pub use self::served_turn::ServedTurn;
 pub use self::server::Server;
 pub use self::shutdown::{AfterGrace, Grace, ServerHandle};
+pub use self::sse_response::sse_response;
 pub use self::turn_name::turn_name;
 pub use self::websocket::WebSockets;
 

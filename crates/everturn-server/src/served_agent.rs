@@ -1,4 +1,4 @@
-//! Agents as doors see them: their actions in the registry.
+//! Agents as adapters see them: their actions in the registry.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::{ServedAgents, ServerHandle};
 
-/// An agent behind a [door](crate::Door), as its actions in the registry.
+/// An agent behind an [adapter](crate::ProtocolAdapter), as its actions in the registry.
 ///
 /// Everything is read and run in the context of a call, so a caller sees only its own sessions.
 #[derive(Clone)]

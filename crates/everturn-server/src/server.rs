@@ -15,11 +15,11 @@ use everturn_core::{ActionType, BoxFuture, Error, Exposure, ParsedKey, Registry,
 use serde_json::json;
 use tower_http::cors::CorsLayer;
 
+use crate::adapter::{MountedAdapter, ProtocolAdapter, handle as handle_adapter};
 use crate::archive_access::ArchiveAccess;
 use crate::authenticated::authenticate;
 use crate::context_provider::ContextProvider;
 use crate::correlation::identified;
-use crate::door::{Door, Opened, enter};
 use crate::durable::Durable;
 use crate::error_body::{Refusal, json_response, no_such_path};
 use crate::handler::{Mounted, Provider, Shared, handle, stop};
@@ -70,7 +70,7 @@ pub struct Server {
     handle: ServerHandle,
     streams: Option<Arc<dyn StreamLog>>,
     websockets: WebSockets,
-    doors: Vec<(String, Arc<dyn Door>)>,
+    adapters: Vec<(String, Arc<dyn ProtocolAdapter>)>,
     archive: ArchiveAccess,
     operators: ArchiveAccess,
     metrics: Vec<OtherMetrics>,
@@ -102,7 +102,7 @@ impl Server {
             handle: ServerHandle::default(),
             streams: None,
             websockets: WebSockets::default(),
-            doors: Vec::new(),
+            adapters: Vec::new(),
             archive: ArchiveAccess::nobody(),
             operators: ArchiveAccess::nobody(),
             metrics: Vec::new(),
@@ -269,9 +269,9 @@ impl Server {
 
     /// Serves another protocol at a path. Callers are identified and limited as on every other route.
     ///
-    /// The path must not be a route's path. It may have parameters: `/files/{*path}` is the door of all paths below `/files`.
-    pub fn door(mut self, path: impl Into<String>, door: impl Door) -> Self {
-        self.doors.push((path.into(), Arc::new(door)));
+    /// The path must not be a route's path. It may have parameters: `/files/{*path}` is the adapter of all paths below `/files`.
+    pub fn adapter(mut self, path: impl Into<String>, adapter: impl ProtocolAdapter) -> Self {
+        self.adapters.push((path.into(), Arc::new(adapter)));
         self
     }
 
@@ -367,20 +367,20 @@ impl Server {
         // version.
         let mut router = Router::new().without_v07_checks();
         let agents = Arc::new(agent_paths(&given));
-        for (path, door) in &self.doors {
-            let opened = Arc::new(Opened {
-                door: Arc::clone(door),
+        for (path, adapter) in &self.adapters {
+            let mounted = Arc::new(MountedAdapter {
+                adapter: Arc::clone(adapter),
                 agents: Arc::clone(&agents),
                 metrics: metrics.of(&Route::post(path, "")),
                 shared: Arc::clone(&shared),
             });
-            // A door answers every method of its path.
-            if paths.contains_key(checked_door(path)?) {
+            // An adapter answers every method of its path.
+            if paths.contains_key(checked_pattern(path)?) {
                 return Err(Error::already_exists(format!(
-                    "a route and a door are at {path}; give one of them another path"
+                    "a route and an adapter are at {path}; give one of them another path"
                 )));
             }
-            router = router.route(path, axum::routing::any(enter).with_state(opened));
+            router = router.route(path, axum::routing::any(handle_adapter).with_state(mounted));
         }
         for (path, methods) in paths {
             router = router.route(&path, methods.finish(exposure));
@@ -577,11 +577,11 @@ fn checked(path: &str) -> Result<&str> {
         let message = format!("the path '{path}' must not contain '{{' or '}}': routes have no parameters");
         return Err(Error::invalid_argument(message));
     }
-    checked_door(path)
+    checked_pattern(path)
 }
 
 /// Returns a path that can be mounted, with its parameters.
-fn checked_door(path: &str) -> Result<&str> {
+fn checked_pattern(path: &str) -> Result<&str> {
     let fault = if !path.starts_with('/') {
         "must begin with a slash"
     } else if path.contains(['?', '#']) {

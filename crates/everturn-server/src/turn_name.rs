@@ -1,4 +1,4 @@
-//! Names of turns, which the ids that doors give away contain.
+//! Names of turns, which the ids that adapters give away contain.
 //!
 //! A turn is named after the snapshot that will hold it. An agent that names its snapshots after their content knows that id only
 //! when the turn is over. Its turns get a name of their own, which the snapshot records, and which contains the session in
@@ -42,9 +42,9 @@ fn parse(name: &str) -> Option<(&str, SessionId)> {
 
 /// A name that is given to a turn before it starts.
 #[derive(Debug)]
-pub(crate) struct Minted(String);
+pub(crate) struct TurnName(String);
 
-impl Minted {
+impl TurnName {
     pub(crate) fn new() -> Self {
         Self(Uuid::new_v4().simple().to_string())
     }
@@ -94,14 +94,14 @@ mod tests {
 
     #[test]
     fn a_name_leads_back_to_its_session() {
-        let minted = Minted::new();
+        let name = TurnName::new();
 
         for session in ["t", "0199-ab_c", "Küche"] {
             let session = SessionId::from(session);
-            let name = minted.in_session(&session);
-            assert_eq!(parse(&name), Some((minted.0.as_str(), session)));
+            let whole = name.in_session(&session);
+            assert_eq!(parse(&whole), Some((name.0.as_str(), session)));
         }
-        for other in ["", "t", "0199b1f2-aaaa-7000-8000-0123456789ab", &minted.0] {
+        for other in ["", "t", "0199b1f2-aaaa-7000-8000-0123456789ab", &name.0] {
             assert_eq!(parse(other), None, "{other}");
         }
     }

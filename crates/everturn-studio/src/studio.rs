@@ -6,7 +6,7 @@ use std::sync::Arc;
 use everturn_core::{Context, async_trait};
 use everturn_server::axum::body::{Body, Bytes};
 use everturn_server::axum::http::{HeaderValue, Method, Request, Response, StatusCode, header};
-use everturn_server::{Audience, Door, Server};
+use everturn_server::{Audience, ProtocolAdapter, Server};
 
 use crate::assets::{Asset, Assets};
 
@@ -67,12 +67,12 @@ impl ServeStudio for Server {
             assets: Arc::new(studio.assets),
         };
         // A relative address in the page is resolved from its folder.
-        let server = self.door(format!("{}/", studio.base), page.clone());
+        let server = self.adapter(format!("{}/", studio.base), page.clone());
         let server = match studio.base.as_str() {
             "" => server,
-            base => server.door(base, Moved(format!("{base}/"))),
+            base => server.adapter(base, Moved(format!("{base}/"))),
         };
-        server.door(format!("{}{{*path}}", page.below), page)
+        server.adapter(format!("{}{{*path}}", page.below), page)
     }
 }
 
@@ -83,13 +83,13 @@ struct Page {
 }
 
 #[async_trait]
-impl Door for Page {
+impl ProtocolAdapter for Page {
     // The page asks for a token, so it is loaded before the caller can be identified.
     fn audience(&self) -> Audience {
         Audience::Everyone
     }
 
-    async fn answer(&self, request: Request<Bytes>, _context: Context) -> Response<Body> {
+    async fn handle(&self, request: Request<Bytes>, _context: Context) -> Response<Body> {
         if ![Method::GET, Method::HEAD].contains(request.method()) {
             return plain(StatusCode::METHOD_NOT_ALLOWED, "this path allows GET, HEAD");
         }
@@ -138,12 +138,12 @@ fn guarded(mut response: Response<Body>, status: StatusCode, asset: &Asset) -> R
 struct Moved(String);
 
 #[async_trait]
-impl Door for Moved {
+impl ProtocolAdapter for Moved {
     fn audience(&self) -> Audience {
         Audience::Everyone
     }
 
-    async fn answer(&self, _request: Request<Bytes>, _context: Context) -> Response<Body> {
+    async fn handle(&self, _request: Request<Bytes>, _context: Context) -> Response<Body> {
         let mut response = plain(StatusCode::PERMANENT_REDIRECT, "the page is below");
         if let Ok(place) = HeaderValue::from_str(&self.0) {
             response.headers_mut().insert(header::LOCATION, place);

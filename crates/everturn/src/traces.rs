@@ -4,7 +4,7 @@ use everturn_core::{Context, async_trait};
 use everturn_dev::TraceLog;
 use everturn_server::axum::body::{Body, Bytes};
 use everturn_server::axum::http::{Request, Response, StatusCode, header};
-use everturn_server::{Audience, Door, Server};
+use everturn_server::{Audience, ProtocolAdapter, Server};
 
 /// Serves the traces of the last moments; [`Everturn::serve`](crate::Everturn::serve) does so in development.
 pub trait ServeTraces {
@@ -14,21 +14,22 @@ pub trait ServeTraces {
 
 impl ServeTraces for Server {
     fn traces(self, traces: &TraceLog) -> Self {
-        let door = || Traces(traces.clone());
-        self.door("/dev/traces", door()).door("/dev/traces/{id}", door())
+        let adapter = || Traces(traces.clone());
+        self.adapter("/dev/traces", adapter())
+            .adapter("/dev/traces/{id}", adapter())
     }
 }
 
 struct Traces(TraceLog);
 
 #[async_trait]
-impl Door for Traces {
+impl ProtocolAdapter for Traces {
     // Traces have the texts of all callers.
     fn audience(&self) -> Audience {
         Audience::Operators
     }
 
-    async fn answer(&self, request: Request<Bytes>, _context: Context) -> Response<Body> {
+    async fn handle(&self, request: Request<Bytes>, _context: Context) -> Response<Body> {
         let path = request.uri().path_and_query().map_or("", |path| path.as_str());
         let (status, body) = match self.0.answer(path.trim_start_matches("/dev/")) {
             Some(answer) => (StatusCode::OK, answer.to_string()),

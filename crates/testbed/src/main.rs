@@ -82,7 +82,7 @@ async fn bind(arguments: Arguments, sessions: Arc<dyn SessionStore>) -> Result<B
         .limits(Limits::default().header_time(IDLE))
         .openai()
         .agui()
-        .door("/mcp", McpServer::new(harness.registry()))
+        .adapter("/mcp", McpServer::new(harness.registry()))
         .cors(pages())
         .merge(program::router(harness.model().clone()));
     let server = if arguments.archive {

@@ -83,7 +83,7 @@ async fn leave(request: reqwest::RequestBuilder, gate: &Gate) {
     leaving.abort();
 }
 
-/// The doors, each with a turn of `keeper` in the thread `t`.
+/// The adapters, each with a turn of `keeper` in the thread `t`.
 fn ways() -> [(&'static str, Value); 3] {
     let said = json!([{"role": "user", "content": "1"}]);
     [

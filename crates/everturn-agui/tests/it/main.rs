@@ -12,7 +12,7 @@ mod interrupts;
 mod kept_by_the_client;
 mod leaving;
 mod long_threads;
-mod other_doors;
+mod other_protocols;
 mod repeated_requests;
 mod runs;
 mod shared_state;

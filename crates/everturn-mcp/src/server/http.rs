@@ -7,7 +7,7 @@ use axum::body::Body;
 use axum::http::{Request, Response};
 use bytes::Bytes;
 use everturn_core::Context;
-use everturn_server::Door;
+use everturn_server::ProtocolAdapter;
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 
@@ -33,8 +33,8 @@ impl McpServer {
 
 /// Streamable HTTP without sessions: each request says who makes it, and is served by whichever process it reaches.
 #[async_trait]
-impl Door for McpServer {
-    async fn answer(&self, mut request: Request<Bytes>, context: Context) -> Response<Body> {
+impl ProtocolAdapter for McpServer {
+    async fn handle(&self, mut request: Request<Bytes>, context: Context) -> Response<Body> {
         let exposed = Arc::clone(&self.0);
         let hosts = LOOPBACK.into_iter().map(str::to_owned);
         let config = StreamableHttpServerConfig::default()

@@ -176,7 +176,7 @@ async fn our_server_tells_clients_of_the_stateless_version() {
 #[tokio::test]
 async fn our_server_tells_clients_over_http() {
     let app = kitchen();
-    let served = Served::start(Server::new(&app).door("/mcp", McpServer::new(&app))).await;
+    let served = Served::start(Server::new(&app).adapter("/mcp", McpServer::new(&app))).await;
     let client = Registry::new();
     let servers = McpServers::new().http("s", served.url.as_str());
     let _connections = servers.install(&client).await.unwrap();

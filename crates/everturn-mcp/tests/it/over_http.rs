@@ -20,7 +20,7 @@ async fn guarded() -> Served {
     let tokens = BearerTokens::new([("alice", "alice-token"), ("bob", "bob-token")]);
     let limits = Limits::default().body_bytes(4096);
     let server = Server::new(&registry).context(tokens).limits(limits);
-    Served::start(server.door("/mcp", McpServer::new(&registry))).await
+    Served::start(server.adapter("/mcp", McpServer::new(&registry))).await
 }
 
 async fn client(server: HttpServer) -> (Registry, everturn_mcp::Connections) {
@@ -133,7 +133,7 @@ async fn a_token_that_expires_while_connected_is_exchanged() {
         Err(Error::unauthenticated("the token has expired").with_public())?
     });
     let http = Server::new(&registry).context(tokens);
-    let served = Served::start(http.door("/mcp", McpServer::new(&registry))).await;
+    let served = Served::start(http.adapter("/mcp", McpServer::new(&registry))).await;
     let fresh = Arc::clone(&current);
     let refreshing = HttpServer::new(&served.url).token_source(move || {
         let token = format!("token-{}", fresh.load(Ordering::Relaxed));
@@ -313,7 +313,7 @@ async fn processes_that_share_a_key_and_a_store_take_an_answer_once() {
             .unwrap();
         let tokens = BearerTokens::new([("alice", "alice-token")]);
         let mcp = mcp.store(store.clone());
-        Served::start(Server::new(&app).context(tokens).door("/mcp", mcp)).await
+        Served::start(Server::new(&app).context(tokens).adapter("/mcp", mcp)).await
     };
     let (one, two) = (process().await, process().await);
 
@@ -345,7 +345,7 @@ async fn a_task_of_another_tenant_is_not_there() {
     let registry = with_worker(&gate);
     let tokens = BearerTokens::new([("alice", "alice-token"), ("bob", "bob-token")]);
     let mcp = McpServer::new(&registry).task_after(Duration::ZERO);
-    let served = Served::start(Server::new(&registry).context(tokens).door("/mcp", mcp)).await;
+    let served = Served::start(Server::new(&registry).context(tokens).adapter("/mcp", mcp)).await;
     let work = json!({ "arguments": { "message": "Work." } });
     let begun = post_stateless(&served.url, "alice-token", "worker", work).await;
     let id = begun["result"]["taskId"].as_str().unwrap().to_owned();
@@ -385,7 +385,7 @@ async fn an_agent_that_outlasts_the_server_goes_on_in_the_background() {
         ..Grace::default()
     };
     let http = Server::new(&registry).grace(grace);
-    let served = Served::start(http.door("/mcp", McpServer::new(&registry))).await;
+    let served = Served::start(http.adapter("/mcp", McpServer::new(&registry))).await;
     let url = served.url.clone();
     let work = call("worker", &json!({ "message": "Work." }));
     let asked = tokio::spawn(async move { post(&url, &work).await.json::<Value>().await.unwrap() });
@@ -410,7 +410,7 @@ async fn a_call_that_asks_twice_is_answered_twice() {
     model.push(Reply::tool("transfer", 500));
     model.push(Reply::tool("transfer", 600));
     model.push("Both are sent.");
-    let served = Served::start(Server::new(&app).door("/mcp", McpServer::new(&app))).await;
+    let served = Served::start(Server::new(&app).adapter("/mcp", McpServer::new(&app))).await;
     let mut params = json!({ "arguments": { "message": "Send 500, then 600." } });
 
     for euros in [500, 600] {

@@ -52,7 +52,7 @@ async fn over_a_stream(gate: &Gate) -> Client {
 async fn over_http(gate: &Gate) -> Client {
     let kitchen = kitchen();
     let left = add_patient(&kitchen, gate);
-    let served = Served::start(Server::new(&kitchen).door("/mcp", McpServer::new(&kitchen))).await;
+    let served = Served::start(Server::new(&kitchen).adapter("/mcp", McpServer::new(&kitchen))).await;
     let registry = Registry::new();
     let servers = McpServers::new().http("s", HttpServer::new(&served.url));
     Client {

@@ -184,7 +184,7 @@ impl Served {
 
     pub(crate) async fn kitchen() -> Self {
         let registry = kitchen();
-        Self::start(Server::new(&registry).door("/mcp", McpServer::new(&registry))).await
+        Self::start(Server::new(&registry).adapter("/mcp", McpServer::new(&registry))).await
     }
 }
 

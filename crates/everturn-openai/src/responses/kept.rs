@@ -8,7 +8,7 @@ use everturn_core::Context;
 use everturn_core::stream_log::{
     Entries, JsonText, Position, StreamEvent, StreamKey, StreamLog, StreamWriter,
 };
-use everturn_server::{KeptStreams, hex, json_response};
+use everturn_server::{ServerStreamLog, hex, json_response};
 use futures::StreamExt;
 use futures::future::ready;
 use serde_json::Value;
@@ -48,7 +48,9 @@ impl Kept {
         let digest = digest.finalize();
         let tries = headers.get(TRIES).and_then(|value| value.to_str().ok());
         Self {
-            log: context.extension::<KeptStreams>().map(|streams| streams.log()),
+            log: context
+                .extension::<ServerStreamLog>()
+                .map(|streams| streams.log()),
             streams: CallersStreams::of(context),
             request: hex(&digest),
             tries: tries.and_then(|tries| tries.parse().ok()),
@@ -165,7 +167,7 @@ pub(crate) async fn read_again(id: &str, from: u64, context: &Context) -> Result
             format!("The stream of response '{id}' is no longer kept; the response itself may be."),
         )
     };
-    let log = context.extension::<KeptStreams>().ok_or_else(expired)?.log();
+    let log = context.extension::<ServerStreamLog>().ok_or_else(expired)?.log();
     let key = CallersStreams::of(context).key("responses", id);
     let entries = log.read(&key, Position::new(from)).await.map_err(|_| expired())?;
     let mut next = from;

@@ -5,7 +5,7 @@ use axum::http::{Response as HttpResponse, StatusCode};
 use everturn_agent::{AgentOutput, SnapshotId};
 use everturn_core::stream_log::{JsonText, StreamWriter};
 use everturn_core::{Context, Result};
-use everturn_server::{DoorTurn, exposure_of, json_response};
+use everturn_server::{ServedTurn, exposure_of, json_response};
 use futures::stream;
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ use crate::response::State;
 /// A turn that is being told.
 pub(super) struct Telling {
     agent: Agent,
-    turn: DoorTurn,
+    turn: ServedTurn,
     narrator: Narrator,
     /// Keeps the events for clients that read them again; `None` if nobody can.
     writer: Option<Box<dyn StreamWriter>>,
@@ -35,7 +35,7 @@ enum Phase {
 impl Telling {
     pub(super) fn new(
         agent: &Agent,
-        turn: DoorTurn,
+        turn: ServedTurn,
         narrator: Narrator,
         writer: Option<Box<dyn StreamWriter>>,
         context: Context,

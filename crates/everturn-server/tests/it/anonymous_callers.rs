@@ -12,7 +12,7 @@ use everturn_agent::store::MemoryStore;
 use everturn_core::stream_log::MemoryStreamLog;
 use everturn_core::{Context, Principal, Registry, Status};
 use everturn_server::{
-    ArchiveAccess, ContextProvider, Door, Limits, Provided, ServedAgents, Server, context_fn,
+    ArchiveAccess, ContextProvider, Limits, ProtocolAdapter, Provided, ServedAgents, Server, context_fn,
 };
 use serde_json::json;
 
@@ -25,8 +25,8 @@ const RUN: &str = "/agents/parrot";
 struct Agents;
 
 #[async_trait]
-impl Door for Agents {
-    async fn answer(&self, _request: Request<Bytes>, context: Context) -> Response<Body> {
+impl ProtocolAdapter for Agents {
+    async fn handle(&self, _request: Request<Bytes>, context: Context) -> Response<Body> {
         let agents = context.extension::<ServedAgents>().unwrap();
         Response::new(agents.admit("parrot").await.to_string().into())
     }
@@ -49,7 +49,7 @@ async fn served(provider: impl ContextProvider) -> Served {
         .archive(ArchiveAccess::everyone())
         .operators(ArchiveAccess::everyone())
         .stream_log(MemoryStreamLog::new())
-        .door("/door", Agents)
+        .adapter("/adapter", Agents)
         .merge_authenticated(Router::new().route("/own", get(|| async { "own" })));
     Served::start(server).await
 }
@@ -115,7 +115,7 @@ async fn every_route_rejects_a_call_for_which_the_provider_returns_no_principal(
         ("agents", client.get(server.url("/agents"))),
         ("document", client.get(server.url("/openapi.json"))),
         ("metrics", client.get(server.url("/metrics"))),
-        ("adapter", server.request("/door", &json!({}))),
+        ("adapter", server.request("/adapter", &json!({}))),
         ("own", client.get(server.url("/own"))),
     ] {
         let refused = answer(request).await;

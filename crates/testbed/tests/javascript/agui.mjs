@@ -140,7 +140,7 @@ const held = agent.messages;
 agent.setMessages([]);
 await kit.connectAgent({ agent });
 assert.deepEqual(agent.messages.map((message) => message.id), held.map((message) => message.id));
-// A conversation through every door: Genkit's client begins it, AG-UI's counts and asks, OpenAI's answers, and Genkit's ends it.
+// A conversation through every adapter: Genkit's client begins it, AG-UI's counts and asks, OpenAI's answers, and Genkit's ends it.
 const { remoteAgent } = require('genkit/beta/client');
 const { default: OpenAI } = await import(require.resolve('openai').replace(/index\.js$/, 'index.mjs'));
 const model = 'promptAgentWithState';

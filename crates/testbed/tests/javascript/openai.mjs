@@ -177,7 +177,7 @@ assert.equal(listed.length, 6);
 await client.conversations.delete(headers['X-Conversation-Id']);
 await assert.rejects(client.conversations.retrieve(headers['X-Conversation-Id']), NotFoundError);
 
-// A conversation through two doors: Genkit's client asks, this one answers, and Genkit's goes on.
+// A conversation through two adapters: Genkit's client asks, this one answers, and Genkit's goes on.
 const { remoteAgent } = require('genkit/beta/client');
 const asker = remoteAgent({ url: `${address}/promptAgentWithInterrupt` });
 await program([calls('interruptTool', { query: 'sure?' }), says({ text: 'Fine.' }), says({ text: 'Bye.' })]);

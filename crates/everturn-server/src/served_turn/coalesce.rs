@@ -4,11 +4,11 @@ use everturn_agent::AgentStreamChunk;
 use everturn_ai::{ModelResponseChunk, Part, PartKind};
 
 /// Joins neighbouring chunks that only add text, or only reasoning, to one message. The order of everything stays.
-pub(super) fn joined(chunks: Vec<AgentStreamChunk>) -> Vec<AgentStreamChunk> {
+pub(super) fn coalesce(chunks: Vec<AgentStreamChunk>) -> Vec<AgentStreamChunk> {
     let mut all: Vec<AgentStreamChunk> = Vec::with_capacity(chunks.len());
     for chunk in chunks {
         match all.last_mut() {
-            Some(last) if goes_on(last, &chunk) => append(last, chunk),
+            Some(last) if continues(last, &chunk) => append(last, chunk),
             _ => all.push(chunk),
         }
     }
@@ -16,8 +16,8 @@ pub(super) fn joined(chunks: Vec<AgentStreamChunk>) -> Vec<AgentStreamChunk> {
 }
 
 /// Returns whether a chunk says more of the words that the one before it says.
-fn goes_on(before: &AgentStreamChunk, chunk: &AgentStreamChunk) -> bool {
-    let (Some((of, kind)), Some((more, other))) = (words(before), words(chunk)) else {
+fn continues(before: &AgentStreamChunk, chunk: &AgentStreamChunk) -> bool {
+    let (Some((of, kind)), Some((more, other))) = (text_part(before), text_part(chunk)) else {
         return false;
     };
     before.position == chunk.position
@@ -26,7 +26,7 @@ fn goes_on(before: &AgentStreamChunk, chunk: &AgentStreamChunk) -> bool {
 }
 
 /// Returns the model's chunk and its only part, if the whole chunk is text or reasoning and nothing else.
-fn words(chunk: &AgentStreamChunk) -> Option<(&ModelResponseChunk, &PartKind)> {
+fn text_part(chunk: &AgentStreamChunk) -> Option<(&ModelResponseChunk, &PartKind)> {
     // Named one by one, so that a field that is added is thought of here.
     let AgentStreamChunk {
         model_chunk: Some(model),
@@ -53,8 +53,8 @@ fn words(chunk: &AgentStreamChunk) -> Option<(&ModelResponseChunk, &PartKind)> {
     };
     match content.as_slice() {
         [part] if part.metadata().is_none() => {
-            let is_words = matches!(part.kind(), PartKind::Text(_) | PartKind::Reasoning(_));
-            is_words.then(|| (model, part.kind()))
+            let is_text = matches!(part.kind(), PartKind::Text(_) | PartKind::Reasoning(_));
+            is_text.then(|| (model, part.kind()))
         }
         _ => None,
     }
@@ -99,9 +99,9 @@ mod tests {
         let content = prop::collection::vec(part(), 1..3);
         let model = (content, 0..2_usize, prop::option::of(0..2_u32), any::<bool>());
         prop_oneof![
-            8 => model.prop_map(|(content, place, index, is_said)| {
+            8 => model.prop_map(|(content, place, index, has_role)| {
                 let model = ModelResponseChunk {
-                    role: is_said.then_some(Role::Model),
+                    role: has_role.then_some(Role::Model),
                     index,
                     content,
                     ..ModelResponseChunk::default()
@@ -117,38 +117,38 @@ mod tests {
     }
 
     /// One thing that a stream says: a letter of a text, or anything that is whole.
-    fn said(chunks: &[AgentStreamChunk]) -> Vec<String> {
-        let mut said = Vec::new();
+    fn pieces(chunks: &[AgentStreamChunk]) -> Vec<String> {
+        let mut pieces = Vec::new();
         for chunk in chunks {
             let Some(model) = &chunk.model_chunk else {
-                said.push(format!("{chunk:?}"));
+                pieces.push(format!("{chunk:?}"));
                 continue;
             };
             for part in &model.content {
                 let of = format!("{:?} {:?} {:?}", chunk.position, model.role, model.index);
                 match part.kind() {
                     PartKind::Text(text) if part.metadata().is_none() => {
-                        said.extend(text.chars().map(|letter| format!("{of} text {letter}")));
+                        pieces.extend(text.chars().map(|letter| format!("{of} text {letter}")));
                     }
                     PartKind::Reasoning(text) => {
-                        said.extend(text.chars().map(|letter| format!("{of} reasoning {letter}")));
+                        pieces.extend(text.chars().map(|letter| format!("{of} reasoning {letter}")));
                     }
-                    _ => said.push(format!("{of} {part:?}")),
+                    _ => pieces.push(format!("{of} {part:?}")),
                 }
             }
         }
-        said
+        pieces
     }
 
     proptest! {
         #[test]
-        fn joining_changes_nothing_that_is_said(chunks in prop::collection::vec(chunk(), 0..40)) {
-            let before = said(&chunks);
+        fn coalescing_keeps_the_content(chunks in prop::collection::vec(chunk(), 0..40)) {
+            let before = pieces(&chunks);
 
-            let joined = joined(chunks);
+            let joined = coalesce(chunks);
 
-            prop_assert_eq!(said(&joined), before);
-            prop_assert!(joined.windows(2).all(|pair| !goes_on(&pair[0], &pair[1])));
+            prop_assert_eq!(pieces(&joined), before);
+            prop_assert!(joined.windows(2).all(|pair| !continues(&pair[0], &pair[1])));
         }
     }
 
@@ -157,7 +157,7 @@ mod tests {
         let say = |text: &str| AgentStreamChunk::model(text.into()).at(Some(1));
         let status = AgentStreamChunk::status(json!("busy"));
 
-        let all = joined(vec![say("le"), say("eks"), status.clone(), say("!")]);
+        let all = coalesce(vec![say("le"), say("eks"), status.clone(), say("!")]);
 
         assert_eq!(all, [say("leeks"), status, say("!")]);
     }

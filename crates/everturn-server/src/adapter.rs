@@ -1,4 +1,4 @@
-//! Doors: other protocols at a path of a server, behind its authentication and its limits.
+//! Adapters: other protocols at a path of a server, behind its authentication and its limits.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,19 +28,19 @@ use crate::handler::{Held, Shared, caller_of};
 use crate::metrics::{CallMeter, RouteMetrics};
 use crate::permits::ReadingPlace;
 
-/// Another protocol at one path of a server; see [`Server::door`](crate::Server::door).
+/// Another protocol at one path of a server; see [`Server::adapter`](crate::Server::adapter).
 ///
-/// The server reads the request's body, identifies the caller and counts the call. The door interprets the request and
+/// The server reads the request's body, identifies the caller and counts the call. The adapter interprets the request and
 /// makes the response. It must not reveal the private text of errors.
 #[async_trait]
-pub trait Door: Send + Sync + 'static {
+pub trait ProtocolAdapter: Send + Sync + 'static {
     /// Answers a request. `context` holds the caller's identity and the deadline, and is cancelled when the server
     /// shuts down; actions that run in it see only the caller's own sessions. Its extension of the type
     /// [`ServerHandle`](crate::ServerHandle) tells when the shutdown starts.
     ///
     /// Its extension of the type [`ServedAgents`] are the agents that the caller may use. On a server with a
-    /// [stream log](crate::Server::stream_log) its extension of the type [`KeptStreams`] is that log.
-    async fn answer(&self, request: Request<Bytes>, context: Context) -> Response<Body>;
+    /// [stream log](crate::Server::stream_log) its extension of the type [`ServerStreamLog`] is that log.
+    async fn handle(&self, request: Request<Bytes>, context: Context) -> Response<Body>;
 
     /// Returns the greatest size of a request's body, if it is not the [server's](crate::Limits::body_bytes).
     fn body_bytes(&self) -> Option<usize> {
@@ -58,7 +58,7 @@ pub trait Door: Send + Sync + 'static {
         false
     }
 
-    /// Returns the response to a request that the server refuses before the door sees it, in the protocol's own form. The
+    /// Returns the response to a request that the server refuses before the adapter sees it, in the protocol's own form. The
     /// error has only what the caller may see. `None` is the form of the server's other routes.
     fn refuse(&self, code: StatusCode, error: &RuntimeError) -> Option<Response<Body>> {
         let _ = (code, error);
@@ -66,7 +66,7 @@ pub trait Door: Send + Sync + 'static {
     }
 }
 
-/// Who may call a [`Door`] of a server with a context provider. Without a provider everybody may call all of them.
+/// Who may call a [`ProtocolAdapter`] of a server with a context provider. Without a provider everybody may call all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Audience {
@@ -78,26 +78,26 @@ pub enum Audience {
     Operators,
 }
 
-/// Returns how much of an error the caller of a door may see, whose call has this context.
+/// Returns how much of an error the caller of an adapter may see, whose call has this context.
 pub fn exposure_of(context: &Context) -> Exposure {
     let exposure = context.extension::<Exposure>();
     exposure.map_or(Exposure::Public, |exposure| *exposure)
 }
 
-/// The stream log of a server, as its doors find it in the context of a call.
+/// The stream log of a server, as its adapters find it in the context of a call.
 #[derive(Debug, Clone)]
-pub struct KeptStreams(Arc<dyn StreamLog>);
+pub struct ServerStreamLog(Arc<dyn StreamLog>);
 
-impl KeptStreams {
+impl ServerStreamLog {
     /// Returns the log.
     pub fn log(&self) -> Arc<dyn StreamLog> {
         Arc::clone(&self.0)
     }
 }
 
-/// The agents of a server, as the caller of a door may use them; an extension of the call's context.
+/// The agents of a server, as the caller of an adapter may use them; an extension of the call's context.
 ///
-/// A door serves no agent that has no route, and nobody whom a [provider](crate::ContextProvider) refuses at the agent's own path.
+/// An adapter serves no agent that has no route, and nobody whom a [provider](crate::ContextProvider) refuses at the agent's own path.
 #[derive(Clone)]
 pub struct ServedAgents(Arc<Served>);
 
@@ -134,39 +134,42 @@ impl fmt::Debug for ServedAgents {
     }
 }
 
-/// A door at its path.
-pub(crate) struct Opened {
-    pub(crate) door: Arc<dyn Door>,
+/// An adapter at its path.
+pub(crate) struct MountedAdapter {
+    pub(crate) adapter: Arc<dyn ProtocolAdapter>,
     pub(crate) metrics: RouteMetrics,
     pub(crate) shared: Arc<Shared>,
     /// The path of each agent that has a route.
     pub(crate) agents: Arc<BTreeMap<String, String>>,
 }
 
-/// Answers a request at a door.
-pub(crate) async fn enter(State(opened): State<Arc<Opened>>, request: Request<Body>) -> Response<Body> {
-    let meter = opened.metrics.call();
+/// Answers a request at an adapter.
+pub(crate) async fn handle(
+    State(mounted): State<Arc<MountedAdapter>>,
+    request: Request<Body>,
+) -> Response<Body> {
+    let meter = mounted.metrics.call();
     let id = request.extensions().get::<RequestId>().cloned();
     let path = request.uri().path().to_owned();
-    let response = match opened.answer(request, meter).await {
+    let response = match mounted.answer(request, meter).await {
         Ok(response) => response,
         Err(refusal) => {
             refusal.log(&path, id);
-            let exposure = opened.shared.exposure;
-            let own = opened.door.refuse(refusal.code(), &refusal.wire(exposure));
+            let exposure = mounted.shared.exposure;
+            let own = mounted.adapter.refuse(refusal.code(), &refusal.wire(exposure));
             own.unwrap_or_else(|| refusal.respond(exposure))
         }
     };
-    opened.metrics.answered(response.status());
+    mounted.metrics.answered(response.status());
     response
 }
 
-impl Opened {
+impl MountedAdapter {
     async fn answer(&self, request: Request<Body>, meter: CallMeter) -> Result<Response<Body>, Refusal> {
         let (head, body) = request.into_parts();
         let mut permit = self.shared.permits.enter();
         let own = self
-            .door
+            .adapter
             .body_bytes()
             .map(|bytes| self.shared.limits.clone().body_bytes(bytes));
         let limits = own.as_ref().unwrap_or(&self.shared.limits);
@@ -175,7 +178,7 @@ impl Opened {
         if !bytes.is_empty() || head.headers.contains_key(header::CONTENT_TYPE) {
             check_content_type(&head.headers)?;
         }
-        let audience = self.door.audience();
+        let audience = self.adapter.audience();
         let is_asked = self.shared.provider.is_some() && audience != Audience::Everyone;
         // The input is read by the provider alone.
         let input: Option<Value> = match is_asked {
@@ -209,16 +212,16 @@ impl Opened {
             self.shared.check_operator(&context)?;
         }
         let context = match &self.shared.durable {
-            Some(durable) => context.with_extension(Arc::new(KeptStreams(durable.log()))),
+            Some(durable) => context.with_extension(Arc::new(ServerStreamLog(durable.log()))),
             None => context,
         };
         let request = Request::from_parts(head, bytes);
-        let reading = if self.door.reads_storage(&request) {
+        let reading = if self.adapter.reads_storage(&request) {
             counted.permit.reading().await
         } else {
             None
         };
-        let response = self.door.answer(request, context).await;
+        let response = self.adapter.handle(request, context).await;
         drop(counted.permit.split_parsed());
         // An answer of known length is refused as a whole, before its head is sent.
         let length = hyper::body::Body::size_hint(response.body()).exact();
@@ -236,7 +239,7 @@ impl Opened {
     }
 }
 
-/// The answer of a door. The call counts as running, and its bytes as its caller's, until they are sent.
+/// The answer of an adapter. The call counts as running, and its bytes as its caller's, until they are sent.
 struct CountedBody {
     body: Body,
     counted: Held,

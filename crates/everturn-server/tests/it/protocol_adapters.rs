@@ -5,7 +5,9 @@ use axum::body::Body;
 use axum::http::{Request, Response};
 use bytes::Bytes;
 use everturn_core::{Context, Registry, Status};
-use everturn_server::{ArchiveAccess, Audience, BearerTokens, Door, Limits, Principal, Route, Server};
+use everturn_server::{
+    ArchiveAccess, Audience, BearerTokens, Limits, Principal, ProtocolAdapter, Route, Server,
+};
 use serde_json::json;
 
 use crate::support::{Served, answer};
@@ -14,8 +16,8 @@ use crate::support::{Served, answer};
 struct WhoIsThere;
 
 #[async_trait]
-impl Door for WhoIsThere {
-    async fn answer(&self, request: Request<Bytes>, context: Context) -> Response<Body> {
+impl ProtocolAdapter for WhoIsThere {
+    async fn handle(&self, request: Request<Bytes>, context: Context) -> Response<Body> {
         let caller = context.extension::<Principal>();
         let name = caller.as_deref().map_or("nobody", Principal::id);
         Response::new(format!("{} {name} {}", request.method(), request.body().len()).into())
@@ -26,11 +28,11 @@ async fn served() -> Served {
     let tokens = BearerTokens::new([("alice", "alice-token")]);
     let limits = Limits::default().body_bytes(100);
     let server = Server::new(&Registry::new()).context(tokens).limits(limits);
-    Served::start(server.door("/who", WhoIsThere)).await
+    Served::start(server.adapter("/who", WhoIsThere)).await
 }
 
 #[tokio::test]
-async fn a_door_is_told_who_calls() {
+async fn an_adapter_is_told_who_calls() {
     let server = served().await;
 
     let known = answer(server.request("/who", &json!("hi")).bearer_auth("alice-token")).await;
@@ -41,7 +43,7 @@ async fn a_door_is_told_who_calls() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_too_large_does_not_reach_a_door() {
+async fn a_body_that_is_too_large_does_not_reach_an_adapter() {
     let server = served().await;
     let large = json!("x".repeat(200));
 
@@ -52,7 +54,7 @@ async fn a_body_that_is_too_large_does_not_reach_a_door() {
 
 #[tokio::test]
 async fn a_body_must_be_sent_as_json() {
-    let server = Served::start(Server::new(&Registry::new()).door("/who", WhoIsThere)).await;
+    let server = Served::start(Server::new(&Registry::new()).adapter("/who", WhoIsThere)).await;
     let post = || server.client.post(server.url("/who"));
     let json = |kind: &str| post().header("content-type", kind).body("{}");
 
@@ -83,12 +85,12 @@ async fn a_body_must_be_sent_as_json() {
     }
 }
 
-/// A door for one audience.
+/// An adapter for one audience.
 struct For(Audience);
 
 #[async_trait]
-impl Door for For {
-    async fn answer(&self, _request: Request<Bytes>, _context: Context) -> Response<Body> {
+impl ProtocolAdapter for For {
+    async fn handle(&self, _request: Request<Bytes>, _context: Context) -> Response<Body> {
         Response::new(Body::empty())
     }
 
@@ -98,18 +100,18 @@ impl Door for For {
 }
 
 #[tokio::test]
-async fn a_door_is_for_everyone_for_callers_or_for_operators() {
-    let doors = |server: Server| {
-        let server = server.door("/everyone", For(Audience::Everyone));
-        let server = server.door("/callers", For(Audience::Callers));
-        server.door("/operators", For(Audience::Operators))
+async fn an_adapter_is_for_everyone_for_callers_or_for_operators() {
+    let adapters = |server: Server| {
+        let server = server.adapter("/everyone", For(Audience::Everyone));
+        let server = server.adapter("/callers", For(Audience::Callers));
+        server.adapter("/operators", For(Audience::Operators))
     };
     let tokens = BearerTokens::new([("ann", "ann-token"), ("olga", "olga-token")]);
     let guarded = Server::new(&Registry::new())
         .context(tokens.with_role("olga", "operator"))
         .operators(ArchiveAccess::role("operator"));
-    let guarded = Served::start(doors(guarded)).await;
-    let open = Served::start(doors(Server::new(&Registry::new()))).await;
+    let guarded = Served::start(adapters(guarded)).await;
+    let open = Served::start(adapters(Server::new(&Registry::new()))).await;
     let statuses = async |server: &Served, token: Option<&str>| {
         let mut statuses = Vec::new();
         for path in ["/everyone", "/callers", "/operators"] {
@@ -131,21 +133,21 @@ async fn a_door_is_for_everyone_for_callers_or_for_operators() {
 }
 
 #[test]
-fn a_door_and_a_route_at_one_path_are_refused() {
+fn an_adapter_and_a_route_at_one_path_are_refused() {
     let registry = Registry::new();
     registry
         .define_flow("menu", |input: String| async move { Ok(input) })
         .unwrap();
     let server = Server::new(&registry).routes([Route::post("/who", "/flow/menu")]);
 
-    let refused = server.door("/who", WhoIsThere).router().unwrap_err();
+    let refused = server.adapter("/who", WhoIsThere).router().unwrap_err();
 
     assert_eq!(refused.status(), Status::AlreadyExists);
 }
 
 #[tokio::test]
-async fn a_door_may_be_at_many_paths() {
-    let server = Server::new(&Registry::new()).door("/who/{*rest}", WhoIsThere);
+async fn an_adapter_may_be_at_many_paths() {
+    let server = Server::new(&Registry::new()).adapter("/who/{*rest}", WhoIsThere);
     let server = Served::start(server).await;
 
     let below = server.post("/who/is/there", &json!("hi")).await;

@@ -1,6 +1,6 @@
-//! Turns of agents behind doors.
+//! Turns of agents behind adapters.
 
-mod joined;
+mod coalesce;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use everturn_agent::{AgentInit, AgentInput, AgentOutput, AgentStreamChunk, TurnD
 use everturn_core::{Context, Inputs, Result};
 use tokio_util::sync::DropGuard;
 
-use self::joined::joined;
+use self::coalesce::coalesce;
 use crate::ServedAgent;
 use crate::correlation::keyed;
 use crate::driven::Driven;
-use crate::turn_name::Minted;
+use crate::turn_name::TurnName;
 
 /// The greatest number of chunks that are told one by one although they wait together. A reader that is further behind gets
 /// their texts joined.
 const FEW: usize = 8;
 
-/// A turn of an agent behind a [door](crate::Door), with its [details](TurnDetails). Reading its chunks drives it, and
+/// A turn of an agent behind an [adapter](crate::ProtocolAdapter), with its [details](TurnDetails). Reading its chunks drives it, and
 /// dropping it cancels the work.
-pub struct DoorTurn {
+pub struct ServedTurn {
     driven: Driven<AgentStreamChunk, AgentOutput>,
     /// Chunks that were read while the turn started.
     read: VecDeque<AgentStreamChunk>,
@@ -34,16 +34,16 @@ pub struct DoorTurn {
     _cancel: DropGuard,
 }
 
-impl std::fmt::Debug for DoorTurn {
+impl std::fmt::Debug for ServedTurn {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter
-            .debug_struct("DoorTurn")
+            .debug_struct("ServedTurn")
             .field("started", &self.started)
             .finish_non_exhaustive()
     }
 }
 
-impl DoorTurn {
+impl ServedTurn {
     /// Starts a turn and waits until the agent tells its start.
     ///
     /// # Errors
@@ -55,9 +55,9 @@ impl DoorTurn {
         context: &Context,
     ) -> Result<Self, Box<Result<AgentOutput>>> {
         let context = keyed(context.child()).with_extension(Arc::new(TurnDetails));
-        let minted = agent.names_turns_itself().then(Minted::new);
-        let context = match &minted {
-            Some(minted) => minted.noted(context),
+        let own_name = agent.names_turns_itself().then(TurnName::new);
+        let context = match &own_name {
+            Some(name) => name.noted(context),
             None => context,
         };
         let cancel = context.cancellation().clone().drop_guard();
@@ -77,7 +77,9 @@ impl DoorTurn {
                     driven.get_going().await;
                     let name = match &started.snapshot_id {
                         Some(id) => id.to_string(),
-                        None => minted.unwrap_or_else(Minted::new).in_session(&started.session_id),
+                        None => own_name
+                            .unwrap_or_else(TurnName::new)
+                            .in_session(&started.session_id),
                     };
                     return Ok(Self {
                         driven,
@@ -157,7 +159,7 @@ impl DoorTurn {
             })
             .await;
         }
-        if ready.len() > FEW { joined(ready) } else { ready }
+        if ready.len() > FEW { coalesce(ready) } else { ready }
     }
 
     /// Waits for the end of the turn and returns its output, once.

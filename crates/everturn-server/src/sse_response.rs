@@ -1,4 +1,4 @@
-//! Event streams of doors.
+//! Event streams of adapters.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -20,7 +20,7 @@ const SILENCE: Duration = Duration::from_secs(15);
 
 /// Creates a response whose body is these events, each with the lines and the empty line that make it one. Events that are
 /// ready at once are written at once, and heartbeats are sent while there are none. Dropping the body drops the events.
-pub fn door_stream(events: impl Stream<Item = Vec<u8>> + Send + 'static) -> Response<Body> {
+pub fn sse_response(events: impl Stream<Item = Vec<u8>> + Send + 'static) -> Response<Body> {
     event_stream(Body::from_stream(Written {
         events: Box::pin(events),
         silence: Box::pin(sleep(SILENCE)),
@@ -65,7 +65,7 @@ mod tests {
     use axum::body::Body;
     use futures::{StreamExt, stream};
 
-    use super::door_stream;
+    use super::sse_response;
 
     async fn pieces(body: Body) -> Vec<String> {
         let pieces = body.into_data_stream();
@@ -78,7 +78,7 @@ mod tests {
         let events = stream::iter(["data: 1\n\n", "data: 2\n\n"].map(|event| event.as_bytes().to_vec()));
 
         assert_eq!(
-            pieces(door_stream(events).into_body()).await,
+            pieces(sse_response(events).into_body()).await,
             ["data: 1\n\ndata: 2\n\n"]
         );
     }
@@ -90,7 +90,7 @@ mod tests {
             b"data: 1\n\n".to_vec()
         };
 
-        let written = pieces(door_stream(stream::once(late)).into_body()).await;
+        let written = pieces(sse_response(stream::once(late)).into_body()).await;
 
         assert_eq!(written, [": heartbeat\n\n", ": heartbeat\n\n", "data: 1\n\n"]);
     }

@@ -1,6 +1,6 @@
-//! How much longer a turn takes through a door than through the native route, over HTTP on loopback.
+//! How much longer a turn takes through an adapter than through the native route, over HTTP on loopback.
 //!
-//! Run with `cargo bench -p everturn-agui --bench door_cost`. The model costs nothing, so what is measured is the server; with
+//! Run with `cargo bench -p everturn-agui --bench adapter_cost`. The model costs nothing, so what is measured is the server; with
 //! a real model the difference disappears in its latency. The ways take turns, so that other work on this machine slows all of
 //! them alike, and each is told by its fastest round. Everything is measured on a server that keeps no streams and on one that
 //! does. With the name of a way behind `--`, only that one runs, for a profiler.
@@ -55,7 +55,7 @@ const NATIVE: Way = Way {
     end: "\"finishReason\":\"stop\"",
 };
 
-const DOORS: [Way; 3] = [
+const ADAPTERS: [Way; 3] = [
     Way {
         name: "AG-UI",
         path: |agent| format!("/agui/{agent}"),
@@ -152,14 +152,14 @@ async fn turn(client: &reqwest::Client, base: &str, way: &Way, agent: &str, stre
     took
 }
 
-/// Prints the times of turns through the doors, against the native route.
+/// Prints the times of turns through the adapters, against the native route.
 async fn compare(client: &reqwest::Client, base: &str, what: &str, agent: &str, streams: bool, turns: u32) {
     let only = std::env::args()
         .skip(1)
         .find(|argument| !argument.starts_with('-'));
-    let mut best = [Duration::MAX; 1 + DOORS.len()];
+    let mut best = [Duration::MAX; 1 + ADAPTERS.len()];
     for round in 0..ROUNDS {
-        for (way, best) in [&NATIVE].into_iter().chain(&DOORS).zip(&mut best) {
+        for (way, best) in [&NATIVE].into_iter().chain(&ADAPTERS).zip(&mut best) {
             if only.as_ref().is_some_and(|only| only != way.name) {
                 continue;
             }
@@ -175,7 +175,7 @@ async fn compare(client: &reqwest::Client, base: &str, what: &str, agent: &str, 
     }
     println!("{what}");
     println!("  {:<18}{:>10.1?}", NATIVE.name, best[0]);
-    for (way, time) in DOORS.iter().zip(&best[1..]) {
+    for (way, time) in ADAPTERS.iter().zip(&best[1..]) {
         let ratio = time.as_secs_f64() / best[0].as_secs_f64();
         println!("  {:<18}{time:>10.1?}   {ratio:.2} times", way.name);
     }

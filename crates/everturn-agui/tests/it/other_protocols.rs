@@ -1,4 +1,4 @@
-//! A conversation through several doors, on a store that outlives its server.
+//! A conversation through several adapters, on a store that outlives its server.
 
 use everturn_client::RemoteAgent;
 use everturn_sqlite::SqliteStore;
@@ -13,7 +13,7 @@ async fn state(server: &Served) -> Value {
 }
 
 #[tokio::test]
-async fn a_conversation_goes_through_every_door_with_a_tool_a_state_and_a_question() {
+async fn a_conversation_goes_through_every_protocol_with_a_tool_a_state_and_a_question() {
     let model = ScriptedModel::new().replies([
         call("count", json!({})),
         Reply::text("One."),

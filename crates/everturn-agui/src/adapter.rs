@@ -8,7 +8,7 @@ use bytes::Bytes;
 use everturn_agent::{SessionId, erase_streams_in};
 use everturn_core::stream_log::{MemoryStreamLog, StreamLog};
 use everturn_core::{Context, Error, Registry, Result, Status};
-use everturn_server::{Door, ServedAgent, Server, exposure_of, json_response};
+use everturn_server::{ProtocolAdapter, ServedAgent, Server, exposure_of, json_response};
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
@@ -58,7 +58,7 @@ impl ServeAgui for Server {
             runs: Runs::default(),
         };
         erase_streams_in(&shared.registry, &shared.log);
-        let opened = |prefix: &str, protocol| AguiDoor {
+        let opened = |prefix: &str, protocol| AguiAdapter {
             shared: shared.clone(),
             prefix: prefix.trim_end_matches('/').to_owned(),
             protocol,
@@ -67,8 +67,8 @@ impl ServeAgui for Server {
             opened(prefix, Protocol::Agui),
             opened(copilotkit, Protocol::CopilotKit),
         );
-        self.door(format!("{}/{{*path}}", agui.prefix), agui)
-            .door(format!("{}/{{*path}}", copilotkit.prefix), copilotkit)
+        self.adapter(format!("{}/{{*path}}", agui.prefix), agui)
+            .adapter(format!("{}/{{*path}}", copilotkit.prefix), copilotkit)
     }
 }
 
@@ -80,14 +80,14 @@ struct Shared {
     runs: Runs,
 }
 
-/// Which routes a door has.
+/// Which routes an adapter has.
 #[derive(Clone, Copy)]
 enum Protocol {
     Agui,
     CopilotKit,
 }
 
-struct AguiDoor {
+struct AguiAdapter {
     shared: Shared,
     prefix: String,
     protocol: Protocol,
@@ -102,8 +102,8 @@ enum Asked {
 }
 
 #[async_trait::async_trait]
-impl Door for AguiDoor {
-    async fn answer(&self, request: Request<Bytes>, context: Context) -> Response<Body> {
+impl ProtocolAdapter for AguiAdapter {
+    async fn handle(&self, request: Request<Bytes>, context: Context) -> Response<Body> {
         let exposure = exposure_of(&context);
         match self.route(&request, context).await {
             Ok(response) => response,
@@ -125,7 +125,7 @@ impl Door for AguiDoor {
     }
 }
 
-impl AguiDoor {
+impl AguiAdapter {
     async fn route(&self, request: &Request<Bytes>, context: Context) -> Result<Response<Body>> {
         let path = request.uri().path();
         let path = path.strip_prefix(self.prefix.as_str()).unwrap_or(path);

@@ -9,13 +9,13 @@ use everturn_agent::erase_streams_in;
 use everturn_core::offload::{HEAVY, offload};
 use everturn_core::stream_log::{MemoryStreamLog, StreamLog};
 use everturn_core::{Context, Registry, RuntimeError, Status};
-use everturn_server::{Door, Server, json_response};
+use everturn_server::{ProtocolAdapter, Server, json_response};
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
 use crate::agents::Agent;
 use crate::completions::complete;
-use crate::conversations::{self, Asked, Minted};
+use crate::conversations::{self, Asked, NewConversations};
 use crate::fault::Fault;
 use crate::ids::parse_response_id;
 use crate::page::{Page, Query, number};
@@ -59,16 +59,16 @@ impl ServeOpenAi for Server {
         let prefix = prefix.trim_end_matches('/').to_owned();
         let log: Arc<dyn StreamLog> = Arc::new(MemoryStreamLog::options().max_bytes(KEPT_BYTES).build());
         erase_streams_in(self.registry(), &log);
-        let door = OpenAiDoor {
+        let adapter = OpenAiAdapter {
             registry: self.registry().clone(),
             log,
             prefix: prefix.clone(),
         };
-        self.door(format!("{prefix}/{{*path}}"), door)
+        self.adapter(format!("{prefix}/{{*path}}"), adapter)
     }
 }
 
-struct OpenAiDoor {
+struct OpenAiAdapter {
     registry: Registry,
     /// Keeps the names of new conversations on a server that keeps no streams.
     log: Arc<dyn StreamLog>,
@@ -76,8 +76,8 @@ struct OpenAiDoor {
 }
 
 #[async_trait::async_trait]
-impl Door for OpenAiDoor {
-    async fn answer(&self, request: Request<Bytes>, context: Context) -> Response<Body> {
+impl ProtocolAdapter for OpenAiAdapter {
+    async fn handle(&self, request: Request<Bytes>, context: Context) -> Response<Body> {
         match self.route(&request, context).await {
             Ok(response) => response,
             Err(fault) => fault.respond(),
@@ -98,7 +98,7 @@ impl Door for OpenAiDoor {
     }
 }
 
-impl OpenAiDoor {
+impl OpenAiAdapter {
     async fn route(&self, request: &Request<Bytes>, context: Context) -> Result<Response<Body>, Fault> {
         let path = request.uri().path();
         let path = path.strip_prefix(self.prefix.as_str()).unwrap_or(path);
@@ -133,8 +133,8 @@ impl OpenAiDoor {
                 } else {
                     object(request).await?
                 };
-                let minted = Minted::of(&self.log, &context);
-                conversations::mint(&body, &minted).await
+                let new = NewConversations::of(&self.log, &context);
+                conversations::create(&body, &new).await
             }
             (_, ["conversations", id, rest @ ..]) => {
                 let asked = match (method, rest) {
@@ -144,8 +144,8 @@ impl OpenAiDoor {
                     _ => return Err(unknown_url(request)),
                 };
                 let agents = Agent::all(&self.registry, &context).await;
-                let minted = Minted::of(&self.log, &context);
-                conversations::answer(&agents, id, asked, &minted, &context).await
+                let new = NewConversations::of(&self.log, &context);
+                conversations::answer(&agents, id, asked, &new, &context).await
             }
             _ => Err(unknown_url(request)),
         }
