@@ -26,7 +26,7 @@
 //! | output | `client.rs` | `Draining` commands `Resolve`; `Driver::output` makes the output, `Client::answer` sends it |
 //!
 //! These are seven files, `driver.rs` included. The others are beside the path: `start.rs` and `opening.rs` come before it,
-//! `background.rs` and `broadcast.rs` are for turns whose client has left, `function.rs` and `outbox.rs` carry signals
+//! `background.rs` and `broadcast.rs` are for turns whose client has left, `function.rs` and `signals.rs` carry signals
 //! between the function's task and the driver. Only the function knows the type of the custom state: `typed_function.rs` hides it from all else.
 
 mod accepted_input;
@@ -49,7 +49,7 @@ pub mod journaling;
 mod machine;
 mod new_session;
 mod opening;
-mod outbox;
+mod signals;
 mod owned_turn;
 mod places;
 mod prompt_turn;

@@ -8,7 +8,7 @@ use everturn_ai::{
 };
 use everturn_core::HandlerResult;
 
-use super::outbox::Outbox;
+use super::signals::Signals;
 use crate::{AgentStreamChunk, CustomState, Turn, TurnDetails};
 
 /// Sends an empty chunk before the first model or tool runs.
@@ -16,7 +16,7 @@ use crate::{AgentStreamChunk, CustomState, Turn, TurnDetails};
 /// Everything that a client can be refused for is checked before that, so a server knows which answer to begin.
 #[derive(Clone)]
 pub(super) struct AcceptedInput {
-    outbox: Outbox,
+    signals: Signals,
     is_told: Arc<AtomicBool>,
 }
 
@@ -25,14 +25,14 @@ impl AcceptedInput {
     pub(super) fn of<S: CustomState>(turn: &Turn<S>) -> Option<Self> {
         turn.context().extension::<TurnDetails>()?;
         Some(Self {
-            outbox: turn.outbox().clone(),
+            signals: turn.signals().clone(),
             is_told: Arc::default(),
         })
     }
 
     fn tell(&self) {
         if !self.is_told.swap(true, Ordering::Relaxed) {
-            self.outbox.publisher().post(AgentStreamChunk::default());
+            self.signals.publisher().post(AgentStreamChunk::default());
         }
     }
 }

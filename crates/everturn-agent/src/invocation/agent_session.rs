@@ -14,7 +14,7 @@ use everturn_core::{Context, Error, HandlerResult, Result, Schema, SpanKind, in_
 use serde::Serialize;
 use serde_json::Value;
 
-use super::outbox::Outbox;
+use super::signals::Signals;
 use super::owned_turn::OwnedTurn;
 use super::reception::Reception;
 use super::snapshots::CreatedSnapshots;
@@ -34,7 +34,7 @@ use crate::{
 pub struct AgentSession<S = Value> {
     session: Session<S>,
     context: Context,
-    outbox: Outbox,
+    signals: Signals,
     facts: Arc<InvocationFacts>,
 }
 
@@ -80,11 +80,11 @@ struct TurnOutput {
 }
 
 impl<S: CustomState> AgentSession<S> {
-    pub(super) fn new(session: Session<S>, context: Context, outbox: Outbox, facts: InvocationFacts) -> Self {
+    pub(super) fn new(session: Session<S>, context: Context, signals: Signals, facts: InvocationFacts) -> Self {
         Self {
             session,
             context,
-            outbox,
+            signals,
             facts: Arc::new(facts),
         }
     }
@@ -106,7 +106,7 @@ impl<S: CustomState> AgentSession<S> {
         Fut: Future<Output = HandlerResult<R>> + Send,
         R: Into<TurnResult>,
     {
-        while let Some(start) = self.outbox.next_turn().await? {
+        while let Some(start) = self.signals.next_turn().await? {
             self.run_turn(start, &mut handler).await?;
         }
         Ok(())
@@ -143,7 +143,7 @@ impl<S: CustomState> AgentSession<S> {
     /// # Errors
     /// `CANCELLED` or `DEADLINE_EXCEEDED` if the invocation is over.
     pub async fn next_turn(&self) -> Result<Option<OwnedTurn<S>>> {
-        while let Some(start) = self.outbox.next_turn().await? {
+        while let Some(start) = self.signals.next_turn().await? {
             // A turn whose message waits for the answers to interrupts is over before it is handled.
             if let Some(turn) = OwnedTurn::begin(self.clone(), start).await? {
                 return Ok(Some(turn));
@@ -177,7 +177,7 @@ impl<S: CustomState> AgentSession<S> {
             // The caller's context may hold the journal of another agent's turn, which is not this turn's.
             None => without_journal(context),
         };
-        let (session, outbox) = (&self.session, &self.outbox);
+        let (session, signals) = (&self.session, &self.signals);
         let facts = &*self.facts;
         let (flow, limit, reception) = (&facts.session_flow, &facts.limit, &facts.reception);
         let context = reception.enter(context, session.core().session_id());
@@ -197,12 +197,12 @@ impl<S: CustomState> AgentSession<S> {
                     session.core().replace_custom(replaced_custom(custom, facts)?);
                 }
                 // Boxed, so that the handler's turn has no room for it.
-                let told = received.chunk(outbox.tells_places()).map(Box::new);
+                let told = received.chunk(signals.tells_places()).map(Box::new);
                 session.add_messages(received.messages);
                 // Before anything is paid for, and again below before anything is kept.
                 limit.check(&session.state())?;
                 if let Some(told) = told {
-                    outbox.send(told).await?;
+                    signals.send(told).await?;
                 }
                 let outcome = if received.is_waiting {
                     Ok(AgentFinishReason::Interrupted.into())
@@ -211,7 +211,7 @@ impl<S: CustomState> AgentSession<S> {
                         Some(rules) => rules.enter(context, &session.messages()),
                         None => context,
                     };
-                    let turn = Turn::new(session.clone(), *input, place, context, outbox.clone());
+                    let turn = Turn::new(session.clone(), *input, place, context, signals.clone());
                     handler(turn).await.map(Into::into).map_err(Error::from)
                 };
                 let outcome: Result<TurnResult> =
@@ -299,7 +299,7 @@ impl<S: CustomState> AgentSession<S> {
     /// # Errors
     /// As [`Turn::send_status`].
     pub async fn send_status(&self, status: impl Serialize) -> Result<()> {
-        self.outbox.send_status(status).await
+        self.signals.send_status(status).await
     }
 
     /// Returns how the invocation was called: which session or snapshot it resumes, and what it was given to begin with.
@@ -348,7 +348,7 @@ impl<S> Clone for AgentSession<S> {
         Self {
             session: self.session.clone(),
             context: self.context.clone(),
-            outbox: self.outbox.clone(),
+            signals: self.signals.clone(),
             facts: Arc::clone(&self.facts),
         }
     }

@@ -222,7 +222,7 @@ impl Driver {
     /// Shows chunks to the watchers of the run from now on.
     pub(super) fn play_to_watchers(&mut self) {
         self.broadcast.expect();
-        self.outbox.play_to_watchers();
+        self.signals.play_to_watchers();
         // The watchers do not know the custom state, so the next patch must be a whole document.
         self.session.arm_patcher();
     }

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::background::{no_pending_snapshot, no_store, no_subscription};
 use super::machine::{Cause, Event, Resolution};
-use super::outbox::Receipt;
+use super::signals::Receipt;
 use super::{AgentEvent, Anchor, Driver};
 use crate::invocation::cursor::InvocationCursor;
 use crate::policy::transform::shown_state;

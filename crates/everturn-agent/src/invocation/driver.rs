@@ -28,7 +28,7 @@ use super::machine::{
     Cancellation, Cause, Command, Commit, EndOfInput, Event, Machine, Resolution, TurnOutcome, TurnSnapshot,
 };
 use super::new_session::session_exists;
-use super::outbox::{ChunkSignal, MODEL_CHUNKS, Outbox, Signal};
+use super::signals::{ChunkSignal, MODEL_CHUNKS, Signals, Signal};
 use super::repeated::answered_meanwhile;
 use super::snapshots::{Journals, SnapshotWritten, Snapshots};
 use super::spending::Spending;
@@ -60,7 +60,7 @@ pub(crate) struct Driver {
     /// The agent's registry, kept until the invocation is over.
     pub(super) _registry: Registry,
     pub(super) session: SessionHandle,
-    pub(super) outbox: Outbox,
+    pub(super) signals: Signals,
     pub(super) client: Client,
     pub(super) wire: Wire,
     pub(super) function: RunningFunction,
@@ -352,7 +352,7 @@ impl Driver {
             Command::StartTurn { input, snapshot } => self.start_turn(input, snapshot),
             Command::FailTurn(error) => self.turns.fail(error),
             Command::EndInput(EndOfInput::Closed) => self.turns.answer(Ok(None)),
-            Command::EndInput(EndOfInput::Cancelled) => self.turns.answer(Err(self.outbox.why_ended())),
+            Command::EndInput(EndOfInput::Cancelled) => self.turns.answer(Err(self.signals.why_ended())),
             Command::CommitTurn => self.commit_turn(),
             Command::KeepTurn => self.keep_turn(),
             Command::CommitRound => self.commit_round(),
@@ -361,7 +361,7 @@ impl Driver {
             Command::SendTurnEnd(outcome) => self.send_turn_end(outcome),
             Command::SettleTurn(outcome) => self.turns.settle(outcome),
             Command::SuppressWire => {
-                self.outbox.silence();
+                self.signals.silence();
                 self.wire.silence();
             }
             Command::Drain => self.wire.drain(),
@@ -387,10 +387,10 @@ impl Driver {
                 let output = self.output(resolution);
                 self.client.answer(output);
             }
-            // The function may have left tasks behind, which hold the session's outbox.
+            // The function may have left tasks behind, which hold the session's signals.
             Command::Release => {
-                self.outbox.silence();
-                self.outbox.close();
+                self.signals.silence();
+                self.signals.close();
             }
         }
     }
@@ -475,7 +475,7 @@ impl Driver {
         };
         let reserved = reserved.cloned();
         self.snapshots.turn_begins(self.session.state());
-        self.outbox.take_committed();
+        self.signals.take_committed();
         // A content-addressed snapshot has no id yet, unless it is that of a background run.
         let is_named =
             self.definition.snapshot_ids == SnapshotIds::Uuid || self.background.snapshot().is_some();
@@ -497,7 +497,7 @@ impl Driver {
             journal,
             input,
             place,
-            report: TurnReport::new(self.outbox.clone()),
+            report: TurnReport::new(self.signals.clone()),
         };
         if let Err(Ok(Some(mut start))) = waiting.send(Ok(Some(start))) {
             // The turn loop was dropped just now.
@@ -567,7 +567,7 @@ impl Driver {
             Cancellation::Aborted => Error::aborted("the run was aborted"),
             Cancellation::Fenced => Error::aborted("another worker has taken the run over"),
         };
-        self.outbox.end(why);
+        self.signals.end(why);
         self.function.drop_after(self.definition.cancellation_grace);
     }
 

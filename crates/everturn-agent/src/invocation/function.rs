@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
 
-use super::outbox::{Answer, ChunkSignal, Signal};
+use super::signals::{Answer, ChunkSignal, Signal};
 use super::turn::TurnStart;
 use crate::{AgentFinishReason, AgentResult, SnapshotId};
 

@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::conversation::conversation_so_far;
-use super::outbox::Committed;
+use super::signals::Committed;
 use super::prompt_turn::remember;
 use crate::journal::TurnJournal;
 use crate::{CustomState, Turn};
@@ -105,7 +105,7 @@ impl<S: CustomState> ConversationObserver<S> {
         commits: bool,
         context: Context,
     ) -> Context {
-        if !turn.outbox().keeps_rounds() && !commits {
+        if !turn.signals().keeps_rounds() && !commits {
             return context;
         }
         let observer = Self {
@@ -127,19 +127,19 @@ impl<S: CustomState> GenerateObserver for ConversationObserver<S> {
         if journal.is_some_and(|journal| !journal.mark()) {
             return;
         }
-        self.turn.outbox().commit(Committed {
+        self.turn.signals().commit(Committed {
             state: self.turn.session().state(),
             asked: Some((history.clone(), messages.clone())),
         });
     }
 
     async fn round_end(&self, messages: &Messages) -> Result<()> {
-        let Some(history) = self.history.get().filter(|_| self.turn.outbox().keeps_rounds()) else {
+        let Some(history) = self.history.get().filter(|_| self.turn.signals().keeps_rounds()) else {
             return Ok(());
         };
         let conversation = conversation_so_far(&self.turn.messages(), history, messages);
-        let outbox = self.turn.outbox();
-        let snapshot = outbox.round_done(self.turn.turn_index(), conversation).await?;
+        let signals = self.turn.signals();
+        let snapshot = signals.round_done(self.turn.turn_index(), conversation).await?;
         if let Some(snapshot) = snapshot {
             SpanRecorder::current().snapshot_id(snapshot.as_str());
         }

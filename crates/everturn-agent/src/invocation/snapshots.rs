@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use super::client::lost_the_session;
 use super::conversation::conversation_so_far;
 use super::machine::{Commit, Event, TakeoverPoint};
-use super::outbox::{Answer, Committed};
+use super::signals::{Answer, Committed};
 use super::repeated::unknown_to_client;
 use super::{AgentEvent, Driver, Written};
 use crate::invocation::cursor::Saved;
@@ -193,7 +193,7 @@ impl Driver {
     /// Leaves of the turn that failed what it had committed, or nothing. A turn that another worker has is not this one's to
     /// keep.
     pub(super) fn roll_back(&mut self, error: &Error) {
-        let committed = self.outbox.take_committed().map(|committed| {
+        let committed = self.signals.take_committed().map(|committed| {
             let Committed { state, asked } = *committed;
             let Some((history, request)) = asked else {
                 return state;

@@ -25,7 +25,7 @@ use super::client::{AnswerSender, Client, Wire};
 use super::function::{RunningFunction, Turns};
 use super::machine::{Machine, StoreSupport};
 use super::opening::{Opening, open};
-use super::outbox::Outbox;
+use super::signals::Signals;
 use super::repeated::{Found, Repeated};
 use super::snapshots::{Journals, Snapshots};
 use super::spending::Spending;
@@ -281,7 +281,7 @@ impl Driver {
         let caller = client.context().clone();
         let work = CancellationToken::new();
         let keeps_rounds = cursor.is_some() && definition.snapshots.listens_to(SnapshotEvent::RoundEnd);
-        let (outbox, signals) = Outbox::new(
+        let (signals, receiver) = Signals::new(
             work.clone(),
             emitter.is_streaming(),
             keeps_rounds,
@@ -292,7 +292,7 @@ impl Driver {
         let opened_session = session_id.clone();
         let opened = definition
             .function
-            .open(session_id, state, &outbox, transform, caller.clone());
+            .open(session_id, state, &signals, transform, caller.clone());
         let is_stored = cursor.is_some() || init.session_id.is_some() || init.snapshot_id.is_some();
         let (session, begin) = opened.map_err(|error| {
             if is_stored {
@@ -342,8 +342,8 @@ impl Driver {
             resources: definition.client_rules.clone(),
             custom_schema: definition.custom_schema.clone(),
         };
-        let running = begin(context.clone(), outbox.clone(), facts);
-        let function = RunningFunction::new(&definition.name, running, context, signals);
+        let running = begin(context.clone(), signals.clone(), facts);
+        let function = RunningFunction::new(&definition.name, running, context, receiver);
 
         Ok(Box::new(Self {
             machine,
@@ -369,7 +369,7 @@ impl Driver {
             definition,
             _registry: registry,
             session,
-            outbox,
+            signals,
         }))
     }
 }

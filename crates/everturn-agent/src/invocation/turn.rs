@@ -9,7 +9,7 @@ use everturn_core::{Context, Emitter, Error, Registry, Result, WeakRegistry};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::outbox::{Committed, Outbox, Signal};
+use super::signals::{Committed, Signals, Signal};
 use super::places::Places;
 use crate::journal::TurnJournal;
 use crate::{AgentFinishReason, AgentInput, AgentStreamChunk, Artifact, CustomState, Session, SnapshotId};
@@ -41,7 +41,7 @@ pub struct Turn<S = Value> {
     input: AgentInput,
     place: Arc<TurnContext>,
     context: Context,
-    outbox: Outbox,
+    signals: Signals,
 }
 
 impl<S: CustomState> Turn<S> {
@@ -50,14 +50,14 @@ impl<S: CustomState> Turn<S> {
         input: AgentInput,
         place: Arc<TurnContext>,
         context: Context,
-        outbox: Outbox,
+        signals: Signals,
     ) -> Self {
         Self {
             session,
             input,
             place,
             context,
-            outbox,
+            signals,
         }
     }
 
@@ -110,9 +110,9 @@ impl<S: CustomState> Turn<S> {
     /// `CANCELLED` or `DEADLINE_EXCEEDED` if the work ends before that. After a detach nothing is waited for.
     pub async fn send_chunk(&self, chunk: impl Into<ModelResponseChunk>) -> Result<()> {
         let chunk = chunk.into();
-        let is_new = self.outbox().tells_places() && chunk.role != Some(Role::Tool);
+        let is_new = self.signals().tells_places() && chunk.role != Some(Role::Tool);
         let position = is_new.then(|| self.messages().len());
-        self.outbox()
+        self.signals()
             .send(AgentStreamChunk::model(chunk).at(position))
             .await
     }
@@ -125,7 +125,7 @@ impl<S: CustomState> Turn<S> {
     /// As [`Turn::send_chunk`].
     pub async fn send_artifact(&self, artifact: Artifact) -> Result<()> {
         self.session.add_artifact(artifact);
-        self.outbox().taken().await
+        self.signals().taken().await
     }
 
     /// Streams an artifact to the client without adding it to the session, and waits until the client has taken it.
@@ -135,7 +135,7 @@ impl<S: CustomState> Turn<S> {
     /// # Errors
     /// As [`Turn::send_chunk`].
     pub async fn stream_artifact(&self, artifact: Artifact) -> Result<()> {
-        self.outbox().send(AgentStreamChunk::artifact(artifact)).await
+        self.signals().send(AgentStreamChunk::artifact(artifact)).await
     }
 
     /// Streams a status of the agent's own type to the client, and waits until the client has taken it.
@@ -144,7 +144,7 @@ impl<S: CustomState> Turn<S> {
     /// As [`Turn::send_chunk`]; `INTERNAL` if the status cannot be written as JSON, `INVALID_ARGUMENT` if it does not fit
     /// the type that the agent [declares](crate::AgentBuilder::status).
     pub async fn send_status(&self, status: impl Serialize) -> Result<()> {
-        self.outbox().send_status(status).await
+        self.signals().send_status(status).await
     }
 
     /// Returns the error of this turn as one that keeps what the turn has done: its messages, its changes of the custom state
@@ -163,7 +163,7 @@ impl<S: CustomState> Turn<S> {
     /// }
     /// ```
     pub fn committed(&self, error: impl Into<Error>) -> Error {
-        self.outbox.commit(Committed {
+        self.signals.commit(Committed {
             state: self.session.state(),
             asked: None,
         });
@@ -174,14 +174,14 @@ impl<S: CustomState> Turn<S> {
     pub fn emitter(&self) -> Emitter<ModelResponseChunk> {
         let session = self.session.clone();
         let places = self
-            .outbox()
+            .signals()
             .tells_places()
             .then(|| Places::new(move || session.messages()));
-        self.outbox().model_emitter(places)
+        self.signals().model_emitter(places)
     }
 
-    pub(super) fn outbox(&self) -> &Outbox {
-        &self.outbox
+    pub(super) fn signals(&self) -> &Signals {
+        &self.signals
     }
 }
 
@@ -192,7 +192,7 @@ impl<S> Clone for Turn<S> {
             input: self.input.clone(),
             place: Arc::clone(&self.place),
             context: self.context.clone(),
-            outbox: self.outbox.clone(),
+            signals: self.signals.clone(),
         }
     }
 }
@@ -263,11 +263,11 @@ pub(crate) struct TurnStart {
 }
 
 /// The obligation to report the end of a turn.
-pub(crate) struct TurnReport(Option<Outbox>);
+pub(crate) struct TurnReport(Option<Signals>);
 
 impl TurnReport {
-    pub(crate) fn new(outbox: Outbox) -> Self {
-        Self(Some(outbox))
+    pub(crate) fn new(signals: Signals) -> Self {
+        Self(Some(signals))
     }
 
     /// Drops the obligation: the turn did not begin.
@@ -284,7 +284,7 @@ impl TurnReport {
         outcome: Result<Option<AgentFinishReason>>,
     ) -> Result<Option<SnapshotId>> {
         match self.0.take() {
-            Some(outbox) => outbox.turn_done(outcome).await,
+            Some(signals) => signals.turn_done(outcome).await,
             None => Ok(None),
         }
     }
@@ -292,8 +292,8 @@ impl TurnReport {
 
 impl Drop for TurnReport {
     fn drop(&mut self) {
-        if let Some(outbox) = self.0.take() {
-            outbox.signal(Signal::TurnDone {
+        if let Some(signals) = self.0.take() {
+            signals.signal(Signal::TurnDone {
                 outcome: Err(Error::cancelled("the turn was dropped before its end")),
                 settled: None,
             });

@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::agent_session::InvocationFacts;
-use super::outbox::Outbox;
+use super::signals::Signals;
 use crate::policy::transform::StateTransform;
 use crate::session::Core;
 use crate::storage::session_state::decode_custom;
@@ -23,7 +23,7 @@ pub(crate) type AgentFunction<S> =
 
 /// Calls the agent's function on the session that was opened for it.
 pub(crate) type BeginFunction =
-    Box<dyn FnOnce(Context, Outbox, InvocationFacts) -> BoxFuture<'static, Result<AgentResult>> + Send>;
+    Box<dyn FnOnce(Context, Signals, InvocationFacts) -> BoxFuture<'static, Result<AgentResult>> + Send>;
 
 /// An agent's function and the type of its custom state, which only the implementation knows.
 pub(crate) trait UntypedFunction: Send + Sync {
@@ -44,7 +44,7 @@ pub(crate) trait UntypedFunction: Send + Sync {
         &self,
         session_id: SessionId,
         state: SessionState,
-        outbox: &Outbox,
+        signals: &Signals,
         transform: Option<StateTransform>,
         caller: Context,
     ) -> Result<(SessionHandle, BeginFunction)>;
@@ -66,15 +66,15 @@ impl<S: CustomState> UntypedFunction for TypedFunction<S> {
         &self,
         session_id: SessionId,
         state: SessionState,
-        outbox: &Outbox,
+        signals: &Signals,
         transform: Option<StateTransform>,
         caller: Context,
     ) -> Result<(SessionHandle, BeginFunction)> {
-        let core = Core::<S>::new(session_id, state, outbox.publisher(), transform, caller)?;
+        let core = Core::<S>::new(session_id, state, signals.publisher(), transform, caller)?;
         let session = Session::new(Arc::new(core));
         let (handle, function) = (session.handle(), Arc::clone(&self.0));
-        let begin = move |context: Context, outbox: Outbox, facts: InvocationFacts| {
-            function(AgentSession::new(session, context, outbox, facts))
+        let begin = move |context: Context, signals: Signals, facts: InvocationFacts| {
+            function(AgentSession::new(session, context, signals, facts))
         };
         Ok((handle, Box::new(begin)))
     }

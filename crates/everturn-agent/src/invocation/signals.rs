@@ -96,7 +96,7 @@ pub(crate) type Answer<T> = oneshot::Sender<Result<T>>;
 
 /// The function's end of the queue. Cloning is cheap.
 #[derive(Clone)]
-pub(crate) struct Outbox(Arc<Shared>);
+pub(crate) struct Signals(Arc<Shared>);
 
 struct Shared {
     signals: mpsc::UnboundedSender<Signal>,
@@ -144,7 +144,7 @@ impl Publisher for Shared {
     }
 }
 
-impl Outbox {
+impl Signals {
     /// Creates a queue whose senders stop waiting when `work` is cancelled.
     pub(crate) fn new(
         work: CancellationToken,
@@ -243,10 +243,10 @@ impl Outbox {
         self.pass(Some(chunk.into()))
     }
 
-    /// Sends a status as [`Outbox::send`] sends a chunk.
+    /// Sends a status as [`Signals::send`] sends a chunk.
     ///
     /// # Errors
-    /// As [`Outbox::send`]; `INVALID_ARGUMENT` if the status does not fit the type that the agent declares.
+    /// As [`Signals::send`]; `INVALID_ARGUMENT` if the status does not fit the type that the agent declares.
     pub(crate) async fn send_status(&self, status: impl Serialize) -> Result<()> {
         let status = serde_json::to_value(status)?;
         if let Some(schema) = &self.0.status_schema {
@@ -259,7 +259,7 @@ impl Outbox {
     /// Waits until the client's side has taken everything posted so far.
     ///
     /// # Errors
-    /// As [`Outbox::send`].
+    /// As [`Signals::send`].
     pub(crate) async fn taken(&self) -> Result<()> {
         self.pass(None).await
     }
@@ -336,13 +336,13 @@ impl Outbox {
         if !listened_to {
             return Emitter::silent();
         }
-        let (outbox, waiting) = (self.clone(), self.clone());
+        let (signals, waiting) = (self.clone(), self.clone());
         let waiting_places = places.clone();
         Emitter::placing(
-            move |chunk| outbox.stream_now(chunk, places.as_ref()),
+            move |chunk| signals.stream_now(chunk, places.as_ref()),
             move |chunk| {
-                let (outbox, places) = (waiting.clone(), waiting_places.clone());
-                async move { Ok(outbox.stream(chunk, places.as_ref()).await?) }
+                let (signals, places) = (waiting.clone(), waiting_places.clone());
+                async move { Ok(signals.stream(chunk, places.as_ref()).await?) }
             },
         )
     }
