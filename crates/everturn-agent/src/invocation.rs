@@ -22,7 +22,7 @@
 //! | generate | `prompt_turn.rs` | `prompt_turn` renders the prompt and asks the model; turns of one's own use `Turn::generate` |
 //! | journal | `journaling/turn_journal.rs` | `TurnJournal` records what the model and the tools answer, before it is used |
 //! | snapshot | `snapshots.rs` | `Attached::end_turn` commands `CommitTurn`; `Driver::save` asks the policy and writes |
-//! | chunk | `client.rs` | `Driver::show` passes each chunk to `Wire::queue`; the turn's last is `turnEnd` |
+//! | chunk | `client.rs` | `Driver::show` passes each chunk to `ClientStream::queue`; the turn's last is `turnEnd` |
 //! | output | `client.rs` | `Draining` commands `Resolve`; `Driver::output` makes the output, `Client::answer` sends it |
 //!
 //! These are seven files, `driver.rs` included. The others are beside the path: `start.rs` and `opening.rs` come before it,

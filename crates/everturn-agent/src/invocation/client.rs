@@ -166,7 +166,7 @@ fn without_directive(input: AgentInput) -> AgentInput {
 
 /// The queue of chunks on their way to the client, in order. A slow client holds up the queue and the code that waits for its
 /// chunk to be taken, and nothing else.
-pub(super) struct Wire {
+pub(super) struct ClientStream {
     emitter: Emitter<AgentStreamChunk>,
     /// Boxed, because a queue has room for four from its first one on.
     queue: VecDeque<(Option<Box<AgentStreamChunk>>, Taken)>,
@@ -187,14 +187,14 @@ enum State {
     Silent,
 }
 
-pub(super) enum WireEvent {
+pub(super) enum ClientStreamEvent {
     /// Everything queued before the drain was taken.
     Empty,
     /// The client takes no more chunks.
     Broken(Error),
 }
 
-impl Wire {
+impl ClientStream {
     pub(super) fn new(emitter: Emitter<AgentStreamChunk>) -> Self {
         Self {
             emitter,
@@ -223,7 +223,7 @@ impl Wire {
         self.sending.clear();
     }
 
-    /// Makes [`Wire::flush`] report when everything queued so far was taken.
+    /// Makes [`ClientStream::flush`] report when everything queued so far was taken.
     pub(super) fn drain(&mut self) {
         if self.state == State::Open {
             self.state = State::Draining;
@@ -231,7 +231,7 @@ impl Wire {
     }
 
     /// Sends the queued chunks. May be dropped at any time without losing a chunk.
-    pub(super) async fn flush(&mut self) -> WireEvent {
+    pub(super) async fn flush(&mut self) -> ClientStreamEvent {
         loop {
             self.send_queued();
             if let Some((sending, _)) = self.sending.front_mut() {
@@ -242,11 +242,11 @@ impl Wire {
                 // The receipt goes with it, which releases the code that waits for this chunk.
                 self.sending.pop_front();
                 if let Err(error) = sent {
-                    return WireEvent::Broken(error);
+                    return ClientStreamEvent::Broken(error);
                 }
             } else if self.state == State::Draining {
                 self.state = State::Open;
-                return WireEvent::Empty;
+                return ClientStreamEvent::Empty;
             } else {
                 std::future::pending::<()>().await;
             }

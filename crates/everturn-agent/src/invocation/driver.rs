@@ -22,7 +22,7 @@ use futures::{FutureExt, StreamExt};
 use super::Definition;
 use super::background::{Rewritten, RunWorker};
 use super::broadcast::Broadcast;
-use super::client::{Client, Wire, WireEvent, error_of};
+use super::client::{Client, ClientStream, ClientStreamEvent, error_of};
 use super::function::{Report, RunningFunction, Turns};
 use super::machine::{
     Cancellation, Cause, Command, Commit, EndOfInput, Event, Machine, Resolution, TurnOutcome, TurnSnapshot,
@@ -62,7 +62,7 @@ pub(crate) struct Driver {
     pub(super) session: SessionHandle,
     pub(super) signals: Signals,
     pub(super) client: Client,
-    pub(super) wire: Wire,
+    pub(super) client_stream: ClientStream,
     pub(super) function: RunningFunction,
     pub(super) turns: Turns,
     /// The wait for the turn lock.
@@ -104,7 +104,7 @@ enum Happened {
     Written(Written),
     LockAwaited(Box<Result<AwaitedLock>>),
     LockReleased,
-    Wire(WireEvent),
+    ClientStream(ClientStreamEvent),
     Function(Report),
 }
 
@@ -154,7 +154,7 @@ impl Driver {
             never = renew_lock(&mut self.cursor) => match never {},
             awaited = lock_awaited(&mut self.lock_queue) => Happened::LockAwaited(Box::new(awaited)),
             event = self.background.next() => Happened::Event(event),
-            event = self.wire.flush() => Happened::Wire(event),
+            event = self.client_stream.flush() => Happened::ClientStream(event),
             never = self.broadcast.work() => match never {},
             report = self.function.next() => Happened::Function(report),
         }
@@ -167,8 +167,8 @@ impl Driver {
             Happened::Written(written) => self.written(written),
             Happened::LockAwaited(awaited) => Some(self.lock_awaited(*awaited)),
             Happened::LockReleased => None,
-            Happened::Wire(WireEvent::Broken(error)) => Some(Event::ClientGone(error)),
-            Happened::Wire(WireEvent::Empty) => Some(self.drained()),
+            Happened::ClientStream(ClientStreamEvent::Broken(error)) => Some(Event::ClientGone(error)),
+            Happened::ClientStream(ClientStreamEvent::Empty) => Some(self.drained()),
             Happened::Function(Report::Signal(signal)) => self.signalled(signal),
             Happened::Function(Report::Returned(result)) => Some(self.returned(result)),
         }
@@ -232,7 +232,7 @@ impl Driver {
     pub(super) fn show(&mut self, signal: ChunkSignal) -> Option<AgentEvent> {
         let ChunkSignal { chunk, taken } = signal;
         // A transform is user code: it does not run for a chunk that nobody can receive.
-        let unheard = self.wire.is_silent() && !self.broadcast.wants();
+        let unheard = self.client_stream.is_silent() && !self.broadcast.wants();
         let transform = self.definition.stream_transform.as_ref();
         let shown = match chunk.filter(|_| !unheard) {
             Some(chunk) => shown_chunk(transform, *chunk, self.client.context()),
@@ -240,8 +240,8 @@ impl Driver {
         };
         match shown {
             // After a detach the wire is silent and chunks are for the watchers of the run.
-            Ok(chunk) if self.wire.is_silent() => self.broadcast.queue(chunk.as_ref(), taken),
-            Ok(chunk) => self.wire.queue(chunk, taken),
+            Ok(chunk) if self.client_stream.is_silent() => self.broadcast.queue(chunk.as_ref(), taken),
+            Ok(chunk) => self.client_stream.queue(chunk, taken),
             Err(error) => return Some(self.hide(error)),
         }
         None
@@ -360,11 +360,11 @@ impl Driver {
             Command::CommitEnd => self.commit_end(),
             Command::SendTurnEnd(outcome) => self.send_turn_end(outcome),
             Command::SettleTurn(outcome) => self.turns.settle(outcome),
-            Command::SuppressWire => {
+            Command::SilenceClient => {
                 self.signals.silence();
-                self.wire.silence();
+                self.client_stream.silence();
             }
-            Command::Drain => self.wire.drain(),
+            Command::Drain => self.client_stream.drain(),
             Command::CancelWork(why) => self.cancel_work(why),
             Command::LetClientGo => self.let_client_go(),
             Command::WritePending { inputs } => self.write_pending(inputs),
@@ -547,7 +547,7 @@ impl Driver {
 
     /// Sends the client a chunk that is not the function's.
     pub(super) fn announce(&mut self, chunk: AgentStreamChunk) {
-        if !self.wire.is_silent() {
+        if !self.client_stream.is_silent() {
             let failed = self.show(chunk.into());
             self.raised.extend(failed);
         }

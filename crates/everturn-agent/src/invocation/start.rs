@@ -21,7 +21,7 @@ use super::Anchor;
 use super::agent_session::InvocationFacts;
 use super::background::RunWorker;
 use super::broadcast::Broadcast;
-use super::client::{AnswerSender, Client, Wire};
+use super::client::{AnswerSender, Client, ClientStream};
 use super::function::{RunningFunction, Turns};
 use super::machine::{Machine, StoreSupport};
 use super::opening::{Opening, open};
@@ -250,7 +250,7 @@ impl Driver {
         let mut driver = Self::assemble(definition, opening, client, Emitter::silent(), machine)?;
         driver.turns = Turns::after(run.turns);
         // Nobody is at the other end, so chunks go to the watchers from the beginning.
-        driver.wire.silence();
+        driver.client_stream.silence();
         driver.play_to_watchers();
         driver.go_to_background(id, run.lease);
         for command in commands {
@@ -349,7 +349,7 @@ impl Driver {
             machine,
             raised: VecDeque::new(),
             client,
-            wire: Wire::new(emitter),
+            client_stream: ClientStream::new(emitter),
             function,
             turns: Turns::beginning_with(first_turn),
             lock_queue: None,

@@ -372,7 +372,7 @@ impl<I: Clone, E: Clone> Attached<I, E> {
             }
         };
         // First of all: after a detach the client gets its output and no further chunk.
-        step.preceded_by([Command::SuppressWire])
+        step.preceded_by([Command::SilenceClient])
     }
 
     fn stop(self, cause: Cause<E>) -> Step<I, E> {
@@ -388,6 +388,6 @@ impl<I: Clone, E: Clone> Attached<I, E> {
                 stopping.with_commit_in_flight().begin(meanwhile)
             }
         };
-        step.preceded_by([Command::SuppressWire])
+        step.preceded_by([Command::SilenceClient])
     }
 }

@@ -51,7 +51,7 @@ pub(crate) enum Command<I, E> {
 
     /// Send the client nothing more: drop queued and later chunks, and release the code that waits to send one. The
     /// changes that the chunks report still take place.
-    SuppressWire,
+    SilenceClient,
     /// Let the queued chunks reach the client, then apply the state transform to the output's state. Answered by
     /// `Drained` or `TransformFailed`.
     Drain,

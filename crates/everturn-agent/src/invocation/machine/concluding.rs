@@ -24,7 +24,7 @@ impl Concluding {
             Event::ClientGone(error) => Self::stop(Cause::ClientGone(error)),
             Event::TransformFailed(error) => Self::stop(Cause::Transform(error)),
             Event::Detach(_) => match self.store.admit_detach() {
-                Ok(()) => Detaching::await_end().preceded_by([Command::SuppressWire]),
+                Ok(()) => Detaching::await_end().preceded_by([Command::SilenceClient]),
                 Err(cause) => Self::stop(cause),
             },
             _ => Step::to(self),
@@ -35,6 +35,6 @@ impl Concluding {
         Stopping::because(cause)
             .with_end_in_flight()
             .begin(Meanwhile::Returned(Ok(())))
-            .preceded_by([Command::SuppressWire])
+            .preceded_by([Command::SilenceClient])
     }
 }

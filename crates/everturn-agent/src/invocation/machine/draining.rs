@@ -37,12 +37,12 @@ impl<E: Clone> Draining<E> {
     /// Fails the invocation, with the function's own error if there is one, because it came first.
     fn fail<I>(self, cause: Cause<E>) -> Step<I, E> {
         let cause = self.result.err().map_or(cause, Cause::Function);
-        resolve(Resolution::Failed(cause)).preceded_by([Command::SuppressWire])
+        resolve(Resolution::Failed(cause)).preceded_by([Command::SilenceClient])
     }
 
     fn reject<I>(self, cause: Cause<E>) -> Step<I, E> {
         let cause = self.result.err().map_or(cause, Cause::Function);
-        resolve(Resolution::Rejected(cause)).preceded_by([Command::SuppressWire])
+        resolve(Resolution::Rejected(cause)).preceded_by([Command::SilenceClient])
     }
 
     fn detach<I: Clone>(self) -> Step<I, E> {
@@ -50,7 +50,7 @@ impl<E: Clone> Draining<E> {
             return self.fail(cause);
         }
         Detaching::begin(Meanwhile::Returned(self.result), VecDeque::new())
-            .preceded_by([Command::SuppressWire])
+            .preceded_by([Command::SilenceClient])
     }
 }
 

@@ -3,13 +3,13 @@
 use super::*;
 
 #[test]
-fn a_detach_silences_the_wire_before_its_input_can_run() {
+fn a_detach_silences_the_client_stream_before_its_input_can_run() {
     let mut machine = after(attached(), [Event::NextInput]);
 
     assert_eq!(
         machine.take(Event::Detach(vec!["one"])),
         [
-            Command::SuppressWire,
+            Command::SilenceClient,
             Command::WritePending { inputs: vec!["one"] }
         ]
     );
@@ -31,7 +31,7 @@ fn the_pending_snapshot_records_every_input_that_is_not_committed() {
     assert_eq!(
         machine.take(Event::Detach(vec!["three"])),
         [
-            Command::SuppressWire,
+            Command::SilenceClient,
             Command::WritePending {
                 inputs: vec!["one", "two", "three"]
             },
@@ -58,7 +58,7 @@ fn a_detach_alone_starts_no_turn() {
 fn a_turn_end_write_in_flight_lands_before_the_pending_snapshot_is_written() {
     let mut machine = committing();
 
-    assert_eq!(machine.take(Event::Detach(vec!["two"])), [Command::SuppressWire]);
+    assert_eq!(machine.take(Event::Detach(vec!["two"])), [Command::SilenceClient]);
     assert_eq!(
         machine.take(COMMITTED),
         [
@@ -153,7 +153,7 @@ fn a_detach_read_before_the_output_is_out_still_leaves_a_snapshot() {
 
     assert_eq!(
         machine.take(Event::Detach(vec!["one"])),
-        [Command::SuppressWire, Command::WritePending { inputs: vec![] }]
+        [Command::SilenceClient, Command::WritePending { inputs: vec![] }]
     );
     assert_eq!(
         machine.take(Event::PendingWritten),
@@ -217,7 +217,7 @@ fn a_detach_without_a_store_cancels_the_work_and_fails_the_output() {
 
     assert_eq!(
         machine.take(Event::Detach(vec![])),
-        [Command::SuppressWire, cancel(Cause::DetachWithoutStore)]
+        [Command::SilenceClient, cancel(Cause::DetachWithoutStore)]
     );
     assert_eq!(
         machine.take(Event::Returned(Err("cancelled"))),

@@ -86,7 +86,7 @@ fn a_function_that_returns_while_a_snapshot_inside_its_turn_is_written_waits_for
 fn the_pending_snapshot_goes_on_from_the_snapshot_inside_the_turn() {
     let mut machine = saving();
 
-    assert_eq!(machine.take(Event::Detach(vec!["two"])), [Command::SuppressWire]);
+    assert_eq!(machine.take(Event::Detach(vec!["two"])), [Command::SilenceClient]);
     assert_eq!(
         machine.take(ROUND_COMMITTED),
         [SAVED, write_pending(vec!["one", "two"])]
@@ -125,7 +125,7 @@ fn a_snapshot_inside_a_turn_lands_although_the_client_left() {
 
     assert_eq!(
         machine.take(Event::ClientGone("disconnected")),
-        [Command::SuppressWire, cancel(Cause::ClientGone("disconnected"))]
+        [Command::SilenceClient, cancel(Cause::ClientGone("disconnected"))]
     );
     assert_eq!(machine.take(Event::Returned(Err("cancelled"))), []);
     assert_eq!(

@@ -45,7 +45,7 @@ fn a_client_that_leaves_while_the_end_is_saved_is_answered_after_it() {
 
     assert_eq!(
         machine.take(Event::ClientGone("disconnected")),
-        [Command::SuppressWire]
+        [Command::SilenceClient]
     );
     assert_eq!(
         machine.take(END_COMMITTED),
@@ -57,7 +57,7 @@ fn a_client_that_leaves_while_the_end_is_saved_is_answered_after_it() {
 fn a_detach_while_the_end_is_saved_still_leaves_a_snapshot() {
     let mut machine = concluding();
 
-    assert_eq!(machine.take(Event::Detach(vec!["one"])), [Command::SuppressWire]);
+    assert_eq!(machine.take(Event::Detach(vec!["one"])), [Command::SilenceClient]);
     assert_eq!(
         machine.take(Event::CommitFailed("disk full")),
         [Command::WritePending { inputs: vec![] }]

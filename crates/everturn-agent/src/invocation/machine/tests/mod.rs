@@ -119,7 +119,7 @@ fn resolve(resolution: Resolution<&'static str>) -> [Order; 2] {
 
 fn silently_resolve(resolution: Resolution<&'static str>) -> [Order; 3] {
     [
-        Command::SuppressWire,
+        Command::SilenceClient,
         Command::Resolve(resolution),
         Command::Release,
     ]

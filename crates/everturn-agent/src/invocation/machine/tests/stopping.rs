@@ -8,7 +8,7 @@ fn a_client_that_leaves_cancels_the_turn_and_gets_no_output() {
 
     assert_eq!(
         machine.take(Event::ClientGone("disconnected")),
-        [Command::SuppressWire, cancel(Cause::ClientGone("disconnected"))]
+        [Command::SilenceClient, cancel(Cause::ClientGone("disconnected"))]
     );
     assert_eq!(machine.take(FAILED), [Command::SettleTurn(Ok(()))]);
     assert_eq!(
@@ -64,7 +64,7 @@ fn a_function_that_waits_when_the_client_leaves_is_released() {
     assert_eq!(
         machine.take(Event::ClientGone("disconnected")),
         [
-            Command::SuppressWire,
+            Command::SilenceClient,
             cancel(Cause::ClientGone("disconnected")),
             Command::EndInput(EndOfInput::Cancelled)
         ]
@@ -93,12 +93,12 @@ fn a_detach_after_the_client_left_is_not_accepted() {
 }
 
 #[test]
-fn a_failing_transform_silences_the_wire_cancels_the_work_and_fails_the_output() {
+fn a_failing_transform_silences_the_client_stream_cancels_the_work_and_fails_the_output() {
     let mut machine = in_turn();
 
     assert_eq!(
         machine.take(Event::TransformFailed("leak")),
-        [Command::SuppressWire, cancel(Cause::Transform("leak"))]
+        [Command::SilenceClient, cancel(Cause::Transform("leak"))]
     );
     assert_eq!(machine.take(FAILED), [Command::SettleTurn(Ok(()))]);
     assert_eq!(

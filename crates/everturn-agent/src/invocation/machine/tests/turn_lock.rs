@@ -46,7 +46,7 @@ fn the_first_turn_that_is_refused_the_lock_rejects_the_invocation() {
         machine.handle(Event::LockRefused("busy")),
         [
             Command::FailTurn("busy"),
-            Command::SuppressWire,
+            Command::SilenceClient,
             cancel(Cause::LockRefused("busy")),
         ]
     );
@@ -99,7 +99,7 @@ fn a_client_that_leaves_while_its_turn_waits_takes_it_out_of_the_queue() {
     assert_eq!(
         locking().handle(Event::ClientGone("disconnected")),
         [
-            Command::SuppressWire,
+            Command::SilenceClient,
             Command::LeaveQueue,
             cancel(Cause::ClientGone("disconnected")),
             Command::EndInput(EndOfInput::Cancelled),
@@ -113,7 +113,7 @@ fn a_detach_while_a_turn_waits_takes_its_place_in_the_queue_and_runs_it_first() 
 
     assert_eq!(
         machine.handle(Event::Detach(vec!["two"])),
-        [Command::SuppressWire, Command::LetClientGo]
+        [Command::SilenceClient, Command::LetClientGo]
     );
     assert_eq!(
         machine.handle(Event::LockGranted),
@@ -133,7 +133,7 @@ fn a_detach_between_turns_waits_for_the_lock_before_it_writes() {
 
     assert_eq!(
         machine.handle(Event::Detach(vec!["one"])),
-        [Command::SuppressWire, Command::LetClientGo, Command::TakeLock]
+        [Command::SilenceClient, Command::LetClientGo, Command::TakeLock]
     );
     assert_eq!(
         machine.handle(Event::LockRefused("busy")),

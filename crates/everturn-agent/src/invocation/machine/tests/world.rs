@@ -100,7 +100,7 @@ pub(super) struct World {
     pending: Write,
     final_write: Write,
 
-    wire_open: bool,
+    client_open: bool,
     /// How the turn ended whose `turnEnd` must be sent at once.
     turn_end_due: Option<TurnOutcome>,
     cancelled: bool,
@@ -182,7 +182,7 @@ impl World {
             input: Input::Detached,
             sent,
             run,
-            wire_open: false,
+            client_open: false,
             lock_held: true,
             reserved: true,
             let_go: true,
@@ -231,7 +231,7 @@ impl World {
             unrecorded: false,
             pending: Write::Unwritten,
             final_write: Write::Unwritten,
-            wire_open: true,
+            client_open: true,
             turn_end_due: None,
             cancelled: false,
             heartbeat: Watch::NotYet,

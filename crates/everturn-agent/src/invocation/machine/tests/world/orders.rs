@@ -22,7 +22,7 @@ impl World {
             Command::CommitTurn => self.commit_turn(),
             Command::KeepTurn => self.keep_turn(),
             Command::SendTurnEnd(outcome) => {
-                ensure!(self.wire_open, "turnEnd on a silent wire");
+                ensure!(self.client_open, "turnEnd on a silent client stream");
                 ensure!(self.resolution.is_none(), "turnEnd after the answer");
                 ensure!(
                     self.turn_end_due.take() == Some(*outcome),
@@ -40,18 +40,18 @@ impl World {
                 }
                 Ok(())
             }
-            Command::SuppressWire => {
+            Command::SilenceClient => {
                 let reason = self.client_gone
                     || self.transform_failed
                     || self.refused
                     || self.input == Input::Detached;
-                ensure!(reason && self.wire_open, "wire silenced without reason");
-                self.wire_open = false;
+                ensure!(reason && self.client_open, "client stream silenced without reason");
+                self.client_open = false;
                 Ok(())
             }
             Command::Drain => {
                 ensure!(
-                    self.wire_open && self.result().is_some() && !self.draining && !self.write_in_flight(),
+                    self.client_open && self.result().is_some() && !self.draining && !self.write_in_flight(),
                     "drained too early"
                 );
                 self.draining = true;
@@ -86,7 +86,7 @@ impl World {
 
     fn commit_end(&mut self) -> Objection {
         ensure!(
-            self.keeps_end && self.result() == Some(Ok(())) && self.wire_open,
+            self.keeps_end && self.result() == Some(Ok(())) && self.client_open,
             "no end to be saved"
         );
         ensure!(
@@ -145,7 +145,7 @@ impl World {
 
     fn let_client_go(&mut self) -> Objection {
         ensure!(
-            self.input == Input::Detached && !self.wire_open && !self.let_go,
+            self.input == Input::Detached && !self.client_open && !self.let_go,
             "let go of a client that is still served"
         );
         self.let_go = true;
@@ -170,12 +170,12 @@ impl World {
         ensure!(self.lock_held == self.has_store, "a turn without the lock");
         match snapshot {
             TurnSnapshot::Own => ensure!(
-                self.pending == Write::Unwritten && self.wire_open,
+                self.pending == Write::Unwritten && self.client_open,
                 "own snapshot in background"
             ),
             TurnSnapshot::OfRun => {
                 ensure!(
-                    self.pending == Write::Written && !self.wire_open,
+                    self.pending == Write::Written && !self.client_open,
                     "background turn before its snapshot"
                 );
                 ensure!(
@@ -218,7 +218,7 @@ impl World {
             "a pending snapshot without lock or id"
         );
         ensure!(
-            !self.wire_open && !self.cancelled,
+            !self.client_open && !self.cancelled,
             "a pending snapshot without a detach"
         );
         let accepted = self.run - u8::from(self.is_in_turn())..self.sent;
@@ -294,7 +294,7 @@ impl World {
                     "completed without its end"
                 );
                 ensure!(
-                    self.wire_open && !self.draining && !self.client_gone,
+                    self.client_open && !self.draining && !self.client_gone,
                     "completed too early"
                 );
             }

@@ -10,7 +10,7 @@ impl World {
             "released and not released"
         );
         ensure!(
-            !self.wire_open || self.turn_end_due.is_none(),
+            !self.client_open || self.turn_end_due.is_none(),
             "a turn ended and the client was not told"
         );
         self.turn_end_due = None;
@@ -22,7 +22,7 @@ impl World {
             "the turn lock is held for nothing"
         );
 
-        let drains = self.draining && self.wire_open;
+        let drains = self.draining && self.client_open;
         match self.function {
             Function::Returned(_) => {
                 ensure!(
