@@ -51,7 +51,7 @@ mod new_session;
 mod opening;
 mod signals;
 mod owned_turn;
-mod places;
+mod message_positions;
 mod prompt_turn;
 mod reception;
 mod repeated;

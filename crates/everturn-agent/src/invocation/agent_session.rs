@@ -197,7 +197,7 @@ impl<S: CustomState> AgentSession<S> {
                     session.core().replace_custom(replaced_custom(custom, facts)?);
                 }
                 // Boxed, so that the handler's turn has no room for it.
-                let told = received.chunk(signals.tells_places()).map(Box::new);
+                let told = received.chunk(signals.sends_positions()).map(Box::new);
                 session.add_messages(received.messages);
                 // Before anything is paid for, and again below before anything is kept.
                 limit.check(&session.state())?;

@@ -137,7 +137,7 @@ impl Received {
     }
 
     /// Returns the chunk that tells the client of the answers that were added, or of the requests that are open.
-    pub(super) fn chunk(&self, tells_places: bool) -> Option<AgentStreamChunk> {
+    pub(super) fn chunk(&self, sends_positions: bool) -> Option<AgentStreamChunk> {
         if self.told.is_empty() {
             return None;
         }
@@ -146,7 +146,7 @@ impl Received {
             content: self.told.clone(),
             ..ModelResponseChunk::default()
         };
-        Some(AgentStreamChunk::model(chunk).at(self.position.filter(|_| tells_places)))
+        Some(AgentStreamChunk::model(chunk).at(self.position.filter(|_| sends_positions)))
     }
 }
 

@@ -15,7 +15,7 @@ use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::places::Places;
+use super::message_positions::MessagePositions;
 use super::turn::TurnStart;
 use crate::lock::lock;
 use crate::session::Publisher;
@@ -106,8 +106,8 @@ struct Shared {
     keeps_rounds: bool,
     /// The schema of the statuses that the function sends, if the agent declares one.
     status_schema: Option<Schema>,
-    /// Whether the client is told the places of streamed messages.
-    tells_places: bool,
+    /// Whether chunks of the model carry the positions of their messages.
+    sends_positions: bool,
     audience: AtomicU8,
     /// Room for chunks of models.
     room: Arc<Semaphore>,
@@ -151,7 +151,7 @@ impl Signals {
         streaming: bool,
         keeps_rounds: bool,
         status_schema: Option<Schema>,
-        tells_places: bool,
+        sends_positions: bool,
     ) -> (Self, mpsc::UnboundedReceiver<Signal>) {
         let (signals, receiver) = mpsc::unbounded_channel();
         let audience = AtomicU8::new(Audience::Client as u8);
@@ -161,7 +161,7 @@ impl Signals {
                 streaming,
                 keeps_rounds,
                 status_schema,
-                tells_places,
+                sends_positions,
                 audience,
                 room: Arc::new(Semaphore::new(MODEL_CHUNKS)),
                 work,
@@ -199,9 +199,9 @@ impl Signals {
         Arc::<Shared>::clone(&self.0)
     }
 
-    /// Returns whether chunks of models are to have their place in the session.
-    pub(crate) fn tells_places(&self) -> bool {
-        self.0.tells_places || self.plays_to(Audience::Watchers)
+    /// Returns whether chunks of models carry their position in the session.
+    pub(crate) fn sends_positions(&self) -> bool {
+        self.0.sends_positions || self.plays_to(Audience::Watchers)
     }
 
     /// Notes the state that is left of the turn if it fails from now on.
@@ -285,7 +285,7 @@ impl Signals {
     fn stream_now(
         &self,
         chunk: ModelResponseChunk,
-        places: Option<&Places>,
+        positions: Option<&MessagePositions>,
     ) -> ControlFlow<Result<()>, ModelResponseChunk> {
         if let Err(error) = self.goes_on() {
             return ControlFlow::Break(Err(error));
@@ -295,7 +295,7 @@ impl Signals {
         }
         match Arc::clone(&self.0.room).try_acquire_owned() {
             Ok(room) => {
-                self.place(chunk, places, room);
+                self.place(chunk, positions, room);
                 ControlFlow::Break(Ok(()))
             }
             Err(_) => ControlFlow::Continue(chunk),
@@ -303,20 +303,20 @@ impl Signals {
     }
 
     /// Leaves a model's chunk in the queue as soon as there is room for it.
-    async fn stream(&self, chunk: ModelResponseChunk, places: Option<&Places>) -> Result<()> {
+    async fn stream(&self, chunk: ModelResponseChunk, positions: Option<&MessagePositions>) -> Result<()> {
         let room = tokio::select! {
             biased;
             room = Arc::clone(&self.0.room).acquire_owned() => room.expect("nobody closes it"),
             () = self.0.work.cancelled() => return Err(self.why_ended()),
         };
         if !self.is_silenced() {
-            self.place(chunk, places, room);
+            self.place(chunk, positions, room);
         }
         Ok(())
     }
 
-    fn place(&self, chunk: ModelResponseChunk, places: Option<&Places>, room: OwnedSemaphorePermit) {
-        let position = places.map(|places| places.of(&chunk));
+    fn place(&self, chunk: ModelResponseChunk, positions: Option<&MessagePositions>, room: OwnedSemaphorePermit) {
+        let position = positions.map(|positions| positions.of(&chunk));
         self.signal(Signal::Chunk(ChunkSignal {
             chunk: Some(Box::new(AgentStreamChunk::model(chunk).at(position))),
             taken: Some(Receipt::Room(room)),
@@ -331,18 +331,18 @@ impl Signals {
     }
 
     /// Returns the emitter for the chunks of a generation; it is silent if nobody listens.
-    pub(crate) fn model_emitter(&self, places: Option<Places>) -> Emitter<ModelResponseChunk> {
+    pub(crate) fn model_emitter(&self, positions: Option<MessagePositions>) -> Emitter<ModelResponseChunk> {
         let listened_to = self.plays_to(Audience::Watchers) || self.0.streaming && !self.is_silenced();
         if !listened_to {
             return Emitter::silent();
         }
         let (signals, waiting) = (self.clone(), self.clone());
-        let waiting_places = places.clone();
+        let waiting_positions = positions.clone();
         Emitter::placing(
-            move |chunk| signals.stream_now(chunk, places.as_ref()),
+            move |chunk| signals.stream_now(chunk, positions.as_ref()),
             move |chunk| {
-                let (signals, places) = (waiting.clone(), waiting_places.clone());
-                async move { Ok(signals.stream(chunk, places.as_ref()).await?) }
+                let (signals, positions) = (waiting.clone(), waiting_positions.clone());
+                async move { Ok(signals.stream(chunk, positions.as_ref()).await?) }
             },
         )
     }

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::signals::{Committed, Signals, Signal};
-use super::places::Places;
+use super::message_positions::MessagePositions;
 use crate::journal::TurnJournal;
 use crate::{AgentFinishReason, AgentInput, AgentStreamChunk, Artifact, CustomState, Session, SnapshotId};
 
@@ -110,7 +110,7 @@ impl<S: CustomState> Turn<S> {
     /// `CANCELLED` or `DEADLINE_EXCEEDED` if the work ends before that. After a detach nothing is waited for.
     pub async fn send_chunk(&self, chunk: impl Into<ModelResponseChunk>) -> Result<()> {
         let chunk = chunk.into();
-        let is_new = self.signals().tells_places() && chunk.role != Some(Role::Tool);
+        let is_new = self.signals().sends_positions() && chunk.role != Some(Role::Tool);
         let position = is_new.then(|| self.messages().len());
         self.signals()
             .send(AgentStreamChunk::model(chunk).at(position))
@@ -173,11 +173,11 @@ impl<S: CustomState> Turn<S> {
     /// Returns the emitter that streams a generation's chunks to the client.
     pub fn emitter(&self) -> Emitter<ModelResponseChunk> {
         let session = self.session.clone();
-        let places = self
+        let positions = self
             .signals()
-            .tells_places()
-            .then(|| Places::new(move || session.messages()));
-        self.signals().model_emitter(places)
+            .sends_positions()
+            .then(|| MessagePositions::new(move || session.messages()));
+        self.signals().model_emitter(positions)
     }
 
     pub(super) fn signals(&self) -> &Signals {

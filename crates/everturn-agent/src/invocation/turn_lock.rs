@@ -88,7 +88,7 @@ struct Known {
     /// The newest snapshot that this process committed.
     tip: Option<CommittedTip>,
     /// The places at which the lock is found.
-    places: VecDeque<LockPlace>,
+    positions: VecDeque<LockPlace>,
 }
 
 impl Entry {
@@ -96,7 +96,7 @@ impl Entry {
         Self {
             permit: Arc::new(Semaphore::new(1)),
             known: Mutex::new(Known {
-                places: VecDeque::from([place]),
+                positions: VecDeque::from([place]),
                 ..Known::default()
             }),
         }
@@ -200,7 +200,7 @@ impl SessionLocks {
             let locks = &mut session.locks;
             let known = locks
                 .iter()
-                .position(|(_, entry)| entry.known().places.contains(&place));
+                .position(|(_, entry)| entry.known().positions.contains(&place));
             let (handles, entry) = match known {
                 Some(index) => locks.remove(index),
                 None => (0, Arc::new(Entry::at(place))),
@@ -286,10 +286,10 @@ impl TurnLock {
             id: snapshot.clone(),
             number,
         });
-        if !known.places.contains(&LockPlace::Session) {
-            known.places.push_back(LockPlace::Branch(Some(snapshot.clone())));
-            if known.places.len() > REMEMBERED {
-                known.places.pop_front();
+        if !known.positions.contains(&LockPlace::Session) {
+            known.positions.push_back(LockPlace::Branch(Some(snapshot.clone())));
+            if known.positions.len() > REMEMBERED {
+                known.positions.pop_front();
             }
         }
         Seen {
@@ -300,7 +300,7 @@ impl TurnLock {
 
     /// Reads `tip`, the snapshot at the end of the branch or session of this lock.
     async fn read_tip(&self, session: &StoredSession, tip: &SnapshotId) -> Result<Option<Snapshot>> {
-        if self.entry.known().places.contains(&LockPlace::Session) {
+        if self.entry.known().positions.contains(&LockPlace::Session) {
             return session.tip(Detail::Whole).await;
         }
         session.tenant().get(tip, Detail::Whole).await
@@ -498,7 +498,7 @@ mod tests {
             drop(locks.lock(at(&format!("branch-{turn}"))));
         }
 
-        assert_eq!(lock.entry.known().places.len(), REMEMBERED);
+        assert_eq!(lock.entry.known().positions.len(), REMEMBERED);
         assert_eq!(locks.with(|session| session.locks.len()), REMEMBERED + 1);
     }
 }

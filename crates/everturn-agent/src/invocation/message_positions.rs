@@ -1,22 +1,22 @@
-//! The places of streamed messages in their session.
+//! The positions of streamed messages in their session.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use everturn_ai::history::awaiting;
 use everturn_ai::{History, ModelResponseChunk, Role};
 
-/// Finds the place that the message of each chunk will have in the session, before the message is there.
+/// Finds the position that the message of each chunk will have in the session, before the message is there.
 ///
 /// The messages of one generation alternate between the model and its tools. So the role and the index of a chunk tell its
 /// message, also where a model did not stream and the index did not count its message.
 #[derive(Clone)]
-pub(crate) struct Places {
+pub(crate) struct MessagePositions {
     conversation: Arc<dyn Fn() -> History + Send + Sync>,
-    current: Arc<Mutex<Option<Place>>>,
+    current: Arc<Mutex<Option<Current>>>,
 }
 
 #[derive(Clone, Copy)]
-struct Place {
+struct Current {
     position: usize,
     role: Role,
     index: u32,
@@ -24,8 +24,8 @@ struct Place {
     gap: usize,
 }
 
-impl Places {
-    /// Returns the places of one generation in the conversation that `conversation` returns.
+impl MessagePositions {
+    /// Returns the positions of one generation in the conversation that `conversation` returns.
     pub(super) fn new(conversation: impl Fn() -> History + Send + Sync + 'static) -> Self {
         Self {
             conversation: Arc::new(conversation),
@@ -33,7 +33,7 @@ impl Places {
         }
     }
 
-    /// Returns the place of the message that a chunk is part of.
+    /// Returns the position of the message that a chunk is part of.
     pub(super) fn of(&self, chunk: &ModelResponseChunk) -> usize {
         let (role, index) = (chunk.role.unwrap_or(Role::Model), chunk.index.unwrap_or_default());
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
@@ -46,7 +46,7 @@ impl Places {
             // The first message of a generation.
             _ => self.first(role),
         };
-        *current = Some(Place {
+        *current = Some(Current {
             position,
             role,
             index,
@@ -55,7 +55,7 @@ impl Places {
         position
     }
 
-    /// Returns the place of a generation's first message, and how many messages come after it before the next.
+    /// Returns the position of a generation's first message, and how many messages come after it before the next.
     fn first(&self, role: Role) -> (usize, usize) {
         let conversation = (self.conversation)();
         if let Some(asking) = awaiting(&conversation) {
@@ -82,15 +82,15 @@ mod tests {
 
     use super::*;
 
-    fn places(conversation: &[Message], chunks: &[(Role, u32)]) -> Vec<usize> {
+    fn positions(conversation: &[Message], chunks: &[(Role, u32)]) -> Vec<usize> {
         let conversation: History = conversation.iter().cloned().collect();
-        let places = Places::new(move || conversation.clone());
+        let positions = MessagePositions::new(move || conversation.clone());
         let chunk = |&(role, index): &(Role, u32)| ModelResponseChunk {
             role: Some(role),
             index: Some(index),
             ..ModelResponseChunk::default()
         };
-        chunks.iter().map(|of| places.of(&chunk(of))).collect()
+        chunks.iter().map(|of| positions.of(&chunk(of))).collect()
     }
 
     #[test]
@@ -102,14 +102,14 @@ mod tests {
             (Role::Model, 2),
         ];
 
-        assert_eq!(places(&[Message::user("hi")], &streamed), [1, 1, 2, 3]);
+        assert_eq!(positions(&[Message::user("hi")], &streamed), [1, 1, 2, 3]);
     }
 
     #[test]
     fn a_model_that_does_not_stream_has_a_place_too() {
         let streamed = [(Role::Tool, 0), (Role::Tool, 1), (Role::Model, 2)];
 
-        assert_eq!(places(&[Message::user("hi")], &streamed), [2, 4, 5]);
+        assert_eq!(positions(&[Message::user("hi")], &streamed), [2, 4, 5]);
     }
 
     #[test]
@@ -123,8 +123,8 @@ mod tests {
         ];
 
         let streamed = [(Role::Tool, 0), (Role::Model, 1), (Role::Tool, 2)];
-        assert_eq!(places(&conversation, &streamed), [2, 4, 5]);
-        assert_eq!(places(&conversation, &[(Role::Model, 0)]), [4]);
+        assert_eq!(positions(&conversation, &streamed), [2, 4, 5]);
+        assert_eq!(positions(&conversation, &[(Role::Model, 0)]), [4]);
     }
 
     #[test]
@@ -132,9 +132,9 @@ mod tests {
         let conversation = [Message::user("hi"), Message::model("may I?")];
 
         assert_eq!(
-            places(&conversation, &[(Role::Tool, 0), (Role::Model, 1)]),
+            positions(&conversation, &[(Role::Tool, 0), (Role::Model, 1)]),
             [2, 3]
         );
-        assert_eq!(places(&conversation, &[(Role::Model, 0)]), [3]);
+        assert_eq!(positions(&conversation, &[(Role::Model, 0)]), [3]);
     }
 }
