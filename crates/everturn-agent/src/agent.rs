@@ -30,7 +30,7 @@ pub use self::prompt_agent::{InlinePrompt, NamedPrompt, agent, prompt_agent};
 pub use self::watching::{WatchAction, WatchRequest};
 use crate::archive::{Archive, Tenants};
 use crate::chat::ChatBuilder;
-use crate::invocation::{Anchor, Definition};
+use crate::invocation::{RegistryGuard, Definition};
 use crate::recovery::{self, Recovery};
 use crate::storage::session_state::AgentTypes;
 use crate::store::SessionStore;
@@ -276,7 +276,7 @@ impl<S: CustomState, T, O> Agent<S, T, O> {
 
     /// Opens an invocation in the given context.
     pub fn connect_in(&self, init: AgentInit, context: &Context) -> AgentConnection<S> {
-        AgentConnection::new(self.parts.run.connect_in(init, &self.anchored(context)))
+        AgentConnection::new(self.parts.run.connect_in(init, &self.with_registry(context)))
     }
 
     /// Begins or resumes a session, as a chat of many turns.
@@ -374,8 +374,8 @@ impl<S: CustomState, T, O> Agent<S, T, O> {
     }
 
     /// Returns a context that keeps the agent's registry until the invocation has begun.
-    fn anchored(&self, context: &Context) -> Context {
-        Anchor::in_context(context, &self.parts.registry)
+    fn with_registry(&self, context: &Context) -> Context {
+        RegistryGuard::in_context(context, &self.parts.registry)
     }
 
     /// Returns the way from chats to this agent; the types are theirs.

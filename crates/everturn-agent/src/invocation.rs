@@ -32,7 +32,7 @@
 mod accepted_input;
 mod added_by_client;
 mod agent_session;
-mod anchor;
+mod registry_guard;
 pub(crate) mod answers;
 mod background;
 mod broadcast;
@@ -64,7 +64,7 @@ pub(crate) mod turn_observer;
 mod typed_function;
 
 pub use self::agent_session::AgentSession;
-pub(crate) use self::anchor::Anchor;
+pub(crate) use self::registry_guard::RegistryGuard;
 pub use self::answers::{validate_answers, validate_edited_answers};
 pub use self::client::HandOff;
 pub use self::definition::Heartbeat;

@@ -20,7 +20,7 @@ impl<S: CustomState, T: 'static, O: 'static> AgentTransport for Agent<S, T, O> {
         init: AgentInit,
         context: &Context,
     ) -> Connection<AgentInput, AgentOutput, AgentStreamChunk> {
-        self.action().connect_in(init, &self.anchored(context))
+        self.action().connect_in(init, &self.with_registry(context))
     }
 
     fn run(
@@ -31,7 +31,7 @@ impl<S: CustomState, T: 'static, O: 'static> AgentTransport for Agent<S, T, O> {
         context: &Context,
     ) -> BoxFuture<'static, Result<AgentOutput>> {
         let action = self.action().clone();
-        let context = self.anchored(context).child();
+        let context = self.with_registry(context).child();
         Box::pin(async move {
             // Dropping the call ends the agent; cancelling reaches work that it handed to others.
             let _cancel = context.cancellation().clone().drop_guard();

@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::background::{no_pending_snapshot, no_store, no_subscription};
 use super::machine::{Cause, Event, Resolution};
 use super::signals::Receipt;
-use super::{AgentEvent, Anchor, Driver};
+use super::{AgentEvent, RegistryGuard, Driver};
 use crate::invocation::cursor::InvocationCursor;
 use crate::policy::transform::shown_state;
 use crate::policy::visibility::exposure;
@@ -49,7 +49,7 @@ impl Client {
             handed_off: Box::pin(HandOff::requested(&context)),
             ended: Box::pin(async move { caller.ended().await }),
             inputs: Some(inputs),
-            is_program: Anchor::is_held(&context),
+            is_program: RegistryGuard::is_held(&context),
             context,
             answer: Some(answer),
             followed: true,

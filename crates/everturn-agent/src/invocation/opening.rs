@@ -7,7 +7,7 @@ use everturn_core::{Context, Error, Result};
 use serde_json::{Value, json};
 
 use super::new_session::{given_custom, session_exists};
-use super::{Anchor, Definition};
+use super::{RegistryGuard, Definition};
 use crate::invocation::cursor::InvocationCursor;
 use crate::invocation::turn_lock::EarlyLock;
 use crate::policy::client_permissions::merged;
@@ -65,7 +65,7 @@ pub(crate) async fn open(
     };
     init.check_sources()?;
     let called = init.clone();
-    let is_of_client = !Anchor::is_held(context);
+    let is_of_client = !RegistryGuard::is_held(context);
     let custom = given_custom(definition, &mut init, is_of_client)?;
     let prompt_input = given_prompt_input(definition, &mut init, is_of_client)?;
     let is_unstored = context.extension::<Unstored>().is_some();

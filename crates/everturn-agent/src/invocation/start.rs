@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::Anchor;
+use super::RegistryGuard;
 use super::agent_session::InvocationFacts;
 use super::background::RunWorker;
 use super::broadcast::Broadcast;
@@ -319,7 +319,7 @@ impl Driver {
         let tenant = store.map(|store| TenantStore::new(store, definition.scope(&caller)));
         let repeated_calls = limits.most_repeated_calls();
         let usage = Spending::begin(&caller, limits, &used_before.unwrap_or_default(), tenant);
-        Anchor::release(&caller);
+        RegistryGuard::release(&caller);
         let mut context = with_settings(usage.enter(context), &definition, &registry);
         let overrides = caller
             .extension::<PromptOverrides>()
