@@ -56,7 +56,7 @@ mod prompt_turn;
 mod reception;
 mod repeated;
 mod snapshots;
-mod spending;
+mod usage_tracker;
 mod start;
 mod turn;
 pub(crate) mod turn_lock;

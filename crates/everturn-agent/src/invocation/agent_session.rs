@@ -18,7 +18,7 @@ use super::signals::Signals;
 use super::owned_turn::OwnedTurn;
 use super::reception::Reception;
 use super::snapshots::CreatedSnapshots;
-use super::spending::Spending;
+use super::usage_tracker::UsageTracker;
 use super::turn::TurnStart;
 use crate::invocation::failure_log::FailedWork;
 use crate::invocation::turn_observer::{EndedTurn, TurnObservers};
@@ -49,7 +49,7 @@ pub(crate) struct InvocationFacts {
     pub(super) limit: StateLimit,
     pub(super) agent: String,
     /// What the invocation has used so far.
-    pub(super) usage: Arc<Spending>,
+    pub(super) usage: Arc<UsageTracker>,
     /// How often a model may make the same call in a turn.
     pub(super) repeated_calls: u32,
     pub(super) observers: TurnObservers,

@@ -31,7 +31,7 @@ use super::new_session::session_exists;
 use super::signals::{ChunkSignal, MODEL_CHUNKS, Signals, Signal};
 use super::repeated::answered_meanwhile;
 use super::snapshots::{Journals, SnapshotWritten, Snapshots};
-use super::spending::Spending;
+use super::usage_tracker::UsageTracker;
 use super::turn::{TurnContext, TurnReport, TurnStart};
 use crate::invocation::cursor::{InvocationCursor, Saved};
 use crate::invocation::failure_log::FailedWork;
@@ -84,7 +84,7 @@ pub(crate) struct Driver {
     pub(super) result: Option<Result<AgentResult>>,
     /// Whether the work was cancelled because nobody wants it any more.
     pub(super) is_stopped: bool,
-    pub(super) usage: Arc<Spending>,
+    pub(super) usage: Arc<UsageTracker>,
 }
 
 /// A store's answer to a command.

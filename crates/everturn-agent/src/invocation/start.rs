@@ -28,7 +28,7 @@ use super::opening::{Opening, open};
 use super::signals::Signals;
 use super::repeated::{Found, Repeated};
 use super::snapshots::{Journals, Snapshots};
-use super::spending::Spending;
+use super::usage_tracker::UsageTracker;
 use super::{Definition, Driver, QueuedInput};
 use crate::invocation::cursor::InvocationCursor;
 use crate::invocation::turn_lock::EarlyLock;
@@ -318,7 +318,7 @@ impl Driver {
         let store = definition.store.clone();
         let tenant = store.map(|store| TenantStore::new(store, definition.scope(&caller)));
         let repeated_calls = limits.most_repeated_calls();
-        let usage = Spending::begin(&caller, limits, &used_before.unwrap_or_default(), tenant);
+        let usage = UsageTracker::begin(&caller, limits, &used_before.unwrap_or_default(), tenant);
         RegistryGuard::release(&caller);
         let mut context = with_settings(usage.enter(context), &definition, &registry);
         let overrides = caller

@@ -19,7 +19,7 @@ use crate::store::{Admission, Expense, JournalKey, Ledger, SessionExpense, TurnA
 use crate::{Limits, SnapshotId};
 
 /// The meter of an invocation, its limits, and where the meter stood at moments that count.
-pub(super) struct Spending {
+pub(super) struct UsageTracker {
     meter: Arc<UsageMeter>,
     limits: Limits,
     /// The tenant's part of the agent's store, if the agent has one.
@@ -81,7 +81,7 @@ impl Marks {
     }
 }
 
-impl Spending {
+impl UsageTracker {
     /// Begins an invocation that is made in this context.
     pub(super) fn begin(
         caller: &Context,
@@ -99,7 +99,7 @@ impl Spending {
         } else {
             UsageTotal::default()
         };
-        let spending = Arc::new(Self {
+        let tracker = Arc::new(Self {
             meter: Arc::clone(&meter),
             limits,
             tenant,
@@ -111,11 +111,11 @@ impl Spending {
             }),
             entered: AsyncMutex::default(),
         });
-        if spending.limits.any() {
-            // Weak, because the gate is part of the meter, which is part of this.
-            meter.set_budget_guard(Arc::new(Gate(Arc::downgrade(&spending))));
+        if tracker.limits.any() {
+            // Weak, because the guard is part of the meter, which is part of this.
+            meter.set_budget_guard(Arc::new(TrackerGuard(Arc::downgrade(&tracker))));
         }
-        spending
+        tracker
     }
 
     /// Makes the invocation's calls of models and tools count here.
@@ -371,17 +371,17 @@ impl Spending {
 }
 
 /// Refuses the calls that the limits of an invocation forbid.
-struct Gate(Weak<Spending>);
+struct TrackerGuard(Weak<UsageTracker>);
 
 #[async_trait]
-impl BudgetGuard for Gate {
+impl BudgetGuard for TrackerGuard {
     async fn admit(&self, call: &NextCall<'_>, used: MeterReading) -> Result<()> {
         // Work that an invocation left behind when it ended counts for nobody.
-        let Some(spending) = self.0.upgrade() else {
+        let Some(tracker) = self.0.upgrade() else {
             return Ok(());
         };
-        spending.check(call, &used)?;
-        let entered = spending.spend(Some(call), &used).await;
+        tracker.check(call, &used)?;
+        let entered = tracker.spend(Some(call), &used).await;
         entered.map_err(|error| {
             if error.is(reason::LIMIT_REACHED) {
                 error
@@ -392,13 +392,13 @@ impl BudgetGuard for Gate {
     }
 
     fn counts_tenant(&self) -> bool {
-        let spending = self.0.upgrade();
-        spending.is_some_and(|spending| spending.limits.tenant.is_some() && spending.ledger().is_some())
+        let tracker = self.0.upgrade();
+        tracker.is_some_and(|tracker| tracker.limits.tenant.is_some() && tracker.ledger().is_some())
     }
 
     async fn record(&self, used: MeterReading) {
-        if let Some(spending) = self.0.upgrade()
-            && let Err(error) = spending.spend(None, &used).await
+        if let Some(tracker) = self.0.upgrade()
+            && let Err(error) = tracker.spend(None, &used).await
         {
             // It is entered with the next expense of the invocation.
             tracing::warn!(%error, "what a call used could not be recorded yet");
