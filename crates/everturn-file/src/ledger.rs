@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use everturn_agent::store::{Expense, JournalKey, Ledger, Scope, TurnAccount, TurnExpenses, UsageTotal};
+use everturn_agent::store::{Expense, JournalKey, UsageLedger, Scope, TurnAccount, TurnExpenses, UsageTotal};
 use everturn_agent::{SessionId, SnapshotId};
 use everturn_core::{Error, Result};
 use serde::{Deserialize, Serialize};
@@ -140,7 +140,7 @@ impl LedgerFile {
 }
 
 #[async_trait]
-impl Ledger for FileStore {
+impl UsageLedger for FileStore {
     async fn spend(&self, scope: &Scope, expense: &Expense) -> Result<UsageTotal> {
         let (ledger, expense) = (LedgerFile::of(&self.options, scope), expense.clone());
         let files = self.files(scope)?;

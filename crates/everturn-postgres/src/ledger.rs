@@ -6,7 +6,7 @@
 use async_trait::async_trait;
 use everturn_agent::SessionId;
 use everturn_agent::store::{
-    Expense, JournalKey, Ledger, Scope, TurnAccount, TurnExpenses, UsageTotal, read_account, write_account,
+    Expense, JournalKey, UsageLedger, Scope, TurnAccount, TurnExpenses, UsageTotal, read_account, write_account,
 };
 use everturn_core::Result;
 use tokio_postgres::Client;
@@ -20,7 +20,7 @@ use crate::position::{SessionKey, tenant};
 use crate::row::check_id;
 
 #[async_trait]
-impl Ledger for PostgresStore {
+impl UsageLedger for PostgresStore {
     async fn spend(&self, scope: &Scope, expense: &Expense) -> Result<UsageTotal> {
         self.call(self.inner().spend(scope, expense)).await
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use everturn_agent::store::{
-    Deletion, Detail, Journal, JournalKey, Ledger, Mutation, Page, PendingPage, PendingQuery, Precondition,
+    Deletion, Detail, Journal, JournalKey, UsageLedger, Mutation, Page, PendingPage, PendingQuery, Precondition,
     Scope, SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream, TurnLocks,
     page_of_tenants,
 };
@@ -213,7 +213,7 @@ impl SessionStore for PostgresStore {
         Some(self)
     }
 
-    fn ledger(&self) -> Option<&dyn Ledger> {
+    fn ledger(&self) -> Option<&dyn UsageLedger> {
         Some(self)
     }
 

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use everturn_agent::SessionId;
 use everturn_agent::store::{
-    Expense, JournalKey, Ledger, Scope, TurnAccount, TurnExpenses, UsageTotal, read_account, write_account,
+    Expense, JournalKey, UsageLedger, Scope, TurnAccount, TurnExpenses, UsageTotal, read_account, write_account,
 };
 use everturn_core::Result;
 use rusqlite::OptionalExtension;
@@ -29,7 +29,7 @@ const CLOSE_SESSION: &str = "DELETE FROM ledger WHERE scope = ?1 AND session = ?
 const CLOSE_TENANT: &str = "DELETE FROM ledger WHERE scope = ?1";
 
 #[async_trait]
-impl Ledger for SqliteStore {
+impl UsageLedger for SqliteStore {
     async fn spend(&self, scope: &Scope, expense: &Expense) -> Result<UsageTotal> {
         let (scope, expense) = (scope.clone(), expense.clone());
         self.writer()

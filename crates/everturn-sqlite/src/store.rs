@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use everturn_agent::store::{
-    Deletion, Detail, Journal, JournalKey, Ledger, Mutation, Page, PendingPage, PendingQuery, Precondition,
+    Deletion, Detail, Journal, JournalKey, UsageLedger, Mutation, Page, PendingPage, PendingQuery, Precondition,
     Scope, SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream, TurnLocks, id_to_save,
     page_of_tenants,
 };
@@ -304,7 +304,7 @@ impl SessionStore for SqliteStore {
         Some(self)
     }
 
-    fn ledger(&self) -> Option<&dyn Ledger> {
+    fn ledger(&self) -> Option<&dyn UsageLedger> {
         Some(self)
     }
 

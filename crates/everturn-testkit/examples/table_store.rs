@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use everturn_agent::store::{
-    Cursor, Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, Ledger, Mutation, Order,
+    Cursor, Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, UsageLedger, Mutation, Order,
     Page, PendingPage, PendingQuery, PendingRun, Precondition, Scope, SessionQuery, SessionStore,
     SessionSummary, SnapshotQuery, StatusStream, TurnLocks, admit, id_to_save, page_of_tenants, record_taken,
 };
@@ -493,7 +493,7 @@ impl SessionStore for TableStore {
         Some(self)
     }
 
-    fn ledger(&self) -> Option<&dyn Ledger> {
+    fn ledger(&self) -> Option<&dyn UsageLedger> {
         // Limits then count what snapshots hold.
         None
     }

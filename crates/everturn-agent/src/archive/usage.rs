@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Archive, named_session};
 use crate::policy::visibility::nothing_in;
-use crate::store::{Detail, Expense, JournalKey, Ledger, SessionExpense, TurnExpenses};
+use crate::store::{Detail, Expense, JournalKey, UsageLedger, SessionExpense, TurnExpenses};
 use crate::{SessionId, Snapshot};
 
 /// A request for what was used.
@@ -119,7 +119,7 @@ impl Archive {
         Ok(())
     }
 
-    async fn enter_tenant_usage(&self, ledger: &dyn Ledger, used: UsageTotal) -> Result<()> {
+    async fn enter_tenant_usage(&self, ledger: &dyn UsageLedger, used: UsageTotal) -> Result<()> {
         let used = missing(used, ledger.of_tenant(self.scope()).await?);
         if !used.is_zero() {
             let expense = Expense::new().of_tenant(used);

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::invocation::cursor::UsedBefore;
 use crate::lock::lock;
 use crate::storage::stored_session::TenantStore;
-use crate::store::{Admission, Expense, JournalKey, Ledger, SessionExpense, TurnAccount};
+use crate::store::{Admission, Expense, JournalKey, UsageLedger, SessionExpense, TurnAccount};
 use crate::{Limits, SnapshotId};
 
 /// The meter of an invocation, its limits, and where the meter stood at moments that count.
@@ -271,7 +271,7 @@ impl UsageTracker {
         self.limits.any() && self.ledger().is_some()
     }
 
-    fn ledger(&self) -> Option<(&TenantStore, &dyn Ledger)> {
+    fn ledger(&self) -> Option<(&TenantStore, &dyn UsageLedger)> {
         let tenant = self.tenant.as_ref()?;
         Some((tenant, tenant.store().ledger()?))
     }

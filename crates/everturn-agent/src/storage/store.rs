@@ -25,7 +25,7 @@
 //! - **Pending snapshots are found.** A store that can list them ([`SessionStore::pending`]) leaves out none that was
 //!   acknowledged, whatever happened to the process that wrote it.
 //! - **Journals**, where a store keeps them ([`SessionStore::journal`]), are as [`Journal`] says.
-//! - **Ledgers**, where a store keeps one ([`SessionStore::ledger`]), are as [`Ledger`] says.
+//! - **Ledgers**, where a store keeps one ([`SessionStore::ledger`]), are as [`UsageLedger`] says.
 //! - **Turn locks**, where a store keeps them ([`SessionStore::turn_locks`]), are as [`TurnLocks`] says.
 //! - **Level-triggered watching.** A watcher hears the current status first and the last one in the end, whichever process
 //!   wrote it; those in between may be left out.
@@ -81,7 +81,7 @@ pub use self::journal::{
     Journal, JournalGuard, JournalKey, JournalRecord, KEPT, RECORD_TAKEN, TURN_TAKEN_OVER, record_taken,
 };
 pub use self::ledger::{
-    Admission, Expense, Ledger, SessionExpense, TurnAccount, TurnExpenses, close_accounts, read_account,
+    Admission, Expense, UsageLedger, SessionExpense, TurnAccount, TurnExpenses, close_accounts, read_account,
     write_account,
 };
 pub use self::memory::MemoryStore;
@@ -217,7 +217,7 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     /// Returns the store's ledger: what tenants and unfinished turns have used.
     ///
     /// A store that keeps none answers `None`; [limits](crate::Limits) then count what snapshots hold, and tenants have none.
-    fn ledger(&self) -> Option<&dyn Ledger>;
+    fn ledger(&self) -> Option<&dyn UsageLedger>;
 
     /// Returns the clock that gives snapshots and heartbeats their times, unless the agent is given another. A store whose
     /// processes are on several machines returns a clock that they share, so that it decides which leases have lapsed;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use everturn_agent::store::{
-    Detail, Expense, Journal, JournalKey, JournalRecord, Ledger, LockRequest, Precondition, SAVE_UNKNOWN,
+    Detail, Expense, Journal, JournalKey, JournalRecord, UsageLedger, LockRequest, Precondition, SAVE_UNKNOWN,
     SessionStore, SnapshotQuery, TurnAccount, TurnLocks, UsageTotal,
 };
 use everturn_agent::{Agent, AgentReply, AgentSession, IdempotencyKey, custom_agent};

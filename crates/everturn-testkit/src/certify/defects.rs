@@ -5,7 +5,7 @@ mod locks;
 
 use async_trait::async_trait;
 use everturn_agent::store::{
-    Bookkeeping, Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, KEPT, Ledger,
+    Bookkeeping, Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, KEPT, UsageLedger,
     MemoryStore, Mutation, Order, Page, PendingPage, PendingQuery, Precondition, Scope, SessionQuery,
     SessionStore, SessionSummary, SnapshotQuery, StatusStream, TurnLocks, close_accounts, drop_journals,
 };
@@ -476,7 +476,7 @@ impl SessionStore for DefectiveStore {
         Some(self)
     }
 
-    fn ledger(&self) -> Option<&dyn Ledger> {
+    fn ledger(&self) -> Option<&dyn UsageLedger> {
         Some(self)
     }
 

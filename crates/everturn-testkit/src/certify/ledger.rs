@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use everturn_agent::store::{
-    Admission, Deletion, Expense, JournalKey, Ledger, Precondition, Scope, SessionExpense, SessionStore,
+    Admission, Deletion, Expense, JournalKey, UsageLedger, Precondition, Scope, SessionExpense, SessionStore,
     TurnAccount,
 };
 use everturn_agent::{Budget, UsageTotal};
@@ -39,7 +39,7 @@ fn account(session: &str, turn: &str, base: Option<&str>) -> TurnAccount {
     TurnAccount::new(JournalKey::new(session.into(), turn), base.map(Into::into))
 }
 
-async fn of_turn(ledger: &dyn Ledger, scope: &Scope, account: &TurnAccount) -> Result<UsageTotal, String> {
+async fn of_turn(ledger: &dyn UsageLedger, scope: &Scope, account: &TurnAccount) -> Result<UsageTotal, String> {
     let accounts = ledger
         .of_session(scope, account.key().session())
         .await

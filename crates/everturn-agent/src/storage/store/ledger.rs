@@ -230,7 +230,7 @@ pub fn write_account(used: &UsageTotal) -> Result<String> {
 ///   or sweeping a journal alone keeps the account: what was used stays used.
 /// - **Tenants are apart.** A session's accounts are deleted with the session, and the tenant's own with the tenant.
 #[async_trait]
-pub trait Ledger: Send + Sync {
+pub trait UsageLedger: Send + Sync {
     /// Enters an expense and returns the tenant's account after it; zero if the expense is of a turn alone.
     ///
     /// # Errors
@@ -250,7 +250,7 @@ pub trait Ledger: Send + Sync {
 /// Drops the accounts of turns that a snapshot holds, for a store that cannot do so in the step that writes the snapshot.
 ///
 /// An account that cannot be dropped is no failure of the commit: a branch at the snapshot that the turn continued counts it.
-pub async fn close_accounts(ledger: &dyn Ledger, scope: &Scope, keys: &[JournalKey]) {
+pub async fn close_accounts(ledger: &dyn UsageLedger, scope: &Scope, keys: &[JournalKey]) {
     for key in keys {
         if let Err(error) = ledger.close(scope, key).await {
             tracing::warn!(%error, "the account of a turn that is over was not dropped");

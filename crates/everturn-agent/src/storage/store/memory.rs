@@ -20,7 +20,7 @@ use tokio::sync::{Notify, watch};
 use self::locks::Locks;
 use self::positions::{Position, Positions};
 use super::{
-    Cursor, Deletion, Detail, Expense, Journal, JournalGuard, JournalKey, JournalRecord, Ledger, LockGrant,
+    Cursor, Deletion, Detail, Expense, Journal, JournalGuard, JournalKey, JournalRecord, UsageLedger, LockGrant,
     LockPlace, LockRequest, Mutation, Order, Page, PendingPage, PendingQuery, PendingRun, Precondition,
     Recalled, ResumeAt, Scope, SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream,
     TurnAccount, TurnExpenses, TurnLocks, admit, id_to_save, lock_lost, page_of_tenants, record_taken,
@@ -494,7 +494,7 @@ impl SessionStore for MemoryStore {
         Some(self)
     }
 
-    fn ledger(&self) -> Option<&dyn Ledger> {
+    fn ledger(&self) -> Option<&dyn UsageLedger> {
         Some(self)
     }
 
@@ -508,7 +508,7 @@ impl SessionStore for MemoryStore {
 }
 
 #[async_trait]
-impl Ledger for MemoryStore {
+impl UsageLedger for MemoryStore {
     async fn spend(&self, scope: &Scope, expense: &Expense) -> Result<UsageTotal> {
         let mut scopes = self.tenants();
         let tenant = scopes.entry(scope.clone()).or_default();

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use everturn_agent::store::{
-    Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, Ledger, MemoryStore, Mutation, Page,
+    Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, UsageLedger, MemoryStore, Mutation, Page,
     PendingPage, PendingQuery, Precondition, Scope, SessionQuery, SessionStore, SessionSummary,
     SnapshotQuery, StatusStream, TurnLocks,
 };
@@ -225,7 +225,7 @@ impl SessionStore for FaultyStore {
         Some(self)
     }
 
-    fn ledger(&self) -> Option<&dyn Ledger> {
+    fn ledger(&self) -> Option<&dyn UsageLedger> {
         self.inner.ledger()
     }
 

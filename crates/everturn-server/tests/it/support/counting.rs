@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use everturn_agent::store::{
-    Deletion, Detail, Journal, JournalKey, Ledger, Mutation, Page, PendingPage, PendingQuery, Precondition,
+    Deletion, Detail, Journal, JournalKey, UsageLedger, Mutation, Page, PendingPage, PendingQuery, Precondition,
     Scope, SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream, TurnLocks,
 };
 use everturn_agent::{Clock, SessionId, Snapshot, SnapshotId};
@@ -112,7 +112,7 @@ impl SessionStore for CountingStore {
         self.inner.journal()
     }
 
-    fn ledger(&self) -> Option<&dyn Ledger> {
+    fn ledger(&self) -> Option<&dyn UsageLedger> {
         self.inner.ledger()
     }
 

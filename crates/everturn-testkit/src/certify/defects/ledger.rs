@@ -2,13 +2,13 @@
 
 use async_trait::async_trait;
 use everturn_agent::SessionId;
-use everturn_agent::store::{Expense, JournalKey, Ledger, Scope, TurnExpenses, UsageTotal};
+use everturn_agent::store::{Expense, JournalKey, UsageLedger, Scope, TurnExpenses, UsageTotal};
 use everturn_core::Result;
 
 use super::{Defect, DefectiveStore};
 
 #[async_trait]
-impl Ledger for DefectiveStore {
+impl UsageLedger for DefectiveStore {
     async fn spend(&self, scope: &Scope, expense: &Expense) -> Result<UsageTotal> {
         let scope = self.scope(scope);
         let mut expense = expense.clone();

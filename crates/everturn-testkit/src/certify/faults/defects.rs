@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use everturn_agent::store::{
-    Deletion, Detail, Journal, JournalKey, Ledger, MemoryStore, Mutation, Page, PendingPage, PendingQuery,
+    Deletion, Detail, Journal, JournalKey, UsageLedger, MemoryStore, Mutation, Page, PendingPage, PendingQuery,
     Precondition, Scope, SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream, TurnLocks,
 };
 use everturn_agent::{Clock, SessionId, Snapshot, SnapshotId};
@@ -247,7 +247,7 @@ impl SessionStore for DefectiveKeeper {
         self.0.rows.journal()
     }
 
-    fn ledger(&self) -> Option<&dyn Ledger> {
+    fn ledger(&self) -> Option<&dyn UsageLedger> {
         self.0.rows.ledger()
     }
 
