@@ -59,7 +59,7 @@ mod import;
 mod intake;
 mod labels;
 mod look_up;
-mod mending;
+mod repair;
 mod plain;
 mod record;
 mod request;

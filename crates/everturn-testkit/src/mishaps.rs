@@ -12,7 +12,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
 //! let program: Vec<Mishap> = [3, 1 << 40, 77, 5 << 33, 12].map(Mishap::from_random).into();
-//! let endured = endure(Arc::new(MemoryStore::new()), WhileInterrupted::Mend, &program).await.unwrap();
+//! let endured = endure(Arc::new(MemoryStore::new()), WhileInterrupted::CloseAll, &program).await.unwrap();
 //! assert!(endured.requests >= program.len());
 //! # }
 //! ```

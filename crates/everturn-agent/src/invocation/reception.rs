@@ -76,12 +76,12 @@ impl Reception {
         // Nobody can answer it any more, so nothing is gained by holding the conversation up.
         let asking = asking.filter(|asking| !self.is_expired(asking));
         let is_reserved = |part: &Part| {
-            let closes_all = self.while_interrupted == WhileInterrupted::Mend;
+            let closes_all = self.while_interrupted == WhileInterrupted::CloseAll;
             part.is_reserved(caller) && (!closes_all || part.is_outcome_unknown())
         };
         match (self.while_interrupted, asking) {
             (WhileInterrupted::Reject, Some(asking)) => Err(refused(asking.interrupts(), caller)),
-            (WhileInterrupted::CloseOwn | WhileInterrupted::Mend, Some(asking))
+            (WhileInterrupted::CloseOwn | WhileInterrupted::CloseAll, Some(asking))
                 if asking.interrupts().any(is_reserved) =>
             {
                 let reserved = asking.interrupts().filter(|part| is_reserved(part));

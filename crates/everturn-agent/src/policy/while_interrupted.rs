@@ -11,21 +11,21 @@
 ///
 /// | | the message | the requests |
 /// |---|---|---|
-/// | `CloseOwn`, the default | the model answers it; it fails with `FAILED_PRECONDITION` if a request is reserved for others | are closed as by `Mend`; stay open if one is reserved for others |
-/// | `Mend` | the model answers it | are closed with answers that say that the conversation went on |
+/// | `CloseOwn`, the default | the model answers it; it fails with `FAILED_PRECONDITION` if a request is reserved for others | are closed as by `CloseAll`; stay open if one is reserved for others |
+/// | `CloseAll` | the model answers it | are closed with answers that say that the conversation went on |
 /// | `Reject` | fails with `FAILED_PRECONDITION` | stay open |
 /// | `Ask` | is kept, and read by the model after the answers | stay open, and are put to the client again |
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum WhileInterrupted {
-    /// Closes requests that the caller may answer, like [`Mend`](WhileInterrupted::Mend). If one is reserved for others, the
+    /// Closes requests that the caller may answer, like [`CloseAll`](WhileInterrupted::CloseAll). If one is reserved for others, the
     /// turn fails like with [`Reject`](WhileInterrupted::Reject), and the error names who may answer.
     #[default]
     CloseOwn,
     /// Adds an answer to each open request, and runs the turn. The answers say that there was none
     /// (`not answered: the conversation went on`), have `mended` in their metadata, and are streamed like answers of tools.
     /// If the turn fails, the requests are still open. A caller who may not answer a request closes it all the same.
-    Mend,
+    CloseAll,
     /// Fails the turn with `FAILED_PRECONDITION`, and names the open requests. Nothing is kept of the message.
     Reject,
     /// Ends the turn at once as interrupted, with the requests that are open. The message is part of the session, with `waiting`

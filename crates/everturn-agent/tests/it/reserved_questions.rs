@@ -151,10 +151,10 @@ async fn a_message_closes_a_question_that_its_sender_may_answer() {
 
 #[tokio::test]
 async fn an_agent_may_choose_to_close_questions_but_not_unknown_outcomes() {
-    let mend = |builder: Builder| builder.while_interrupted(WhileInterrupted::Mend);
-    let question = Desk::new(refund().answered_by(AnsweredBy::role("staff")), mend);
+    let close_all = |builder: Builder| builder.while_interrupted(WhileInterrupted::CloseAll);
+    let question = Desk::new(refund().answered_by(AnsweredBy::role("staff")), close_all);
     question.ask().await;
-    let outcome = Desk::new(book(), mend);
+    let outcome = Desk::new(book(), close_all);
     outcome.ask().await;
 
     assert_eq!(question.run(&ann(), "Forget it.").await.unwrap().text(), "done");

@@ -115,8 +115,8 @@ async fn an_interrupted_generation_is_continued_without_a_word_and_without_actin
         AgentInit::snapshot(middle.snapshot_id().unwrap().clone()),
     ] {
         let model = ScriptedModel::new().reply("Done.");
-        let (mended, heated) = chef(&model, &store);
-        let (_, output) = invoke(mended.connect(init), AgentInput::default()).await;
+        let (repaired, heated) = chef(&model, &store);
+        let (_, output) = invoke(repaired.connect(init), AgentInput::default()).await;
 
         assert_eq!(output.error, None);
         assert_eq!(output.message.unwrap().text(), "Done.");
@@ -130,7 +130,7 @@ async fn an_interrupted_generation_is_continued_without_a_word_and_without_actin
                 "tool: answer(1)"
             ]
         );
-        let snapshot = mended.latest_snapshot("s").await.unwrap();
+        let snapshot = repaired.latest_snapshot("s").await.unwrap();
         assert_eq!(snapshot.parent_id.as_ref(), middle.snapshot_id());
     }
 }

@@ -124,7 +124,7 @@ async fn conversation(mender: Option<&Archive>, snapshot: &Snapshot, found: &mut
         .filter(|fault| !matches!(fault.kind, FaultKind::Waiting { .. }));
     let faults: Vec<String> = faults.map(|fault| format!("snapshot '{id}', {fault}")).collect();
     match mender.filter(|_| !faults.is_empty()) {
-        Some(archive) => match archive.mend(id).await? {
+        Some(archive) => match archive.repair(id).await? {
             Some(without_faults) => found.mended.push(format!(
                 "snapshot '{id}' is mended in '{}'",
                 without_faults.snapshot_id

@@ -14,7 +14,7 @@ proptest! {
     #[test]
     fn random_mishaps_leave_a_session_that_every_provider_takes(
         numbers in proptest::collection::vec(any::<u64>(), 1..24),
-        policy in prop::sample::select(vec![WhileInterrupted::Mend, WhileInterrupted::Reject, WhileInterrupted::Ask]),
+        policy in prop::sample::select(vec![WhileInterrupted::CloseAll, WhileInterrupted::Reject, WhileInterrupted::Ask]),
     ) {
         let program: Vec<Mishap> = numbers.into_iter().map(Mishap::from_random).collect();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -1,4 +1,4 @@
-//! Mending sessions whose history no provider takes.
+//! Repairing sessions whose history no provider takes.
 
 use everturn_ai::History;
 use everturn_ai::history::{awaiting, repaired};
@@ -11,18 +11,18 @@ use crate::{Snapshot, SnapshotId};
 
 impl Archive {
     /// Adds a snapshot with a [`repaired`] history after a snapshot whose history no provider takes,
-    /// and returns it. Returns `None` if there is nothing to mend. Requests that wait for their answers stay open.
+    /// and returns it. Returns `None` if there is nothing to repair. Requests that wait for their answers stay open.
     ///
-    /// Agents mend each request to their model by themselves, so a session can be used without this. The new snapshot is the
+    /// Agents repair each request to their model, so a session can be used without this. The new snapshot is the
     /// session's latest, and what follows it has no faults any more. The original stays as it is.
     ///
     /// # Errors
     /// `NOT_FOUND` if there is no such snapshot, `FAILED_PRECONDITION` if it is not completed, or not the latest of a
     /// [linear](crate::Timeline::Linear) session, `ABORTED` if a turn continued it meanwhile.
-    pub async fn mend(&self, id: impl Into<SnapshotId>) -> Result<Option<Snapshot>> {
+    pub async fn repair(&self, id: impl Into<SnapshotId>) -> Result<Option<Snapshot>> {
         let id = named_snapshot(id)?;
         let origin = resumable(self.stored(&id, Detail::Whole).await?, FailedTurns::Discard)?;
-        let messages = origin.state.as_ref().and_then(|state| mend_past(&state.messages));
+        let messages = origin.state.as_ref().and_then(|state| repaired_past(&state.messages));
         let (Some(messages), Some(session)) = (messages, origin.session_id.clone()) else {
             return Ok(None);
         };
@@ -32,8 +32,8 @@ impl Archive {
     }
 }
 
-/// Returns the history with everything mended but requests that wait for their answers; `None` if there is nothing to mend.
-fn mend_past(history: &History) -> Option<History> {
+/// Returns the history with everything repaired except requests that wait for their answers; `None` if there is nothing to repair.
+fn repaired_past(history: &History) -> Option<History> {
     let past = awaiting(history).unwrap_or(history.len());
     let mut whole = repaired(&history.truncate_to(past))?.history;
     whole.extend(history.since(past).cloned());
