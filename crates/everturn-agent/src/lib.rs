@@ -117,7 +117,7 @@ pub use self::storage::{
 pub use self::wire::patch;
 pub use self::wire::{
     AbortRequest, AbortResponse, AddedMessages, AgentInit, AgentMetadata, AgentOutput, AgentResult,
-    AgentStreamChunk, BeginAnew, GetSnapshotRequest, GivenCustom, IdempotencyKey, PlainProtocol, ServerNote,
+    AgentStreamChunk, NewConversation, GetSnapshotRequest, GivenCustom, IdempotencyKey, PlainProtocol, ServerNote,
     SnapshotCreated, StateManagement, TurnDetails, TurnEnd, TurnStarted, Unstored,
 };
 

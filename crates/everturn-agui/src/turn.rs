@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use everturn_agent::{AgentOutput, BeginAnew};
+use everturn_agent::{AgentOutput, NewConversation};
 use everturn_core::{Context, Error, Result, RuntimeError, Status};
 use everturn_server::{ServedAgent, ServedTurn};
 
@@ -15,7 +15,7 @@ use crate::plan::Plan;
 pub(crate) async fn start(agent: &ServedAgent, plan: &mut Plan, context: &Context) -> Result<ServedTurn> {
     let context = agent.handed_off(context.clone());
     let context = if plan.begins_anew {
-        context.with_extension(Arc::new(BeginAnew))
+        context.with_extension(Arc::new(NewConversation))
     } else {
         context
     };

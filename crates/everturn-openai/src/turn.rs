@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_agent::{AgentOutput, BeginAnew, Unstored};
+use everturn_agent::{AgentOutput, NewConversation, Unstored};
 use everturn_core::{Context, Result, RuntimeError, Status};
 use everturn_server::{ServedTurn, exposure_of};
 
@@ -31,7 +31,7 @@ pub(crate) async fn start(
         context.clone().with_extension(Arc::new(Unstored))
     };
     let context = if plan.begins_anew {
-        context.with_extension(Arc::new(BeginAnew))
+        context.with_extension(Arc::new(NewConversation))
     } else {
         context
     };

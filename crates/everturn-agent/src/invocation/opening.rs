@@ -16,7 +16,7 @@ use crate::policy::visibility::{check_owner, not_found};
 use crate::storage::stored_session::TenantStore;
 use crate::store::{Detail, Recalled, ResumeAt, check_id};
 use crate::{
-    AgentInit, BeginAnew, SessionId, SessionState, Snapshot, SnapshotId, SnapshotStatus, Timeline, Unstored,
+    AgentInit, NewConversation, SessionId, SessionState, Snapshot, SnapshotId, SnapshotStatus, Timeline, Unstored,
 };
 
 /// The session and the state from which an invocation starts.
@@ -90,10 +90,10 @@ pub(crate) async fn open(
                 definition,
                 tenant: definition.tenant_store(context)?,
             };
-            let begins_anew = context.extension::<BeginAnew>().is_some();
+            let starts_new = context.extension::<NewConversation>().is_some();
             // Boxed, so that an invocation of a fresh session does not carry these large futures.
             let recalled = match &first_turn {
-                Some(turn) if !begins_anew => Box::pin(stored.resume_recalled(&init, turn)).await?,
+                Some(turn) if !starts_new => Box::pin(stored.resume_recalled(&init, turn)).await?,
                 _ => None,
             };
             match (recalled, init.snapshot_id, init.session_id) {
@@ -103,8 +103,8 @@ pub(crate) async fn open(
                 }
                 (None, None, None) => stored.begin(),
                 (None, Some(id), session_id) => Box::pin(stored.resume(id, session_id)).await?,
-                (None, None, Some(session_id)) if begins_anew => {
-                    Box::pin(stored.begin_anew(session_id)).await?
+                (None, None, Some(session_id)) if starts_new => {
+                    Box::pin(stored.new_conversation(session_id)).await?
                 }
                 (None, None, Some(session_id)) => Box::pin(stored.resume_latest(session_id)).await?,
             }
@@ -238,7 +238,7 @@ impl Stored<'_> {
     }
 
     /// Begins the conversation of a session anew, beside everything that the session holds.
-    async fn begin_anew(&self, session_id: SessionId) -> Result<Found> {
+    async fn new_conversation(&self, session_id: SessionId) -> Result<Found> {
         let mut cursor = self.cursor(session_id.clone());
         let latest = self.latest(&session_id, Detail::Metadata).await?;
         let session = self.tenant.session(session_id.clone());

@@ -62,7 +62,7 @@ pub struct ServerNote(pub Value);
 /// So a client can edit or repeat the very first message of a session. On an agent with a store the turn becomes a branch
 /// from the session's beginning, and its snapshot the session's tip.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BeginAnew;
+pub struct NewConversation;
 
 /// Identifies a call, so that a repetition of it is recognised; an extension of the context.
 ///

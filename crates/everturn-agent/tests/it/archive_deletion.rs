@@ -92,7 +92,7 @@ async fn after_its_tip_is_deleted_a_session_continues_from_the_parent() {
 }
 
 #[tokio::test]
-async fn a_deleted_session_begins_anew() {
+async fn a_deleted_session_starts_empty() {
     let agent = replying("chef").store(MemoryStore::new()).define().unwrap();
     agent.chat().resume("s").run("one").await.unwrap();
     agent.chat().resume("s").run("two").await.unwrap();

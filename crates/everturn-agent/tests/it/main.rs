@@ -19,7 +19,7 @@ mod artifacts;
 mod artifacts_middleware;
 mod background_races;
 mod background_runs;
-mod begin_anew;
+mod new_conversation;
 mod callbacks_and_callers;
 mod cancellation;
 mod changed_states;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use everturn_agent::store::MemoryStore;
-use everturn_agent::{BeginAnew, agent};
+use everturn_agent::{NewConversation, agent};
 use everturn_core::Context;
 
 use crate::prompt_support::answering;
@@ -19,7 +19,7 @@ async fn a_conversation_begins_anew_beside_the_sessions_own() {
         chatty.chat().resume("s").run(text).await.unwrap();
     }
 
-    let anew = Context::new().with_extension(Arc::new(BeginAnew));
+    let anew = Context::new().with_extension(Arc::new(NewConversation));
     let reply = chatty.chat().context(anew).resume("s").run("1b").await.unwrap();
     let next = chatty.chat().resume("s").run("2b").await.unwrap();
 
