@@ -52,7 +52,7 @@ impl<S: CustomState> Session<S> {
     /// Creates a session of no agent, for tests of tools and of other code that works on sessions: it has no messages, and
     /// nobody is told of its changes.
     pub fn standalone(custom: S) -> Self {
-        let id = SessionId::fresh();
+        let id = SessionId::generate();
         let state = SessionState::beginning(&id);
         let core = Core::new(id, state, Arc::new(Unheard), None, Context::new());
         let session = Self(Arc::new(

@@ -29,7 +29,7 @@ async fn four_hundred_turns_of_two_kilobytes_stay_under_three_megabytes() {
         state.messages.push(Message::user("?".repeat(200)));
         state.messages.push(Message::model("!".repeat(TEXT - 200)));
         let created_at = Timestamp::from_second(i64::try_from(turn).unwrap()).unwrap();
-        let mut row = Snapshot::new(SnapshotId::fresh(), "s".into(), created_at);
+        let mut row = Snapshot::new(SnapshotId::generate(), "s".into(), created_at);
         row.updated_at = Some(created_at);
         row.parent_id.clone_from(&last);
         row.state = Some(state.clone());

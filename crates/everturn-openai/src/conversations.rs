@@ -44,7 +44,7 @@ pub(crate) async fn create(
     }
     let metadata = field(body, "metadata").filter(|metadata| metadata.is_object());
     let now = jiff::Timestamp::now().as_second();
-    let session = SessionId::fresh();
+    let session = SessionId::generate();
     let new = object(session.as_str(), now, metadata);
     unstarted.remember(session.as_str(), &new).await;
     Ok(json_response(StatusCode::OK, &new))

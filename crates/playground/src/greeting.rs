@@ -42,7 +42,7 @@ pub(crate) struct Requests {
 
 impl Requests {
     pub(crate) fn new(address: SocketAddr, token: Option<&str>) -> Self {
-        let id = SessionId::fresh();
+        let id = SessionId::generate();
         Self {
             address: reachable(address),
             authorization: token.map_or_else(String::new, |token| {

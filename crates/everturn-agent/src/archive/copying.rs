@@ -74,7 +74,7 @@ impl Archive {
             None => (origin, None),
         };
         if is_edited && origin.session_id.as_ref() == Some(&session) {
-            let name = name.unwrap_or_else(SnapshotId::fresh);
+            let name = name.unwrap_or_else(SnapshotId::generate);
             return self.follow_edited(origin, name, session).await;
         }
         let now = self.clock.now();
@@ -94,7 +94,7 @@ impl Archive {
             extra,
             ..Snapshot::new(name.unwrap_or(id), session.clone(), now)
         };
-        let mut intake = Intake::into_session(self, session, Names::fresh()).await?;
+        let mut intake = Intake::into_session(self, session, Names::replaced()).await?;
         let forked = intake.put(snapshot).await;
         self.show(intake.settle(forked).await?)
     }
@@ -180,7 +180,7 @@ impl Archive {
     pub async fn copy(&self, session: impl Into<SessionId>, to: impl Into<SessionId>) -> Result<u64> {
         let session = named_session(session)?;
         let ids = self.stored_ids(&session).await?;
-        let mut intake = Intake::into_session(self, named_session(to)?, Names::fresh()).await?;
+        let mut intake = Intake::into_session(self, named_session(to)?, Names::replaced()).await?;
         let copied = self.copy_snapshots(&ids, &mut intake).await;
         intake.settle(copied).await
     }

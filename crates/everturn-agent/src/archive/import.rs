@@ -92,7 +92,7 @@ impl Archive {
         if how.replace && self.exists(&session).await? {
             return self.replace(lines, &header, session, renamed).await;
         }
-        let names = if renamed { Names::fresh() } else { Names::Kept };
+        let names = if renamed { Names::replaced() } else { Names::Kept };
         let mut intake = Intake::into_session(self, session.clone(), names).await?;
         let read = self.read_entries(&mut lines, &header, &mut intake).await;
         let snapshots = intake.settle(read).await?;
@@ -112,8 +112,8 @@ impl Archive {
     ) -> Result<Imported> {
         // A file is trusted only when it was read to its end. Until then it fills a session beside the one it
         // replaces.
-        let beside = SessionId::fresh();
-        let mut intake = Intake::into_session(self, beside.clone(), Names::fresh()).await?;
+        let beside = SessionId::generate();
+        let mut intake = Intake::into_session(self, beside.clone(), Names::replaced()).await?;
         let read = self.read_entries(&mut lines, header, &mut intake).await;
         let arrived = intake.arrived().to_vec();
         let origins = intake.settle(read).await?;
@@ -121,7 +121,7 @@ impl Archive {
         let moved = async {
             // From here on a failure loses nothing: the error names the session that holds the import.
             self.tenant.delete(&Deletion::Session(session.clone())).await?;
-            let names = if renamed { Names::fresh() } else { Names::Kept };
+            let names = if renamed { Names::replaced() } else { Names::Kept };
             let mut intake = Intake::into_session(self, session.clone(), names).await?;
             let mut outcome = Ok(());
             for (id, origin) in arrived.iter().zip(&origins) {

@@ -15,12 +15,12 @@ pub(super) enum Names {
     Kept,
     /// New ids, so that the original and the copy can be in one store; content-addressed ids stay content-addressed. A
     /// parent that is not among the snapshots stays missing.
-    Fresh(HashMap<SnapshotId, SnapshotId>),
+    Replaced(HashMap<SnapshotId, SnapshotId>),
 }
 
 impl Names {
-    pub(super) fn fresh() -> Self {
-        Self::Fresh(HashMap::new())
+    pub(super) fn replaced() -> Self {
+        Self::Replaced(HashMap::new())
     }
 
     /// Renames a snapshot for its new session.
@@ -29,7 +29,7 @@ impl Names {
             session_id: Some(session.clone()),
             ..snapshot.clone()
         };
-        let Self::Fresh(names) = self else {
+        let Self::Replaced(names) = self else {
             return Ok(renamed);
         };
         // The run behind a pending snapshot belongs to the original: a worker that finds the copy must not run it
@@ -45,13 +45,13 @@ impl Names {
             (Some(name), _) => name.clone(),
             // The session's id is part of the hash, so the copy has another id than the original.
             (None, Some(state)) if matches!(snapshot.verify(), Ok(true)) => SnapshotId::of_state(state)?,
-            _ => SnapshotId::fresh(),
+            _ => SnapshotId::generate(),
         };
         names.insert(snapshot.snapshot_id, renamed.snapshot_id.clone());
         // A parent may arrive later or never. Its new id is chosen now and used if it does.
         renamed.parent_id = snapshot
             .parent_id
-            .map(|parent| names.entry(parent).or_insert_with(SnapshotId::fresh).clone());
+            .map(|parent| names.entry(parent).or_insert_with(SnapshotId::generate).clone());
         Ok(renamed)
     }
 }

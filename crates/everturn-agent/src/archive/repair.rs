@@ -27,7 +27,7 @@ impl Archive {
             return Ok(None);
         };
         let (edited, name) = Self::edited(origin, |state| state.messages = messages)?;
-        let name = name.unwrap_or_else(SnapshotId::fresh);
+        let name = name.unwrap_or_else(SnapshotId::generate);
         self.follow_edited(edited, name, session).await.map(Some)
     }
 }

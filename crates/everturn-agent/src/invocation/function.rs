@@ -209,7 +209,7 @@ impl Turns {
 
     /// Reserves a snapshot id for the next turn, or for the background run.
     pub(super) fn reserve(&mut self) -> SnapshotId {
-        let id = self.given.take().unwrap_or_else(SnapshotId::fresh);
+        let id = self.given.take().unwrap_or_else(SnapshotId::generate);
         self.reserved.insert(id).clone()
     }
 

@@ -75,7 +75,7 @@ pub(crate) async fn open(
         definition.client_rules.check_state(state)?;
     }
     // A turn that stores nothing takes no lock.
-    let first_turn = (takes_turn && !is_unstored).then(SnapshotId::fresh);
+    let first_turn = (takes_turn && !is_unstored).then(SnapshotId::generate);
     let mut early_lock = None;
     let found = match &definition.store {
         Some(_) if is_unstored && is_given => resume_given(&definition.name, init)?,
@@ -91,7 +91,7 @@ pub(crate) async fn open(
                 tenant: definition.tenant_store(context)?,
             };
             let starts_new = context.extension::<NewConversation>().is_some();
-            // Boxed, so that an invocation of a fresh session does not carry these large futures.
+            // Boxed, so that an invocation of a new session does not carry these large futures.
             let recalled = match &first_turn {
                 Some(turn) if !starts_new => Box::pin(stored.resume_recalled(&init, turn)).await?,
                 _ => None,
@@ -194,7 +194,7 @@ fn resume_given(agent: &str, init: AgentInit) -> Result<Found> {
         .session_id
         .clone()
         .and_then(SessionId::given)
-        .unwrap_or_else(SessionId::fresh);
+        .unwrap_or_else(SessionId::generate);
     Ok(Found {
         session_id,
         state,
@@ -231,7 +231,7 @@ impl Stored<'_> {
     }
 
     fn begin(&self) -> Found {
-        let session_id = SessionId::fresh();
+        let session_id = SessionId::generate();
         let mut cursor = self.cursor(session_id.clone());
         cursor.begin();
         resumed(session_id, None, cursor)
@@ -297,7 +297,7 @@ impl Stored<'_> {
         if !self.definition.failed_turns.admit(&snapshot) {
             return Err(self.refusal(&snapshot, "cannot resume").await?);
         }
-        let session_id = snapshot.session_id.clone().unwrap_or_else(SessionId::fresh);
+        let session_id = snapshot.session_id.clone().unwrap_or_else(SessionId::generate);
         let mut cursor = self.cursor(session_id.clone());
         let latest = self.latest(&session_id, Detail::Metadata).await?;
         let is_latest = latest

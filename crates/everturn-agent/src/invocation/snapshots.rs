@@ -233,7 +233,7 @@ impl Driver {
             return;
         };
         let state = self.session.state();
-        let id = self.turns.reserved().cloned().unwrap_or_else(SnapshotId::fresh);
+        let id = self.turns.reserved().cloned().unwrap_or_else(SnapshotId::generate);
         let snapshot = cursor.next_snapshot(id);
         let messages = state.messages.clone();
         let finish_reason = self.turns.failure();
@@ -310,7 +310,7 @@ impl Driver {
         };
         // Only a turn's own snapshot has the reserved id: the turn's code was told that id.
         let own = self.turns.reserved().filter(|_| event == SnapshotEvent::TurnEnd);
-        let snapshot = cursor.next_snapshot(own.cloned().unwrap_or_else(SnapshotId::fresh));
+        let snapshot = cursor.next_snapshot(own.cloned().unwrap_or_else(SnapshotId::generate));
         let moment = SnapshotMoment {
             event,
             state: &state,

@@ -45,7 +45,7 @@ impl LostRun {
         Ok(RecoveredRun {
             agent: self.run.agent.clone(),
             scope: self.scope.clone(),
-            session_id: snapshot.session_id.clone().unwrap_or_else(SessionId::fresh),
+            session_id: snapshot.session_id.clone().unwrap_or_else(SessionId::generate),
             snapshot_id: self.id.clone(),
             attempt: run.map_or(self.run.attempts, |run| run.attempts),
         })

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 macro_rules! id {
-    ($(#[$doc:meta])* $name:ident, $fresh:expr, $fresh_doc:literal) => {
+    ($(#[$doc:meta])* $name:ident, $generated:expr, $doc_of_generate:literal) => {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
         #[serde(transparent)]
@@ -17,9 +17,9 @@ macro_rules! id {
         pub struct $name(Arc<str>);
 
         impl $name {
-            #[doc = $fresh_doc]
-            pub fn fresh() -> Self {
-                Self($fresh.to_string().into())
+            #[doc = $doc_of_generate]
+            pub fn generate() -> Self {
+                Self($generated.to_string().into())
             }
 
             /// Returns the id as text.

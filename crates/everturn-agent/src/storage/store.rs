@@ -256,7 +256,7 @@ pub fn id_to_save(asked: Option<&SnapshotId>) -> SnapshotId {
     asked
         .cloned()
         .and_then(SnapshotId::given)
-        .unwrap_or_else(SnapshotId::fresh)
+        .unwrap_or_else(SnapshotId::generate)
 }
 
 /// Applies the rules of every store to a snapshot that is about to replace the stored one, `existing`.

@@ -308,7 +308,7 @@ async fn ids(store: &MemoryStore) -> Vec<SnapshotId> {
 }
 
 #[tokio::test]
-async fn a_failure_has_a_fresh_id_also_where_snapshots_are_named_by_content() {
+async fn a_failure_has_a_new_id_even_where_snapshots_are_named_by_content() {
     let agent = failing(2)
         .snapshot_ids(SnapshotIds::ContentAddressed)
         .store(MemoryStore::new())

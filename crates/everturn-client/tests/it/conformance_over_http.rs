@@ -97,7 +97,7 @@ async fn every_published_case_holds_over_http_and_websockets_on_postgres() {
         return;
     };
     let store = async || {
-        let schema = SessionId::fresh().as_str().replace('-', "_");
+        let schema = SessionId::generate().as_str().replace('-', "_");
         let options = PostgresStore::options(&url).schema(format!("http_{schema}"));
         let store = options.connections(4).open().await.unwrap();
         Arc::new(store) as Arc<dyn SessionStore>

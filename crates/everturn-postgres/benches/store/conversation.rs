@@ -45,7 +45,7 @@ impl Conversation {
         self.state.messages.push(Message::user(&text[..200]));
         self.state.messages.push(Message::model(&text[200..]));
         let mut row = Snapshot::new(
-            SnapshotId::fresh(),
+            SnapshotId::generate(),
             self.session.as_str().into(),
             Timestamp::from_millisecond(1_750_000_000_000 + self.turns * 1_000).expect("a time"),
         );

@@ -64,7 +64,7 @@ async fn forks() -> usize {
         let mut state = conversation.state.clone();
         state.messages = state.messages.truncate_to(fork % (2 * TURNS) + 1);
         state.messages.push(Message::user("And if not?"));
-        let mut row = Snapshot::new(SnapshotId::fresh(), SessionId::fresh(), at(fork));
+        let mut row = Snapshot::new(SnapshotId::generate(), SessionId::generate(), at(fork));
         row.parent_id.clone_from(&conversation.last);
         row.state = Some(state);
         save(&store, row).await;
@@ -87,7 +87,7 @@ async fn image() -> usize {
     state.artifacts = Arc::new(vec![Artifact::new("picture", image)]);
     for turn in 0..SNAPSHOTS {
         state.messages.push(Message::model("A leek."));
-        let mut row = Snapshot::new(SnapshotId::fresh(), "s".into(), at(turn));
+        let mut row = Snapshot::new(SnapshotId::generate(), "s".into(), at(turn));
         row.state = Some(state.clone());
         save(&store, row).await;
     }

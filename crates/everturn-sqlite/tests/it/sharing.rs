@@ -24,7 +24,7 @@ async fn talk(
         let text = text(&mut random);
         state.messages.push(Message::user(&text[..200]));
         state.messages.push(Message::model(&text[200..]));
-        let mut row = Snapshot::new(SnapshotId::fresh(), session.into(), at(turn));
+        let mut row = Snapshot::new(SnapshotId::generate(), session.into(), at(turn));
         row.parent_id = last.map(|last| last.snapshot_id);
         row.state = Some(state.clone());
         last = Some(put(store, row).await.unwrap());
@@ -148,8 +148,8 @@ async fn a_thousand_forks_of_a_long_session_stay_under_a_megabyte() {
 
     for fork in 0..1_000 {
         let mut branch = Snapshot::new(
-            SnapshotId::fresh(),
-            everturn_agent::SessionId::fresh(),
+            SnapshotId::generate(),
+            everturn_agent::SessionId::generate(),
             at(1_000 + fork),
         );
         let mut state = last.state.clone().unwrap();

@@ -276,7 +276,7 @@ impl Stage {
 
     async fn pend(&mut self, session: usize) -> Played {
         let session = self.session(session);
-        let snapshot = self.model.pending(&session, SnapshotId::fresh(), self.now());
+        let snapshot = self.model.pending(&session, SnapshotId::generate(), self.now());
         let written = snapshot.clone();
         let mutation = Mutation::new(move |_| Ok(Some(written.clone())));
         self.store

@@ -45,7 +45,7 @@ fn hold_database(path: &Path) -> Result<()> {
 /// Stays in a save at the moment when its row gets its name.
 async fn hold_folder(root: &Path) -> Result<()> {
     let row = Snapshot::new(
-        everturn_agent::SnapshotId::fresh(),
+        everturn_agent::SnapshotId::generate(),
         SESSION.into(),
         Timestamp::now(),
     );

@@ -170,7 +170,7 @@ fn only_content_addressed_snapshots_with_their_state_can_be_checked() {
     snapshot.state = Some(state([Message::user("b")]));
     assert!(!snapshot.verify().unwrap());
 
-    snapshot.snapshot_id = SnapshotId::fresh();
+    snapshot.snapshot_id = SnapshotId::generate();
     assert!(snapshot.verify().is_err());
 }
 

@@ -107,7 +107,7 @@ impl Kitchen {
             println!("skipped: EVERTURN_TEST_POSTGRES names no server; ./test starts one");
             return None;
         };
-        let name = SessionId::fresh().as_str().replace('-', "_");
+        let name = SessionId::generate().as_str().replace('-', "_");
         let name = format!("kitchen_{name}");
         let (client, connection) = tokio_postgres::connect(&server, tokio_postgres::NoTls)
             .await
