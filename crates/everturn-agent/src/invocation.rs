@@ -18,7 +18,7 @@
 //! |---|---|---|
 //! | input | `client.rs` | `Client::next` reads it, `driver.rs` raises `Input` |
 //! | turn lock | `machine/attached.rs` | `Attached::feed` commands `TakeLock`; `Driver::take_lock` asks for it |
-//! | function | `agent_session.rs` | `Driver::start_turn` hands the turn over; `AgentSession::run` receives its input (`reception.rs`) and calls the handler |
+//! | function | `agent_session.rs` | `Driver::start_turn` hands the turn over; `AgentSession::run` receives its input (`input_validation.rs`) and calls the handler |
 //! | generate | `prompt_turn.rs` | `prompt_turn` renders the prompt and asks the model; turns of one's own use `Turn::generate` |
 //! | journal | `journaling/turn_journal.rs` | `TurnJournal` records what the model and the tools answer, before it is used |
 //! | snapshot | `snapshots.rs` | `Attached::end_turn` commands `CommitTurn`; `Driver::save` asks the policy and writes |
@@ -53,7 +53,7 @@ mod signals;
 mod owned_turn;
 mod message_positions;
 mod prompt_turn;
-mod reception;
+mod input_validation;
 mod repeated;
 mod snapshots;
 mod usage_tracker;

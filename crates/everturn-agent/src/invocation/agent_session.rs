@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::signals::Signals;
 use super::owned_turn::OwnedTurn;
-use super::reception::Reception;
+use super::input_validation::InputValidation;
 use super::snapshots::CreatedSnapshots;
 use super::usage_tracker::UsageTracker;
 use super::turn::TurnStart;
@@ -53,7 +53,7 @@ pub(crate) struct InvocationFacts {
     /// How often a model may make the same call in a turn.
     pub(super) repeated_calls: u32,
     pub(super) observers: TurnObservers,
-    pub(super) reception: Reception,
+    pub(super) input_validation: InputValidation,
     /// The rules that name the agent's resources.
     pub(super) resources: ClientRules,
     /// The schema of the custom state; `None` if that may be any JSON.
@@ -179,8 +179,8 @@ impl<S: CustomState> AgentSession<S> {
         };
         let (session, signals) = (&self.session, &self.signals);
         let facts = &*self.facts;
-        let (flow, limit, reception) = (&facts.session_flow, &facts.limit, &facts.reception);
-        let context = reception.enter(context, session.core().session_id());
+        let (flow, limit, input_validation) = (&facts.session_flow, &facts.limit, &facts.input_validation);
+        let context = input_validation.enter(context, session.core().session_id());
         let settle = &mut report;
         let (began, used_before) = (Instant::now(), self.facts.usage.own());
         let mut finish_reason = None;
@@ -192,7 +192,7 @@ impl<S: CustomState> AgentSession<S> {
             |context, recorder| async move {
                 recorder.input(&input);
                 facts.usage.take_up_turn().await?;
-                let received = reception.receive(&session.messages(), &input, &context)?;
+                let received = validation.validate(&session.messages(), &input, &context)?;
                 if let Some(custom) = &input.custom {
                     session.core().replace_custom(replaced_custom(custom, facts)?);
                 }
@@ -207,7 +207,7 @@ impl<S: CustomState> AgentSession<S> {
                 let outcome = if received.is_waiting {
                     Ok(AgentFinishReason::Interrupted.into())
                 } else {
-                    let context = match &reception.client_rules {
+                    let context = match &input_validation.client_rules {
                         Some(rules) => rules.enter(context, &session.messages()),
                         None => context,
                     };

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
 
 use super::Beginning;
-use super::reception::Reception;
+use super::input_validation::InputValidation;
 use super::typed_function::UntypedFunction;
 use crate::invocation::answers::RestartInputs;
 use crate::invocation::failure_log::FailedWork;
@@ -204,8 +204,8 @@ impl Definition {
     }
 
     /// Returns how the agent receives inputs, of a client or of this program.
-    pub(super) fn reception(&self, is_of_client: bool, is_clients_word: bool) -> Reception {
-        Reception {
+    pub(super) fn input_validation(&self, is_of_client: bool, is_clients_word: bool) -> InputValidation {
+        InputValidation {
             client_rules: is_of_client.then(|| self.client_rules.clone()),
             is_clients_word,
             while_interrupted: self.while_interrupted,

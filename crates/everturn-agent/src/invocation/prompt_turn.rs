@@ -15,7 +15,7 @@ use super::accepted_input::AcceptedInput;
 use super::added_by_client::{AddedByClient, chosen_output};
 use super::conversation::{conversation_so_far, marked};
 use super::generate::ConversationObserver;
-use super::reception::{check_message, given_answers};
+use super::input_validation::{check_message, given_answers};
 use super::{AgentFunction, AgentPrompt};
 use crate::{AgentInput, CustomState, Turn};
 

@@ -338,7 +338,7 @@ impl Driver {
             usage: Arc::clone(&usage),
             repeated_calls,
             observers: definition.turn_observers.clone(),
-            reception: definition.reception(!client.is_program(), is_clients_word),
+            input_validation: definition.input_validation(!client.is_program(), is_clients_word),
             resources: definition.client_rules.clone(),
             custom_schema: definition.custom_schema.clone(),
         };

@@ -1,4 +1,4 @@
-//! The reception of an input: its answers are checked, and requests that are open are closed, or put to the client again.
+//! Validation of an input: its answers are checked, and open requests are closed or put to the client again.
 //!
 //! It comes before the agent's function, so it holds for agents around a prompt and for those that run their turns
 //! themselves.
@@ -15,9 +15,9 @@ use crate::invocation::answers::RestartInputs;
 use crate::policy::client_permissions::ClientRules;
 use crate::{AgentInput, AgentStreamChunk, Clock, SessionId, WhileInterrupted};
 
-/// How an agent receives inputs.
+/// The rules by which an agent validates inputs.
 #[derive(Debug, Clone)]
-pub(super) struct Reception {
+pub(super) struct InputValidation {
     /// What the inputs may set beside their message; `None` if they are this program's own.
     pub(super) client_rules: Option<ClientRules>,
     /// Whether the conversation is what a client says of it, which nothing proves.
@@ -30,31 +30,31 @@ pub(super) struct Reception {
     pub(super) clock: Clock,
 }
 
-/// An input that was received.
+/// An input that passed validation.
 #[derive(Debug, Default)]
-pub(super) struct Received {
+pub(super) struct ValidInput {
     /// The messages to add to the session before the turn: answers that close open requests, and the input's own.
     pub(super) messages: Vec<Message>,
     /// The answers among them, or the requests that are put to the client again.
-    told: Vec<Part>,
+    reported: Vec<Part>,
     /// The place of the answers in the session.
     position: Option<usize>,
     /// Whether the turn ends at once, because its message waits for the answers to open requests.
     pub(super) is_waiting: bool,
 }
 
-impl Reception {
-    /// Receives an input of a caller on a conversation.
+impl InputValidation {
+    /// Validates an input of a caller against the conversation.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` for a field that the agent does not accept from clients, and for answers that do not fit the open requests; `FAILED_PRECONDITION` for a message that the agent
     /// does not take while requests are open.
-    pub(super) fn receive(
+    pub(super) fn validate(
         &self,
         history: &History,
         input: &AgentInput,
         caller: &Context,
-    ) -> Result<Received> {
+    ) -> Result<ValidInput> {
         if let Some(rules) = &self.client_rules {
             rules.check(input)?;
         }
@@ -67,10 +67,10 @@ impl Reception {
                 self.restart_inputs
             };
             inputs.validate(history, answers)?;
-            return Ok(Received::of(messages));
+            return Ok(ValidInput::of(messages));
         }
         if messages.is_empty() {
-            return Ok(Received::default());
+            return Ok(ValidInput::default());
         }
         let asking = awaiting(history).and_then(|place| history.get(place));
         // Nobody can answer it any more, so nothing is gained by holding the conversation up.
@@ -92,25 +92,25 @@ impl Reception {
                 let waiting = messages
                     .into_iter()
                     .map(|message| message.with_metadata_entry(metadata::WAITING, true));
-                Ok(Received {
-                    told: asking.interrupts().cloned().collect(),
+                Ok(ValidInput {
+                    reported: asking.interrupts().cloned().collect(),
                     is_waiting: true,
-                    ..Received::of(waiting.collect())
+                    ..ValidInput::of(waiting.collect())
                 })
             }
             _ => {
                 let closing = closing(history);
-                Ok(Received {
-                    told: closing.iter().flat_map(Message::content).cloned().collect(),
+                Ok(ValidInput {
+                    reported: closing.iter().flat_map(Message::content).cloned().collect(),
                     position: closing.is_some().then(|| history.len()),
-                    ..Received::of(closing.into_iter().chain(messages).collect())
+                    ..ValidInput::of(closing.into_iter().chain(messages).collect())
                 })
             }
         }
     }
 }
 
-impl Reception {
+impl InputValidation {
     fn is_expired(&self, asking: &Message) -> bool {
         let now = self.clock.now();
         let is_expired = |part: &Part| part.approval().is_some_and(|question| question.is_expired(now));
@@ -128,7 +128,7 @@ impl Reception {
     }
 }
 
-impl Received {
+impl ValidInput {
     fn of(messages: Vec<Message>) -> Self {
         Self {
             messages,
@@ -138,12 +138,12 @@ impl Received {
 
     /// Returns the chunk that tells the client of the answers that were added, or of the requests that are open.
     pub(super) fn chunk(&self, sends_positions: bool) -> Option<AgentStreamChunk> {
-        if self.told.is_empty() {
+        if self.reported.is_empty() {
             return None;
         }
         let chunk = ModelResponseChunk {
             role: Some(Role::Tool),
-            content: self.told.clone(),
+            content: self.reported.clone(),
             ..ModelResponseChunk::default()
         };
         Some(AgentStreamChunk::model(chunk).at(self.position.filter(|_| sends_positions)))
