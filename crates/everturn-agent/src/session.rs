@@ -54,7 +54,7 @@ impl<S: CustomState> Session<S> {
     pub fn standalone(custom: S) -> Self {
         let id = SessionId::generate();
         let state = SessionState::beginning(&id);
-        let core = Core::new(id, state, Arc::new(Unheard), None, Context::new());
+        let core = Core::new(id, state, Arc::new(NoPublisher), None, Context::new());
         let session = Self(Arc::new(
             core.expect("a state without a custom state fits every type"),
         ));
@@ -175,9 +175,9 @@ impl<S: CustomState> Session<S> {
 }
 
 /// The client of a session that has none.
-struct Unheard;
+struct NoPublisher;
 
-impl Publisher for Unheard {
+impl Publisher for NoPublisher {
     fn is_silenced(&self) -> bool {
         true
     }

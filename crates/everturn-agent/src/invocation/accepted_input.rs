@@ -1,4 +1,4 @@
-//! Telling that a turn's input was accepted.
+//! Reporting that a turn's input was accepted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use crate::{AgentStreamChunk, CustomState, Turn, TurnDetails};
 #[derive(Clone)]
 pub(super) struct AcceptedInput {
     signals: Signals,
-    is_told: Arc<AtomicBool>,
+    is_reported: Arc<AtomicBool>,
 }
 
 impl AcceptedInput {
@@ -26,12 +26,12 @@ impl AcceptedInput {
         turn.context().extension::<TurnDetails>()?;
         Some(Self {
             signals: turn.signals().clone(),
-            is_told: Arc::default(),
+            is_reported: Arc::default(),
         })
     }
 
-    fn tell(&self) {
-        if !self.is_told.swap(true, Ordering::Relaxed) {
+    fn report(&self) {
+        if !self.is_reported.swap(true, Ordering::Relaxed) {
             self.signals.publisher().post(AgentStreamChunk::default());
         }
     }
@@ -40,12 +40,12 @@ impl AcceptedInput {
 #[async_trait]
 impl Middleware for AcceptedInput {
     async fn model(&self, call: ModelCall, next: NextModel) -> HandlerResult<ModelResponse> {
-        self.tell();
+        self.report();
         Ok(next.run(call).await?)
     }
 
     async fn tool(&self, call: ToolCall, next: NextTool) -> HandlerResult<MultipartToolResponse> {
-        self.tell();
+        self.report();
         Ok(next.run(call).await?)
     }
 }

@@ -197,12 +197,12 @@ impl<S: CustomState> AgentSession<S> {
                     session.core().replace_custom(replaced_custom(custom, facts)?);
                 }
                 // Boxed, so that the handler's turn has no room for it.
-                let told = received.chunk(signals.sends_positions()).map(Box::new);
+                let chunk = received.chunk(signals.sends_positions()).map(Box::new);
                 session.add_messages(received.messages);
                 // Before anything is paid for, and again below before anything is kept.
                 limit.check(&session.state())?;
-                if let Some(told) = told {
-                    signals.send(told).await?;
+                if let Some(chunk) = chunk {
+                    signals.send(chunk).await?;
                 }
                 let outcome = if received.is_waiting {
                     Ok(AgentFinishReason::Interrupted.into())
@@ -261,7 +261,7 @@ impl<S: CustomState> AgentSession<S> {
         finish_reason: Option<AgentFinishReason>,
         (began, used_before): (Instant, UsageTotal),
     ) {
-        self.facts.observers.tell(&EndedTurn {
+        self.facts.observers.notify(&EndedTurn {
             agent: &self.facts.agent,
             finish_reason: match outcome {
                 Ok(()) => finish_reason.unwrap_or(AgentFinishReason::Unknown),

@@ -415,11 +415,11 @@ impl Driver {
 
     /// Returns the finish reason that the function gives, else that of the last turn.
     pub(super) fn finish_reason(&self) -> Option<AgentFinishReason> {
-        let said = self
+        let given = self
             .result
             .as_ref()
             .and_then(|result| result.as_ref().ok()?.finish_reason);
-        said.or_else(|| self.turns.reason())
+        given.or_else(|| self.turns.reason())
     }
 }
 

@@ -44,8 +44,8 @@ fn conversation_of(request: &Messages, history: &History) -> Messages {
             kept.extend(
                 messages
                     .iter()
-                    .filter(|message| is_said(message, history))
-                    .map(|said| as_said(said, history)),
+                    .filter(|message| belongs_to(message, history))
+                    .map(|message| without_output_instructions(message, history)),
             );
         }
     }
@@ -54,7 +54,7 @@ fn conversation_of(request: &Messages, history: &History) -> Messages {
 
 /// Returns whether a message belongs to the conversation: it is neither the prompt's nor a system message that a middleware
 /// added.
-fn is_said(message: &Message, history: &History) -> bool {
+fn belongs_to(message: &Message, history: &History) -> bool {
     if message.metadata_entry(metadata::PROMPT).is_some() {
         return false;
     }
@@ -64,14 +64,14 @@ fn is_said(message: &Message, history: &History) -> bool {
 }
 
 /// Returns the message without the instructions that the request added to it about the output's form.
-fn as_said(message: &Message, history: &History) -> Message {
+fn without_output_instructions(message: &Message, history: &History) -> Message {
     if message.stats().messages_with(Feature::OutputInstructions) == 0 {
         return message.clone();
     }
-    let is_said = |part: &&Part| part.purpose() != Some(metadata::PURPOSE_OUTPUT);
-    let said: Vec<Part> = message.content().iter().filter(is_said).cloned().collect();
-    let said = message.clone().with_content(said);
+    let is_own = |part: &&Part| part.purpose() != Some(metadata::PURPOSE_OUTPUT);
+    let own: Vec<Part> = message.content().iter().filter(is_own).cloned().collect();
+    let own = message.clone().with_content(own);
     // Instructions are added to the latest user message. Returning the conversation's own message keeps it shared.
     let latest = history.iter().rev().find(|known| known.role() == Role::User);
-    latest.filter(|latest| **latest == said).cloned().unwrap_or(said)
+    latest.filter(|latest| **latest == own).cloned().unwrap_or(own)
 }

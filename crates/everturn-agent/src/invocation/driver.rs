@@ -232,9 +232,9 @@ impl Driver {
     pub(super) fn show(&mut self, signal: ChunkSignal) -> Option<AgentEvent> {
         let ChunkSignal { chunk, taken } = signal;
         // A transform is user code: it does not run for a chunk that nobody can receive.
-        let unheard = self.client_stream.is_silent() && !self.broadcast.wants();
+        let is_discarded = self.client_stream.is_silent() && !self.broadcast.wants();
         let transform = self.definition.stream_transform.as_ref();
-        let shown = match chunk.filter(|_| !unheard) {
+        let shown = match chunk.filter(|_| !is_discarded) {
             Some(chunk) => shown_chunk(transform, *chunk, self.client.context()),
             None => Ok(None),
         };

@@ -84,7 +84,7 @@ impl Repeated {
     }
 
     /// Sends the turn's chunks, with the whole answer in one, and returns its output.
-    pub(super) async fn tell(
+    pub(super) async fn replay(
         self,
         definition: &Definition,
         emitter: &Emitter<AgentStreamChunk>,

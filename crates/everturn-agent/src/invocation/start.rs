@@ -109,7 +109,7 @@ async fn begin(
     match found? {
         Some(Found::Ended(repeated)) => {
             let (answer, outcome) = oneshot::channel();
-            let output = Box::pin(repeated.tell(&definition, &emitter, &context)).await;
+            let output = Box::pin(repeated.replay(&definition, &emitter, &context)).await;
             let _ = answer.send(output.map(Box::new));
             return Ok((Driving(None), outcome));
         }

@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refused_turn_is_told_which_turn_holds_the_session() {
+    async fn a_refused_turn_names_the_turn_that_holds_the_session() {
         let locks = SessionLocks::of(&session());
         let (one, two) = (locks.lock(at("a")), locks.lock(at("a")));
 

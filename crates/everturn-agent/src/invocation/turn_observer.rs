@@ -66,7 +66,7 @@ impl TurnObservers {
         observers.push(observer);
     }
 
-    pub(crate) fn tell(&self, turn: &EndedTurn<'_>) {
+    pub(crate) fn notify(&self, turn: &EndedTurn<'_>) {
         let observers: Vec<_> = {
             let observers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             observers.iter().filter_map(Weak::upgrade).collect()

@@ -80,13 +80,13 @@ impl RunPoll {
     /// Waits until a look at the run finds something else than this watcher did.
     pub(crate) async fn changed<F: Future<Output = Found>>(&self, known: &Found, look: impl Fn() -> F) {
         // The watcher has looked later than whoever found what is there.
-        self.tell(known.clone());
+        self.publish(known.clone());
         let mut news = self.poll.found.subscribe();
         let polling = async {
             let _polling = self.poll.polling.lock().await;
             loop {
                 tokio::time::sleep(POLL).await;
-                self.tell(look().await);
+                self.publish(look().await);
             }
         };
         tokio::select! {
@@ -97,10 +97,10 @@ impl RunPoll {
         }
     }
 
-    fn tell(&self, found: Found) {
-        self.poll.found.send_if_modified(|told| {
-            let is_news = told.as_ref() != Some(&found);
-            *told = Some(found);
+    fn publish(&self, found: Found) {
+        self.poll.found.send_if_modified(|published| {
+            let is_news = published.as_ref() != Some(&found);
+            *published = Some(found);
             is_news
         });
     }

@@ -80,7 +80,7 @@ impl Ahead {
         }
         let mut messages = wanted.slice(0..known.min(wanted.len()));
         let named = |message: &Message| {
-            let known = self.named.iter().find(|(said, _)| said.is_same(message));
+            let known = self.named.iter().find(|(original, _)| original.is_same(message));
             known.map_or_else(|| message.clone(), |(_, named)| named.clone())
         };
         messages.extend(wanted.slice(messages.len()..wanted.len()).iter().map(named));
@@ -169,10 +169,10 @@ impl<S: CustomState> Core<S> {
     pub(crate) fn saved_ahead(&self, conversation: &History, named: &History) {
         let mut live = lock(&self.live);
         live.ahead.messages = Some(named.clone());
-        if let (Some(said), Some(named)) = (conversation.last(), named.last())
-            && !said.is_same(named)
+        if let (Some(original), Some(named)) = (conversation.last(), named.last())
+            && !original.is_same(named)
         {
-            live.ahead.named.push((said.clone(), named.clone()));
+            live.ahead.named.push((original.clone(), named.clone()));
         }
     }
 
@@ -310,7 +310,7 @@ impl<S: CustomState> Core<S> {
         ) {
             Ok(shown) => {
                 let custom = shown.and_then(|shown| shown.custom).unwrap_or_default();
-                if let Some(patch) = patcher.tell(custom) {
+                if let Some(patch) = patcher.patch_to(custom) {
                     self.publisher.post(AgentStreamChunk::patch(patch));
                 }
             }

@@ -10,22 +10,22 @@ use crate::patch::JsonPatch;
 /// client's view is wrong for one turn at most.
 #[derive(Debug, Default)]
 pub(super) struct Patcher {
-    told: Option<Arc<Value>>,
+    sent: Option<Arc<Value>>,
 }
 
 impl Patcher {
     /// Makes the next patch a whole document.
     pub(super) fn arm(&mut self) {
-        self.told = None;
+        self.sent = None;
     }
 
     /// Returns the patch that turns the client's view into `current`; `None` if the two are equal.
-    pub(super) fn tell(&mut self, current: Arc<Value>) -> Option<JsonPatch> {
-        let patch = match self.told.as_deref() {
+    pub(super) fn patch_to(&mut self, current: Arc<Value>) -> Option<JsonPatch> {
+        let patch = match self.sent.as_deref() {
             None => JsonPatch::replace_document(Arc::clone(&current)),
-            Some(told) => JsonPatch::diff(told, &current),
+            Some(sent) => JsonPatch::diff(sent, &current),
         };
-        self.told = Some(current);
+        self.sent = Some(current);
         (!patch.is_empty()).then_some(patch)
     }
 }
@@ -41,10 +41,10 @@ mod tests {
         let mut patcher = Patcher::default();
         let document = Arc::new(json!({"n": 1}));
 
-        let first = patcher.tell(Arc::clone(&document));
-        let unchanged = patcher.tell(Arc::clone(&document));
+        let first = patcher.patch_to(Arc::clone(&document));
+        let unchanged = patcher.patch_to(Arc::clone(&document));
         patcher.arm();
-        let rearmed = patcher.tell(document);
+        let rearmed = patcher.patch_to(document);
 
         assert_eq!(first, Some(JsonPatch::replace_document(json!({"n": 1}))));
         assert_eq!(unchanged, None);

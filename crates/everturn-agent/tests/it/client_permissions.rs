@@ -430,8 +430,8 @@ async fn a_client_may_choose_the_schema_of_one_answer() {
     assert_eq!(chosen.text(), r#"{"dish": "soup"}"#);
     assert_eq!(plain.text(), "Enjoy.");
     // A model that takes no schemas is told it in words.
-    let is_told = |request: usize| asked(&model.requests()[request])[0].contains("dish");
-    assert_eq!([is_told(0), is_told(1)], [true, false]);
+    let is_reported = |request: usize| asked(&model.requests()[request])[0].contains("dish");
+    assert_eq!([is_reported(0), is_reported(1)], [true, false]);
 }
 
 #[tokio::test]

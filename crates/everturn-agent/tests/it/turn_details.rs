@@ -93,7 +93,7 @@ async fn an_accepted_input_is_told_before_the_model_answers_and_a_refused_one_is
 }
 
 #[tokio::test]
-async fn nobody_else_is_told() {
+async fn nobody_else_is_reported() {
     let (registry, _) = answering(["Hello."]);
     let plain = agent(&registry, "plain")
         .store(MemoryStore::new())

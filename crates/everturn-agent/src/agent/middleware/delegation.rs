@@ -178,7 +178,7 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    pub(super) fn said(response: impl Into<String>) -> Self {
+    pub(super) fn text(response: impl Into<String>) -> Self {
         Self {
             response: response.into(),
             artifacts: Vec::new(),
@@ -245,10 +245,10 @@ impl Shared {
         // Counted before the check: the tools of a round run at the same time, and together must keep the limit.
         let number = self.delegations.fetch_add(1, Ordering::Relaxed) + 1;
         if self.config.max_delegations.is_some_and(|limit| number > limit) {
-            return Outcome::said("No more tasks can be handed on now: finish with what there is.");
+            return Outcome::text("No more tasks can be handed on now: finish with what there is.");
         }
         let conversation = lock(&self.conversation).clone();
-        let errand = subagent::Errand {
+        let task = subagent::DelegatedTask {
             registry: &self.registry,
             agent,
             task,
@@ -256,7 +256,7 @@ impl Shared {
             invocation: format!("{}_{number}", agent.name),
             inline: self.config.artifact_strategy == ArtifactStrategy::Inline,
         };
-        errand.run(cx.context().clone()).await
+        task.run(cx.context().clone()).await
     }
 
     /// Returns the instructions about the sub-agents for the model.

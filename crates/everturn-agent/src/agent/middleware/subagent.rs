@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// One task for a sub-agent.
-pub(super) struct Errand<'a> {
+pub(super) struct DelegatedTask<'a> {
     pub(super) registry: &'a Registry,
     pub(super) agent: &'a AgentRef,
     pub(super) task: String,
@@ -26,21 +26,21 @@ pub(super) struct Errand<'a> {
     pub(super) inline: bool,
 }
 
-impl Errand<'_> {
+impl DelegatedTask<'_> {
     /// Runs the agent; every outcome, failures included, is a result for the model.
     pub(super) async fn run(self, context: Context) -> Outcome {
         let output = match self.call(&self.agent.seeded(&context)).await {
             Ok(output) => output,
-            Err(error) => return Outcome::said(format!("Error: {error}")),
+            Err(error) => return Outcome::text(format!("Error: {error}")),
         };
         match output.finish_reason {
             _ if output.is_failure() => {
                 let reason = output
                     .error
                     .map_or_else(|| "no reason was given".to_owned(), |error| error.message);
-                Outcome::said(format!("Error: the agent '{}' failed: {reason}", self.agent.name))
+                Outcome::text(format!("Error: the agent '{}' failed: {reason}", self.agent.name))
             }
-            Some(AgentFinishReason::Interrupted) => Outcome::said(format!(
+            Some(AgentFinishReason::Interrupted) => Outcome::text(format!(
                 "The agent '{}' needs an answer from a person, which cannot be given here.",
                 self.agent.name
             )),
@@ -149,10 +149,10 @@ pub(super) fn last_texts(conversation: &Messages, count: usize) -> History {
     if count == 0 {
         return History::new();
     }
-    let said = conversation
+    let messages = conversation
         .iter()
         .filter(|message| matches!(message.role(), Role::User | Role::Model));
-    let mut texts: Vec<Message> = said
+    let mut texts: Vec<Message> = messages
         .filter_map(|message| {
             let parts: Vec<Part> = message
                 .content()

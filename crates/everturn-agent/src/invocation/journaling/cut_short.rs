@@ -127,16 +127,16 @@ impl CutShortCalls {
         }
         self.reply = Some(asked.clone());
         let mut conversation = Some(conversation);
-        let mut said = None;
+        let mut requests = None;
         let mut parts = Vec::new();
         for known in &self.calls {
             if !known.is_due() {
                 continue;
             }
             let request = self.requests.get(&known.id).cloned().or_else(|| {
-                let said = said.get_or_insert_with(|| conversation.take().map(|said| said()));
-                let mut said = said.iter().flatten().rev();
-                said.find(|request| call_of(request) == known.call).cloned()
+                let requests = requests.get_or_insert_with(|| conversation.take().map(|read| read()));
+                let mut latest_first = requests.iter().flatten().rev();
+                latest_first.find(|request| call_of(request) == known.call).cloned()
             });
             let Some(request) = request else { continue };
             // Its own reference, because another message may use the model's.

@@ -111,10 +111,10 @@ pub(super) struct AskedModel {
 
 impl AskedModel {
     pub(super) fn fingerprint(&self) -> String {
-        digest(&("model", &self.model, self.length, self.said()))
+        digest(&("model", &self.model, self.length, self.last_message()))
     }
 
-    fn said(&self) -> Option<(Role, &[Part])> {
+    fn last_message(&self) -> Option<(Role, &[Part])> {
         let last = self.last.as_ref()?;
         Some((last.role(), last.content()))
     }
@@ -134,7 +134,7 @@ impl From<&ModelEffect<'_>> for AskedModel {
 /// Whether the fingerprints are equal.
 impl PartialEq for AskedModel {
     fn eq(&self, other: &Self) -> bool {
-        (self.length, &self.model, self.said()) == (other.length, &other.model, other.said())
+        (self.length, &self.model, self.last_message()) == (other.length, &other.model, other.last_message())
     }
 }
 

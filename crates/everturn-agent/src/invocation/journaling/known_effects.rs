@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_calls_are_told_apart_by_their_number() {
+    fn equal_calls_are_distinguished_by_their_number() {
         let mut effects = effects([]);
 
         let (first, second) = (effects.meet_model(asked("a")).0, effects.meet_model(asked("a")).0);

@@ -358,7 +358,7 @@ impl EffectJournal for TurnJournal {
         let (id, reply, changes) = self.live().known.meet_model(AskedModel::from(&effect));
         self.change_again(&changes)?;
         let reply = reply.or_else(|| {
-            let said = || -> Vec<_> {
+            let requests = || -> Vec<_> {
                 self.session
                     .messages()
                     .iter()
@@ -366,7 +366,7 @@ impl EffectJournal for TurnJournal {
                     .cloned()
                     .collect()
             };
-            self.live().known.cut_short.reply(&id, said)
+            self.live().known.cut_short.reply(&id, requests)
         });
         Ok((id, reply))
     }

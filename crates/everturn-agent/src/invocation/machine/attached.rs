@@ -187,14 +187,14 @@ impl<I: Clone, E: Clone> Attached<I, E> {
             return Step::to(self);
         }
         // The turn loop waits for an answer in both cases.
-        let told = Command::FailTurn(error.clone());
+        let failure = Command::FailTurn(error.clone());
         self.function = Function::Between;
         if self.begun > 0 {
             Step::to(self)
                 .emit(Command::SendTurnEnd(TurnOutcome::Failed))
-                .emit(told)
+                .emit(failure)
         } else {
-            self.stop(Cause::LockRefused(error)).preceded_by([told])
+            self.stop(Cause::LockRefused(error)).preceded_by([failure])
         }
     }
 

@@ -69,7 +69,7 @@ fn a_function_may_go_on_after_a_failed_turn_and_complete() {
 }
 
 #[test]
-fn queued_inputs_are_run_before_the_end_of_input_is_told() {
+fn queued_inputs_are_run_before_the_end_of_input_is_reported() {
     let mut machine = after(attached(), [Event::Input("one"), Event::InputClosed]);
 
     assert_eq!(machine.take(Event::NextInput), [start("one")]);
@@ -86,7 +86,7 @@ fn queued_inputs_are_run_before_the_end_of_input_is_told() {
 }
 
 #[test]
-fn a_function_that_waits_is_told_when_the_input_closes() {
+fn a_waiting_function_is_woken_when_the_input_closes() {
     let mut machine = after(attached(), [Event::NextInput]);
 
     assert_eq!(
