@@ -30,7 +30,7 @@ pub use self::prompt_agent::{InlinePrompt, NamedPrompt, agent, prompt_agent};
 pub use self::watching::{WatchAction, WatchRequest};
 use crate::archive::{Archive, Tenants};
 use crate::chat::ChatBuilder;
-use crate::invocation::{RegistryGuard, Definition};
+use crate::invocation::{Definition, RegistryGuard};
 use crate::recovery::{self, Recovery};
 use crate::storage::session_state::AgentTypes;
 use crate::store::SessionStore;

@@ -117,8 +117,8 @@ pub use self::storage::{
 pub use self::wire::patch;
 pub use self::wire::{
     AbortRequest, AbortResponse, AddedMessages, AgentInit, AgentMetadata, AgentOutput, AgentResult,
-    AgentStreamChunk, NewConversation, GetSnapshotRequest, GivenCustom, IdempotencyKey, PlainProtocol, ServerNote,
-    SnapshotCreated, StateManagement, TurnDetails, TurnEnd, TurnStarted, Unstored,
+    AgentStreamChunk, GetSnapshotRequest, GivenCustom, IdempotencyKey, NewConversation, PlainProtocol,
+    ServerNote, SnapshotCreated, StateManagement, TurnDetails, TurnEnd, TurnStarted, Unstored,
 };
 
 // Types of other crates that are used in signatures here.

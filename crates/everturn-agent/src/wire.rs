@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use self::call_options::{NewConversation, IdempotencyKey, ServerNote, TurnDetails, Unstored};
+pub use self::call_options::{IdempotencyKey, NewConversation, ServerNote, TurnDetails, Unstored};
 pub use self::given_custom::GivenCustom;
 use self::patch::JsonPatch;
 pub use self::plain_protocol::PlainProtocol;

@@ -22,7 +22,10 @@ impl Archive {
     pub async fn repair(&self, id: impl Into<SnapshotId>) -> Result<Option<Snapshot>> {
         let id = named_snapshot(id)?;
         let origin = resumable(self.stored(&id, Detail::Whole).await?, FailedTurns::Discard)?;
-        let messages = origin.state.as_ref().and_then(|state| repaired_past(&state.messages));
+        let messages = origin
+            .state
+            .as_ref()
+            .and_then(|state| repaired_past(&state.messages));
         let (Some(messages), Some(session)) = (messages, origin.session_id.clone()) else {
             return Ok(None);
         };

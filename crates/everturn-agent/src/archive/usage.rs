@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Archive, named_session};
 use crate::policy::visibility::nothing_in;
-use crate::store::{Detail, Expense, JournalKey, UsageLedger, SessionExpense, TurnExpenses};
+use crate::store::{Detail, Expense, JournalKey, SessionExpense, TurnExpenses, UsageLedger};
 use crate::{SessionId, Snapshot};
 
 /// A request for what was used.

@@ -14,12 +14,12 @@ use everturn_core::{Context, Error, HandlerResult, Result, Schema, SpanKind, in_
 use serde::Serialize;
 use serde_json::Value;
 
-use super::signals::Signals;
-use super::owned_turn::OwnedTurn;
 use super::input_validation::InputValidation;
+use super::owned_turn::OwnedTurn;
+use super::signals::Signals;
 use super::snapshots::CreatedSnapshots;
-use super::usage_tracker::UsageTracker;
 use super::turn::TurnStart;
+use super::usage_tracker::UsageTracker;
 use crate::invocation::failure_log::FailedWork;
 use crate::invocation::turn_observer::{EndedTurn, TurnObservers};
 use crate::policy::client_permissions::ClientRules;
@@ -80,7 +80,12 @@ struct TurnOutput {
 }
 
 impl<S: CustomState> AgentSession<S> {
-    pub(super) fn new(session: Session<S>, context: Context, signals: Signals, facts: InvocationFacts) -> Self {
+    pub(super) fn new(
+        session: Session<S>,
+        context: Context,
+        signals: Signals,
+        facts: InvocationFacts,
+    ) -> Self {
         Self {
             session,
             context,
@@ -192,7 +197,7 @@ impl<S: CustomState> AgentSession<S> {
             |context, recorder| async move {
                 recorder.input(&input);
                 facts.usage.take_up_turn().await?;
-                let received = validation.validate(&session.messages(), &input, &context)?;
+                let received = input_validation.validate(&session.messages(), &input, &context)?;
                 if let Some(custom) = &input.custom {
                     session.core().replace_custom(replaced_custom(custom, facts)?);
                 }

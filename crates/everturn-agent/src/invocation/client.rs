@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::background::{no_pending_snapshot, no_store, no_subscription};
 use super::machine::{Cause, Event, Resolution};
 use super::signals::Receipt;
-use super::{AgentEvent, RegistryGuard, Driver};
+use super::{AgentEvent, Driver, RegistryGuard};
 use crate::invocation::cursor::InvocationCursor;
 use crate::policy::transform::shown_state;
 use crate::policy::visibility::exposure;

@@ -28,11 +28,11 @@ use super::machine::{
     Cancellation, Cause, Command, Commit, EndOfInput, Event, Machine, Resolution, TurnOutcome, TurnSnapshot,
 };
 use super::new_session::session_exists;
-use super::signals::{ChunkSignal, MODEL_CHUNKS, Signals, Signal};
 use super::repeated::answered_meanwhile;
+use super::signals::{ChunkSignal, MODEL_CHUNKS, Signal, Signals};
 use super::snapshots::{Journals, SnapshotWritten, Snapshots};
-use super::usage_tracker::UsageTracker;
 use super::turn::{TurnContext, TurnReport, TurnStart};
+use super::usage_tracker::UsageTracker;
 use crate::invocation::cursor::{InvocationCursor, Saved};
 use crate::invocation::failure_log::FailedWork;
 use crate::invocation::turn_lock::{AwaitedLock, LockAnswer, SESSION_BUSY};

@@ -7,7 +7,7 @@ use everturn_core::{Context, Error, Result};
 use serde_json::{Value, json};
 
 use super::new_session::{given_custom, session_exists};
-use super::{RegistryGuard, Definition};
+use super::{Definition, RegistryGuard};
 use crate::invocation::cursor::InvocationCursor;
 use crate::invocation::turn_lock::EarlyLock;
 use crate::policy::client_permissions::merged;
@@ -16,7 +16,8 @@ use crate::policy::visibility::{check_owner, not_found};
 use crate::storage::stored_session::TenantStore;
 use crate::store::{Detail, Recalled, ResumeAt, check_id};
 use crate::{
-    AgentInit, NewConversation, SessionId, SessionState, Snapshot, SnapshotId, SnapshotStatus, Timeline, Unstored,
+    AgentInit, NewConversation, SessionId, SessionState, Snapshot, SnapshotId, SnapshotStatus, Timeline,
+    Unstored,
 };
 
 /// The session and the state from which an invocation starts.

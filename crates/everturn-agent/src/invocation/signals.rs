@@ -315,7 +315,12 @@ impl Signals {
         Ok(())
     }
 
-    fn place(&self, chunk: ModelResponseChunk, positions: Option<&MessagePositions>, room: OwnedSemaphorePermit) {
+    fn place(
+        &self,
+        chunk: ModelResponseChunk,
+        positions: Option<&MessagePositions>,
+        room: OwnedSemaphorePermit,
+    ) {
         let position = positions.map(|positions| positions.of(&chunk));
         self.signal(Signal::Chunk(ChunkSignal {
             chunk: Some(Box::new(AgentStreamChunk::model(chunk).at(position))),

@@ -12,8 +12,8 @@ use futures::future::BoxFuture;
 use super::client::lost_the_session;
 use super::conversation::conversation_so_far;
 use super::machine::{Commit, Event, TakeoverPoint};
-use super::signals::{Answer, Committed};
 use super::repeated::unknown_to_client;
+use super::signals::{Answer, Committed};
 use super::{AgentEvent, Driver, Written};
 use crate::invocation::cursor::Saved;
 use crate::journal::TurnJournal;
@@ -233,7 +233,11 @@ impl Driver {
             return;
         };
         let state = self.session.state();
-        let id = self.turns.reserved().cloned().unwrap_or_else(SnapshotId::generate);
+        let id = self
+            .turns
+            .reserved()
+            .cloned()
+            .unwrap_or_else(SnapshotId::generate);
         let snapshot = cursor.next_snapshot(id);
         let messages = state.messages.clone();
         let finish_reason = self.turns.failure();

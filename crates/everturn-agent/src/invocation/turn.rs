@@ -9,8 +9,8 @@ use everturn_core::{Context, Emitter, Error, Registry, Result, WeakRegistry};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::signals::{Committed, Signals, Signal};
 use super::message_positions::MessagePositions;
+use super::signals::{Committed, Signal, Signals};
 use crate::journal::TurnJournal;
 use crate::{AgentFinishReason, AgentInput, AgentStreamChunk, Artifact, CustomState, Session, SnapshotId};
 

@@ -287,7 +287,9 @@ impl TurnLock {
             number,
         });
         if !known.positions.contains(&LockPlace::Session) {
-            known.positions.push_back(LockPlace::Branch(Some(snapshot.clone())));
+            known
+                .positions
+                .push_back(LockPlace::Branch(Some(snapshot.clone())));
             if known.positions.len() > REMEMBERED {
                 known.positions.pop_front();
             }

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::invocation::cursor::UsedBefore;
 use crate::lock::lock;
 use crate::storage::stored_session::TenantStore;
-use crate::store::{Admission, Expense, JournalKey, UsageLedger, SessionExpense, TurnAccount};
+use crate::store::{Admission, Expense, JournalKey, SessionExpense, TurnAccount, UsageLedger};
 use crate::{Limits, SnapshotId};
 
 /// The meter of an invocation, its limits, and where the meter stood at moments that count.

@@ -81,7 +81,7 @@ pub use self::journal::{
     Journal, JournalGuard, JournalKey, JournalRecord, KEPT, RECORD_TAKEN, TURN_TAKEN_OVER, record_taken,
 };
 pub use self::ledger::{
-    Admission, Expense, UsageLedger, SessionExpense, TurnAccount, TurnExpenses, close_accounts, read_account,
+    Admission, Expense, SessionExpense, TurnAccount, TurnExpenses, UsageLedger, close_accounts, read_account,
     write_account,
 };
 pub use self::memory::MemoryStore;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use everturn_agent::store::{UsageLedger, MemoryStore, Scope};
+use everturn_agent::store::{MemoryStore, Scope, UsageLedger};
 use everturn_agent::{
     Agent, AgentInit, AgentInput, AgentReply, Budget, Clock, Delegation, Limits, SnapshotStatus, Timestamp,
     agent, set_limits,

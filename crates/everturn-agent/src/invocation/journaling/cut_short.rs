@@ -136,7 +136,9 @@ impl CutShortCalls {
             let request = self.requests.get(&known.id).cloned().or_else(|| {
                 let requests = requests.get_or_insert_with(|| conversation.take().map(|read| read()));
                 let mut latest_first = requests.iter().flatten().rev();
-                latest_first.find(|request| call_of(request) == known.call).cloned()
+                latest_first
+                    .find(|request| call_of(request) == known.call)
+                    .cloned()
             });
             let Some(request) = request else { continue };
             // Its own reference, because another message may use the model's.

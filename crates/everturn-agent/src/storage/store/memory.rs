@@ -20,10 +20,11 @@ use tokio::sync::{Notify, watch};
 use self::locks::Locks;
 use self::positions::{Position, Positions};
 use super::{
-    Cursor, Deletion, Detail, Expense, Journal, JournalGuard, JournalKey, JournalRecord, UsageLedger, LockGrant,
+    Cursor, Deletion, Detail, Expense, Journal, JournalGuard, JournalKey, JournalRecord, LockGrant,
     LockPlace, LockRequest, Mutation, Order, Page, PendingPage, PendingQuery, PendingRun, Precondition,
     Recalled, ResumeAt, Scope, SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream,
-    TurnAccount, TurnExpenses, TurnLocks, admit, id_to_save, lock_lost, page_of_tenants, record_taken,
+    TurnAccount, TurnExpenses, TurnLocks, UsageLedger, admit, id_to_save, lock_lost, page_of_tenants,
+    record_taken,
 };
 use crate::lock::lock;
 use crate::{Clock, SessionId, Snapshot, SnapshotId, SnapshotStatus};

@@ -45,7 +45,10 @@ impl World {
                     || self.transform_failed
                     || self.refused
                     || self.input == Input::Detached;
-                ensure!(reason && self.client_open, "client stream silenced without reason");
+                ensure!(
+                    reason && self.client_open,
+                    "client stream silenced without reason"
+                );
                 self.client_open = false;
                 Ok(())
             }
