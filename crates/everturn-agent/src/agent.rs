@@ -97,7 +97,7 @@ impl<S: CustomState, T, O> Agent<S, T, O> {
         }
     }
 
-    /// Registers the agent's action and its companions under the agent's name.
+    /// Registers the agent's action and its companion actions under the agent's name.
     ///
     /// # Errors
     /// `ALREADY_EXISTS` if there is an agent of that name.
@@ -352,18 +352,19 @@ impl<S: CustomState, T, O> Agent<S, T, O> {
 
     /// Polls once for background runs of this agent whose worker was lost, and takes them over.
     ///
-    /// A run that was taken over continues in this process like one that was begun here. Of several processes that poll
-    /// at the same time, exactly one takes over each run. Runs that are under way here are left alone.
+    /// A run that was taken over continues in this process like one that was begun here. Of several processes
+    /// that poll at the same time, exactly one takes over each run. Runs that are in progress here are left
+    /// alone.
     pub async fn recover(&self) -> Recovery {
         self.parts.definition.recover().await
     }
 
-    /// Returns how many invocations are under way, including background runs.
+    /// Returns how many invocations are in progress, including background runs.
     pub fn invocations(&self) -> usize {
         self.parts.definition.invocations.len()
     }
 
-    /// Waits until no invocation is under way, including background runs.
+    /// Waits until no invocation is in progress, including background runs.
     ///
     /// Invocations that begin meanwhile are waited for too: stop taking requests first.
     pub async fn idle(&self) {

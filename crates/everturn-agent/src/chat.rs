@@ -41,8 +41,8 @@ use crate::{
     GetSnapshotRequest, SessionId, SessionState, SnapshotId,
 };
 
-/// A client's handle on a session. Each turn is an invocation of its own that starts where the last one ended, so the chat
-/// can be dropped and the session resumed at any time.
+/// A client's handle on a session. Each turn is a separate invocation that starts where the last one ended,
+/// so the chat can be dropped and the session resumed at any time.
 ///
 /// Between turns the chat knows the session's snapshot, messages, artifacts and custom state. With an agent that keeps the
 /// conversation itself, `messages` holds the messages of this chat's turns; [`Chat::read`] gets all of the session's.
@@ -204,7 +204,7 @@ impl<S: CustomState, T, O> Chat<S, T, O> {
 
     /// Starts a background run on an input.
     ///
-    /// The chat continues from the run's last snapshot: until the run is over, the next turn is refused.
+    /// The chat continues from the run's last snapshot: until the run has ended, the next turn is refused.
     ///
     /// # Errors
     /// `FAILED_PRECONDITION` if the agent cannot work in the background; as [`Chat::run`].
@@ -277,7 +277,7 @@ impl<S: CustomState, T, O> Chat<S, T, O> {
         &self.artifacts
     }
 
-    /// Returns the custom state, with the changes of a turn under way; the default if it is not known.
+    /// Returns the custom state, with the changes of a turn in progress; the default if it is not known.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if the custom state that the agent shows is not an `S`.

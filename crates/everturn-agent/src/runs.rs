@@ -41,7 +41,7 @@ impl Runs {
         }
     }
 
-    /// Returns whether a run is under way in this process.
+    /// Returns whether a run is in progress in this process.
     pub(crate) fn contains(&self, scope: &Scope, id: &SnapshotId) -> bool {
         self.table().contains(&(scope.clone(), id.clone()))
     }

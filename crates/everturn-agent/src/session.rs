@@ -49,8 +49,8 @@ impl<S: CustomState> Session<S> {
         context.extension::<Core<S>>().map(Self)
     }
 
-    /// Creates a session of no agent, for tests of tools and of other code that works on sessions: it has no messages, and
-    /// nobody is told of its changes.
+    /// Creates a session without an agent, for tests of tools and of other code that works on sessions. It
+    /// has no messages, and its changes are not streamed.
     pub fn standalone(custom: S) -> Self {
         let id = SessionId::generate();
         let state = SessionState::beginning(&id);

@@ -2,8 +2,8 @@
 //!
 //! This is the lowest layer of the crate: it uses no other module but `lock`, and none of it depends on agents.
 //!
-//! It is a folder and not a crate, because the transitions of a snapshot, its lease and its rewinds are private to this
-//! crate. In a crate of its own they would be public API.
+//! It is a folder and not a crate, because the transitions of a snapshot, its lease and its rewinds are
+//! private to this crate. In a separate crate they would be public API.
 
 pub(crate) mod agent_input;
 pub(crate) mod artifact;

@@ -118,7 +118,7 @@ impl AgentInit {
         })
     }
 
-    /// Refuses an init that cannot start any invocation, before an agent is asked.
+    /// Refuses an init that cannot start any invocation, before an agent runs.
     pub(crate) fn check(&self) -> Result<()> {
         let empty =
             |what: &str| Err(Error::invalid_argument(format!("the {what} id is empty")).with_public());
@@ -158,7 +158,7 @@ impl AgentInit {
     }
 }
 
-/// The result of an agent's function; `O` is the type of a value of its own beside the answer.
+/// The result of an agent's function; `O` is the type of its value besides the answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentResult<O = Value> {
@@ -176,7 +176,7 @@ pub struct AgentResult<O = Value> {
     pub output: Option<O>,
 }
 
-/// The result of a function that returns no value of its own.
+/// The result of a function without a value.
 impl Default for AgentResult {
     fn default() -> Self {
         Self {
@@ -273,7 +273,7 @@ pub struct AgentOutput {
     /// A value of the agent's own, if its function returned one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Value>,
-    /// What the invocation's models and tools used, if it called any.
+    /// The usage of the invocation's models and tools, if it called any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<UsageTotal>,
 }
@@ -296,11 +296,11 @@ pub struct AgentStreamChunk {
     /// A chunk of the model's answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_chunk: Option<ModelResponseChunk>,
-    /// The place, among the session's messages, of the message that the model's chunk is part of. Only where
-    /// [`TurnDetails`](crate::TurnDetails) are asked for, and in background runs.
+    /// The place, among the session's messages, of the message that the model's chunk is part of. Only if
+    /// [`TurnDetails`](crate::TurnDetails) were requested, and in background runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<usize>,
-    /// The start of a turn. Only where [`TurnDetails`](crate::TurnDetails) are asked for.
+    /// The start of a turn. Only if [`TurnDetails`](crate::TurnDetails) were requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_start: Option<TurnStarted>,
     /// A change of the custom state; pointers are rooted at the custom document.
@@ -316,8 +316,8 @@ pub struct AgentStreamChunk {
     /// default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_created: Option<SnapshotCreated>,
-    /// Whether another worker took the background run over. It begins the turn under way anew, so the chunks of this turn
-    /// so far do not count.
+    /// Whether another worker took the background run over. It restarts the turn in progress, so the chunks
+    /// of this turn so far do not count.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub taken_over: bool,
     /// The end of the turn.
@@ -369,10 +369,10 @@ pub struct TurnEnd {
     /// The reason for the end of the turn, if one was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<AgentFinishReason>,
-    /// What the turn's models and tools used, if it called any.
+    /// The usage of the turn's models and tools, if it called any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<UsageTotal>,
-    /// The messages that the turn added. Only where [`TurnDetails`](crate::TurnDetails) are asked for.
+    /// The messages that the turn added. Only if [`TurnDetails`](crate::TurnDetails) were requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub added: Option<AddedMessages>,
 }

@@ -1,4 +1,4 @@
-//! An agent as actions: the run and its companions.
+//! An agent as actions: the run and its companion actions.
 
 use std::sync::Arc;
 
@@ -178,7 +178,8 @@ pub(super) fn abort_action(definition: &Arc<Definition>) -> Option<AbortAction> 
     Some(action.with_description(format!("Aborts a background run of agent '{}'.", definition.name)))
 }
 
-/// Returns the time, in milliseconds, after which nobody takes over a run whose worker is silent: one heartbeat after it expired.
+/// Returns the time, in milliseconds, after which no worker takes over a run whose worker is silent: one
+/// heartbeat after it expired.
 fn lost_after(heartbeat: Heartbeat) -> u64 {
     let time = heartbeat.expiry.saturating_add(heartbeat.interval);
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)

@@ -1,5 +1,5 @@
-//! An agent's archive as actions. Those that change or export sessions are for operators: whoever serves them decides who
-//! may call them.
+//! An agent's archive as actions. Actions that change or export sessions are for operators: the server
+//! decides who may call them.
 
 use std::convert::Infallible;
 use std::future::Future;

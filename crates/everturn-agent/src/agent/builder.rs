@@ -120,8 +120,8 @@ where
     builder.set(|options| options.output_schema = schema_of::<O>())
 }
 
-/// Defines an agent whose turn loop is `function`, under the name of earlier designs: a session flow, which reports its
-/// progress to clients in a type of its own.
+/// Defines an agent whose turn loop is `function`, under the name of earlier designs: a session flow, which
+/// streams its progress in a custom status type.
 ///
 /// It is [`custom_agent`] but for the names that those designs have: its action is also found as `/session-flow/{name}`,
 /// the spans of its turns are `sessionFlow/turn/0`, `sessionFlow/turn/1`, …, and the span in which a snapshot was written
@@ -171,9 +171,9 @@ where
 
 /// The settings of an agent before it is defined. A setting that is given again replaces the earlier one.
 ///
-/// `K` is the kind of agent: one with a turn loop of its own ([`Custom`]), or one around a prompt
-/// ([`InlinePrompt`](crate::InlinePrompt), [`NamedPrompt`](crate::NamedPrompt)). `T` is the type of the status that the agent
-/// streams, `O` that of the value that its function returns.
+/// `K` is the kind of agent: one with a custom turn loop ([`Custom`]), or one around a prompt
+/// ([`InlinePrompt`](crate::InlinePrompt), [`NamedPrompt`](crate::NamedPrompt)). `T` is the type of the
+/// status that the agent streams, `O` that of the value that its function returns.
 #[must_use = "an agent exists once it is built or defined"]
 pub struct AgentBuilder<S, K = Custom<S>, T = Value, O = Value> {
     registry: Registry,
@@ -190,7 +190,7 @@ pub trait AgentKind<S>: sealed::Sealed + Sized {
     fn into_program(self, agent: &AgentOrigin<'_>) -> Result<AgentProgram<S>>;
 }
 
-/// What a kind of agent runs.
+/// The program of a kind of agent.
 #[doc(hidden)]
 pub struct AgentProgram<S> {
     pub(crate) function: Arc<AgentFunction<S>>,
@@ -498,17 +498,18 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
     /// Sets what is left of a turn that fails, or whose client leaves: by default a snapshot with all that was finished, from
     /// which every client can continue ([`FailedTurns::Keep`]).
     ///
-    /// The snapshot's id is a UUID, and comes with the end of the turn and with the output. It can be resumed by that id, or by
-    /// the session's: an input without a message ([`Chat::retry`](crate::Chat::retry)) goes on with the turn, and what the turn
-    /// had done is not repeated; an input with a message continues the conversation after the one that failed.
+    /// The snapshot's id is a UUID, and comes with the end of the turn and with the output. It can be resumed
+    /// by that id, or by the session's: an input without a message ([`Chat::retry`](crate::Chat::retry))
+    /// continues the turn without repeating its effects; an input with a message continues the conversation
+    /// after the one that failed.
     ///
     /// The turns of a background run are not kept one by one: the run's last snapshot holds the state it came to.
     pub fn failed_turns(self, failed_turns: FailedTurns) -> Self {
         self.set(|options| options.failed_turns = failed_turns)
     }
 
-    /// Sets whether the model is told of tool calls that fail, or the turn fails with them. By default the model is told of its
-    /// own mistakes and of errors that it can act on ([`ToolErrors::Fail`]).
+    /// Sets whether failed tool calls are reported to the model or fail the turn. By default the model
+    /// receives its own mistakes and errors that it can act on ([`ToolErrors::Fail`]).
     ///
     /// ```
     /// use everturn_agent::agent;
@@ -708,7 +709,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.set(|options| options.clock = Some(clock))
     }
 
-    /// Sets the prompt input of conversations that bring none of their own.
+    /// Sets the prompt input of conversations without one.
     pub fn prompt_input(self, input: impl Into<Value>) -> Self {
         self.set(|options| options.prompt_input = Some(Arc::new(input.into())))
     }
@@ -716,10 +717,10 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
     /// Builds the agent without registering it; see [`Agent::register`].
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if the name is empty, a linear timeline is combined with forking, the heartbeat, the turn lease or the
-    /// attempts are invalid, turns are to be locked in a store that cannot,
-    /// a tool of the prompt needs another custom state than the agent's, or the prompt input does not fit the prompt; for an
-    /// agent around a prompt, also what is wrong with the prompt.
+    /// `INVALID_ARGUMENT` if the name is empty, a linear timeline is combined with forking, the heartbeat,
+    /// the turn lease or the attempts are invalid, turns are to be locked in a store that cannot, a tool of
+    /// the prompt needs another custom state than the agent's, or the prompt input does not fit the prompt;
+    /// for an agent around a prompt, also the mistakes in the prompt.
     pub fn build(self) -> Result<Agent<S, T, O>> {
         if self.name.is_empty() {
             return Err(Error::invalid_argument("an agent needs a name"));

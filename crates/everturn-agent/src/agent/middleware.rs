@@ -27,8 +27,8 @@ pub use self::delegation::{ArtifactStrategy, Delegation};
 /// Returns the names of the registered agents that are internal: others delegate to them, and they are not
 /// [public](crate::AgentBuilder::public). Servers offer all other agents to clients.
 ///
-/// An agent counts as delegated to if the prompt or the settings of another agent have a [`Delegation`] to it. What a function of
-/// your own delegates to while it runs is not known here.
+/// An agent counts as delegated to if the prompt or the settings of another agent have a [`Delegation`] to
+/// it. Delegation by custom code at run time is not visible here.
 pub fn internal_agents(registry: &Registry) -> BTreeSet<String> {
     let is_public = |action: &Arc<dyn DynAction>| {
         let own = action.descriptor().metadata.get("everturn");

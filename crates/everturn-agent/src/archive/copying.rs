@@ -19,9 +19,9 @@ pub const FORKED_FROM: &str = "forkedFrom";
 impl Archive {
     /// Begins a new session with the state of a snapshot, and returns the new session's only snapshot.
     ///
-    /// The new snapshot has an id of its own, no parent and no labels; its [`FORKED_FROM`] names the original. It
-    /// shares the messages if the store shares messages, and stays when the original is deleted. The messages are
-    /// unchanged: a message that names the snapshot it ended still names the original.
+    /// The new snapshot has a new id, no parent and no labels; its [`FORKED_FROM`] names the original. It
+    /// shares the messages if the store shares messages, and stays when the original is deleted. The messages
+    /// are unchanged: a message that names the snapshot it ended still names the original.
     ///
     /// # Errors
     /// `NOT_FOUND` if there is no such snapshot, `FAILED_PRECONDITION` if it is not completed, `ALREADY_EXISTS` if the
@@ -169,10 +169,10 @@ impl Archive {
 
     /// Copies all of a session's snapshots into a new session and returns their number.
     ///
-    /// The copies have ids of their own; times, labels, notes and the shape of the tree stay. The copy of a
-    /// content-addressed snapshot is content-addressed too, and its state names the new session. A pending snapshot is
-    /// copied without the run behind it: no worker will complete the copy. Snapshots that the session gains meanwhile
-    /// are not copied. If copying fails, no copy remains.
+    /// The copies have new ids; times, labels, notes and the shape of the tree stay. The copy of a
+    /// content-addressed snapshot is content-addressed too, and its state names the new session. A pending
+    /// snapshot is copied without the run behind it: no worker will complete the copy. Snapshots that the
+    /// session gains meanwhile are not copied. If copying fails, no copy remains.
     ///
     /// # Errors
     /// `NOT_FOUND` if the session has no snapshots, `ALREADY_EXISTS` if the new one has, `INVALID_ARGUMENT` for an

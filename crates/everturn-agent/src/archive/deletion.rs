@@ -42,8 +42,8 @@ impl Archive {
 
     /// Deletes a session permanently, with all its snapshots, journals and kept streams, and returns the number of its snapshots.
     ///
-    /// Forks and copies are sessions of their own and stay. Of a turn that is under way nothing is kept, and it fails when it
-    /// ends.
+    /// Forks and copies are separate sessions and stay. A turn in progress fails when it commits, and leaves
+    /// nothing.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` for an empty id; the errors of the store and of the stream logs. Delete again if it fails: what is gone

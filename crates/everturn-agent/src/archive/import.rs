@@ -74,9 +74,10 @@ pub struct Imported {
 impl Archive {
     /// Imports a session that [`Archive::export`] wrote.
     ///
-    /// Under its own id, all snapshots are restored to the last field. Under another, only the ids are new. Tool requests
-    /// that wait for answers are the exception: the file may have been edited, so they are closed, and the tools ask anew. If the file
-    /// has any fault, no snapshot of it remains in the store; only dropping the call, or a crash, leaves a part.
+    /// Under its own id, all snapshots are restored to the last field. Under another, only the ids are new.
+    /// Tool requests that wait for answers are the exception: the file may have been edited, so they are
+    /// closed, and the tools ask again. If the file has any fault, no snapshot of it remains in the store;
+    /// only dropping the call, or a crash, leaves a part.
     ///
     /// Snapshots are read one at a time: memory holds their ids and the latest few. Give a buffered reader, such as
     /// `tokio::io::BufReader`.
@@ -102,7 +103,7 @@ impl Archive {
         })
     }
 
-    /// Imports a session beside the one it replaces, and puts it in its place when it is complete.
+    /// Imports a session under a temporary id, and replaces the existing one when the import is complete.
     async fn replace<R: AsyncBufRead + Unpin + Send>(
         &self,
         mut lines: Lines<R>,
@@ -110,8 +111,7 @@ impl Archive {
         session: SessionId,
         renamed: bool,
     ) -> Result<Imported> {
-        // A file is trusted only when it was read to its end. Until then it fills a session beside the one it
-        // replaces.
+        // A file is trusted only when it was read to its end. Until then it is written under a temporary id.
         let beside = SessionId::generate();
         let mut intake = Intake::into_session(self, beside.clone(), Names::replaced()).await?;
         let read = self.read_entries(&mut lines, header, &mut intake).await;
@@ -316,8 +316,8 @@ fn unanswered(mut snapshot: Snapshot, renamed: &mut HashMap<SnapshotId, Snapshot
     Ok(snapshot)
 }
 
-/// Closes the tool requests that wait for answers, and returns whether there were any. The file may have been edited, so neither
-/// the questions in it nor the answers that it records count: the tool asks anew.
+/// Closes the tool requests that wait for answers, and returns whether there were any. The file may have been
+/// edited, so neither the questions in it nor the answers that it records count: the tool asks again.
 ///
 /// No message changes its place, because later snapshots of the file take the first ones from this one.
 fn close_questions(messages: &mut History) -> bool {
@@ -355,7 +355,8 @@ fn whole(entry: Entry, base: Option<SessionState>) -> Result<Snapshot, &'static 
             Field::PromptInput if state.prompt_input.is_none() => {
                 state.prompt_input.clone_from(&from.prompt_input);
             }
-            // A field that is both shared and given has two values, and the file does not say which counts.
+            // A field that is both shared and given has two values, and the file does not define which one
+            // counts.
             _ => return Err("a field is both its own and taken from its base"),
         }
     }

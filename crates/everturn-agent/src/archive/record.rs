@@ -1,8 +1,9 @@
 //! The form of an exported session: JSON Lines.
 //!
-//! The first line identifies the file. Every further line but the last is a snapshot, oldest first, whose state holds
-//! only the messages that no earlier snapshot has: [`Base`] says which snapshot it continues from, and with how many of
-//! its messages. The last line holds the totals, so that a truncated file is recognised.
+//! The first line identifies the file. Every further line but the last is a snapshot, oldest first, whose
+//! state holds only the messages that no earlier snapshot has: [`Base`] names the snapshot it continues from
+//! and the number of messages it shares. The last line holds the totals, so that a truncated file is
+//! recognised.
 
 use everturn_core::{Error, Result};
 use serde::{Deserialize, Serialize};

@@ -11,7 +11,7 @@ use super::{Archive, named_session};
 use crate::store::{Deletion, Detail, SessionQuery};
 use crate::{SessionId, Snapshot, SnapshotId};
 
-/// Rules that say which snapshots to delete. Without rules none is deleted.
+/// Rules that select the snapshots to delete. Without rules, nothing is deleted.
 ///
 /// A snapshot is deleted if it is too old, or if its session has enough newer ones. Three kinds stay regardless of the
 /// rules: snapshots with a label, unless [`Retention::even_labelled`]; those of unfinished background runs; and the tip

@@ -205,7 +205,7 @@ fn no_tenant(tenant: &Scope) -> Error {
     .with_public()
 }
 
-/// The record of one request to delete a tenant: a journal with a record when it begins, and one when it is over.
+/// The record of one request to delete a tenant: a journal with a record when it begins and one when it ends.
 struct DeletionRecord<'a> {
     journal: &'a dyn Journal,
     scope: Scope,
@@ -238,7 +238,7 @@ impl<'a> DeletionRecord<'a> {
         })
     }
 
-    /// Returns `None` if the request is new, `Some(None)` if it has begun, and its outcome if it is over.
+    /// Returns `None` if the request is new, `Some(None)` if it has begun, and its outcome if it has ended.
     async fn read(&self, tenant: &Scope) -> Result<Option<Option<u64>>> {
         let mut known = None;
         for record in self.journal.read(&self.scope, &self.key).await? {

@@ -1,4 +1,4 @@
-//! What a tenant and its sessions have used.
+//! The usage of a tenant and its sessions.
 
 use everturn_ai::UsageTotal;
 use everturn_core::Result;
@@ -14,20 +14,20 @@ use crate::{SessionId, Snapshot};
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct UsageRequest {
-    /// The session to tell of, beside the tenant.
+    /// The session to report in addition to the tenant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_id: Option<SessionId>,
 }
 
-/// What was used.
+/// The usage.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
 pub struct UsageReport {
-    /// What the tenant has used in agents that count tenants; `None` if the store keeps no ledger.
+    /// The tenant's usage in agents that count tenants; `None` if the store keeps no ledger.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant: Option<UsageTotal>,
-    /// What the session has used, if one was asked for.
+    /// The session's usage, if a session was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<UsageTotal>,
 }
@@ -128,9 +128,9 @@ impl Archive {
         Ok(())
     }
 
-    /// Returns what a session has used up to its tip, with the turns after it that failed or are under way if the agent has
-    /// [limits](crate::Limits). If it [limits sessions](crate::Limits::per_session), turns that were refused when they committed
-    /// count too.
+    /// Returns what a session has used up to its tip, with the turns after it that failed or are in progress
+    /// if the agent has [limits](crate::Limits). If it [limits sessions](crate::Limits::per_session), turns
+    /// that were refused when they committed count too.
     ///
     /// # Errors
     /// `NOT_FOUND` if there is no such session; the store's own errors.

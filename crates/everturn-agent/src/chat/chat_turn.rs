@@ -1,4 +1,4 @@
-//! One turn of a chat, while it is under way.
+//! One turn of a chat, while it is in progress.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -14,7 +14,7 @@ use super::turn_text::TurnText;
 use super::{AgentChunk, AgentReply, Chat};
 use crate::{AgentInput, AgentOutput, AgentStreamChunk, CustomState};
 
-/// A turn under way: a stream of chunks, then [`ChatTurn::output`].
+/// A turn in progress: a stream of chunks, then [`ChatTurn::output`].
 ///
 /// A turn that is refused or fails ends the stream with its error. Dropping the turn cancels it; the chat then stays
 /// where it was.

@@ -81,8 +81,8 @@ impl<S: CustomState, T> AgentChunk<S, T> {
         self.raw.snapshot_created.as_ref()
     }
 
-    /// Returns whether another worker took the background run over and begins the turn anew: the chunks of the turn before this one
-    /// do not count.
+    /// Returns whether another worker took the background run over and restarts the turn: the chunks of the
+    /// turn before this one do not count.
     pub fn is_taken_over(&self) -> bool {
         self.raw.taken_over
     }

@@ -43,8 +43,8 @@ impl CustomView {
 
 /// An open invocation: many turns over one connection.
 ///
-/// Inputs are run one after the other, each answered by chunks up to its `turnEnd`. Dropping the connection cancels the
-/// work unless it was detached. [`Connection`] says what holds for every connection.
+/// Inputs are run one after the other, each answered by chunks up to its `turnEnd`. Dropping the connection
+/// cancels the work unless it was detached. See [`Connection`] for the rules of every connection.
 pub struct AgentConnection<S = Value> {
     connection: Connection<AgentInput, AgentOutput, AgentStreamChunk>,
     custom: CustomView,
@@ -128,7 +128,7 @@ impl<S: CustomState> AgentConnection<S> {
         }
     }
 
-    /// Returns the custom state as the chunks received so far tell it; the default before the first patch.
+    /// Returns the custom state according to the chunks received so far; the default before the first patch.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if the custom state that the agent shows is not an `S`.
@@ -138,7 +138,7 @@ impl<S: CustomState> AgentConnection<S> {
 
     /// Ends the input, drops unread chunks and waits for the output. Later calls return the same output.
     ///
-    /// The output of an agent that failed says so.
+    /// The output of an agent that failed holds the error.
     ///
     /// # Errors
     /// The error for which the invocation was refused or cut short.

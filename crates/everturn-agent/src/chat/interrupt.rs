@@ -25,7 +25,7 @@ impl Interrupt {
         self.request().map_or("", |request| request.name.as_str())
     }
 
-    /// Returns the reference that tells the calls of one message apart, if the model gives one.
+    /// Returns the reference that distinguishes the calls of one message, if the model gives one.
     pub fn reference(&self) -> Option<&str> {
         self.request()?.reference.as_deref()
     }

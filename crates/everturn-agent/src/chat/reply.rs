@@ -47,7 +47,7 @@ impl<S, O> AgentReply<S, O> {
         Err(Error::from(error).with_source(TurnFailed(output)))
     }
 
-    /// Returns the reply in the snapshot of a background run that is over.
+    /// Returns the reply in the snapshot of a background run that has ended.
     ///
     /// # Errors
     /// The run's error; `ABORTED` if it was aborted, `UNAVAILABLE` if its worker went silent.
@@ -56,7 +56,7 @@ impl<S, O> AgentReply<S, O> {
         let id = snapshot.snapshot_id.clone();
         let why = match snapshot.status {
             Failed => None,
-            // A run that a limit stopped has an error that says so.
+            // A run that a limit stopped has an error with the reason.
             Aborted if snapshot.error.is_some() => None,
             Aborted => Some(Error::aborted(format!("run '{id}' was aborted"))),
             Expired => Some(Error::unavailable(format!(
@@ -183,7 +183,7 @@ impl<S: CustomState, O> AgentReply<S, O> {
     }
 }
 
-/// Returns the output in the snapshot of a run that is over, with its state.
+/// Returns the output in the snapshot of a run that has ended, with its state.
 pub(crate) fn output_of(snapshot: Snapshot) -> AgentOutput {
     let message = snapshot
         .state

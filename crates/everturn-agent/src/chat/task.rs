@@ -59,7 +59,8 @@ impl<S, T, O> AgentTask<S, T, O> {
         Ok(self.poll().await?.status)
     }
 
-    /// Waits until the run is over. A run whose worker went silent is waited for as long as another may take it over.
+    /// Waits until the run ends. If its worker went silent, waits as long as another worker may take the run
+    /// over.
     ///
     /// # Errors
     /// The run's error; `ABORTED` if it was aborted, `UNAVAILABLE` if its worker went silent and no other came

@@ -38,7 +38,7 @@ pub struct AgentSession<S = Value> {
     facts: Arc<InvocationFacts>,
 }
 
-/// What an invocation's function may ask about it.
+/// Facts about an invocation that its function can read.
 pub(crate) struct InvocationFacts {
     pub(super) init: AgentInit,
     /// The call's settings for the agent's prompt.
@@ -48,7 +48,7 @@ pub(crate) struct InvocationFacts {
     pub(super) session_flow: Option<String>,
     pub(super) limit: StateLimit,
     pub(super) agent: String,
-    /// What the invocation has used so far.
+    /// The usage of the invocation so far.
     pub(super) usage: Arc<UsageTracker>,
     /// How often a model may make the same call in a turn.
     pub(super) repeated_calls: u32,
@@ -96,15 +96,18 @@ impl<S: CustomState> AgentSession<S> {
 
     /// Runs `handler` on every input, one turn after the other, until the client has no more.
     ///
-    /// Before a turn its answers to interrupts are [checked](crate::validate_answers), open requests are closed or asked about
-    /// again as the agent [chooses](crate::AgentBuilder::while_interrupted), and its message is added to the session. After it, if there is a store, the session is saved under
-    /// [`Turn::snapshot_id`], and only then the client learns that the turn is over.
+    /// Before a turn its answers to interrupts are [checked](crate::validate_answers), open requests are
+    /// closed or repeated as the agent [chooses](crate::AgentBuilder::while_interrupted), and its message is
+    /// added to the session. After it, if there is a store, the session is saved under [`Turn::snapshot_id`],
+    /// and only then the client receives the end of the turn.
     ///
     /// # Errors
-    /// The error of `handler`, or of the store if the turn could not be saved; `RESOURCE_EXHAUSTED` if the session's state
-    /// is larger than [`AgentBuilder::max_state_bytes`](crate::AgentBuilder::max_state_bytes). The client then learns that the turn failed. The function may return that error and fail, or call `run` again: inputs still waiting
-    /// are then processed, on the session as it was before the failed turn, or as that turn [committed](Turn::committed) it. `CANCELLED` or `DEADLINE_EXCEEDED` if the
-    /// invocation is over.
+    /// The error of `handler`, or of the store if the turn could not be saved; `RESOURCE_EXHAUSTED` if the
+    /// session's state is larger than
+    /// [`AgentBuilder::max_state_bytes`](crate::AgentBuilder::max_state_bytes). The client then receives the
+    /// failure. The function may return that error and fail, or call `run` again: inputs still waiting are
+    /// then processed, on the session as it was before the failed turn, or as that turn
+    /// [committed](Turn::committed) it. `CANCELLED` or `DEADLINE_EXCEEDED` if the invocation has ended.
     pub async fn run<F, Fut, R>(&self, mut handler: F) -> Result<()>
     where
         F: FnMut(Turn<S>) -> Fut + Send,
@@ -146,10 +149,10 @@ impl<S: CustomState> AgentSession<S> {
     /// ```
     ///
     /// # Errors
-    /// `CANCELLED` or `DEADLINE_EXCEEDED` if the invocation is over.
+    /// `CANCELLED` or `DEADLINE_EXCEEDED` if the invocation has ended.
     pub async fn next_turn(&self) -> Result<Option<OwnedTurn<S>>> {
         while let Some(start) = self.signals.next_turn().await? {
-            // A turn whose message waits for the answers to interrupts is over before it is handled.
+            // A turn whose message waits for the answers to interrupts ends before it is handled.
             if let Some(turn) = OwnedTurn::begin(self.clone(), start).await? {
                 return Ok(Some(turn));
             }

@@ -1,7 +1,7 @@
 //! Validating answers to interrupts against the pending requests.
 //!
-//! References of tool calls are unique only within one model message, so only the most recent model message counts.
-//! Accepting older ones would let a client replay a settled call with an input of its own making.
+//! References of tool calls are unique only within one model message, so only the most recent model message
+//! counts. Accepting older ones would let a client replay a settled call with a forged input.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -25,8 +25,8 @@ pub fn validate_answers(history: &History, answers: &Answers) -> Result<()> {
     RestartInputs::Recorded.validate(history, answers)
 }
 
-/// Like [`validate_answers`], but lets a restart have another input than the recorded one if it says so: its metadata
-/// `replacedInput` repeats the recorded input, as [`Part::restart`] writes it.
+/// Like [`validate_answers`], but lets a restart have another input than the recorded one if this is
+/// declared: its metadata `replacedInput` repeats the recorded input, as [`Part::restart`] writes it.
 ///
 /// A client then decides what the tool does, so this is for agents whose clients may.
 ///

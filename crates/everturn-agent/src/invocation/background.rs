@@ -162,7 +162,7 @@ impl Driver {
             attempts: 1,
             turns: self.turns.over(),
             inputs: inputs.into_iter().map(|input| *input).collect(),
-            // A worker that takes over replays the turn that was under way, from its beginning.
+            // A worker that takes over replays the turn that was in progress, from its beginning.
             turn: self.journals.begun().filter(|_| self.turns.is_under_way()),
             context: self.definition.recorded_context(self.client.context()),
             // Recorded only if it differs from the tenant under which the run is stored.

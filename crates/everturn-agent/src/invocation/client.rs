@@ -145,7 +145,7 @@ async fn next_input(inputs: &mut Option<Inputs<AgentInput>>, detached: &mut bool
     }
 }
 
-/// Waits until nobody waits for the output any more, and returns the reason.
+/// Waits until the output has no receiver any more, and returns the reason.
 async fn departure(ended: &mut BoxFuture<'static, Error>, answer: Option<&mut AnswerSender>) -> Error {
     let Some(answer) = answer else {
         return std::future::pending().await;
@@ -210,7 +210,7 @@ impl ClientStream {
 
     /// Queues a chunk, or only a receipt for all chunks before it.
     pub(super) fn queue(&mut self, chunk: Option<AgentStreamChunk>, taken: Taken) {
-        // If nobody listens, a chunk counts as taken at once: its receipt is dropped here.
+        // Without a listener, a chunk counts as taken at once: its receipt is dropped here.
         if self.state != State::Silent && self.emitter.is_streaming() {
             self.queue.push_back((chunk.map(Box::new), taken));
         }
@@ -348,7 +348,7 @@ impl Driver {
                 if self.snapshots.is_none_written() && lost_the_session(&error) {
                     Err(error)
                 } else {
-                    // The call succeeds with an output that tells of the failure. Its span shows the failure.
+                    // The call succeeds with an output that holds the failure. Its span shows the failure.
                     SpanRecorder::of(self.client.context()).mark_failed(&error);
                     self.failed_work().log("an invocation", &error);
                     Ok(self.failed(&error))
@@ -430,7 +430,7 @@ pub(super) fn lost_the_session(error: &Error) -> bool {
         .any(|reason| error.is(reason))
 }
 
-/// Returns the error that the caller and the cancelled work are told.
+/// Returns the error that the caller and the cancelled work receive.
 pub(super) fn error_of(cause: Cause<Error>) -> Error {
     match cause {
         Cause::Function(error)

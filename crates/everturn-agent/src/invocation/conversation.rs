@@ -1,4 +1,4 @@
-//! Telling the conversation in a model's request from the prompt around it.
+//! Separating the conversation in a model's request from the prompt around it.
 
 use everturn_ai::prompt::{PromptPiece, RenderedPrompt};
 use everturn_ai::{Feature, History, Message, Messages, Part, Role, metadata};
@@ -21,8 +21,8 @@ pub(super) fn marked(rendered: &RenderedPrompt) -> Messages {
     request
 }
 
-/// Returns the conversation up to this request, and the messages that other code added to the session meanwhile: `present` are
-/// the session's messages, `history` is the conversation that the model was asked from.
+/// Returns the conversation up to this request, and the messages that other code added to the session
+/// meanwhile: `present` are the session's messages, `history` is the conversation of the model request.
 pub(super) fn conversation_so_far(present: &History, history: &History, request: &Messages) -> Messages {
     let mut conversation = conversation_of(request, history);
     // If the session's messages were replaced meanwhile, there is no common beginning to append after.

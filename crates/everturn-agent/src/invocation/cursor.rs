@@ -64,18 +64,18 @@ pub(crate) struct InvocationCursor {
     taken_up: Option<Box<OpenTurn>>,
     /// The lease of the background run that the invocation is or may become.
     lease: Lease,
-    /// What was used before, where the invocation takes a run over.
+    /// The earlier usage, if the invocation takes a run over.
     taken_over: Option<Box<UsedBefore>>,
 }
 
-/// What was used before an invocation began.
+/// The usage before an invocation began.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct UsedBefore {
-    /// What the conversation had used, up to the snapshot that the invocation continues.
+    /// The usage of the conversation up to the snapshot that the invocation continues.
     pub(crate) session: UsageTotal,
-    /// What earlier workers of the invocation had used, which is part of the above.
+    /// The usage of earlier workers of the invocation, which is part of the above.
     pub(crate) invocation: UsageTotal,
-    /// What of it the turn had used that the invocation runs again.
+    /// The usage of earlier attempts at the replayed turn, which is part of the above.
     pub(crate) turn: UsageTotal,
     /// Whether the invocation continues a run.
     pub(crate) is_takeover: bool,
@@ -96,7 +96,7 @@ struct Predecessor {
     turn_index: Option<u64>,
     event: Option<SnapshotEvent>,
     is_completed: bool,
-    /// What the conversation had used.
+    /// The usage of the conversation.
     usage: Option<UsageTotal>,
     /// The first snapshot of the branch that it is counted with, unless that is the session's first branch.
     counted_with: Option<SnapshotId>,
@@ -248,8 +248,8 @@ impl InvocationCursor {
         self.turn_lock = self.is_exclusive().then(|| Arc::new(self.locks.lock(place)));
     }
 
-    /// Continues the background run of the snapshot `run`, whose parent is `parent`, beginning with the turn that was
-    /// under way. Takes the turn lock if it is free.
+    /// Continues the background run of the snapshot `run`, whose parent is `parent`, beginning with the turn
+    /// that was in progress. Takes the turn lock if it is free.
     ///
     /// # Errors
     /// As [`InvocationCursor::resume_from`].
@@ -590,7 +590,8 @@ impl InvocationCursor {
 
     /// Returns the name of a turn that begins in a conversation of that length, equal for every attempt at the turn.
     pub(crate) fn turn_name(&self, length: usize, input: &AgentInput, reserved: &SnapshotId) -> TurnKey {
-        // Identical turns may run side by side only if the agent forks; then the reserved id tells them apart.
+        // Identical turns may run side by side only if the agent forks; then the reserved id distinguishes
+        // them.
         let own = Some(reserved).filter(|_| self.policy == Concurrency::Fork);
         let session = self.session_id().clone();
         let key: Box<dyn FnOnce() -> JournalKey + Send> = if let Some(turn) = self.open_turn(input) {
@@ -612,8 +613,8 @@ impl InvocationCursor {
         self.taken_up.as_deref().or_else(|| resumed().filter(|_| goes_on))
     }
 
-    /// Notes that the turn is over. The next one is another turn, unless this one failed in its middle and may continue
-    /// there.
+    /// Notes that the turn has ended. The next one is another turn, unless this one failed in its middle and
+    /// may continue there.
     pub(crate) fn turn_ended(&mut self, stands: bool) {
         self.taken_up = None;
         if let Some(last) = self.last.as_mut().filter(|_| stands) {
@@ -621,7 +622,7 @@ impl InvocationCursor {
         }
     }
 
-    /// Drops the journals of turns that are over and have no snapshot.
+    /// Drops the journals of turns that have ended and have no snapshot.
     pub(crate) fn forget(&self, journals: Vec<JournalKey>) -> impl Future<Output = ()> + Send + use<> {
         let tenant = self.session.tenant().clone();
         async move {
@@ -700,8 +701,9 @@ impl InvocationCursor {
         }
     }
 
-    /// Writes the snapshot of a turn that failed. It carries out no rewind: beside the snapshots that a rewind would have
-    /// replaced it is orphaned, until it is resumed. Pass the outcome to [`InvocationCursor::kept`].
+    /// Writes the snapshot of a turn that failed. It carries out no rewind: next to the snapshots that a
+    /// rewind would have replaced, it is superseded until it is resumed. Pass the outcome to
+    /// [`InvocationCursor::kept`].
     pub(crate) fn keep(&self, snapshot: Snapshot) -> impl Future<Output = Result<Saved>> + Send + use<> {
         let orphaned = self.rewind.is_some();
         let new = NewSnapshot {
@@ -761,8 +763,8 @@ impl InvocationCursor {
     }
 }
 
-/// Returns whether writing a snapshot ends the need for its turn's lock in the store. A snapshot in the middle of a turn
-/// does not. A pending snapshot does, because its run has a lease of its own.
+/// Returns whether writing a snapshot ends the need for its turn's lock in the store. A snapshot in the
+/// middle of a turn does not. A pending snapshot does, because its run has a separate lease.
 fn releases_lock(snapshot: &Snapshot) -> bool {
     snapshot.event != Some(SnapshotEvent::RoundEnd)
 }

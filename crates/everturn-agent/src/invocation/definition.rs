@@ -141,13 +141,13 @@ pub(crate) struct Definition {
     /// Whether the last message of a snapshot names it.
     pub(crate) names_messages: bool,
     pub(crate) resume_past_failures: bool,
-    /// What is left of turns that fail, and whether it can be resumed.
+    /// The state that failed turns leave, and whether it can be resumed.
     pub(crate) failed_turns: FailedTurns,
-    /// Whether models are told of tool calls that fail.
+    /// Whether failed tool calls are reported to the model.
     pub(crate) tool_errors: ToolErrors,
-    /// What models see of a conversation.
+    /// The part of a conversation that models see.
     pub(crate) window: Window,
-    /// What the agent may use.
+    /// The limits of the agent.
     pub(crate) limits: ChosenLimits,
     /// Whether answers to interrupts may change the arguments of a call.
     pub(crate) restart_inputs: RestartInputs,
@@ -175,11 +175,11 @@ pub(crate) struct Definition {
     /// The tools that only a response answers.
     pub(crate) respond_only: RespondOnly,
     pub(crate) visibility: Visibility,
-    /// What clients may set beside their message.
+    /// The fields that clients may set in addition to their message.
     pub(crate) client_rules: ClientRules,
-    /// The input of the agent's prompt in conversations that bring none of their own.
+    /// The input of the agent's prompt in conversations without one.
     pub(crate) prompt_input: Option<Arc<Value>>,
-    /// The drivers of all invocations under way. Each ends with its connection, or with its background run.
+    /// The drivers of all invocations in progress. Each ends with its connection, or with its background run.
     pub(crate) invocations: TaskTracker,
     /// The background runs among them.
     pub(crate) runs: Runs,
@@ -189,7 +189,7 @@ pub(crate) struct Definition {
     pub(crate) run_polls: Arc<RunPolls>,
     /// The logs that hold streams of the registry's agents.
     pub(crate) stream_logs: StreamLogs,
-    /// Code that hears of every turn that ends.
+    /// The observers of turns that end.
     pub(crate) turn_observers: TurnObservers,
 }
 

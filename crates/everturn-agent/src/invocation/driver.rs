@@ -1,12 +1,12 @@
 //! The driver: executes the commands of the machine.
 //!
 //! Each invocation has one driver. It turns everything that happens around it into events, hands them to the
-//! [machine](super::machine) one at a time, and executes the commands that come back. It decides nothing. Work that waits
-//! (for a store, a slow client, the turn lock) runs beside it and reports back as an event.
+//! [machine](super::machine) one at a time, and executes the commands that come back. It decides nothing.
+//! Work that waits (for a store, a slow client, the turn lock) runs concurrently and completes with an event.
 //!
-//! The client's task polls the driver, and the driver polls the agent's function, so a turn in which nothing waits runs in
-//! one go. Both have tasks of their own once the client is gone: see [`invoke`](super::start::invoke) and
-//! [`RunningFunction`].
+//! The client's task polls the driver, and the driver polls the agent's function, so a turn in which nothing
+//! waits runs without a context switch. Both move to separate tasks once the client has left: see
+//! [`invoke`](super::start::invoke) and [`RunningFunction`].
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -51,13 +51,13 @@ pub(super) type QueuedInput = Box<AgentInput>;
 
 pub(super) type AgentEvent = Event<QueuedInput, Error>;
 
-/// One invocation under way. It is boxed because it is large.
+/// One invocation in progress. It is boxed because it is large.
 pub(crate) struct Driver {
     pub(super) machine: Machine<QueuedInput, Error>,
     /// Answers that commands have at once. They are handled before anything from outside.
     pub(super) raised: VecDeque<AgentEvent>,
     pub(super) definition: Arc<Definition>,
-    /// The agent's registry, kept until the invocation is over.
+    /// The agent's registry, kept until the invocation has ended.
     pub(super) _registry: Registry,
     pub(super) session: SessionHandle,
     pub(super) signals: Signals,
@@ -82,7 +82,7 @@ pub(crate) struct Driver {
     /// The state for the output, once the state transform was applied.
     pub(super) shown: Option<Box<SessionState>>,
     pub(super) result: Option<Result<AgentResult>>,
-    /// Whether the work was cancelled because nobody wants it any more.
+    /// Whether the work was cancelled because its result is no longer needed.
     pub(super) is_stopped: bool,
     pub(super) usage: Arc<UsageTracker>,
 }
@@ -231,7 +231,7 @@ impl Driver {
     /// Passes a chunk on to the client or, after a detach, to the watchers of the run.
     pub(super) fn show(&mut self, signal: ChunkSignal) -> Option<AgentEvent> {
         let ChunkSignal { chunk, taken } = signal;
-        // A transform is user code: it does not run for a chunk that nobody can receive.
+        // A transform is user code: it does not run for a chunk without a receiver.
         let is_discarded = self.client_stream.is_silent() && !self.broadcast.wants();
         let transform = self.definition.stream_transform.as_ref();
         let shown = match chunk.filter(|_| !is_discarded) {
@@ -247,7 +247,7 @@ impl Driver {
         None
     }
 
-    /// Shows nothing more to anybody, because a transform failed.
+    /// Stops sending chunks, because a transform failed.
     fn hide(&mut self, error: Error) -> AgentEvent {
         self.broadcast.close();
         Event::TransformFailed(error)
@@ -332,7 +332,7 @@ async fn lock_awaited(queue: &mut Option<BoxFuture<'static, Result<AwaitedLock>>
 }
 
 impl Driver {
-    /// Describes this invocation for a line that tells of a failure.
+    /// Describes this invocation for the log line of a failure.
     pub(super) fn failed_work(&self) -> FailedWork<'_> {
         FailedWork {
             agent: &self.definition.name,
@@ -402,7 +402,7 @@ impl Driver {
         let answer = match cursor.take_lock(&self.turns.reserve()) {
             Ok(LockAnswer::Granted) => Event::LockGranted,
             Ok(LockAnswer::Queued(turn)) => {
-                // Waiting is an event of its own: meanwhile the client may leave or detach.
+                // Waiting is a separate event: meanwhile the client may leave or detach.
                 self.lock_queue = Some(turn.wait().boxed());
                 return;
             }
@@ -553,8 +553,8 @@ impl Driver {
         }
     }
 
-    /// Returns whether an error says that the work was stopped, by its caller or by a limit, and did not fail. The status does
-    /// not say so: a provider may have been stopped too.
+    /// Returns whether an error says that the work was stopped, by its caller or by a limit, and did not
+    /// fail. The status alone is not enough: a provider may have been stopped too.
     pub(super) fn is_stop(&self, error: &Error) -> bool {
         self.is_stopped || is_limit(error)
     }

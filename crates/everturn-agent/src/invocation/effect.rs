@@ -20,7 +20,8 @@ impl<S: CustomState> Turn<S> {
     /// Begins an effect of this turn that must not happen twice. Where the agent's store keeps journals, its outcome is
     /// recorded, and a turn that runs again is given the outcome instead of repeating the effect.
     ///
-    /// Effects of one name are told apart by their order, so every attempt at the turn must run them in the same order.
+    /// Effects of one name are distinguished by their order, so every attempt at the turn must run them in
+    /// the same order.
     ///
     /// ```
     /// use everturn_agent::{AgentSession, custom_agent, store::MemoryStore};
@@ -78,9 +79,9 @@ impl TurnEffect {
     /// Creates an effect of the turn that a context belongs to, for a tool that does several things of which each must not
     /// be done twice. If the context belongs to no turn, nothing is recorded.
     ///
-    /// As with [`Turn::effect`], effects of one name are told apart by their order; a tool makes its names unique with
-    /// [`ToolContext::effect_id`](everturn_ai::ToolContext::effect_id). If the turn was cut short, the turn that reconciles the
-    /// call finds the recorded outcomes of its effects by their names.
+    /// As with [`Turn::effect`], effects of one name are distinguished by their order; a tool makes its names
+    /// unique with [`ToolContext::effect_id`](everturn_ai::ToolContext::effect_id). If the turn was cut
+    /// short, the turn that reconciles the call finds the recorded outcomes of its effects by their names.
     pub fn within(context: &Context, name: impl Into<String>, replay: Replay) -> Self {
         let session = SessionHandle::of(context);
         Self {
@@ -174,7 +175,7 @@ where
     Fut: Future<Output = HandlerResult<T>>,
 {
     journal.started(&id).await?;
-    // Generations inside the effect are part of it and need no journal of their own.
+    // Generations inside the effect are part of it and need no separate journal.
     let inside = journal.enter(&id, without_journal(context));
     let error = match inside.clone().scope(async { work(id.clone()).await }).await {
         Ok(output) => {

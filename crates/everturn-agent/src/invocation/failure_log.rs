@@ -1,4 +1,4 @@
-//! Telling the operator of failures: one line each, with the whole chain of causes.
+//! Logging failures: one line each, with the whole chain of causes.
 
 use everturn_ai::is_limit;
 use everturn_core::{Context, Error, RequestId, Status};
@@ -13,7 +13,7 @@ pub(crate) struct FailedWork<'a> {
 }
 
 impl FailedWork<'_> {
-    /// Logs the failure, unless a line tells of it already. Work that somebody ended on purpose has not failed.
+    /// Logs the failure, unless it has been logged already. Work that was ended on purpose has not failed.
     pub(crate) fn log(&self, what: &str, error: &Error) {
         if !error.claim_report() {
             return;

@@ -30,13 +30,13 @@ pub(super) struct RunningFunction {
 enum Work {
     /// The driver does: a turn in which nothing waits stays on one thread.
     InPlace(BoxFuture<'static, Result<AgentResult>>),
-    /// A task of its own, so that the driver keeps its leases even while code of the function blocks its thread.
+    /// A separate task, so that the driver renews its leases even while the function blocks its thread.
     Task(AbortOnDropHandle<Result<AgentResult>>),
     /// The function has returned.
     Over,
 }
 
-/// What the function reports.
+/// A report of the function.
 pub(super) enum Report {
     Signal(Signal),
     Returned(Result<AgentResult>),
@@ -60,7 +60,7 @@ impl RunningFunction {
         }
     }
 
-    /// Moves the function into a task of its own, unless it has one or has returned.
+    /// Moves the function into a separate task, unless it has one or has returned.
     pub(super) fn move_to_task(&mut self) {
         self.work = match std::mem::replace(&mut self.work, Work::Over) {
             Work::InPlace(work) => Work::Task(AbortOnDropHandle::new(tokio::spawn(work))),
@@ -101,7 +101,7 @@ impl RunningFunction {
                 biased;
                 report = poll_fn(|cx| self.poll_report(cx)) => return report,
                 () = patience => {
-                    // What the function signals until it is gone still counts.
+                    // Signals that the function sends until it is dropped still count.
                     self.work.end();
                     self.dropped_at = None;
                 }
@@ -169,9 +169,9 @@ pub(super) struct Turns {
     running: Option<usize>,
     /// Whether the turn that began last is yet to be settled.
     unsettled: bool,
-    /// The id reserved for the turn under way, or for the background run.
+    /// The id reserved for the turn in progress, or for the background run.
     reserved: Option<SnapshotId>,
-    /// The id to reserve next, if the turn was given one before it was asked for.
+    /// The id to reserve next, if the turn was given one before it was requested.
     given: Option<SnapshotId>,
     /// The snapshot that holds the last turn, if it was written.
     snapshot: Option<SnapshotId>,
@@ -202,7 +202,7 @@ impl Turns {
         }
     }
 
-    /// Returns how many turns are over. The turn under way, if any, does not count.
+    /// Returns how many turns have ended. The turn in progress, if any, does not count.
     pub(super) fn over(&self) -> usize {
         self.begun - usize::from(self.unsettled)
     }
@@ -242,7 +242,7 @@ impl Turns {
         number
     }
 
-    /// Counts a turn that could not begin, and tells the loop that waits for it.
+    /// Counts a turn that could not begin, and reports it to the waiting loop.
     pub(super) fn fail(&mut self, error: Error) {
         self.begun += 1;
         self.snapshot = None;
@@ -251,7 +251,7 @@ impl Turns {
         self.answer(Err(error));
     }
 
-    /// Takes back the beginning of a turn that nobody ran.
+    /// Undoes the beginning of a turn that was never run.
     pub(super) fn take_back(&mut self) {
         self.begun -= 1;
         self.running = None;

@@ -37,7 +37,7 @@ impl<S: CustomState> Turn<S> {
 pub struct TurnGenerate<S, T = Value> {
     turn: Turn<S>,
     generate: Generate<T>,
-    /// The conversation that the model is asked from; empty until [`TurnGenerate::history`] is called.
+    /// The conversation of the model request; empty until [`TurnGenerate::history`] is called.
     history: Arc<OnceLock<History>>,
 }
 
@@ -90,7 +90,7 @@ impl<S: CustomState, T: 'static> IntoFuture for TurnGenerate<S, T> {
 /// and is left if the turn fails.
 pub(super) struct ConversationObserver<S> {
     turn: Turn<S>,
-    /// The conversation that the model is asked from. A generation without it is not reported.
+    /// The conversation of the model request. A generation without it is not reported.
     history: Arc<OnceLock<History>>,
     /// Whether a turn that fails keeps its finished rounds.
     commits: bool,

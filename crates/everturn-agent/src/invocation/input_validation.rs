@@ -18,9 +18,9 @@ use crate::{AgentInput, AgentStreamChunk, Clock, SessionId, WhileInterrupted};
 /// The rules by which an agent validates inputs.
 #[derive(Debug, Clone)]
 pub(super) struct InputValidation {
-    /// What the inputs may set beside their message; `None` if they are this program's own.
+    /// The fields that inputs may set in addition to their message; `None` for inputs of this program.
     pub(super) client_rules: Option<ClientRules>,
-    /// Whether the conversation is what a client says of it, which nothing proves.
+    /// Whether the conversation was supplied by a client and cannot be verified.
     pub(super) is_clients_word: bool,
     pub(super) while_interrupted: WhileInterrupted,
     /// The inputs with which the agent lets interrupted calls run again, unless a tool says otherwise.
@@ -136,7 +136,7 @@ impl ValidInput {
         }
     }
 
-    /// Returns the chunk that tells the client of the answers that were added, or of the requests that are open.
+    /// Returns the chunk with the answers that were added, or with the requests that are open.
     pub(super) fn chunk(&self, sends_positions: bool) -> Option<AgentStreamChunk> {
         if self.reported.is_empty() {
             return None;

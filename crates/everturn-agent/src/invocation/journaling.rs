@@ -22,33 +22,34 @@
 //!
 //! # The identity of a turn
 //!
-//! A journal belongs to a session, the snapshot that the turn continues and the length of the conversation at its
-//! beginning. A turn is identified by these and its input: a retry has the same. An agent that lets identical turns run side by side
-//! ([`Concurrency::Fork`](crate::Concurrency::Fork)) tells them apart by the snapshots reserved for them; then a worker
-//! that takes over a background run finds its journal, and a client that merely retries does not.
+//! A journal belongs to a session, the snapshot that the turn continues and the length of the conversation at
+//! its beginning. A turn is identified by these and its input: a retry has the same. An agent that lets
+//! identical turns run side by side ([`Concurrency::Fork`](crate::Concurrency::Fork)) distinguishes them by
+//! the snapshots reserved for them; then a worker that takes over a background run finds its journal, and a
+//! client that merely retries does not.
 //!
 //! A snapshot from the middle of a turn ([`RoundEnd`](crate::SnapshotEvent::RoundEnd)) names the turn's
-//! journal. Resuming it without a message continues that turn and that journal; resuming it with a message begins
-//! another turn. A worker that takes over a background run restarts the turn under way from its beginning, regardless
-//! of snapshots in its middle, and replays it.
+//! journal. Resuming it without a message continues that turn and that journal; resuming it with a message
+//! begins another turn. A worker that takes over a background run restarts the turn in progress from its
+//! beginning, regardless of snapshots in its middle, and replays it.
 //!
 //! # Turns that were cut short
 //!
-//! A turn that died or failed may be followed by another input instead of a retry. The new turn continues from the same
-//! snapshot, so it has the same journal and finds the calls of the other turn that must not be repeated, or that changed the
-//! session. Before it asks the model, it asks for these calls once more in a message of its own, so that their recorded or
-//! reconciled outcomes become part of the conversation, and their changes part of the session. None of them is made again: a
-//! call that is found not to have happened is answered with that. A call whose outcome cannot be determined interrupts the
-//! turn. Turns that may run side by side have journals of their own, and a turn that asks no model reads none: neither takes over
-//! such calls.
+//! A turn that died or failed may be followed by another input instead of a retry. The new turn continues
+//! from the same snapshot, so it has the same journal and finds the calls of the other turn that must not be
+//! repeated, or that changed the session. Before it asks the model, it requests these calls once more in a
+//! separate message, so that their recorded or reconciled outcomes become part of the conversation, and their
+//! changes part of the session. None of them is made again: a call that is found not to have happened is
+//! answered with that. A call whose outcome cannot be determined interrupts the turn. Turns that may run side
+//! by side have separate journals, and a turn that asks no model reads none: neither takes over such calls.
 //!
 //! # Two workers
 //!
-//! Records are numbered, and a number is written once. A worker that takes a turn up writes a record before it does
-//! anything; an earlier worker that was only asleep then fails with `ABORTED`, [`TURN_TAKEN_OVER`], at its next write,
-//! which comes before its next action. A worker whose turn has been committed by another, or whose background run is
-//! over, is refused likewise: every record is written under a guard that is checked against the session in the same
-//! step.
+//! Records are numbered, and a number is written once. A worker that takes a turn up writes a record before
+//! it does anything; an earlier worker that was only suspended then fails with `ABORTED`,
+//! [`TURN_TAKEN_OVER`], at its next write, which comes before its next action. A worker whose turn has been
+//! committed by another, or whose background run has ended, is refused likewise: every record is written
+//! under a guard that is checked against the session in the same step.
 //!
 //! # Approved calls
 //!

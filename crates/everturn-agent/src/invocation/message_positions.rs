@@ -7,8 +7,9 @@ use everturn_ai::{History, ModelResponseChunk, Role};
 
 /// Finds the position that the message of each chunk will have in the session, before the message is there.
 ///
-/// The messages of one generation alternate between the model and its tools. So the role and the index of a chunk tell its
-/// message, also where a model did not stream and the index did not count its message.
+/// The messages of one generation alternate between the model and its tools. The role and the index of a
+/// chunk therefore identify its message, even if a model did not stream and the index did not count its
+/// message.
 #[derive(Clone)]
 pub(crate) struct MessagePositions {
     conversation: Arc<dyn Fn() -> History + Send + Sync>,

@@ -1,4 +1,4 @@
-//! What a new session holds before its first turn.
+//! The content of a new session before its first turn.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(crate) struct Beginning {
     pub(crate) custom: Option<MakeCustom>,
 }
 
-/// Takes the custom state for a new session out of `init`, and checks it before the store is asked for anything.
+/// Takes the custom state for a new session out of `init`, and checks it before the store is read.
 ///
 /// An agent that accepts custom states from clients takes a `state` with nothing but a custom state in it for one: clients of
 /// other languages can send that.
@@ -89,7 +89,8 @@ impl Beginning {
         given: Option<Arc<Value>>,
         caller: &Context,
     ) -> Result<()> {
-        // Each session has messages of its own, not a shared history: deleting one session must not touch another.
+        // Each session has its own messages, not a shared history: deleting one session must not touch
+        // another.
         state.messages = self.messages.iter().cloned().collect();
         if let Some(given) = given {
             state.custom = Some(given);

@@ -28,7 +28,7 @@ pub(crate) struct Opening {
     pub(crate) cursor: Option<Box<InvocationCursor>>,
     /// Whether the state differs from the resumed snapshot: it holds a new prompt input, or what a session begins with.
     pub(crate) differs_from_snapshot: bool,
-    /// Whether the state is what a client says of the conversation, which nothing proves.
+    /// Whether the state was supplied by a client and cannot be verified.
     pub(crate) is_clients_word: bool,
     /// How the invocation was called, as its function may see it.
     pub(crate) init: AgentInit,
@@ -51,8 +51,8 @@ struct Found {
 
 /// Finds the state from which an invocation starts. Nothing is written, and nothing runs if this fails.
 ///
-/// Where the first turn is asked for already, its lock may be taken in the store: that lock is returned, to be handed over
-/// once the invocation has begun.
+/// If the first input has arrived, the turn's lock may be taken in the store. That lock is returned and
+/// handed over once the invocation has begun.
 pub(crate) async fn open(
     definition: &Definition,
     init: AgentInit,
@@ -177,7 +177,7 @@ async fn complete(
 
 /// Starts from the state that the client sent.
 fn resume_given(agent: &str, init: AgentInit) -> Result<Found> {
-    // These messages are not public: they tell whether the agent has a store.
+    // These messages are not public: they reveal whether the agent has a store.
     let refused = |field: &str| {
         Error::failed_precondition(format!(
             "Cannot use '{field}' with agent '{agent}': it has no store; send the 'state' of the last output instead"
@@ -238,7 +238,7 @@ impl Stored<'_> {
         resumed(session_id, None, cursor)
     }
 
-    /// Begins the conversation of a session anew, beside everything that the session holds.
+    /// Starts a new conversation in a session, next to everything that the session holds.
     async fn new_conversation(&self, session_id: SessionId) -> Result<Found> {
         let mut cursor = self.cursor(session_id.clone());
         let latest = self.latest(&session_id, Detail::Metadata).await?;
@@ -248,9 +248,9 @@ impl Stored<'_> {
         Ok(resumed(session_id, None, cursor))
     }
 
-    /// Resumes the latest snapshot of a session as the store remembers it, under the lock of the first turn, which shows
-    /// that nothing has changed. Returns `None` if the session has to be read: nothing is remembered, or something is
-    /// unusual, which the ordinary way tells of.
+    /// Resumes the latest snapshot of a session as the store remembers it, under the lock of the first turn,
+    /// which shows that nothing has changed. Returns `None` if the session has to be read: nothing is
+    /// remembered, or the snapshot needs the checks of an ordinary read.
     ///
     /// # Errors
     /// The store's own errors.
@@ -351,7 +351,7 @@ impl Stored<'_> {
         }
     }
 
-    /// Returns the error of a snapshot that cannot be resumed, which says what can be done instead.
+    /// Returns the error of a snapshot that cannot be resumed, with the possible alternatives.
     async fn refusal(&self, snapshot: &Snapshot, what: &str) -> Result<Error> {
         let mut shown = snapshot.clone();
         if self.definition.liveness().is_expired(snapshot) {
@@ -364,7 +364,7 @@ impl Stored<'_> {
         }
         let before = self.resumable_before(snapshot).await?;
         let first = match snapshot.status {
-            // Another worker may take the run over as long as nobody ends it.
+            // Another worker may take the run over until it is ended.
             SnapshotStatus::Pending => "abort it, then ",
             _ => "",
         };
@@ -431,7 +431,7 @@ fn read<T>(answer: Result<T>) -> Result<T> {
     answer.map_err(|error| error.context("the session could not be loaded"))
 }
 
-/// Checks that the store answered with a snapshot of the session that it was asked for.
+/// Checks that the store returned a snapshot of the requested session.
 fn check_answer(snapshot: &Snapshot, session_id: &SessionId) -> Result<()> {
     if snapshot.session_id.as_ref() == Some(session_id) {
         return Ok(());
@@ -459,8 +459,8 @@ impl GivenInput {
     }
 }
 
-/// Takes the prompt input out of `init`, and checks it before the store is asked for anything. Of the state that a client
-/// kept, only the prompt input's allowed fields are left.
+/// Takes the prompt input out of `init`, and checks it before the store is read. Only the allowed fields of
+/// the prompt input are left of the state that a client kept.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` for a field that the agent does not accept from clients, and for an input that does not fit the prompt.

@@ -38,7 +38,7 @@ impl<S: CustomState> OwnedTurn<S> {
                 let channels = channels.take();
                 async move {
                     let (show, ended) = channels.expect("a turn is handled once");
-                    // Whoever waits for the turn polls this very future.
+                    // The code that waits for the turn polls this future.
                     let _ = show.send(turn);
                     ended.await.unwrap_or_else(|_| Err(dropped().into()))
                 }
@@ -56,20 +56,20 @@ impl<S: CustomState> OwnedTurn<S> {
         }
     }
 
-    /// Ends the turn: saves the session if there is a store, and then tells the client.
+    /// Ends the turn: saves the session if there is a store, and then sends the end of the turn.
     ///
     /// # Errors
-    /// The error of the store if the turn could not be saved; the client then learns that the turn failed. `CANCELLED` or
-    /// `DEADLINE_EXCEEDED` if the invocation is over.
+    /// The error of the store if the turn could not be saved; the client then receives the failure.
+    /// `CANCELLED` or `DEADLINE_EXCEEDED` if the invocation has ended.
     pub async fn end(self, result: impl Into<TurnResult>) -> Result<()> {
         // The handler waits for as long as the turn is held here.
         let _ = self.end.send(Ok(result.into()));
         self.running.await
     }
 
-    /// Ends the turn as failed, tells the client, and returns the error for the function to pass on. A function that goes on
-    /// with the next turn instead works on the session as it was before this turn, or as this turn
-    /// [committed](Turn::committed) it.
+    /// Ends the turn as failed, sends the failure to the client, and returns the error for the function to
+    /// pass on. A function that continues with the next turn instead works on the session as it was before
+    /// this turn, or as this turn [committed](Turn::committed) it.
     pub async fn fail(self, error: impl Into<HandlerError>) -> Error {
         let error = error.into();
         let _ = self.end.send(Err(error));

@@ -19,7 +19,7 @@ use super::input_validation::{check_message, given_answers};
 use super::{AgentFunction, AgentPrompt};
 use crate::{AgentInput, CustomState, Turn};
 
-/// Returns the function of a prompt agent. `input` is the prompt input of conversations that bring none of their own.
+/// Returns the function of a prompt agent. `input` is the prompt input of conversations without one.
 /// `overrides` go before the prompt's settings, and those of the call before them.
 pub(crate) fn prompt_function<S: CustomState>(
     prompt: AgentPrompt,
@@ -74,7 +74,7 @@ async fn prompt_turn<S: CustomState>(
         (history.clone(), Messages::new())
     };
 
-    // Boxed, because it is large and over before the model is asked.
+    // Boxed, because it is large and done before the model is called.
     let rendering = Box::pin(prompt.render_around(&input, conversation, context.clone()));
     let mut rendered = rendering.await.map_err(|error| error.context("prompt render"))?;
     let by_client = chosen_output(turn.input())?.map(Box::new);
@@ -135,7 +135,7 @@ pub(super) fn awaits_model(history: &History) -> bool {
     history.last().is_some_and(is_input) && awaiting(history).is_none()
 }
 
-/// Refuses an input that no turn can be run on, before the model is asked.
+/// Refuses an input that no turn can be run on, before the model is called.
 fn check_input(input: &AgentInput, history: &History) -> Result<()> {
     if !input.has_payload() && !awaits_model(history) {
         return Err(
@@ -148,8 +148,8 @@ fn check_input(input: &AgentInput, history: &History) -> Result<()> {
 
 /// Splits the conversation at the beginning of the interrupted turn.
 ///
-/// The prompt is rendered around the first part, as it was then. Rendered around the whole conversation, a prompt that ends
-/// with messages of its own would put them between a tool request and its answer.
+/// The prompt is rendered around the first part, as it was then. Rendered around the whole conversation, a
+/// prompt that ends with its own messages would put them between a tool request and its answer.
 fn at_the_interrupted_turn(history: &History) -> (History, Messages) {
     // Messages that wait for the answers are not part of the interrupted turn.
     let end = awaiting(history).map_or(history.len(), |asking| asking + 1);
@@ -165,8 +165,8 @@ fn at_the_interrupted_turn(history: &History) -> (History, Messages) {
     )
 }
 
-/// Adds the messages of the model and its tools to the conversation; `history` is the conversation that the model was asked
-/// from.
+/// Adds the messages of the model and its tools to the conversation; `history` is the conversation of the
+/// model request.
 ///
 /// Messages that other code added to the session meanwhile, for example a tool, are kept before the answer.
 pub(super) fn remember<S: CustomState>(turn: &Turn<S>, history: &History, reply: &ModelResponse) {

@@ -56,7 +56,7 @@ pub(crate) struct ChunkSignal {
 }
 
 impl From<AgentStreamChunk> for ChunkSignal {
-    /// Makes a signal of a chunk that nobody waits for.
+    /// Creates a signal for a chunk without a receipt.
     fn from(chunk: AgentStreamChunk) -> Self {
         Self {
             chunk: Some(Box::new(chunk)),
@@ -74,11 +74,11 @@ pub(crate) enum Receipt {
     Room(OwnedSemaphorePermit),
 }
 
-/// The state that is left of the turn under way if it fails.
+/// The state that is left of the turn in progress if it fails.
 pub(crate) struct Committed {
     /// The session's state at that moment.
     pub(crate) state: SessionState,
-    /// The conversation that the model was asked from, and the request so far, which the session does not have yet.
+    /// The conversation of the model request, and the request so far, which the session does not have yet.
     pub(crate) asked: Option<(History, Messages)>,
 }
 
@@ -100,7 +100,7 @@ pub(crate) struct Signals(Arc<Shared>);
 
 struct Shared {
     signals: mpsc::UnboundedSender<Signal>,
-    /// Whether anybody listens to the model's chunks.
+    /// Whether the model's chunks have a listener.
     streaming: bool,
     /// Whether the ends of rounds may become snapshots.
     keeps_rounds: bool,
@@ -194,7 +194,7 @@ impl Signals {
         self.0.is_silenced()
     }
 
-    /// Returns the way by which the session tells its client of changes.
+    /// Returns the publisher by which the session streams its changes.
     pub(crate) fn publisher(&self) -> Arc<dyn Publisher> {
         Arc::<Shared>::clone(&self.0)
     }
@@ -219,7 +219,7 @@ impl Signals {
         self.0.keeps_rounds
     }
 
-    /// Cancels the work, and tells the reason to the code that waits here.
+    /// Cancels the work, and fails the code that waits here with the reason.
     pub(crate) fn end(&self, why: Error) {
         // The first reason stays.
         let _ = self.0.end.set(why);
@@ -335,7 +335,7 @@ impl Signals {
         Ok(())
     }
 
-    /// Returns the emitter for the chunks of a generation; it is silent if nobody listens.
+    /// Returns the emitter for the chunks of a generation; it is silent without a listener.
     pub(crate) fn model_emitter(&self, positions: Option<MessagePositions>) -> Emitter<ModelResponseChunk> {
         let listened_to = self.plays_to(Audience::Watchers) || self.0.streaming && !self.is_silenced();
         if !listened_to {
@@ -360,7 +360,7 @@ impl Signals {
     /// Reports the end of a round, waits until the conversation is saved, or need not be, and returns its snapshot.
     ///
     /// # Errors
-    /// The store's error; `CANCELLED` if the invocation is over.
+    /// The store's error; `CANCELLED` if the invocation has ended.
     pub(crate) async fn round_done(&self, turn: usize, conversation: Messages) -> Result<Option<SnapshotId>> {
         self.ask(|settled| Signal::RoundDone {
             turn,

@@ -33,13 +33,13 @@ pub(super) struct Snapshots {
     pub(super) takeover: TakeoverPoint<SessionState>,
     /// The state in the snapshot that was just written, until its event is noted.
     pub(super) written: Option<SessionState>,
-    /// How many turns came since the newest snapshot and have none of their own.
+    /// How many turns came since the newest snapshot and have no snapshot.
     unsaved_turns: u64,
     /// Every snapshot written, in order.
     created: CreatedSnapshots,
     /// The number of messages with which the latest turn began.
     begun_with: Option<usize>,
-    /// The state that the session returns to if the turn under way fails and has committed nothing.
+    /// The state that the session returns to if the turn in progress fails and has committed nothing.
     before_turn: Option<SessionState>,
     /// Whether the latest turn failed after it had committed something.
     is_committed: bool,
@@ -142,7 +142,7 @@ impl Snapshots {
         }
     }
 
-    /// Returns the ids of the snapshots, for code that runs beside the driver.
+    /// Returns the ids of the snapshots, for code that runs concurrently with the driver.
     pub(super) fn created(&self) -> CreatedSnapshots {
         self.created.clone()
     }
@@ -312,7 +312,7 @@ impl Driver {
             SnapshotEvent::InvocationEnd => next_turn.checked_sub(1),
             _ => Some(next_turn),
         };
-        // Only a turn's own snapshot has the reserved id: the turn's code was told that id.
+        // Only a turn's own snapshot has the reserved id: the turn's code has received that id.
         let own = self.turns.reserved().filter(|_| event == SnapshotEvent::TurnEnd);
         let snapshot = cursor.next_snapshot(own.cloned().unwrap_or_else(SnapshotId::generate));
         let moment = SnapshotMoment {
@@ -355,7 +355,7 @@ impl Driver {
         snapshot.set_usage(self.used_until_now());
         snapshot.set_counted_with(self.usage.counted_with());
         self.add_note(&mut snapshot);
-        // Resuming the middle of a turn goes on with that turn's journal.
+        // Resuming the middle of a turn continues that turn's journal.
         if let Some(turn) = self
             .journals
             .under_way()
@@ -370,7 +370,7 @@ impl Driver {
         );
         let journals = match event {
             SnapshotEvent::TurnEnd => self.turns_held(),
-            // The turn is still under way, or its own snapshot has dropped them.
+            // The turn is still in progress, or its own snapshot has dropped them.
             _ => Vec::new(),
         };
         let id = snapshot.snapshot_id.clone();
@@ -511,12 +511,13 @@ impl Driver {
         }
     }
 
-    /// Returns whether the client is told of each snapshot; under the default policy the `turnEnd` chunks tell of all.
+    /// Returns whether each snapshot is reported to the client; under the default policy the `turnEnd` chunks
+    /// report all.
     fn reports_snapshots(&self) -> bool {
         self.cursor.is_some() && !self.definition.snapshots.is_default()
     }
 
-    /// Returns the ids of this invocation's snapshots, if the client is told of them.
+    /// Returns the ids of this invocation's snapshots, if they are reported to the client.
     pub(super) fn reported_snapshots(&self) -> Option<Vec<SnapshotId>> {
         self.reports_snapshots().then(|| self.snapshots.created.ids())
     }
@@ -546,17 +547,17 @@ impl Journals {
         self.0.iter().filter_map(|journal| journal.written()).collect()
     }
 
-    /// Returns the beginning of the turn under way, if it has a journal.
+    /// Returns the beginning of the turn in progress, if it has a journal.
     pub(super) fn begun(&self) -> Option<OpenTurn> {
         self.0.last().map(|journal| journal.beginning())
     }
 
-    /// Returns the turn under way as it is left if it fails, if it has a journal.
+    /// Returns the turn in progress as it is left if it fails, if it has a journal.
     fn left(&self) -> Option<OpenTurn> {
         self.0.last().map(|journal| journal.left())
     }
 
-    /// Returns the turn under way with its records so far, if there are any.
+    /// Returns the turn in progress with its records so far, if there are any.
     pub(super) fn under_way(&self) -> Option<OpenTurn> {
         self.0.last()?.so_far()
     }

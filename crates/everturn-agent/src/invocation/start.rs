@@ -43,8 +43,8 @@ use crate::{
 
 /// Opens an invocation and waits for its output.
 ///
-/// The work belongs to a driver, which this future polls. Dropping the future tells the driver that the client is gone, which
-/// ends the work unless it was detached; from then on the driver has a task of its own.
+/// The work belongs to a driver, which this future polls. Dropping the future ends the work unless it was
+/// detached, and moves the driver to a separate task.
 pub(crate) fn invoke(
     definition: Arc<Definition>,
     init: AgentInit,
@@ -52,7 +52,7 @@ pub(crate) fn invoke(
     emitter: Emitter<AgentStreamChunk>,
     context: Context,
 ) -> impl Future<Output = Result<AgentOutput>> {
-    // Boxed, because it is large and over long before the output is there.
+    // Boxed, because it is large and completes long before the output.
     let beginning = Box::pin(begin(definition, init, inputs, emitter, context));
     async move {
         let (mut driving, mut outcome) = beginning.await?;
@@ -83,7 +83,7 @@ async fn begin(
         has_arrived = first.is_some();
         call = key.zip(first).map(|(key, input)| call_mark(key.as_str(), &input));
     }
-    // A turn that is asked for already may take its lock in the store in place of a reading.
+    // If the first input has arrived, its turn may take the lock in the store in place of a read.
     let takes_turn = definition.turn_lease.is_some() && has_arrived;
     // Nothing runs and nothing is written before the init was accepted.
     let (mut opening, mut early_lock) = open(&definition, init, &context, takes_turn).await?;
@@ -141,14 +141,14 @@ async fn begin(
     }
     let running = driver.run().instrument(tracing::Span::current());
     let mut driving = Driving(Some(Box::pin(definition.invocations.track_future(running))));
-    // An agent that is called by another one works beside it, and not on top of its stack.
+    // An agent called by another one runs in its own task, not on top of the caller's stack.
     if is_nested {
         driving.move_to_task();
     }
     Ok((driving, outcome))
 }
 
-/// The work of a driver. Its holder polls it. Dropping this gives the work a task of its own.
+/// The work of a driver. Its holder polls it. Dropping this moves the work to a separate task.
 struct Driving(Option<BoxFuture<'static, ()>>);
 
 impl Driving {
@@ -161,7 +161,7 @@ impl Driving {
     }
 
     fn move_to_task(&mut self) {
-        // Without a runtime nothing can go on: it is shutting down.
+        // Without a runtime nothing can continue: it is shutting down.
         if let (Some(work), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
             runtime.spawn(work);
         }
@@ -249,7 +249,7 @@ impl Driver {
         let client = Client::departed(context, run.by_program);
         let mut driver = Self::assemble(definition, opening, client, Emitter::silent(), machine)?;
         driver.turns = Turns::after(run.turns);
-        // Nobody is at the other end, so chunks go to the watchers from the beginning.
+        // There is no client, so chunks go to the watchers from the beginning.
         driver.client_stream.silence();
         driver.play_to_watchers();
         driver.go_to_background(id, run.lease);
@@ -314,7 +314,7 @@ impl Driver {
         let registry = definition.registry.upgrade()?;
         let used_before = cursor.as_deref().map(InvocationCursor::used_before);
         let limits = definition.limits.for_call(&caller, &registry);
-        // Agents that this one calls have meters of their own, inside this one.
+        // Agents that this one calls have their own meters inside this one.
         let store = definition.store.clone();
         let tenant = store.map(|store| TenantStore::new(store, definition.scope(&caller)));
         let repeated_calls = limits.most_repeated_calls();

@@ -252,8 +252,8 @@ impl<R: Into<AgentFinishReason>> From<Option<R>> for TurnResult {
     }
 }
 
-/// A turn on its way to the function's turn loop. If it is dropped instead of run, it is reported as failed, so that the
-/// invocation never waits for a turn that nobody runs.
+/// A turn on its way to the function's turn loop. If it is dropped instead of run, it is reported as failed,
+/// so that the invocation never waits for an abandoned turn.
 pub(crate) struct TurnStart {
     pub(crate) input: Box<AgentInput>,
     pub(crate) place: TurnContext,
@@ -278,7 +278,7 @@ impl TurnReport {
     /// Reports the end of the turn and waits until it is settled. Only the first report counts.
     ///
     /// # Errors
-    /// The store's error if the turn could not be made durable; `CANCELLED` if the invocation is over.
+    /// The store's error if the turn could not be made durable; `CANCELLED` if the invocation has ended.
     pub(crate) async fn settle(
         &mut self,
         outcome: Result<Option<AgentFinishReason>>,

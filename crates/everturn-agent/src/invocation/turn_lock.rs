@@ -1,12 +1,13 @@
 //! The turn lock: one turn at a time continues a snapshot in this process. [`StoreLock`] is its counterpart for all
 //! processes that share a store.
 //!
-//! A turn that continues a snapshot without a successor holds a lock until it has committed or failed. The lock belongs
-//! to the branch that the turn extends and moves along with every snapshot committed there; turns elsewhere in the
-//! session's tree have locks of their own. On a linear timeline the session has one lock. The lock makes a second turn
-//! fail at once, or wait, instead of doing its work for nothing. Correctness never rests on it: the store checks again
-//! inside the commit. The lock also remembers the newest snapshot that this process committed under it, so that a turn
-//! knows without reading the store whether its snapshot has been continued since it was read.
+//! A turn that continues a snapshot without a successor holds a lock until it has committed or failed. The
+//! lock belongs to the branch that the turn extends and moves along with every snapshot committed there;
+//! turns elsewhere in the session's tree have separate locks. On a linear timeline the session has one lock.
+//! The lock makes a second turn fail at once, or wait, before it calls a model. Correctness never depends on
+//! it: the store checks again inside the commit. The lock also remembers the newest snapshot that this
+//! process committed under it, so that a turn knows without reading the store whether its snapshot has been
+//! continued since it was read.
 
 mod in_store;
 

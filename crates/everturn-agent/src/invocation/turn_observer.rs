@@ -1,4 +1,4 @@
-//! Hearing of every turn that ends, for metrics.
+//! Observers of turns that end, for metrics.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -15,7 +15,7 @@ use crate::AgentFinishReason;
 pub struct EndedTurn<'a> {
     /// The agent whose turn it was.
     pub agent: &'a str,
-    /// How it ended; `unknown` if the agent did not say.
+    /// How it ended; `unknown` if the agent gave none.
     pub finish_reason: AgentFinishReason,
     /// The status of the error with which it failed.
     pub failure: Option<Status>,
@@ -23,20 +23,20 @@ pub struct EndedTurn<'a> {
     pub limit_reached: bool,
     /// The number of tool calls whose outcome is unknown and waits to be settled.
     pub unknown_outcomes: usize,
-    /// What its models and tools used, without those of other agents that it called.
+    /// The usage of its models and tools, without other agents that it called.
     pub usage: UsageTotal,
     /// How long it took.
     pub took: Duration,
 }
 
-/// Code that hears of every turn that ends; see [`observe_turns`].
+/// An observer of turns that end; see [`observe_turns`].
 pub trait TurnObserver: Send + Sync + 'static {
-    /// Tells of a turn. It is called by the task that ran the turn and must not block.
+    /// Receives a turn that has ended. It is called by the task that ran the turn and must not block.
     fn turn_ended(&self, turn: &EndedTurn<'_>);
 }
 
-/// Tells `observer` of the turns of all agents of the registry, those defined later included, for as long as the observer is
-/// kept elsewhere.
+/// Notifies `observer` of the turns of all agents of the registry, including those defined later, while
+/// another owner keeps the observer alive.
 pub fn observe_turns(registry: &Registry, observer: &Arc<dyn TurnObserver>) {
     TurnObservers::of(registry).add(Arc::downgrade(observer));
 }

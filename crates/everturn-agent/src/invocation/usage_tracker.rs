@@ -1,7 +1,8 @@
-//! What the turns of an invocation use, and what they may use.
+//! The usage of an invocation's turns, and its limits.
 //!
-//! Everything that a turn uses is entered into the store's ledger while the turn runs, if the agent has limits: a call before it
-//! is made, its tokens and its cost when it is over. So a turn that dies, fails or is refused still counts.
+//! Everything that a turn uses is entered into the store's ledger while the turn runs, if the agent has
+//! limits: a call before it is made, its tokens and its cost when it has ended. So a turn that dies, fails or
+//! is refused still counts.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
@@ -33,21 +34,21 @@ pub(super) struct UsageTracker {
 struct Marks {
     /// The reading at the end of the last turn.
     at_turn_end: UsageTotal,
-    /// The reading at the beginning of the turn under way.
+    /// The reading at the beginning of the turn in progress.
     at_turn_begin: UsageTotal,
-    /// What earlier attempts at the turn under way used.
+    /// The usage of earlier attempts at the turn in progress.
     turn_before: UsageTotal,
-    /// What the conversation had used at the snapshot that the invocation continued from, and the reading then.
+    /// The usage of the conversation at the snapshot that the invocation continued, and the reading then.
     session_before: (UsageTotal, UsageTotal),
-    /// What turns of others used that continued the same snapshot and came to none.
+    /// The usage of other turns that continued the same snapshot without committing.
     carried: UsageTotal,
     invocation_before: UsageTotal,
     /// Whether the invocation continues a run, whose usage has the carried part.
     is_takeover: bool,
     account: Option<TurnAccount>,
-    /// The first snapshot of the branch that the turn under way is counted with.
+    /// The first snapshot of the branch that the turn in progress is counted with.
     counted_with: Option<SnapshotId>,
-    /// When the turn under way began.
+    /// When the turn in progress began.
     turn_began: Option<Instant>,
     /// The time that turns took which are over.
     turn_time: Duration,
@@ -57,7 +58,7 @@ struct Marks {
 struct Entered {
     own: UsageTotal,
     total: UsageTotal,
-    /// What this invocation has entered into the accounts of turns that continue the same snapshot.
+    /// The expenses that this invocation has entered for turns that continue the same snapshot.
     turns: HashMap<JournalKey, UsageTotal>,
     base: Option<SnapshotId>,
 }
@@ -65,7 +66,7 @@ struct Entered {
 impl Marks {
     /// Completes the count of models and tools by the time of turns.
     fn reading(&self, counted: UsageTotal) -> UsageTotal {
-        // A turn that used nothing is not told of, so its time is not either.
+        // A turn without usage is not reported, so its time is not either.
         if counted.is_zero() {
             return counted;
         }
@@ -205,7 +206,8 @@ impl UsageTracker {
         Ok(())
     }
 
-    /// Returns the account of the turn under way, if anything is entered there, for the snapshot that holds the turn.
+    /// Returns the account of the turn in progress, if anything is entered there, for the snapshot that holds
+    /// the turn.
     pub(super) fn account(&self) -> Option<JournalKey> {
         let marks = self.marks();
         let has_used = self.meter.reading().total() != UsageTotal::default();
@@ -216,7 +218,7 @@ impl UsageTracker {
             .map(|account| account.key().clone())
     }
 
-    /// Stops the clock of the turn under way.
+    /// Stops the clock of the turn in progress.
     pub(super) fn turn_is_over(&self) {
         let mut marks = self.marks();
         if let Some(began) = marks.turn_began.take() {
@@ -242,7 +244,7 @@ impl UsageTracker {
         marks.of_session(reading) - (reading + marks.invocation_before)
     }
 
-    /// Returns what the turn under way has used in this process.
+    /// Returns what the turn in progress has used in this process.
     pub(super) fn of_turn(&self) -> UsageTotal {
         let marks = self.marks();
         self.reading(&marks) - marks.at_turn_begin
@@ -256,7 +258,7 @@ impl UsageTracker {
         Some(turn).filter(|turn| !turn.is_zero())
     }
 
-    /// Returns the first snapshot of the branch that the turn under way is counted with.
+    /// Returns the first snapshot of the branch that the turn in progress is counted with.
     pub(super) fn counted_with(&self) -> Option<SnapshotId> {
         self.marks().counted_with.clone()
     }
@@ -376,7 +378,7 @@ struct TrackerGuard(Weak<UsageTracker>);
 #[async_trait]
 impl BudgetGuard for TrackerGuard {
     async fn admit(&self, call: &NextCall<'_>, used: MeterReading) -> Result<()> {
-        // Work that an invocation left behind when it ended counts for nobody.
+        // Work that outlives its invocation is not counted.
         let Some(tracker) = self.0.upgrade() else {
             return Ok(());
         };

@@ -118,17 +118,19 @@ impl ClientPermissions {
         self
     }
 
-    /// Allows the JSON Schema of the answer to a turn ([`AgentInput::output_schema`]), which then replaces the prompt's. A
-    /// function of your own finds the schema in [`Turn::input`](crate::Turn::input) and has to apply it.
+    /// Allows the JSON Schema of the answer to a turn ([`AgentInput::output_schema`]), which then replaces
+    /// the prompt's. A custom function finds the schema in [`Turn::input`](crate::Turn::input) and has to
+    /// apply it.
     pub fn output_schema(self) -> Self {
         self.allow(Field::OutputSchema)
     }
 
     /// Allows the server to fetch media behind URLs of the conversation, for models that do not fetch URLs themselves.
     ///
-    /// Without it, a turn whose model needs such media inline fails with `INVALID_ARGUMENT`, and nothing is requested. URLs that
-    /// the model's provider fetches itself are passed on in any case. The rules hold for the whole conversation, whoever wrote
-    /// the message; URLs that only the prompt or a tool gives to a model are the program's own.
+    /// Without it, a turn whose model needs such media inline fails with `INVALID_ARGUMENT`, and nothing is
+    /// requested. URLs that the model's provider fetches itself are passed on in any case. The rules hold for
+    /// the whole conversation, for messages of any role; URLs that only the prompt or a tool gives to a model
+    /// are trusted.
     ///
     /// ```
     /// # use everturn_agent::ClientPermissions;
@@ -161,7 +163,7 @@ impl ClientPermissions {
     }
 }
 
-/// What a call from a client may bring to an agent. Cloning is cheap.
+/// The rules for calls of an agent's clients. Cloning is cheap.
 #[derive(Clone)]
 pub(crate) struct ClientRules(Arc<Rules>);
 
@@ -314,7 +316,7 @@ impl ClientRules {
     }
 }
 
-/// Returns a prompt input with the fields of another one in place of its own.
+/// Returns a prompt input with its fields replaced by those of another one.
 pub(crate) fn merged(base: Option<&Arc<Value>>, given: Value) -> Value {
     match (base.map(|base| &**base), given) {
         (Some(Value::Object(base)), Value::Object(given)) => {

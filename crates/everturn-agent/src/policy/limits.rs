@@ -26,8 +26,8 @@ const REPEATED_CALLS: u32 = 50;
 /// Usage includes delegated agents. For the tenant each call counts once: where the delegated agent counts its tenant, else at
 /// the agent that delegates.
 ///
-/// All of this is counted in the store while a turn runs, so neither a crash nor a failed turn, a takeover or another host
-/// resets it. A call is entered before it is made; its tokens and its cost when it is over.
+/// All of this is counted in the store while a turn runs, so neither a crash nor a failed turn, a takeover or
+/// another host resets it. A call is entered before it is made; its tokens and its cost when it has ended.
 ///
 /// ```
 /// use std::time::Duration;
@@ -96,9 +96,10 @@ impl Limits {
 
     /// Sets how often a model may make the same tool call, with the same arguments, in a turn; 50 times by default.
     ///
-    /// The next such call is not made. Its answer says so to the model. If the model makes the call once more, the turn fails
-    /// with `RESOURCE_EXHAUSTED` and [`REPEATED_CALL`](everturn_ai::reason::REPEATED_CALL). Equal calls in one message of the
-    /// model count once.
+    /// The next such call is not made, and the model receives an answer with the reason. If the model makes
+    /// the call once more, the turn fails with `RESOURCE_EXHAUSTED` and
+    /// [`REPEATED_CALL`](everturn_ai::reason::REPEATED_CALL). Equal calls in one message of the model count
+    /// once.
     pub fn repeated_calls(self, at_most: u32) -> Self {
         Self {
             repeated_calls: Some(at_most),
@@ -133,7 +134,8 @@ impl Limits {
 
 const KEY: &str = "everturn/limits";
 
-/// Sets the limits of all agents of a registry, where an agent sets none of its own. They hold for invocations that begin later.
+/// Sets the limits of all agents of a registry, for agents that set none. They hold for invocations that
+/// begin later.
 pub fn set_limits(registry: &Registry, limits: Limits) {
     registry.set_value(KEY, limits);
 }

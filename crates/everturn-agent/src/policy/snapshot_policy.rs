@@ -54,10 +54,10 @@ impl SnapshotMoment<'_> {
 /// | [`on_change`](Self::on_change) | these events, if the state differs from the previous snapshot |
 /// | [`when`](Self::when) | the moments that a function picks |
 ///
-/// A turn without a snapshot still counts for the turns that follow it in the same invocation; a later resumption
-/// continues from the last snapshot that was taken. A background run has its one snapshot regardless of the policy, and
-/// no others. With any policy but the default, clients are told of each snapshot: in
-/// [`snapshotCreated`](crate::AgentStreamChunk::snapshot_created) chunks and in the output's
+/// A turn without a snapshot still counts for the turns that follow it in the same invocation; a later
+/// resumption continues from the last snapshot that was taken. A background run has its one snapshot
+/// regardless of the policy, and no others. With any policy but the default, each snapshot is reported to
+/// clients: in [`snapshotCreated`](crate::AgentStreamChunk::snapshot_created) chunks and in the output's
 /// [`snapshotIds`](crate::AgentOutput::snapshot_ids).
 ///
 /// ```
@@ -187,7 +187,7 @@ mod tests {
 
     const EVENTS: [SnapshotEvent; 3] = [TurnEnd, RoundEnd, InvocationEnd];
 
-    /// What the conversation is beside the snapshot before.
+    /// The relation of the conversation to the snapshot before.
     #[derive(Debug, Clone, Copy, PartialEq)]
     enum State {
         First,

@@ -39,7 +39,7 @@ impl Showing {
         snapshot.updated_at.get_or_insert(snapshot.created_at);
         snapshot.clear_bookkeeping();
         if exposure(&self.context) == Exposure::Public {
-            // A stored error holds the operator's text and does not say which part of it is public.
+            // A stored error holds the operator's text and does not record which part of it is public.
             snapshot.error = snapshot.error.map(withheld);
         }
         if let Some(state) = snapshot.state.take() {
@@ -66,7 +66,7 @@ fn withheld(error: RuntimeError) -> RuntimeError {
     Error::new(status, error.message).to_wire(Exposure::Public)
 }
 
-/// Tells which runs have expired.
+/// The rule by which runs expire.
 #[derive(Debug, Clone)]
 pub(crate) struct Liveness {
     clock: Clock,
@@ -79,7 +79,8 @@ impl Liveness {
         Self { clock, expiry }
     }
 
-    /// Returns whether the heartbeat of a run that is under way is too old. A run without a heartbeat counts as alive.
+    /// Returns whether the heartbeat of a run that is in progress is too old. A run without a heartbeat
+    /// counts as alive.
     pub(crate) fn is_expired(&self, snapshot: &Snapshot) -> bool {
         let now = self.clock.now();
         let is_silent = |beat: Timestamp| now > beat && now.duration_since(beat).unsigned_abs() > self.expiry;

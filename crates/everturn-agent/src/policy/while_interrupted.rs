@@ -1,6 +1,6 @@
 //! The policy for messages that arrive while interrupts are open.
 
-/// What an agent does with a message that arrives while tool requests wait for answers.
+/// The policy for a message that arrives while tool requests wait for answers.
 ///
 /// A request waits for an answer after a tool asked a person, after the model called a tool of the client, and if the outcome
 /// of a call is unknown. An input that answers the requests is never affected.
@@ -12,7 +12,7 @@
 /// | | the message | the requests |
 /// |---|---|---|
 /// | `CloseOwn`, the default | the model answers it; it fails with `FAILED_PRECONDITION` if a request is reserved for others | are closed as by `CloseAll`; stay open if one is reserved for others |
-/// | `CloseAll` | the model answers it | are closed with answers that say that the conversation went on |
+/// | `CloseAll` | the model answers it | are closed with the answer that the conversation continued |
 /// | `Reject` | fails with `FAILED_PRECONDITION` | stay open |
 /// | `Ask` | is kept, and read by the model after the answers | stay open, and are put to the client again |
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

@@ -12,7 +12,7 @@ use super::{Recovery, recover_all};
 
 /// Polls for lost runs at once and then at every interval, until it is stopped or dropped.
 ///
-/// Dropping it ends the polling after the takeover under way; runs that were taken over go on.
+/// Dropping it ends the polling after the takeover in progress; runs that were taken over continue.
 #[must_use = "dropped, it no longer polls for lost runs"]
 pub struct RecoveryLoop {
     task: JoinHandle<()>,

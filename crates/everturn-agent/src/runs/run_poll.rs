@@ -26,16 +26,16 @@ pub(crate) struct RunPolls(Mutex<HashMap<Key, (usize, Arc<Poll>)>>);
 /// The poll of one run.
 #[derive(Debug)]
 struct Poll {
-    /// What was found last, by whoever looked.
+    /// The result of the last look, by any watcher.
     found: watch::Sender<Option<Found>>,
     /// Held by the watcher that polls.
     polling: tokio::sync::Mutex<()>,
 }
 
-/// What a look at a run finds.
+/// The result of a look at a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// The run is over, or cannot be read: every watcher finds out how by itself.
+    /// The run has ended, or cannot be read: every watcher reads the outcome itself.
     End,
     Pending {
         epoch: u64,
@@ -79,7 +79,7 @@ impl RunPolls {
 impl RunPoll {
     /// Waits until a look at the run finds something else than this watcher did.
     pub(crate) async fn changed<F: Future<Output = Found>>(&self, known: &Found, look: impl Fn() -> F) {
-        // The watcher has looked later than whoever found what is there.
+        // The watcher has looked later than the one that published the current value.
         self.publish(known.clone());
         let mut news = self.poll.found.subscribe();
         let polling = async {

@@ -50,7 +50,7 @@ pub(crate) struct Followed {
     pub(crate) id: SnapshotId,
     /// The polls of the agent's runs, which their watchers share.
     pub(crate) polls: Arc<RunPolls>,
-    /// Tells whether the run has expired.
+    /// The rule that determines whether the run has expired.
     pub(crate) liveness: Liveness,
     /// How long after its expiry the run may yet be taken over.
     pub(crate) patience: Duration,
@@ -100,7 +100,7 @@ enum RunState {
 }
 
 impl Followed {
-    /// Looks at the run for everybody who watches it.
+    /// Reads the state of the run for all of its watchers.
     async fn look(&self) -> Found {
         let found = async {
             let RunState::Pending { epoch, is_expired } = self.state().await? else {
@@ -195,7 +195,7 @@ impl Follower {
                 self.note_expiry(is_expired)?;
                 (epoch, false)
             }
-            // The snapshot of a run that is over no longer holds the epoch.
+            // The snapshot of a run that has ended no longer holds the epoch.
             RunState::Over => (MOST_EPOCHS, true),
         };
         if !(is_over && self.is_complete) {

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use everturn_core::Registry;
 use everturn_core::stream_log::StreamLog;
 
-/// Tells the archives of a registry's agents, those defined later included, of a log that keeps streams of these agents: what is
-/// deleted from an archive is erased from the log too. A server does this for its log. The log is not kept alive.
+/// Adds a log that keeps streams of a registry's agents, including agents defined later. Sessions deleted
+/// from an archive are erased from the log too. A server does this for its log. The log is not kept alive.
 pub fn erase_streams_in(registry: &Registry, log: &Arc<dyn StreamLog>) {
     StreamLogs::of(registry).add(Arc::downgrade(log));
 }

@@ -26,8 +26,8 @@ pub(crate) enum Change {
 
 /// The changes that one tool call or effect makes; an extension of the context in which it runs.
 ///
-/// Calls that run at the same time have one each, so their changes are told apart. Changes made in tasks that are spawned
-/// without the context are not seen.
+/// Calls that run at the same time have one each, so their changes are separate. Changes made in tasks that
+/// are spawned without the context are not seen.
 #[derive(Debug)]
 pub(crate) struct Changes {
     session: SessionId,
@@ -47,8 +47,8 @@ impl Changes {
         context.with_extension(Arc::clone(self))
     }
 
-    /// Returns the changes of the call in which the calling code runs, if they are those of `session`. An agent that is
-    /// called from a tool inherits the tool's context but has a session of its own.
+    /// Returns the changes of the call in which the calling code runs, if they are those of `session`. An
+    /// agent that is called from a tool inherits the tool's context but has a separate session.
     pub(super) fn current(session: &SessionId) -> Option<Arc<Self>> {
         Context::current()
             .extension::<Self>()

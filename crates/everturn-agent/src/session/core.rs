@@ -24,7 +24,7 @@ const MESSAGES: &str = "the messages";
 
 /// The channel by which a session reports changes to its client; its methods never wait.
 pub(crate) trait Publisher: Send + Sync {
-    /// Returns whether nobody listens.
+    /// Returns whether there is no listener.
     fn is_silenced(&self) -> bool;
 
     /// Leaves a chunk for the client.
@@ -139,7 +139,7 @@ impl<S: CustomState> Core<S> {
     pub(crate) fn reload(&self, mut state: SessionState) -> Result<()> {
         let custom = custom_of(&self.session_id, &state)?;
         state.session_id = Some(self.session_id.clone());
-        // A user's change that is under way began on the old state and must not overwrite the new one.
+        // A user's change that is in progress began on the old state and must not overwrite the new one.
         let _changing = (self.patcher.enter(CUSTOM), self.messages.enter(MESSAGES));
         *lock(&self.live) = Live::new(state, custom);
         Ok(())
@@ -242,7 +242,8 @@ impl<S: CustomState> Core<S> {
         stored.unwrap_or_else(|| self.custom_json())
     }
 
-    /// Changes the custom state, all or nothing, and tells the client. Stored members that the type does not have stay.
+    /// Changes the custom state, all or nothing, and streams the change. Stored members that the type does
+    /// not have stay.
     pub(super) fn update_custom<T>(&self, change: impl FnOnce(&mut S) -> T) -> T {
         self.write_custom(change, |stored, after| {
             // Most stored states are covered, so the state before the change is rarely needed.
@@ -252,7 +253,7 @@ impl<S: CustomState> Core<S> {
         })
     }
 
-    /// Replaces the stored custom state, all of it, and tells the client.
+    /// Replaces the whole stored custom state, and streams the change.
     pub(crate) fn replace_custom(&self, custom: S) {
         self.write_custom(|present| *present = custom, |_, _| None);
     }
@@ -318,7 +319,7 @@ impl<S: CustomState> Core<S> {
         }
     }
 
-    /// Adds artifacts and tells the client of each.
+    /// Adds artifacts and streams each of them.
     pub(super) fn add_artifacts(&self, artifacts: impl IntoIterator<Item = Artifact>) {
         let changes = Changes::current(&self.session_id);
         let mut live = lock(&self.live);

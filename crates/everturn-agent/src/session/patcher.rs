@@ -1,4 +1,4 @@
-//! The patches that tell a client of changes in the custom state.
+//! The patches that stream changes of the custom state.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::patch::JsonPatch;
 
-/// Remembers the document that the client was told last. The first patch of every turn replaces the whole document, so a
+/// Remembers the document that was sent last. The first patch of every turn replaces the whole document, so a
 /// client's view is wrong for one turn at most.
 #[derive(Debug, Default)]
 pub(super) struct Patcher {

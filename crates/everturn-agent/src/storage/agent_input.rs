@@ -14,8 +14,8 @@ use super::ClientTool;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AgentInput {
-    /// The user's messages before [`message`](Self::message), for a client whose user spoke several times before the agent
-    /// was asked.
+    /// The user's messages before [`message`](Self::message), for a client whose user sent several messages
+    /// before the turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier: Vec<Message>,
     /// The user's message.
@@ -35,8 +35,8 @@ pub struct AgentInput {
     /// From clients only where the agent [allows](crate::ClientPermissions::instructions) it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub instructions: Vec<String>,
-    /// The JSON Schema of the answer to this turn, which agents around a prompt apply; functions of your own find it in
-    /// [`Turn::input`](crate::Turn::input). From clients only where the agent
+    /// The JSON Schema of the answer to this turn, which agents around a prompt apply; custom functions find
+    /// it in [`Turn::input`](crate::Turn::input). From clients only where the agent
     /// [allows](crate::ClientPermissions::output_schema) it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Arc<Value>>,

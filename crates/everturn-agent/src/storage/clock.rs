@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 /// A source of the times in snapshots. Cloning is cheap.
 ///
-/// Snapshots carry wall-clock times because other processes read them; tests give a clock of their own.
+/// Snapshots carry wall-clock times because other processes read them; tests inject a clock.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
 

@@ -37,9 +37,9 @@ pub enum SnapshotIds {
     /// A hash of the state: equal states of a session are one snapshot, written once, and
     /// [`Snapshot::verify`](crate::Snapshot::verify) checks whether a snapshot still holds the state of its id.
     ///
-    /// The id of a turn's snapshot is not known before the turn is over, so
-    /// [`TurnContext::snapshot_id`](crate::TurnContext::snapshot_id) is `None`. The snapshot of a background run needs
-    /// an id before it has a state, so it gets a UUID.
+    /// The id of a turn's snapshot is not known before the turn ends, so
+    /// [`TurnContext::snapshot_id`](crate::TurnContext::snapshot_id) is `None`. The snapshot of a background
+    /// run needs an id before it has a state, so it gets a UUID.
     ContentAddressed,
 }
 

@@ -4,7 +4,7 @@ use everturn_ai::FinishReason;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Why a turn, a run or an invocation is over: the model's reasons and three of an agent's own.
+/// The reason why a turn, a run or an invocation ended: the model's reasons and three of the agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]

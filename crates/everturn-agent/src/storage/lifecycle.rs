@@ -19,7 +19,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[schemars(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum SnapshotStatus {
-    /// Background work is under way.
+    /// Background work is in progress.
     Pending,
     /// An abort was recorded, and the worker of another runtime winds down. Everturn reads this status and never writes it.
     Aborting,
@@ -52,7 +52,8 @@ impl SnapshotStatus {
         matches!(self, Self::Completed | Self::Aborted | Self::Failed)
     }
 
-    /// Returns whether a background run with this status is under way: running, or winding down after an abort.
+    /// Returns whether a background run with this status is in progress: running, or winding down after an
+    /// abort.
     pub const fn is_under_way(self) -> bool {
         matches!(self, Self::Pending | Self::Aborting | Self::Other(_))
     }

@@ -109,7 +109,7 @@ pub struct Snapshot {
     /// The session's state at this point; a pending snapshot has none yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<SessionState>,
-    /// What the framework notes for itself. Of it, clients see only what the conversation has used.
+    /// The framework's own notes. Clients see only the usage among them.
     #[serde(flatten)]
     #[schemars(skip)]
     pub bookkeeping: Bookkeeping,
@@ -163,8 +163,9 @@ impl Snapshot {
         Ok(SnapshotId::of_state(state)? == *id)
     }
 
-    /// Returns the span of the invocation that became the background run of this snapshot; `None` if nobody recorded spans,
-    /// or the snapshot is not that of a run. The spans of later workers and of watchers are linked to it.
+    /// Returns the span of the invocation that became the background run of this snapshot; `None` if no spans
+    /// were recorded, or if the snapshot is not that of a run. The spans of later workers and of watchers are
+    /// linked to it.
     pub(crate) fn origin(&self) -> Option<TraceParent> {
         TraceParent::parse(self.extra.get(ORIGIN)?.as_str()?)
     }

@@ -1,25 +1,28 @@
-//! Stores: where sessions are kept as snapshots.
+//! Stores, which keep sessions as snapshots.
 //!
 //! # What a store guarantees
 //!
-//! - **Atomic read-modify-write.** [`SessionStore::commit`] reads the snapshot, computes the new one and writes it as one
-//!   step: commits of one session behave as if they ran one after the other (they are *serializable*), in every process
-//!   that shares the store. A commit that fails has written nothing, unless its error
-//!   says that this is unknown ([`SAVE_UNKNOWN`]).
+//! - **Atomic read-modify-write.** [`SessionStore::commit`] reads the snapshot, computes the new one and
+//!   writes it as one step: commits of one session are *serializable*, in every process that shares the
+//!   store. A commit that fails has written nothing, unless its error says that this is unknown
+//!   ([`SAVE_UNKNOWN`]).
 //! - **Preconditions inside the commit.** A [`Precondition`] is checked in the same step as the write: of any number of
 //!   commits that continue one snapshot, one succeeds. Commits that continue other snapshots of the session do not
 //!   matter to it: branches grow side by side.
-//! - **Whole snapshots.** A reader sees a snapshot as it was before or after a commit, never a part of one and never one
-//!   that was not committed. A page of a list may mix moments; a snapshot that exists all along is on exactly one page.
-//! - **Read your writes, and everybody else's.** Once `commit` has returned, every later read in any process sees the
-//!   snapshot or a newer version of it, and the session's latest is that snapshot or a later one: reads and commits are
-//!   *linearizable*.
+//! - **Whole snapshots.** A reader sees a snapshot as it was before or after a commit, never a part of one
+//!   and never one that was not committed. A page of a list may mix states of different times; a snapshot
+//!   that exists all along is on exactly one page.
+//! - **Read your writes, and those of others.** Once `commit` has returned, every later read in any process
+//!   sees the snapshot or a newer version of it, and the session's latest is that snapshot or a later one:
+//!   reads and commits are *linearizable*.
 //! - **An orphaned snapshot is never the tip.** Snapshots marked [`orphaned`](Snapshot::orphaned) are never a session's
 //!   latest, whether it is read, checked by a precondition, or listed, and never a successor that a precondition finds.
 //!   Once the mark is taken away they can be both again.
-//! - **A snapshot that is over keeps its status.** A commit that would change the status of a completed, failed or aborted
-//!   snapshot fails with `FAILED_PRECONDITION`, and so does a commit that would move a snapshot to another session.
-//! - **Tenants are apart.** A snapshot written under one [`Scope`] cannot be reached under another by any id.
+//! - **A final snapshot keeps its status.** A commit that would change the status of a completed, failed or
+//!   aborted snapshot fails with `FAILED_PRECONDITION`, and so does a commit that would move a snapshot to
+//!   another session.
+//! - **Tenants are isolated.** A snapshot written under one [`Scope`] cannot be reached under another by any
+//!   id.
 //! - **Every field survives**, including those of other versions ([`Snapshot::extra`]) and those that the framework notes
 //!   for itself ([`Snapshot::bookkeeping`]).
 //! - **Pending snapshots are found.** A store that can list them ([`SessionStore::pending`]) leaves out none that was
@@ -27,8 +30,8 @@
 //! - **Journals**, where a store keeps them ([`SessionStore::journal`]), are as [`Journal`] says.
 //! - **Ledgers**, where a store keeps one ([`SessionStore::ledger`]), are as [`UsageLedger`] says.
 //! - **Turn locks**, where a store keeps them ([`SessionStore::turn_locks`]), are as [`TurnLocks`] says.
-//! - **Level-triggered watching.** A watcher hears the current status first and the last one in the end, whichever process
-//!   wrote it; those in between may be left out.
+//! - **Level-triggered watching.** A watcher receives the current status first and the last one in the end,
+//!   whichever process wrote it; those in between may be left out.
 //! - **Durability** is each store's own promise, stated in its documentation: what survives the death of the process, and
 //!   what survives a loss of power, at which level.
 //!
@@ -114,7 +117,7 @@ pub enum Detail {
 }
 
 impl Detail {
-    /// Reduces a whole snapshot to this detail, for stores that have it at hand.
+    /// Reduces a whole snapshot to this detail, for stores that have it available.
     pub fn cut(self, mut row: Snapshot) -> Snapshot {
         if self == Self::Metadata {
             row.state = None;
@@ -123,7 +126,7 @@ impl Detail {
     }
 }
 
-/// A store of snapshots. The [module](self)'s text says what it must guarantee.
+/// A store of snapshots. Its guarantees are in the documentation of the [module](self).
 #[async_trait]
 pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     /// Reads the snapshot with this id, if it exists.
@@ -146,10 +149,10 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     /// Returns the snapshot as written, or `None` if the mutation wrote nothing.
     ///
     /// # Errors
-    /// The mutation's own error; `INVALID_ARGUMENT` for a snapshot without a session id or an id the store cannot keep;
-    /// `ABORTED` with [`TIP_MOVED`] if the precondition does not hold; `FAILED_PRECONDITION` for a change of the status
-    /// of a snapshot that is over, or of a snapshot's session; `UNAVAILABLE` with [`SAVE_UNKNOWN`] if the snapshot may have been
-    /// written, or still be: then a later read of its id decides.
+    /// The mutation's own error; `INVALID_ARGUMENT` for a snapshot without a session id or an id the store
+    /// cannot keep; `ABORTED` with [`TIP_MOVED`] if the precondition does not hold; `FAILED_PRECONDITION` for
+    /// a change of a final status, or of a snapshot's session; `UNAVAILABLE` with [`SAVE_UNKNOWN`] if the
+    /// snapshot may have been written, or still be: then a later read of its id decides.
     async fn commit(
         &self,
         scope: &Scope,
@@ -224,13 +227,13 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     /// others return [`Clock::system`].
     fn clock(&self) -> Clock;
 
-    /// Returns the locks of turns under way.
+    /// Returns the locks of turns in progress.
     ///
     /// A store that keeps none answers `None`; of two turns at once in two processes one then fails when it commits.
     fn turn_locks(&self) -> Option<&dyn TurnLocks>;
 
-    /// Returns the statuses of a snapshot: the current one at once, then every later one or, if they come faster than
-    /// they are read, at least the last. The stream of a snapshot that does not exist is over at once.
+    /// Returns the statuses of a snapshot: the current one at once, then every later one or, if they come
+    /// faster than they are read, at least the last. The stream of a snapshot that does not exist is empty.
     ///
     /// A store that cannot tell answers `None`, and `false` to [`SessionStore::can_watch`]; its agents have no
     /// background runs.
@@ -251,7 +254,7 @@ pub fn page_of_tenants(mut all: Vec<Scope>, after: Option<&Scope>) -> Page<Scope
     Page { items: all, next }
 }
 
-/// Returns the id to save a snapshot under: the one that is asked for, or a new one if none or an empty one is.
+/// Returns the id to save a snapshot under: the given one, or a new one if it is missing or empty.
 pub fn id_to_save(asked: Option<&SnapshotId>) -> SnapshotId {
     asked
         .cloned()
@@ -300,7 +303,7 @@ pub fn admit(id: &SnapshotId, existing: Option<&Snapshot>, mut row: Snapshot) ->
     Ok(row)
 }
 
-/// Drops the journals of turns that are over.
+/// Drops the journals of turns that have ended.
 ///
 /// A journal that cannot be dropped is no failure: nothing reads it any more, and [`Journal::sweep`] drops it when it
 /// is old.

@@ -17,7 +17,7 @@ use crate::{Snapshot, SnapshotId};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Timeline {
-    /// The later snapshots stay as they are, and the next one begins a branch beside them.
+    /// The later snapshots stay as they are, and the next one begins a new branch.
     #[default]
     Branching,
     /// The later snapshots become [`orphaned`](crate::Snapshot::orphaned): they are kept, and listed only on request.
@@ -43,7 +43,7 @@ impl StoredSession {
     /// The store's own errors; `DATA_LOSS` if the unfinished rewind cannot be read.
     pub(crate) async fn tip(&self, detail: Detail) -> Result<Option<Snapshot>> {
         let tenant = self.tenant();
-        // After a rewind is finished the latest may be another snapshot, with a rewind of its own.
+        // After a rewind is finished the latest may be another snapshot, with another rewind.
         loop {
             let latest = tenant.store().latest(tenant.scope(), self.id(), detail).await?;
             let Some(latest) = latest else {

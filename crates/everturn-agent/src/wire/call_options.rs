@@ -1,4 +1,4 @@
-//! What a program asks of an invocation beside its init: extensions of the context, which clients cannot send.
+//! Options of an invocation that only programs can set: extensions of the context.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use serde_json::Value;
 /// The agent runs on the state that the caller gives, as agents without a store do, or on the session or snapshot that
 /// the init names. Either way no snapshot is written, the session is not locked, and the work cannot be detached.
 ///
-/// The caller answers for the state: an agent with a store refuses one from clients, because they could put words into the
-/// agent's mouth.
+/// The caller answers for the state: an agent with a store refuses one from clients, because they could forge
+/// the agent's messages.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -37,7 +37,7 @@ use serde_json::Value;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unstored;
 
-/// Makes an invocation tell more in its stream; an extension of the context.
+/// Adds details to the stream of an invocation; an extension of the context.
 ///
 /// Each turn begins with a chunk whose [`turn_start`](crate::AgentStreamChunk::turn_start) names the snapshot that will hold
 /// the turn, chunks of the model have a [`position`](crate::AgentStreamChunk::position), and the turn's end has the messages
@@ -51,13 +51,13 @@ pub struct TurnDetails;
 
 /// A note that the snapshots of an invocation keep, also the pending one of a background run; an extension of the context.
 ///
-/// A server of another protocol notes there what it must say again later, and reads it with
+/// A server of another protocol stores data there that it must send again later, and reads it with
 /// [`Snapshot::server_note`](crate::Snapshot::server_note). No model sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServerNote(pub Value);
 
-/// Makes an invocation that names a session begin the conversation anew, beside what the session holds; an extension of the
-/// context.
+/// Makes an invocation that names a session start a new conversation next to what the session holds; an
+/// extension of the context.
 ///
 /// So a client can edit or repeat the very first message of a session. On an agent with a store the turn becomes a branch
 /// from the session's beginning, and its snapshot the session's tip.

@@ -15,7 +15,7 @@ use crate::{Agent, AgentTransport, CustomState};
 /// | the agent is | its reference |
 /// |---|---|
 /// | registered, now or later | `AgentRef::new("researcher")`, or the name alone |
-/// | at hand | `AgentRef::from(&researcher)` |
+/// | available | `AgentRef::from(&researcher)` |
 /// | on another server | `AgentRef::reached("researcher", remote)`, with a `RemoteAgent` of `everturn-client` |
 ///
 /// ```

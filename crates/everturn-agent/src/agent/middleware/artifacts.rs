@@ -18,7 +18,8 @@ const MARKER: &str = "artifacts-middleware-listing";
 /// Tells the model which artifacts the session has and lets it read them and, unless read-only, write them.
 ///
 /// The list is in the system prompt and is kept up to date round by round. The tools are `read_artifact` and
-/// `write_artifact`; outside a session they say so. What is written is streamed to the client like any artifact.
+/// `write_artifact`; outside a session they return an error text. Written artifacts are streamed to the
+/// client like any artifact.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Artifacts {

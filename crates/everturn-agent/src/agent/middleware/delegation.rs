@@ -22,9 +22,9 @@ const MARKER: &str = "agents-middleware-instructions";
 
 /// Gives the model one tool per sub-agent, to hand tasks to it.
 ///
-/// The tool is called `delegate_to_<agent>` and takes a task in words; its result is the sub-agent's answer and what
-/// it made. Whatever goes wrong with a sub-agent is told to the model as a result, never as an error. Named artifacts
-/// of a sub-agent become artifacts of the session, under `<agent>_<n>/<name>`.
+/// The tool is called `delegate_to_<agent>` and takes a task in words; its result is the sub-agent's answer
+/// and its artifacts. The failure of a sub-agent is returned to the model as a result, never as an error.
+/// Named artifacts of a sub-agent become artifacts of the session, under `<agent>_<n>/<name>`.
 ///
 /// A sub-agent is internal: servers and protocol adapters do not offer it to clients, unless it is
 /// [public](crate::AgentBuilder::public). Its usage counts towards the budgets of the agent that delegates.
@@ -41,7 +41,7 @@ const MARKER: &str = "agents-middleware-instructions";
 pub struct Delegation {
     /// The sub-agents: names, or names with descriptions.
     agents: Vec<AgentRef>,
-    /// What the tools' names begin with; empty for the bare names of the agents.
+    /// The prefix of the tools' names; empty for the bare names of the agents.
     #[serde(default = "default_prefix")]
     tool_prefix: String,
     /// How many tasks may be handed on in one generation; no limit if not given.
@@ -165,7 +165,7 @@ struct Shared {
 /// A task for a sub-agent.
 #[derive(Deserialize, JsonSchema)]
 struct Task {
-    /// What the agent is to do, with everything it needs to know.
+    /// The task, with all the information that the agent needs.
     task: String,
 }
 

@@ -18,7 +18,7 @@ pub(super) struct DelegatedTask<'a> {
     pub(super) registry: &'a Registry,
     pub(super) agent: &'a AgentRef,
     pub(super) task: String,
-    /// The part of the conversation that the sub-agent sees, if it keeps no session of its own.
+    /// The part of the conversation that the sub-agent sees, if it has no separate session.
     pub(super) shown: History,
     /// Distinguishes this run's artifacts from those of other runs.
     pub(super) invocation: String,

@@ -47,8 +47,8 @@ impl<S, O> AgentReply<S, O> {
     }
 }
 
-/// Returns the data in a message: parsed by the format that the model was asked for, else from a data part, else from
-/// JSON in the text.
+/// Returns the data in a message: parsed by the requested format, else from a data part, else from JSON in
+/// the text.
 fn data_of(message: &Message) -> Option<Value> {
     let asked = message
         .metadata_entry(metadata::GENERATE)

@@ -36,7 +36,7 @@ pub fn agent(registry: &Registry, name: impl Into<String>) -> AgentBuilder<Value
     AgentBuilder::new(registry, name, InlinePrompt { prompt })
 }
 
-/// The kind of an agent around a prompt of its own.
+/// The kind of an agent around an inline prompt.
 pub struct InlinePrompt {
     prompt: PromptDefinition,
 }
@@ -121,12 +121,12 @@ impl<S, T, O> AgentBuilder<S, InlinePrompt, T, O> {
         self.define_prompt(|prompt| prompt.output_schema(&schema))
     }
 
-    /// Sets the format of answers: `text`, `json`, `array`, `jsonl`, `enum`, or one of your own.
+    /// Sets the format of answers: `text`, `json`, `array`, `jsonl`, `enum`, or a custom one.
     pub fn output_format(self, format: impl Into<String>) -> Self {
         self.define_prompt(|prompt| prompt.output_format(format))
     }
 
-    /// Sets whether the model is told the format in words, and in which.
+    /// Sets whether instructions about the format are added to the request, and their text.
     pub fn output_instructions(self, instructions: impl Into<OutputInstructions>) -> Self {
         self.define_prompt(|prompt| prompt.output_instructions(instructions))
     }

@@ -79,12 +79,12 @@ impl<S: CustomState, T, O> AgentBuilder<S, NamedPrompt, T, O> {
         self.overriding(PromptOverrides::output::<D>)
     }
 
-    /// Sets the format of answers: `text`, `json`, `array`, `jsonl`, `enum`, or one of your own.
+    /// Sets the format of answers: `text`, `json`, `array`, `jsonl`, `enum`, or a custom one.
     pub fn output_format(self, format: impl Into<String>) -> Self {
         self.overriding(|overrides| overrides.output_format(format))
     }
 
-    /// Decides whether the model is told the format in words, and in which.
+    /// Sets whether instructions about the format are added to the request, and their text.
     pub fn output_instructions(self, instructions: impl Into<OutputInstructions>) -> Self {
         self.overriding(|overrides| overrides.output_instructions(instructions))
     }

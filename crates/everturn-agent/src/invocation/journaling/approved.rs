@@ -1,8 +1,9 @@
 //! The record of an approved call that must not be made twice.
 //!
-//! The journal of a turn is dropped with the turn, but its snapshot can be resumed again: on another branch, by another
-//! process, a year later. So an approved call has a journal of its own, which is named after its question and kept as
-//! long as the session. Every resumption that leads to the call finds the record there.
+//! The journal of a turn is dropped with the turn, but its snapshot can be resumed again: on another branch,
+//! by another process, a year later. An approved call therefore has a separate journal, which is named after
+//! its question and kept as long as the session. Every resumption that leads to the call finds the record
+//! there.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -24,7 +25,7 @@ pub(super) struct ApprovedCall {
     next: AtomicU64,
 }
 
-/// What is recorded of an approved call.
+/// The record of an approved call.
 pub(super) enum Made {
     /// It was never made, or failed without effect.
     Never,

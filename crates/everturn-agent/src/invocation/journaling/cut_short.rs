@@ -115,8 +115,9 @@ impl CutShortCalls {
         Some((known.turn, known.outcome, known.changes))
     }
 
-    /// Returns a reply that asks for the calls once more, the first time that a model is asked: so their outcomes become part
-    /// of the conversation. `conversation` is searched for calls that a person restarted. Other effects cannot be asked for.
+    /// Returns a reply that requests the calls once more, at the first model call, so their outcomes become
+    /// part of the conversation. `conversation` is searched for calls that a person restarted. Other effects
+    /// cannot be requested.
     pub(super) fn reply(
         &mut self,
         asked: &EffectId,

@@ -15,8 +15,8 @@ use crate::{AgentInput, SessionId, SnapshotId};
 /// A turn's key, which is made when the turn has its first effect: the digest of a long input costs, and many turns have none.
 pub(crate) type TurnKey = Arc<LazyLock<JournalKey, Box<dyn FnOnce() -> JournalKey + Send>>>;
 
-/// Names the journal of turns that continue the snapshot `base`, in a conversation of that length. `own` tells it from
-/// turns that run beside it.
+/// Names the journal of turns that continue the snapshot `base`, in a conversation of that length. `own`
+/// distinguishes it from concurrent turns.
 pub(crate) fn journal_key(
     session: &SessionId,
     base: Option<&SnapshotId>,
@@ -26,8 +26,8 @@ pub(crate) fn journal_key(
     JournalKey::new(session.clone(), digest(&("journal", base, length, own)))
 }
 
-/// Names a turn that continues the snapshot `base`, in a conversation of that length. `own` tells it from identical turns that
-/// run beside it.
+/// Names a turn that continues the snapshot `base`, in a conversation of that length. `own` distinguishes it
+/// from identical concurrent turns.
 ///
 /// The length stands for the number of turns since `base`: every turn adds to the conversation and, unlike a counter,
 /// the length is the same for every worker that continues from the same state.
@@ -50,8 +50,8 @@ pub(crate) fn turn_key(
 
 /// Returns what a snapshot records of the call that its turn answers: equal for every repetition of the call.
 ///
-/// Every request has a key, so this is made for every turn, with a hash that costs little and is the same in all versions.
-/// Who makes two calls collide loses one of their own.
+/// Every request has a key, so this is made for every turn, with a hash that costs little and is the same in
+/// all versions. A caller that makes two keys collide loses one of its own calls.
 pub(crate) fn call_mark(key: &str, input: &AgentInput) -> String {
     let mut mark = FnvHasher::default();
     let mut add = |bytes: &[u8]| {
@@ -100,7 +100,8 @@ fn half(mut digest: String) -> String {
     digest
 }
 
-/// What makes a model call the same on every attempt: the model, the length of the conversation and its last message.
+/// The identity of a model call across attempts: the model, the length of the conversation and its last
+/// message.
 ///
 /// Earlier messages are left out: a prompt may contain the time, and that must not make a paid reply unusable.
 pub(super) struct AskedModel {

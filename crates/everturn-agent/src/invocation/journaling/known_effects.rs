@@ -19,7 +19,7 @@ pub(super) struct KnownEffects {
     key: TurnKey,
     replies: HashMap<EffectId, ModelResponse>,
     calls: HashMap<EffectId, Known>,
-    /// Every call that was asked for, in order, by the digest of its tool and input.
+    /// Every requested call, in order, by the digest of its tool and input.
     asked: HashMap<String, Vec<EffectId>>,
     /// The effects that this attempt has reached.
     met: HashSet<EffectId>,

@@ -46,7 +46,7 @@ struct Live {
     failure: Option<Status>,
 }
 
-/// A call under way.
+/// A call in progress.
 struct Call {
     /// The digest of the tool and its input.
     what: String,
@@ -92,7 +92,7 @@ impl TurnJournal {
         (journal.session.session_id() == session).then_some(journal)
     }
 
-    /// Returns the journal to drop when the turn is over, if there is one.
+    /// Returns the journal to drop when the turn ends, if there is one.
     pub(crate) fn written(&self) -> Option<JournalKey> {
         self.writer
             .has_written()
@@ -228,7 +228,7 @@ impl TurnJournal {
             live.calls.insert(met.id.clone(), started);
             met
         };
-        // Outside the lock: the session has locks of its own.
+        // Outside the lock: the session takes its own locks.
         self.change_again(&changes)?;
         Ok((id, record))
     }
@@ -310,11 +310,11 @@ impl TurnJournal {
         }
         let of_tool = self.live().failure;
         let (status, by_tool) = if error.is(reason::TOOL_FAILED) {
-            // A strict generation reports every failed tool as `INTERNAL`; the tool's own status says whether a retry may
-            // help.
+            // A strict generation reports every failed tool as `INTERNAL`; the tool's own status determines
+            // whether a retry may help.
             (of_tool.unwrap_or(error.status()), true)
         } else {
-            // The error of a tool keeps a reason of its own.
+            // The error of a tool keeps its own reason.
             (error.status(), of_tool == Some(error.status()))
         };
         match status {

@@ -39,7 +39,7 @@ pub(super) struct Attached<I, E> {
 /// otherwise it was answered at once.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Function<I, E> {
-    /// It runs code of its own, outside any turn.
+    /// It runs outside any turn.
     Between,
     Asking,
     /// It asks, and its turn on this input waits for the session's turn lock.
@@ -340,7 +340,7 @@ impl<I: Clone, E: Clone> Attached<I, E> {
     fn finish(mut self, result: Result<(), E>) -> Step<I, E> {
         match self.function {
             Function::Between | Function::Asking => self.conclude(result),
-            // The turn never began, and nobody can run its input.
+            // The turn never began, and its input can no longer run.
             Function::Locking(_) => self.conclude(result).preceded_by([Command::LeaveQueue]),
             Function::InTurn(_) => self.abandon(result),
             Function::Saving(..) => self.note_while_saving(Event::Returned(result)),

@@ -17,7 +17,7 @@ pub(super) struct Background<I> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Function {
-    /// It runs code of its own, outside any turn.
+    /// It runs outside any turn.
     Between,
     InTurn,
     /// It asks, and is answered when the pending snapshot records which turns are done.

@@ -21,10 +21,10 @@ pub(crate) enum Command<I, E> {
         /// Where the turn's state will be found.
         snapshot: TurnSnapshot,
     },
-    /// Tell the waiting turn loop that its turn could not begin, with this error. The turn counts as one of the
+    /// Fail the waiting turn loop with this error: its turn could not begin. The turn counts as one of the
     /// invocation's. Nobody waiting is fine.
     FailTurn(E),
-    /// Tell the waiting turn loop that no input comes. Nobody waiting is fine.
+    /// End the input of the waiting turn loop, if there is one.
     EndInput(EndOfInput),
     /// Make the turn that just succeeded durable: write its snapshot if there is a store and the snapshot policy wants one,
     /// and take the session's state as the last good one. Answered by `TurnCommitted` or `CommitFailed`, at once where
@@ -93,15 +93,15 @@ pub(crate) enum Command<I, E> {
 
     /// Give the caller its answer; nothing goes to the client after it. If the caller is gone, drop the answer.
     Resolve(Resolution<E>),
-    /// The invocation is over: release the session, the wire and the input, and cancel the work's context for any tasks
-    /// that the function left behind. Always the last command.
+    /// The invocation has ended: release the session, the client stream and the input, and cancel the work's
+    /// context for any tasks that the function left behind. Always the last command.
     Release,
 }
 
 /// Where the state of a turn is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum TurnSnapshot {
-    /// In a snapshot of its own, under the id that was reserved with the turn lock.
+    /// In a separate snapshot, under the id that was reserved with the turn lock.
     Own,
     /// In the pending snapshot of the background run.
     OfRun,

@@ -19,7 +19,7 @@ impl Concluding {
     pub(super) fn handle<I: Clone, E: Clone>(self, event: Event<I, E>) -> Step<I, E> {
         match event {
             Event::EndCommitted(_) => Draining::begin(self.store, Ok(())),
-            // A client must never be told that a state is durable when it is not.
+            // A client must never receive a state as durable that is not.
             Event::CommitFailed(error) => Draining::begin(self.store, Err(error)),
             Event::ClientGone(error) => Self::stop(Cause::ClientGone(error)),
             Event::TransformFailed(error) => Self::stop(Cause::Transform(error)),

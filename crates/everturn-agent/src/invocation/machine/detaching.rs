@@ -152,7 +152,7 @@ impl<I: Clone, E: Clone> Detaching<I, E> {
                 .write_pending(Some(input))
                 .preceded_by([Command::LetClientGo]),
             TurnMeanwhile::Abandoned(result) => after(Awaits::Lock, Meanwhile::Returned(result)).take_lock(),
-            // The turn ended before the pending snapshot was begun, so it has a snapshot of its own.
+            // The turn ended before the pending snapshot was begun, so it has a separate snapshot.
             TurnMeanwhile::Ended(TurnOutcome::Succeeded, meanwhile) => {
                 Step::to(after(Awaits::Turn, meanwhile)).emit(Command::CommitTurn)
             }

@@ -51,8 +51,9 @@
 //!
 //! # What a command obliges the driver to do
 //!
-//! Commands are executed in order, and none blocks the driver: whatever waits (a store, a slow client, the turn lock) runs
-//! beside it and reports back. What each one asks for, and its answer, is said at [`Command`].
+//! Commands are executed in order, and none blocks the driver: work that waits (for a store, a slow client,
+//! the turn lock) runs concurrently and completes with an event. See [`Command`] for the effect and the
+//! answer of each.
 //!
 //! # Races
 //!
@@ -65,7 +66,7 @@
 //! | turn waits for the lock | function drops its turn loop | the lock is given back, and the input keeps its place |
 //! | detach read | lock refused | as if the pending snapshot had failed |
 //! | detach read | function returns | the detach wins: pending snapshot, finalized at once if the function is done |
-//! | function returned, output not yet out | detach read | the same; an input riding on it is discarded, nobody can run it |
+//! | function returned, output not yet out | detach read | the same; an input riding on it is discarded, because no function is left to run it |
 //! | detach read | client gone | the work goes on: a background run has no client |
 //! | client gone | detach read | cancelled: the detach is not accepted any more |
 //! | turn-end write in flight | detach | the write is done (or fails the turn) first; the pending snapshot becomes its child, and the lock is kept between the two |
@@ -75,7 +76,7 @@
 //! | detach without a store that can push | turn running | work cancelled; failed output once it returned |
 //! | client gone | turn succeeds all the same | its snapshot is still written; the result is an error, not a failed output |
 //! | client gone | function fails because of it | rejected with the function's error |
-//! | function returned, chunks unread | client gone | rejected: nobody takes the output |
+//! | function returned, chunks unread | client gone | rejected: the output has no receiver |
 //! | transform fails | function still runs | wire silent, work cancelled; failed output; later transform errors are dropped |
 //! | function failed | transform fails on the last chunks | the function's error stays the cause |
 //! | function succeeded | transform fails on the last chunks | failed output; snapshots already written stay |

@@ -67,7 +67,7 @@ impl<I: Clone, E: Clone> Machine<I, E> {
         step.commands
     }
 
-    /// Returns whether the invocation is over.
+    /// Returns whether the invocation has ended.
     pub(crate) fn is_released(&self) -> bool {
         matches!(self.phase, Phase::Released)
     }
@@ -112,9 +112,9 @@ pub(super) enum Phase<I, E> {
     Background(Background<I>),
     /// Background work was cancelled; the function has yet to return.
     WindingDown(WindingDown),
-    /// The final write of a background run is under way.
+    /// The final write of a background run is in progress.
     Finalizing(Finalizing),
-    /// The invocation is over.
+    /// The invocation has ended.
     Released,
 }
 

@@ -174,7 +174,7 @@ fn only_content_addressed_snapshots_with_their_state_can_be_checked() {
     assert!(snapshot.verify().is_err());
 }
 
-/// What can happen to a conversation between two snapshots.
+/// A change of a conversation between two snapshots.
 #[derive(Debug, Clone)]
 enum Step {
     Say(String),

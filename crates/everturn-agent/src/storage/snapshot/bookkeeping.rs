@@ -12,11 +12,12 @@ use serde_json::Value;
 use super::{BackgroundRun, Lease, OpenTurn, Rewind, Snapshot};
 use crate::{AgentInput, SnapshotId};
 
-/// The framework's own notes in a snapshot: what the conversation has used, the background run behind the snapshot, the
-/// turn in whose middle it was taken, an unfinished rewind, and which calls the last turns answered.
+/// The framework's own notes in a snapshot: the usage of the conversation, the background run behind the
+/// snapshot, the turn in whose middle it was taken, an unfinished rewind, and which calls the last turns
+/// answered.
 ///
-/// A store keeps them like every other field, under their own keys, and interprets none of them. Clients see only what the
-/// conversation has used.
+/// A store keeps them like every other field, under their own keys, and interprets none of them. Clients see
+/// only the usage.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Bookkeeping {
@@ -58,7 +59,8 @@ impl Bookkeeping {
     }
 }
 
-/// What a conversation has used, or JSON in its place that holds something else. Either is written back unchanged.
+/// The usage of a conversation, or JSON in its place that this version cannot read. Either is written back
+/// unchanged.
 ///
 /// It is shared, because a snapshot is cloned several times on its way into a store.
 #[derive(Debug, Clone, PartialEq)]

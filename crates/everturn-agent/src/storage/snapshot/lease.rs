@@ -76,8 +76,8 @@ pub(crate) struct BackgroundRun {
     /// The inputs that are left.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) inputs: Vec<AgentInput>,
-    /// The turn on the first input, if it was under way when the run was accepted: the worker that takes it up
-    /// continues its journal.
+    /// The turn on the first input, if it was in progress when the run was accepted: the worker that takes it
+    /// up continues its journal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) turn: Option<OpenTurn>,
     /// The caller's context values that the agent records.
@@ -95,11 +95,11 @@ pub(crate) struct BackgroundRun {
     /// Whether the inputs are the program's own, and not of a client of the agent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) by_program: bool,
-    /// What the conversation had used when the invocation began that became the run.
+    /// The usage of the conversation when the invocation began that became the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) used_before: Option<UsageTotal>,
-    /// What the turn that was under way when the run was accepted had used by then. The run's usage contains it, and so does the
-    /// turn's account in the ledger.
+    /// The usage of the turn that was in progress when the run was accepted. The run's usage contains it, and
+    /// so does the turn's account in the ledger.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) used_in_turn: Option<UsageTotal>,
     /// Fields of other versions.

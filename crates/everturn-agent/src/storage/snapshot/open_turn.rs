@@ -3,7 +3,8 @@
 use everturn_ai::JsonObject;
 use serde::{Deserialize, Serialize};
 
-/// A turn that was under way when a snapshot was taken: its journal, and how much of the journal the snapshot holds.
+/// A turn that was in progress when a snapshot was taken: its journal, and how much of the journal the
+/// snapshot holds.
 ///
 /// A turn that continues from the snapshot continues the same journal, so it repeats nothing that came after the
 /// snapshot.

@@ -76,13 +76,13 @@ pub(crate) enum Transition {
 /// The progress of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Progress {
-    /// The number of turns of the invocation that are over.
+    /// The number of turns of the invocation that have ended.
     pub(crate) turns: usize,
     /// The inputs that are left.
     pub(crate) inputs: Vec<AgentInput>,
     /// The state from which the first of them continues.
     pub(crate) state: SessionState,
-    /// What the session has used until then.
+    /// The usage of the session until then.
     pub(crate) usage: Option<UsageTotal>,
 }
 
@@ -95,9 +95,9 @@ pub(crate) struct RunEnd {
     pub(crate) state: SessionState,
     /// The value that the agent's function returned.
     pub(crate) output: Option<Value>,
-    /// What the session has used until then.
+    /// The usage of the session until then.
     pub(crate) usage: Option<UsageTotal>,
-    /// The turn that did not end, if a turn that continues from the state goes on with it.
+    /// The turn that did not end, if a turn that continues from the state resumes it.
     pub(crate) turn: Option<OpenTurn>,
 }
 
@@ -201,7 +201,7 @@ fn pending(current: Option<&Snapshot>) -> Option<&Snapshot> {
     current.filter(|snapshot| snapshot.status == SnapshotStatus::Pending)
 }
 
-/// Returns the snapshot if its run is under way and no other worker holds the lease.
+/// Returns the snapshot if its run is in progress and no other worker holds the lease.
 fn held(current: Option<&Snapshot>, lease: Lease) -> Result<Option<&Snapshot>> {
     match pending(current) {
         Some(run) if lease.holds(run)? => Ok(Some(run)),
@@ -232,7 +232,8 @@ fn advance(run: &Snapshot, progress: &Progress, now: Timestamp) -> Result<Option
     Ok(Some(run))
 }
 
-/// Ends a run. A run that was aborted ends as aborted, however its function ended; its snapshot then records that it is over.
+/// Ends a run. A run that was aborted ends as aborted, however its function ended; its snapshot then records
+/// the end.
 fn finish(run: &Snapshot, lease: Lease, end: &RunEnd, now: Timestamp) -> Result<Option<Snapshot>> {
     let is_unfinished = match run.status {
         SnapshotStatus::Pending | SnapshotStatus::Aborting => true,

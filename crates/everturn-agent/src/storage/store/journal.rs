@@ -84,8 +84,8 @@ pub struct JournalRecord {
     pub body: Value,
 }
 
-/// The condition under which a record may be written. It keeps a worker whose turn is over, or is another worker's,
-/// from writing more.
+/// The condition under which a record may be written. It stops a worker whose turn has ended or was taken
+/// over from writing more records.
 ///
 /// A turn has a snapshot reserved for it, by its id. The turn may act for as long as it could still write that
 /// snapshot:
@@ -96,8 +96,8 @@ pub struct JournalRecord {
 /// | is pending | its lease is this one, or it has none |
 /// | is completed, failed or aborted | never |
 ///
-/// A guard is data, so a store may check it in any way that its atomic step allows; [`JournalGuard::check`] is for
-/// stores that have the two snapshots at hand.
+/// A guard is data, so a store may check it in any way that its atomic step allows; [`JournalGuard::check`]
+/// is for stores that have the two snapshots available.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JournalGuard {

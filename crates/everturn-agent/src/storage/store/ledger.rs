@@ -32,13 +32,13 @@ impl TurnAccount {
     }
 }
 
-/// What a turn has used.
+/// The usage of a turn.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct TurnExpenses {
     /// The turn's account.
     pub account: TurnAccount,
-    /// What was entered there, added up.
+    /// The sum of its entries.
     pub used: UsageTotal,
 }
 
@@ -55,15 +55,15 @@ impl TurnExpenses {
 pub struct Expense {
     /// The account of the turn, and what is added to it.
     pub turn: Option<(TurnAccount, UsageTotal)>,
-    /// What is added to the account of the session's branch; `None` if sessions are not limited.
+    /// The expense of the session's branch; `None` if sessions are not limited.
     pub session: Option<SessionExpense>,
-    /// What is added to the tenant's account; `None` if the tenant is not counted.
+    /// The expense of the tenant; `None` if the tenant is not counted.
     pub tenant: Option<UsageTotal>,
     /// The condition of the tenant under which the expense is entered.
     pub admission: Option<Admission>,
 }
 
-/// What is added to the account of a session's branch.
+/// An expense of a session's branch.
 ///
 /// All turns that continue the branch share the account, those that are refused when they commit included, so that turns of
 /// several processes cannot exceed the session's budget together.
@@ -72,10 +72,10 @@ pub struct Expense {
 pub struct SessionExpense {
     /// The name of the account: [`JournalKey::of_branch`].
     pub key: JournalKey,
-    /// What the conversation had used before, by its snapshots and the accounts of its turns. The account holds at least as
-    /// much: a session is limited from any point on.
+    /// The earlier usage of the conversation, from its snapshots and the accounts of its turns. The account
+    /// holds at least as much: a session is limited from any point on.
     pub before: UsageTotal,
-    /// What is added to it.
+    /// The usage to add.
     pub used: UsageTotal,
     /// The condition of the session under which the expense is entered.
     pub admission: Option<Admission>,
@@ -139,7 +139,7 @@ impl Admission {
 }
 
 impl Expense {
-    /// Creates an expense of nobody.
+    /// Creates an empty expense.
     pub fn new() -> Self {
         Self::default()
     }

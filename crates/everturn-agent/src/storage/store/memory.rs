@@ -63,9 +63,9 @@ struct Tenant {
     /// The number of watched rows at which those without watchers are forgotten.
     sweep_at: usize,
     journals: BTreeMap<JournalKey, MemoryJournal>,
-    /// What the tenant has used.
+    /// The usage of the tenant.
     spent: UsageTotal,
-    /// What turns have used that no snapshot holds yet, each with the snapshot that it continues.
+    /// The usage of turns that no snapshot holds yet, each with the snapshot that it continues.
     accounts: BTreeMap<JournalKey, (Option<SnapshotId>, UsageTotal)>,
     locks: Locks,
 }

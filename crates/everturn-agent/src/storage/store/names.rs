@@ -11,7 +11,7 @@ pub const MAX_ID_BYTES: usize = 200;
 /// id of a new session with it before anything runs. `what` names the id in the error.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` that says what is wrong with the id.
+/// `INVALID_ARGUMENT` with the fault of the id.
 pub fn check_id(what: &str, id: &str) -> Result<()> {
     let fault = if id.is_empty() {
         "is empty".to_owned()

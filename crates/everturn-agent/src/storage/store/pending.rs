@@ -86,7 +86,7 @@ pub struct PendingCursor {
 pub type PendingPage = Page<PendingRun, PendingCursor>;
 
 impl PendingPage {
-    /// Cuts the page that answers a query from runs in any order, for stores that have them all at hand.
+    /// Cuts the page that answers a query from runs in any order, for stores that have them all available.
     pub fn cut(query: &PendingQuery, runs: impl IntoIterator<Item = PendingRun>) -> Self {
         let beyond = |run: &PendingRun| query.after.as_ref().is_none_or(|after| run.cursor() > *after);
         let mut items: Vec<PendingRun> = runs

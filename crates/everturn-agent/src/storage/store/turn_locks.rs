@@ -109,7 +109,7 @@ pub enum LockGrant {
     },
 }
 
-/// Keeps the locks of turns under way, for the processes that share a store.
+/// Keeps the locks of turns in progress, for the processes that share a store.
 ///
 /// A turn names its lock by the [`Precondition`] under which it will commit: a turn that continues a snapshot locks the
 /// branch that ends there, a turn on a linear timeline the whole session.
@@ -119,8 +119,8 @@ pub enum LockGrant {
 /// - **One holder.** Of any number of turns that ask for one place, in any process, one holds the lock.
 /// - **Preconditions inside the grant.** A turn is granted its lock only if its precondition holds in the same step. So a
 ///   turn that was too late for a snapshot learns it before it works.
-/// - **Leases.** A lock whose lease has lapsed goes to the next turn that asks. The store's clock decides, not that of the
-///   processes. A lapsed lock that nobody has taken is still its holder's.
+/// - **Leases.** A lock whose lease has lapsed goes to the next turn that asks. The store's clock decides,
+///   not that of the processes. An expired lock that no other turn has taken is still its holder's.
 /// - **Fencing.** A commit or a journal record under [`Precondition::Held`] is written only while the turn holds the lock,
 ///   which is checked in the same step; otherwise it fails with `ABORTED` and [`TURN_LOCK_LOST`].
 /// - **Order.** Turns that wait for a place are granted its lock in the order in which they asked first. A waiting turn

@@ -48,7 +48,7 @@ pub enum PatchOperation {
     Add {
         /// Where the value goes.
         path: String,
-        /// What goes there.
+        /// The value to add.
         #[serde(default)]
         value: Value,
     },
@@ -61,7 +61,7 @@ pub enum PatchOperation {
     Replace {
         /// What to replace.
         path: String,
-        /// What takes its place. Shared, because it may be a whole document.
+        /// The new value. Shared, because it may be a whole document.
         #[serde(default)]
         value: Arc<Value>,
     },
@@ -83,7 +83,7 @@ pub enum PatchOperation {
     Test {
         /// What to look at.
         path: String,
-        /// What must be there.
+        /// The expected value.
         #[serde(default)]
         value: Value,
     },

@@ -9,7 +9,7 @@ use std::mem::Discriminant;
 use super::world::{Move, Order, World};
 use super::*;
 
-/// What an exploration came across.
+/// The findings of an exploration.
 #[derive(Default)]
 struct Explored {
     states: usize,

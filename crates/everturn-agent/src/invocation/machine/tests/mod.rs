@@ -67,9 +67,9 @@ fn after<const N: usize>(mut machine: Invocation, events: [Happening; N]) -> Inv
     machine
 }
 
-/// What most tests see of a machine: nobody else wants the session.
+/// The machine as most tests use it: without competitors for the session.
 trait Unrivalled {
-    /// Handles an event and grants the turn lock if it is asked for. Commands about the lock are left out.
+    /// Handles an event and grants the turn lock on request. Commands about the lock are left out.
     fn take(&mut self, event: Happening) -> Vec<Order>;
 }
 

@@ -33,9 +33,9 @@ use ensure;
 #[derive(Debug, Clone)]
 pub(super) enum Move {
     Raise(Happening),
-    /// The function drops its turn loop while that waits; nobody is told.
+    /// The function drops its turn loop while that waits; no event is raised.
     DropTurnLoop,
-    /// The turn on its way to the function begins; nobody is told.
+    /// The turn on its way to the function begins; no event is raised.
     BeginTurn,
     /// The process dies, and another worker takes the run over.
     Crash,
@@ -66,7 +66,7 @@ pub(super) struct World {
     offer: Option<u8>,
 
     has_store: bool,
-    /// The turn lock was asked for and not answered.
+    /// The turn lock was requested, and the request is unanswered.
     lock_asked: bool,
     lock_held: bool,
     /// The first turn was refused the lock.
@@ -124,7 +124,7 @@ enum Function {
     Running,
     Asking,
     InTurn,
-    /// It waits to hear whether its turn stands.
+    /// It waits for the outcome of its turn.
     Unsettled,
     Returned(Result<(), &'static str>),
 }

@@ -23,7 +23,7 @@ const STATUSES: [&str; 7] = [
 
 const LEASES: [&str; 4] = ["ours", "another's", "none", "unreadable"];
 
-/// What a transition of the table is called, and how to make the snapshot it meets.
+/// The name of a transition in the table, and the snapshot to which it is applied.
 type Case = (&'static str, fn(&mut Snapshot), Transition);
 
 fn second(second: i64) -> Timestamp {

@@ -1,4 +1,4 @@
-//! The locks of turns under way.
+//! The locks of turns in progress.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::super::{LockGrant, LockPlace, LockRequest};
 use crate::{SessionId, SnapshotId};
 
-/// How long a lapsed lock that nobody takes stays its holder's.
+/// How long an expired lock stays its holder's unless another turn takes it.
 const KEPT: Duration = Duration::from_hours(1);
 
 /// The locks of one tenant.

@@ -8,12 +8,12 @@ use crate::invocation::machine::TakeoverPoint;
 pub(super) struct Conversation {
     live: Vec<u8>,
     takeover: TakeoverPoint<Vec<u8>>,
-    /// What the pending snapshot is about to say, and what it says.
+    /// The content of the pending snapshot: to be written, and written.
     recording: Option<Record>,
     recorded: Option<Record>,
 }
 
-/// What a pending snapshot says: where to begin, and what is left.
+/// The content of a pending snapshot: where to begin, and the remaining inputs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Record {
     begin: Vec<u8>,
@@ -70,7 +70,8 @@ impl Conversation {
         self.recorded.is_some()
     }
 
-    /// What another worker has to run, and in which conversation: the one in which this worker ran the first of it.
+    /// The inputs that another worker has to run, and their conversation: the one in which this worker ran
+    /// the first of them.
     pub(super) fn taken_over(&self) -> Result<(Vec<u8>, Self), String> {
         let Record { begin, left } = self.recorded.clone().ok_or("nothing is recorded")?;
         if let Some(first) = left.first() {

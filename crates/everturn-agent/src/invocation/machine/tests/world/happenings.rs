@@ -1,4 +1,4 @@
-//! What may happen next, and what has happened then.
+//! The possible next events, and their effects on the world.
 
 use super::*;
 

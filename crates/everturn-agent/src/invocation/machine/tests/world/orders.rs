@@ -1,4 +1,4 @@
-//! What the machine commands, and what it may not.
+//! Execution of the machine's commands, and the commands that are illegal.
 
 use super::*;
 

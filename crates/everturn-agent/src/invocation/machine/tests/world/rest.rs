@@ -1,9 +1,9 @@
-//! What must hold whenever the machine rests.
+//! Invariants of an idle machine.
 
 use super::*;
 
 impl World {
-    /// What must hold whenever the machine rests: nothing that could go on is left waiting.
+    /// Invariants of an idle machine: nothing that could proceed is left waiting.
     pub(super) fn check(&mut self) -> Objection {
         ensure!(
             self.released == self.machine.is_released(),
