@@ -1,10 +1,11 @@
 //! What a turn costs at turn 100 and at turn 10,000, and what a long conversation weighs.
 //!
-//! `cargo bench -p everturn-agent --bench agent_turns` prints two tables. The first is the memory that a conversation and all
-//! its snapshots take, against that of the bare messages. It comes first, because conversations that are freed late would be
-//! taken off. The second is the time of a turn early and late in a conversation: the ratio says whether a turn costs what it
-//! adds or what the conversation holds. The two are measured by turns, so that whatever else the machine does slows both
-//! alike. The last row is an agent around a prompt whose model sees a small window with a summary of the rest.
+//! `cargo bench -p everturn-agent --bench agent_turns` prints two tables. The first is the memory that a
+//! conversation and all its snapshots take, against that of the bare messages. It comes first, because
+//! conversations that are freed late would be taken off. The second is the time of a turn early and late in a
+//! conversation: the ratio says whether a turn costs what it adds or what the conversation holds. The two are
+//! measured by turns, so that whatever else the machine does slows both alike. The last row is an agent
+//! around a prompt whose model sees a small window with a summary of the rest.
 
 use std::alloc::System;
 use std::time::{Duration, Instant};
@@ -105,8 +106,8 @@ impl Conversation for ByConnection {
     }
 }
 
-/// All turns go over one connection to an agent around a prompt. Its model sees the last 4,000 tokens, and another model writes
-/// summaries of the rest.
+/// All turns go over one connection to an agent around a prompt. Its model sees the last 4,000 tokens, and
+/// another model writes summaries of the rest.
 struct Summarised(AgentConnection);
 
 impl Conversation for Summarised {

@@ -39,7 +39,8 @@ use crate::{
     ChatTurn, CustomState, GetSnapshotRequest, SessionId, Snapshot, SnapshotId,
 };
 
-/// An agent whose custom state is an `S`, whose status is a `T`, and whose function returns an `O` beside its answer. Cloning gives another handle to the same agent.
+/// An agent whose custom state is an `S`, whose status is a `T`, and whose function returns an `O` beside its
+/// answer. Cloning gives another handle to the same agent.
 ///
 /// The state's type is part of the agent's, so that a state of another type does not compile:
 ///
@@ -167,7 +168,8 @@ impl<S: CustomState, T, O> Agent<S, T, O> {
         actions::metadata(&self.parts.definition)
     }
 
-    /// Returns the store of the agent's sessions, whose snapshots are raw; `None` if its clients keep the state.
+    /// Returns the store of the agent's sessions, whose snapshots are raw; `None` if its clients keep the
+    /// state.
     pub fn store(&self) -> Option<&Arc<dyn SessionStore>> {
         self.parts.definition.store.as_ref()
     }
@@ -177,7 +179,8 @@ impl<S: CustomState, T, O> Agent<S, T, O> {
         &self.parts.registry
     }
 
-    /// Returns the action that runs the agent. It can be called for as long as the agent or its registry is there.
+    /// Returns the action that runs the agent. It can be called for as long as the agent or its registry is
+    /// there.
     pub fn action(&self) -> &AgentAction {
         &self.parts.run
     }
@@ -197,12 +200,14 @@ impl<S: CustomState, T, O> Agent<S, T, O> {
         self.parts.session.as_ref()
     }
 
-    /// Returns the companion action that aborts background runs; `None` unless the store's snapshots can be watched.
+    /// Returns the companion action that aborts background runs; `None` unless the store's snapshots can be
+    /// watched.
     pub fn abort_action(&self) -> Option<&AbortAction> {
         self.parts.abort.as_ref()
     }
 
-    /// Returns the companion action that shows background runs; `None` unless the store's snapshots can be watched.
+    /// Returns the companion action that shows background runs; `None` unless the store's snapshots can be
+    /// watched.
     pub fn watch_action(&self) -> Option<&WatchAction> {
         self.parts.watch.as_ref()
     }
@@ -292,7 +297,8 @@ impl<S: CustomState, T, O> Agent<S, T, O> {
     /// Reads the snapshot with that id, as clients see it.
     ///
     /// # Errors
-    /// `NOT_FOUND` if there is none, `FAILED_PRECONDITION` without a store, `INVALID_ARGUMENT` for an empty id.
+    /// `NOT_FOUND` if there is none, `FAILED_PRECONDITION` without a store, `INVALID_ARGUMENT` for an empty
+    /// id.
     pub async fn get_snapshot(&self, id: impl Into<SnapshotId>) -> Result<Snapshot> {
         let request = GetSnapshotRequest::snapshot(id);
         self.find_snapshot(request).await
@@ -330,8 +336,8 @@ impl<S: CustomState, T, O> Agent<S, T, O> {
         self.parts.definition.archive(context)
     }
 
-    /// Returns all tenants of the agent's store, for its operator: to list them, to delete one, to apply rules of retention to
-    /// all.
+    /// Returns all tenants of the agent's store, for its operator: to list them, to delete one, to apply
+    /// rules of retention to all.
     ///
     /// # Errors
     /// As [`Agent::archive`].

@@ -1,7 +1,7 @@
 //! The operator's view of one tenant's sessions: list, label, compare, fork, copy, export, delete.
 //!
-//! An [`Archive`] holds one tenant's sessions. [`Agent::archive`](crate::Agent::archive) returns the one of the current
-//! context; [`Archive::of`] creates one from a store alone, for programs without an agent.
+//! An [`Archive`] holds one tenant's sessions. [`Agent::archive`](crate::Agent::archive) returns the one of
+//! the current context; [`Archive::of`] creates one from a store alone, for programs without an agent.
 //!
 //! ```
 //! use everturn_agent::{AgentSession, custom_agent, store::MemoryStore};
@@ -40,15 +40,15 @@
 //!
 //! # What is seen and what is moved
 //!
-//! An agent's archive *shows* snapshots as the agent's clients see them: through its state transform, and with a run
-//! whose worker went silent as `expired`. An archive from [`Archive::of`] shows them as they are stored. Operations
-//! that *move* snapshots (forks, copies, exports) always take the whole stored snapshot: an export is for people who
-//! may see everything.
+//! An agent's archive *shows* snapshots as the agent's clients see them: through its state transform, and
+//! with a run whose worker went silent as `expired`. An archive from [`Archive::of`] shows them as they are
+//! stored. Operations that *move* snapshots (forks, copies, exports) always take the whole stored snapshot:
+//! an export is for people who may see everything.
 //!
 //! # Who may do what
 //!
-//! No operation reaches another tenant's snapshots, whatever ids it is given. Within a tenant there are no further
-//! rights: every holder of an archive may use all of it.
+//! No operation reaches another tenant's snapshots, whatever ids it is given. Within a tenant there are no
+//! further rights: every holder of an archive may use all of it.
 
 mod bounded_page;
 mod copying;
@@ -145,8 +145,8 @@ impl Archive {
         Self { timeline, ..self }
     }
 
-    /// Adds a log that keeps streams of the tenant: deleted sessions are erased there too. An agent's archive knows the log of its
-    /// background runs, and those of servers in front of it.
+    /// Adds a log that keeps streams of the tenant: deleted sessions are erased there too. An agent's archive
+    /// knows the log of its background runs, and those of servers in front of it.
     #[must_use]
     pub fn with_streams(mut self, log: impl IntoStreamLog) -> Self {
         self.streams.push(log.into_stream_log());

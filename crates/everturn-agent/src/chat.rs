@@ -44,8 +44,9 @@ use crate::{
 /// A client's handle on a session. Each turn is a separate invocation that starts where the last one ended,
 /// so the chat can be dropped and the session resumed at any time.
 ///
-/// Between turns the chat knows the session's snapshot, messages, artifacts and custom state. With an agent that keeps the
-/// conversation itself, `messages` holds the messages of this chat's turns; [`Chat::read`] gets all of the session's.
+/// Between turns the chat knows the session's snapshot, messages, artifacts and custom state. With an agent
+/// that keeps the conversation itself, `messages` holds the messages of this chat's turns; [`Chat::read`]
+/// gets all of the session's.
 pub struct Chat<S = Value, T = Value, O = Value> {
     agent: Arc<dyn AgentTransport>,
     context: Context,
@@ -81,7 +82,8 @@ impl<S: CustomState, T, O> Chat<S, T, O> {
         chat
     }
 
-    /// Reads the session's messages, artifacts and custom state, if the agent keeps them and the session has begun.
+    /// Reads the session's messages, artifacts and custom state, if the agent keeps them and the session has
+    /// begun.
     ///
     /// # Errors
     /// The store's error; `NOT_FOUND` if the snapshot that the chat is at was deleted.
@@ -162,7 +164,8 @@ impl<S: CustomState, T, O> Chat<S, T, O> {
         connection
     }
 
-    /// Starts a turn that answers interrupts, with the parts that [`Interrupt::respond`] and [`Interrupt::restart`] make.
+    /// Starts a turn that answers interrupts, with the parts that [`Interrupt::respond`] and
+    /// [`Interrupt::restart`] make.
     ///
     /// # Errors
     /// As [`Chat::send`].
@@ -170,8 +173,8 @@ impl<S: CustomState, T, O> Chat<S, T, O> {
         self.send(answers.into()).await
     }
 
-    /// Goes on with the last turn, which failed and was [kept](crate::FailedTurns::Keep): the agent answers the message that it
-    /// did not answer, and repeats nothing that it had done.
+    /// Goes on with the last turn, which failed and was [kept](crate::FailedTurns::Keep): the agent answers
+    /// the message that it did not answer, and repeats nothing that it had done.
     ///
     /// # Errors
     /// As [`Chat::send`].
@@ -182,7 +185,8 @@ impl<S: CustomState, T, O> Chat<S, T, O> {
     /// Runs one turn and returns the reply.
     ///
     /// # Errors
-    /// The error of a turn that was refused, cut short or failed; [`AgentReply::of`] finds the reply of a failed one.
+    /// The error of a turn that was refused, cut short or failed; [`AgentReply::of`] finds the reply of a
+    /// failed one.
     pub async fn run(&mut self, input: impl Into<AgentInput>) -> Result<AgentReply<S, O>> {
         let input = input.into();
         let custom = Arc::new(Mutex::new(self.custom.clone()));
@@ -251,8 +255,8 @@ impl<S: CustomState, T, O> Chat<S, T, O> {
         AgentReply::from_output(output)
     }
 
-    /// Returns the id of the snapshot that the next turn starts from; `None` if the session has not begun or the client
-    /// keeps it.
+    /// Returns the id of the snapshot that the next turn starts from; `None` if the session has not begun or
+    /// the client keeps it.
     pub fn snapshot_id(&self) -> Option<&SnapshotId> {
         self.snapshot_id.as_ref()
     }

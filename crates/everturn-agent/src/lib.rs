@@ -1,8 +1,8 @@
 //! Sessions, turns, snapshots and agents: conversations that survive.
 //!
-//! An **agent** is a named function that runs *turns* on a *session*: messages, custom state, artifacts. With a store
-//! it keeps its conversations itself, and each turn leaves a *snapshot* to resume from; without one, its clients keep
-//! them. Clients see a turn as a stream of chunks and one output.
+//! An **agent** is a named function that runs *turns* on a *session*: messages, custom state, artifacts. With
+//! a store it keeps its conversations itself, and each turn leaves a *snapshot* to resume from; without one,
+//! its clients keep them. Clients see a turn as a stream of chunks and one output.
 //!
 //! ```
 //! use everturn_agent::{AgentSession, Artifact, custom_agent, store::MemoryStore};

@@ -4,14 +4,14 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
-/// Returns the value behind a lock. No critical section of this crate leaves the value half changed, so a panic
-/// elsewhere does not make it unusable.
+/// Returns the value behind a lock. No critical section of this crate leaves the value half changed, so a
+/// panic elsewhere does not make it unusable.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A lock under which a user's function runs. If that function takes the same lock again, it panics with a message;
-/// with a plain mutex the thread would wait for itself.
+/// A lock under which a user's function runs. If that function takes the same lock again, it panics with a
+/// message; with a plain mutex the thread would wait for itself.
 #[derive(Debug, Default)]
 pub(crate) struct ChangeLock<T> {
     value: Mutex<T>,
@@ -60,7 +60,8 @@ impl<T> DerefMut for ChangeGuard<'_, T> {
 
 impl<T> Drop for ChangeGuard<'_, T> {
     fn drop(&mut self) {
-        // The holder is removed before the value is unlocked, so that the next holder's name is not overwritten.
+        // The holder is removed before the value is unlocked, so that the next holder's name is not
+        // overwritten.
         *lock(self.holder) = None;
     }
 }

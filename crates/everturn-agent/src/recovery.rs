@@ -1,9 +1,10 @@
 //! Finding background runs whose worker was lost, and continuing them in this process.
 //!
-//! A worker polls the store for pending snapshots whose last heartbeat is older than their agent's expiry. It takes
-//! the run over by replacing the lapsed lease with its own, in one atomic step that fails for all but one of the
-//! workers that try. Then it starts the agent's function on the last state that was committed, with the inputs that are
-//! left, and without a client. A run that was begun too often is ended as failed instead.
+//! A worker polls the store for pending snapshots whose last heartbeat is older than their agent's expiry. It
+//! takes the run over by replacing the lapsed lease with its own, in one atomic step that fails for all but
+//! one of the workers that try. Then it starts the agent's function on the last state that was committed,
+//! with the inputs that are left, and without a client. A run that was begun too often is ended as failed
+//! instead.
 
 mod every;
 mod registered;
@@ -106,7 +107,8 @@ impl Definition {
             let mut lost = Vec::new();
             for pending in page.items {
                 match LostRun::of(pending, &self.name) {
-                    // A run of this very process whose heartbeat is late is still alive: its own tasks hold it.
+                    // A run of this very process whose heartbeat is late is still alive: its own tasks hold
+                    // it.
                     Ok(Some(run)) if !self.runs.contains(&run.scope, &run.id) => lost.push(run),
                     Ok(_) => {}
                     // One unreadable run must not keep the others from being recovered.
@@ -130,9 +132,9 @@ impl Definition {
         }
     }
 
-    /// Returns the context of a run's caller, as far as the run recorded it: the recorded values, the principal, and the tenant that
-    /// came with the call. Without a recorded tenant it is the tenant whose run it is, unless the agent derives its
-    /// scope from the values.
+    /// Returns the context of a run's caller, as far as the run recorded it: the recorded values, the
+    /// principal, and the tenant that came with the call. Without a recorded tenant it is the tenant whose
+    /// run it is, unless the agent derives its scope from the values.
     fn context_of(&self, lost: &LostRun) -> Context {
         let context = Context::new().with_values(lost.run.context.clone());
         let owner = || self.scope.is_none().then(|| lost.scope.clone());

@@ -22,8 +22,9 @@ use crate::{AgentStreamChunk, Artifact, CustomState, SessionId, SessionState};
 
 /// A session during an invocation: its messages, its custom state of type `S`, and its artifacts.
 ///
-/// Cloning gives another handle to the same session; it may be used from any task. A function given to one of the
-/// `update` methods may read the session and change its other parts; it works on the part as it was when it began.
+/// Cloning gives another handle to the same session; it may be used from any task. A function given to one of
+/// the `update` methods may read the session and change its other parts; it works on the part as it was when
+/// it began.
 pub struct Session<S = Value>(Arc<Core<S>>);
 
 impl<S: CustomState> Session<S> {
@@ -35,11 +36,11 @@ impl<S: CustomState> Session<S> {
         &self.0
     }
 
-    /// Returns the session of the invocation in which the calling code runs, if there is one and `S` is the type of its
-    /// custom state.
+    /// Returns the session of the invocation in which the calling code runs, if there is one and `S` is the
+    /// type of its custom state.
     ///
-    /// Tools and other code several calls down reach the conversation in this way. Where the type is not known, use
-    /// [`SessionHandle::current`].
+    /// Tools and other code several calls down reach the conversation in this way. Where the type is not
+    /// known, use [`SessionHandle::current`].
     pub fn current() -> Option<Self> {
         Self::of(&Context::current())
     }
@@ -62,7 +63,8 @@ impl<S: CustomState> Session<S> {
         session
     }
 
-    /// Returns a context in which code finds the session with [`Session::current`], and tools take it as an argument.
+    /// Returns a context in which code finds the session with [`Session::current`], and tools take it as an
+    /// argument.
     pub fn enter(&self, context: Context) -> Context {
         self.handle().enter(context)
     }
@@ -101,8 +103,8 @@ impl<S: CustomState> Session<S> {
 
     /// Replaces all messages.
     ///
-    /// Messages that come from [`Session::messages`] are recognised and stay shared: replacing a long history by itself and
-    /// one answer costs as much as adding the answer.
+    /// Messages that come from [`Session::messages`] are recognised and stay shared: replacing a long history
+    /// by itself and one answer costs as much as adding the answer.
     pub fn set_messages(&self, messages: impl Into<Messages>) {
         self.0.set_messages(messages.into());
     }
@@ -125,21 +127,21 @@ impl<S: CustomState> Session<S> {
         self.0.custom_json()
     }
 
-    /// Replaces the custom state and streams the change to the client. Stored members that `S` does not have stay, as with
-    /// [`Session::update_custom`].
+    /// Replaces the custom state and streams the change to the client. Stored members that `S` does not have
+    /// stay, as with [`Session::update_custom`].
     pub fn set_custom(&self, custom: S) {
         self.update_custom(|present| *present = custom);
     }
 
     /// Changes the custom state and streams the change to the client.
     ///
-    /// Only the difference is written to the stored state: members that `S` does not have stay as they are, at every
-    /// depth. So a program of an earlier version does not remove what a later one has stored. An element of a list keeps
-    /// them wherever it moves. An element that changes is recognised by its `id`, `key` or `name`; without one, by its place
-    /// in a list whose length does not change.
+    /// Only the difference is written to the stored state: members that `S` does not have stay as they are,
+    /// at every depth. So a program of an earlier version does not remove what a later one has stored. An
+    /// element of a list keeps them wherever it moves. An element that changes is recognised by its `id`,
+    /// `key` or `name`; without one, by its place in a list whose length does not change.
     ///
-    /// The change is visible at once, all or nothing: if `change` panics, nothing has changed. A state that cannot be
-    /// written as JSON changes nothing either and fails the invocation.
+    /// The change is visible at once, all or nothing: if `change` panics, nothing has changed. A state that
+    /// cannot be written as JSON changes nothing either and fails the invocation.
     ///
     /// # Panics
     /// If `change` changes the custom state of this session in another way too.

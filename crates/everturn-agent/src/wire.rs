@@ -1,6 +1,7 @@
 //! The messages between an agent and its clients.
 //!
-//! Requests of clients are strict: an unknown field is an error, so that a misspelt one is not silently dropped.
+//! Requests of clients are strict: an unknown field is an error, so that a misspelt one is not silently
+//! dropped.
 
 pub(crate) mod call_options;
 mod given_custom;
@@ -35,8 +36,8 @@ pub struct AgentInit {
     /// Resumes the state that the client kept. Client-managed agents only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<SessionState>,
-    /// The prompt input of the conversation, set when the conversation begins. From clients only the fields that the agent
-    /// [allows](crate::ClientPermissions::prompt_input), merged over the agent's own input.
+    /// The prompt input of the conversation, set when the conversation begins. From clients only the fields
+    /// that the agent [allows](crate::ClientPermissions::prompt_input), merged over the agent's own input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_input: Option<Value>,
     /// The custom state of a session that begins; refused for one that exists.
@@ -87,12 +88,12 @@ impl AgentInit {
 
     /// Returns the start as a client sends it to a server.
     ///
-    /// The custom state of a new session goes into a `state` with nothing else in it, which servers of all languages know,
-    /// unless the caller names the session.
+    /// The custom state of a new session goes into a `state` with nothing else in it, which servers of all
+    /// languages know, unless the caller names the session.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if the context has [overrides](crate::ChatBuilder::overrides) or [`Unstored`], which are Rust
-    /// values and cannot be sent.
+    /// `INVALID_ARGUMENT` if the context has [overrides](crate::ChatBuilder::overrides) or [`Unstored`],
+    /// which are Rust values and cannot be sent.
     pub fn as_sent(self, context: &Context) -> Result<Self> {
         let overrides = context.extension::<PromptOverrides>();
         if overrides.is_some_and(|overrides| !overrides.is_empty()) {
@@ -134,7 +135,8 @@ impl AgentInit {
     /// Checks that the init names one source of state.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if both a state and an id are given, or a custom state beside a state or a snapshot.
+    /// `INVALID_ARGUMENT` if both a state and an id are given, or a custom state beside a state or a
+    /// snapshot.
     pub(crate) fn check_sources(&self) -> Result<()> {
         if self.state.is_some() && (self.session_id.is_some() || self.snapshot_id.is_some()) {
             return Err(Error::invalid_argument(
@@ -247,8 +249,8 @@ pub struct AgentOutput {
     /// The session's id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<SessionId>,
-    /// The snapshot to resume: the last committed one, that of a turn which failed and was kept, or the pending snapshot of a
-    /// detached run. Server-managed agents only.
+    /// The snapshot to resume: the last committed one, that of a turn which failed and was kept, or the
+    /// pending snapshot of a detached run. Server-managed agents only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_id: Option<SnapshotId>,
     /// The ids of all snapshots of the invocation, in order. Only from agents with a
@@ -312,8 +314,8 @@ pub struct AgentStreamChunk {
     /// The agent's activity, in a type of the agent's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<Value>,
-    /// A snapshot that was taken. Only from agents with a [policy](crate::AgentBuilder::snapshots) other than the
-    /// default.
+    /// A snapshot that was taken. Only from agents with a [policy](crate::AgentBuilder::snapshots) other than
+    /// the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_created: Option<SnapshotCreated>,
     /// Whether another worker took the background run over. It restarts the turn in progress, so the chunks
@@ -363,7 +365,8 @@ pub struct AddedMessages {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnEnd {
-    /// The snapshot that holds the turn, or what a turn that failed had committed. It can be read as soon as this arrives.
+    /// The snapshot that holds the turn, or what a turn that failed had committed. It can be read as soon as
+    /// this arrives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_id: Option<SnapshotId>,
     /// The reason for the end of the turn, if one was given.
@@ -477,7 +480,8 @@ pub struct AgentMetadata {
     pub output_schema: Option<Value>,
 }
 
-/// A request for a snapshot: by its id, or the latest of a session; with both, the snapshot must belong to the session.
+/// A request for a snapshot: by its id, or the latest of a session; with both, the snapshot must belong to
+/// the session.
 ///
 /// Fields that this version does not know are ignored, as in all requests of Genkit's companion actions.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]

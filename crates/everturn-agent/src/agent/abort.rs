@@ -1,7 +1,7 @@
 //! Aborting a background run.
 //!
-//! An abort changes the status of the run's snapshot from `pending` to `aborted`. The worker watches the snapshot and
-//! stops. Work that it still completes cannot change the status any more.
+//! An abort changes the status of the run's snapshot from `pending` to `aborted`. The worker watches the
+//! snapshot and stops. Work that it still completes cannot change the status any more.
 
 use everturn_core::{Context, Error, Result};
 
@@ -26,8 +26,8 @@ impl Definition {
                 status: SnapshotStatus::Aborted,
             }));
         }
-        // The run was not pending, and a final status never changes: this later read sees the status that the abort
-        // found.
+        // The run was not pending, and a final status never changes: this later read sees the status that the
+        // abort found.
         let found = tenant.get(id, Detail::Metadata).await?;
         Ok(found.map(|snapshot| Abort {
             previous: snapshot.status,

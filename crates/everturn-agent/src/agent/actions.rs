@@ -152,8 +152,8 @@ pub(super) fn session_action(definition: &Arc<Definition>) -> Option<SessionActi
     )
 }
 
-/// Creates the companion action if there is a store whose snapshots can be watched: otherwise no worker would notice an
-/// abort.
+/// Creates the companion action if there is a store whose snapshots can be watched: otherwise no worker would
+/// notice an abort.
 pub(super) fn abort_action(definition: &Arc<Definition>) -> Option<AbortAction> {
     definition.store.as_ref().filter(|store| store.can_watch())?;
     let this = Arc::clone(definition);

@@ -97,8 +97,8 @@ where
     })
 }
 
-/// An action that is carried out to its end even if its caller leaves: half of it would be worse than all or nothing. `subject`
-/// returns the part of the store that it works on.
+/// An action that is carried out to its end even if its caller leaves: half of it would be worse than all or
+/// nothing. `subject` returns the part of the store that it works on.
 pub(super) fn lasting_action<T, I, O, F, Fut>(
     definition: &Arc<Definition>,
     action_type: ActionType,
@@ -293,7 +293,8 @@ fn import_action(definition: &Arc<Definition>) -> BidiAction<ImportInit, Value, 
             let this = Arc::clone(&this);
             async move {
                 let importing = import(archive?, Import::from(init), inputs);
-                // A caller who leaves ends the lines, and an import that is cut off takes away what had arrived.
+                // A caller who leaves ends the lines, and an import that is cut off takes away what had
+                // arrived.
                 HandlerResult::Ok(this.invocations.spawn(importing).await??)
             }
         },

@@ -67,10 +67,11 @@ const SHORTEST_TURN_LEASE: Duration = Duration::from_millis(100);
 /// # Ok(()) }
 /// ```
 ///
-/// A value that the function returns with its result ([`AgentResult::with_output`]) is typed for callers: `O` is its type.
+/// A value that the function returns with its result ([`AgentResult::with_output`]) is typed for callers: `O`
+/// is its type.
 ///
-/// The function may take more arguments, from the context of the invocation: [`Dep`](everturn_core::Dep) for a value that was
-/// given to the application, [`Principal`](everturn_core::Principal) for the caller.
+/// The function may take more arguments, from the context of the invocation: [`Dep`](everturn_core::Dep) for
+/// a value that was given to the application, [`Principal`](everturn_core::Principal) for the caller.
 ///
 /// ```
 /// use everturn_agent::{AgentSession, custom_agent};
@@ -123,9 +124,10 @@ where
 /// Defines an agent whose turn loop is `function`, under the name of earlier designs: a session flow, which
 /// streams its progress in a custom status type.
 ///
-/// It is [`custom_agent`] but for the names that those designs have: its action is also found as `/session-flow/{name}`,
-/// the spans of its turns are `sessionFlow/turn/0`, `sessionFlow/turn/1`, …, and the span in which a snapshot was written
-/// names the flow in `genkit:metadata:sessionFlow` and the snapshot in `genkit:metadata:snapshotId`.
+/// It is [`custom_agent`] but for the names that those designs have: its action is also found as
+/// `/session-flow/{name}`, the spans of its turns are `sessionFlow/turn/0`, `sessionFlow/turn/1`, …, and the
+/// span in which a snapshot was written names the flow in `genkit:metadata:sessionFlow` and the snapshot in
+/// `genkit:metadata:snapshotId`.
 ///
 /// ```
 /// use everturn_agent::{AgentSession, session_flow};
@@ -318,10 +320,11 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.set(|options| options.description = Some(description.into()))
     }
 
-    /// Declares the type of the status that the agent streams ([`Turn::send_status`](crate::Turn::send_status)).
+    /// Declares the type of the status that the agent streams
+    /// ([`Turn::send_status`](crate::Turn::send_status)).
     ///
-    /// Callers in Rust read it as that type ([`AgentChunk::status`](crate::AgentChunk::status)), the agent's metadata has its
-    /// schema, and a status that does not fit is refused where it is sent.
+    /// Callers in Rust read it as that type ([`AgentChunk::status`](crate::AgentChunk::status)), the agent's
+    /// metadata has its schema, and a status that does not fit is refused where it is sent.
     pub fn status<U: JsonSchema + 'static>(self) -> AgentBuilder<S, K, U, O> {
         self.set(|options| options.status_schema = schema_of::<U>())
             .retyped()
@@ -336,19 +339,19 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
 
     /// Keeps tenants apart: `scope` returns the tenant whose snapshots a call may see.
     ///
-    /// By default the tenant is the [`Scope`] in the extensions of the call's context, which a server sets for
-    /// authenticated callers, or else the default scope.
+    /// By default the tenant is the [`Scope`] in the extensions of the call's context, which a server sets
+    /// for authenticated callers, or else the default scope.
     pub fn scope(self, scope: impl Fn(&Context) -> Scope + Send + Sync + 'static) -> Self {
         self.set(|options| options.scope = Some(Arc::new(scope)))
     }
 
-    /// Transforms the custom state that clients see: in snapshot reads, client-managed outputs and custom-state
-    /// patches.
+    /// Transforms the custom state that clients see: in snapshot reads, client-managed outputs and
+    /// custom-state patches.
     ///
-    /// The transform gets the state as the agent keeps it, and returns any value that can be written as JSON: the same
-    /// type with less in it, or a type made for clients. `Ok(None)` shows no custom state. An error or a panic
-    /// withholds the state and fails the read or the invocation. To transform messages and artifacts too, see
-    /// [`AgentBuilder::state_transform`], which gets the result of this transform.
+    /// The transform gets the state as the agent keeps it, and returns any value that can be written as JSON:
+    /// the same type with less in it, or a type made for clients. `Ok(None)` shows no custom state. An error
+    /// or a panic withholds the state and fails the read or the invocation. To transform messages and
+    /// artifacts too, see [`AgentBuilder::state_transform`], which gets the result of this transform.
     ///
     /// ```
     /// # use everturn_agent::{AgentSession, custom_agent};
@@ -381,12 +384,13 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.set(|options| options.custom_transform = Some(over_custom_state(transform)))
     }
 
-    /// Transforms every state that leaves the agent: snapshot reads, client-managed outputs and custom-state patches.
+    /// Transforms every state that leaves the agent: snapshot reads, client-managed outputs and custom-state
+    /// patches.
     ///
-    /// The custom state is JSON here; [`SessionState::custom_as`] reads it and [`SessionState::with_custom`] replaces it as its
-    /// type, and [`AgentBuilder::custom_transform`] is given nothing else. `Ok(None)` shows no state.
-    /// An error or a panic withholds it and fails the read or the invocation. The transform runs while the session is in
-    /// use and must not change it.
+    /// The custom state is JSON here; [`SessionState::custom_as`] reads it and [`SessionState::with_custom`]
+    /// replaces it as its type, and [`AgentBuilder::custom_transform`] is given nothing else. `Ok(None)`
+    /// shows no state. An error or a panic withholds it and fails the read or the invocation. The transform
+    /// runs while the session is in use and must not change it.
     pub fn state_transform(
         self,
         transform: impl Fn(SessionState, &Context) -> HandlerResult<Option<SessionState>> + Send + Sync + 'static,
@@ -396,9 +400,10 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
 
     /// Transforms every chunk that leaves the agent.
     ///
-    /// `Ok(None)` drops the chunk, but not the change that it reports. An error or a panic withholds it and all later
-    /// ones and fails the invocation. Dropping the `turnEnd` chunks leaves clients waiting; to redact custom state, use
-    /// [`AgentBuilder::custom_transform`], because a changed patch no longer fits the client's view.
+    /// `Ok(None)` drops the chunk, but not the change that it reports. An error or a panic withholds it and
+    /// all later ones and fails the invocation. Dropping the `turnEnd` chunks leaves clients waiting; to
+    /// redact custom state, use [`AgentBuilder::custom_transform`], because a changed patch no longer fits
+    /// the client's view.
     pub fn stream_transform(
         self,
         transform: impl Fn(AgentStreamChunk, &Context) -> HandlerResult<Option<AgentStreamChunk>>
@@ -414,16 +419,17 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.set(|options| options.concurrency = concurrency)
     }
 
-    /// Sets where two turns that want one session at the same time meet: in the store, so that it does not matter in which
-    /// process they run, or in this process. By default the store decides; `everturn-postgres` locks turns in the store.
+    /// Sets where two turns that want one session at the same time meet: in the store, so that it does not
+    /// matter in which process they run, or in this process. By default the store decides;
+    /// `everturn-postgres` locks turns in the store.
     ///
     /// A lock in the store costs one more small write per turn.
     pub fn turn_locking(self, locking: TurnLocking) -> Self {
         self.set(|options| options.turn_locking = locking)
     }
 
-    /// Sets how long a turn holds its lock in the store after its process has died; 15 s by default. Processes that live
-    /// renew it.
+    /// Sets how long a turn holds its lock in the store after its process has died; 15 s by default.
+    /// Processes that live renew it.
     pub fn turn_lease(self, lease: Duration) -> Self {
         self.set(|options| options.turn_lease = Some(lease))
     }
@@ -433,11 +439,11 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.set(|options| options.snapshots = policy)
     }
 
-    /// Takes snapshots at the moments that `decide` picks. It gets the custom state at the moment and, if there is one,
-    /// at the previous snapshot. Replaces [`AgentBuilder::snapshots`].
+    /// Takes snapshots at the moments that `decide` picks. It gets the custom state at the moment and, if
+    /// there is one, at the previous snapshot. Replaces [`AgentBuilder::snapshots`].
     ///
-    /// The invocation waits for `decide`, so it should be fast. A stored custom state that is not an `S` fails the
-    /// invocation.
+    /// The invocation waits for `decide`, so it should be fast. A stored custom state that is not an `S`
+    /// fails the invocation.
     ///
     /// ```
     /// # use everturn_agent::{AgentSession, SnapshotEvent, custom_agent, store::MemoryStore};
@@ -475,35 +481,37 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.set(|options| options.snapshot_ids = ids)
     }
 
-    /// Sets what resuming an earlier snapshot does to the later ones; by default they stay, as another branch.
+    /// Sets what resuming an earlier snapshot does to the later ones; by default they stay, as another
+    /// branch.
     pub fn timeline(self, timeline: Timeline) -> Self {
         self.set(|options| options.timeline = timeline)
     }
 
-    /// Writes the id of each snapshot into the metadata entry `snapshotId` of its last message, so that a client can
-    /// offer to go back to that message. Messages keep these ids as the conversation continues.
+    /// Writes the id of each snapshot into the metadata entry `snapshotId` of its last message, so that a
+    /// client can offer to go back to that message. Messages keep these ids as the conversation continues.
     ///
     /// The message with the id replaces the original one, so each snapshot begins a new lineage.
     pub fn snapshot_id_in_messages(self) -> Self {
         self.set(|options| options.names_messages = true)
     }
 
-    /// Lets a session be resumed by its id although its latest snapshot is no resume point: a background run that is not over,
-    /// or one that [left nothing](FailedTurns::Discard). The session continues from the nearest snapshot before it that is one,
-    /// or begins anew if there is none.
+    /// Lets a session be resumed by its id although its latest snapshot is no resume point: a background run
+    /// that is not over, or one that [left nothing](FailedTurns::Discard). The session continues from the
+    /// nearest snapshot before it that is one, or begins anew if there is none.
     pub fn resume_past_failures(self) -> Self {
         self.set(|options| options.resume_past_failures = true)
     }
 
-    /// Sets what is left of a turn that fails, or whose client leaves: by default a snapshot with all that was finished, from
-    /// which every client can continue ([`FailedTurns::Keep`]).
+    /// Sets what is left of a turn that fails, or whose client leaves: by default a snapshot with all that
+    /// was finished, from which every client can continue ([`FailedTurns::Keep`]).
     ///
     /// The snapshot's id is a UUID, and comes with the end of the turn and with the output. It can be resumed
     /// by that id, or by the session's: an input without a message ([`Chat::retry`](crate::Chat::retry))
     /// continues the turn without repeating its effects; an input with a message continues the conversation
     /// after the one that failed.
     ///
-    /// The turns of a background run are not kept one by one: the run's last snapshot holds the state it came to.
+    /// The turns of a background run are not kept one by one: the run's last snapshot holds the state it came
+    /// to.
     pub fn failed_turns(self, failed_turns: FailedTurns) -> Self {
         self.set(|options| options.failed_turns = failed_turns)
     }
@@ -528,8 +536,8 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.set(|options| options.tool_errors = Some(choice))
     }
 
-    /// Sets what the model sees of a long conversation; by default as much as the model takes ([`Window::of_model`]). The
-    /// session keeps everything.
+    /// Sets what the model sees of a long conversation; by default as much as the model takes
+    /// ([`Window::of_model`]). The session keeps everything.
     ///
     /// It holds for the agent's prompt and for [`Turn::generate`](crate::Turn::generate).
     ///
@@ -549,8 +557,8 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.set(|options| options.window = Some(window))
     }
 
-    /// Limits what turns, invocations and sessions may use, and how often a turn may repeat a tool call. Where the agent sets
-    /// no limit, that of the application holds ([`set_limits`](crate::set_limits)).
+    /// Limits what turns, invocations and sessions may use, and how often a turn may repeat a tool call.
+    /// Where the agent sets no limit, that of the application holds ([`set_limits`](crate::set_limits)).
     pub fn limits(self, limits: Limits) -> Self {
         self.limits_for(move |_| limits.clone())
     }
@@ -575,8 +583,8 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.set(|options| options.limits = ChosenLimits::new(limits))
     }
 
-    /// Sets what happens to a message that arrives while tool requests wait for answers; by default the requests are closed,
-    /// and the conversation goes on.
+    /// Sets what happens to a message that arrives while tool requests wait for answers; by default the
+    /// requests are closed, and the conversation goes on.
     ///
     /// ```
     /// use everturn_agent::{WhileInterrupted, agent};
@@ -591,13 +599,14 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.set(|options| options.while_interrupted = policy)
     }
 
-    /// Lets people who answer an interrupt change the arguments of the call: a restart whose
-    /// metadata `replacedInput` repeats the recorded input ([`Part::restart`](everturn_ai::Part::restart)) runs the tool with
-    /// the input that it has, if that fits the tool's schema. By default only the recorded input may run.
-    /// A tool that [says for itself](everturn_ai::Tool::with_editable_input) whether its arguments may be edited is not
-    /// concerned, except that an agent that runs its turns itself must allow edits, too.
+    /// Lets people who answer an interrupt change the arguments of the call: a restart whose metadata
+    /// `replacedInput` repeats the recorded input ([`Part::restart`](everturn_ai::Part::restart)) runs the
+    /// tool with the input that it has, if that fits the tool's schema. By default only the recorded input
+    /// may run. A tool that [says for itself](everturn_ai::Tool::with_editable_input) whether its arguments
+    /// may be edited is not concerned, except that an agent that runs its turns itself must allow edits, too.
     ///
-    /// Every client of the agent then decides what an interrupted tool does, so the tools must check their arguments. The model is not asked again: it reads the tool's answer beside its own arguments.
+    /// Every client of the agent then decides what an interrupted tool does, so the tools must check their
+    /// arguments. The model is not asked again: it reads the tool's answer beside its own arguments.
     pub fn allow_edited_inputs(self) -> Self {
         self.set(|options| options.restart_inputs = RestartInputs::Edited)
     }
@@ -614,12 +623,12 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.set(|options| options.worker_loss = policy)
     }
 
-    /// Adds names of values in the caller's [`Context`], such as `auth`, that a background run records in its snapshot
-    /// for a worker that takes it over. The default is none.
+    /// Adds names of values in the caller's [`Context`], such as `auth`, that a background run records in its
+    /// snapshot for a worker that takes it over. The default is none.
     ///
-    /// A run that is taken over has only these values. They are stored unencrypted: name no secrets. An agent with a
-    /// [`scope`](AgentBuilder::scope) must name the values from which the scope is computed, or its runs are not taken
-    /// over. Without one, the tenant of a run is known from where it is stored.
+    /// A run that is taken over has only these values. They are stored unencrypted: name no secrets. An agent
+    /// with a [`scope`](AgentBuilder::scope) must name the values from which the scope is computed, or its
+    /// runs are not taken over. Without one, the tenant of a run is known from where it is stored.
     pub fn record_context<N: Into<String>>(self, names: impl IntoIterator<Item = N>) -> Self {
         self.set(|options| {
             for name in names.into_iter().map(Into::into) {
@@ -630,9 +639,11 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         })
     }
 
-    /// Sets the log in which background runs keep their chunks for watchers; by default it is in this process's memory.
+    /// Sets the log in which background runs keep their chunks for watchers; by default it is in this
+    /// process's memory.
     ///
-    /// With a log that several processes share, a run can be watched from any of them, and on through a takeover.
+    /// With a log that several processes share, a run can be watched from any of them, and on through a
+    /// takeover.
     pub fn run_log(self, log: impl IntoStreamLog) -> Self {
         self.set(|options| options.run_log = Some(log.into_stream_log()))
     }
@@ -667,13 +678,13 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.set(|options| options.client_permissions = permissions)
     }
 
-    /// Adds registered [resources](everturn_ai::Resource), by name, that clients' messages may link to; none by default. A resource
-    /// has the name of its URI or template, unless its plugin names it.
+    /// Adds registered [resources](everturn_ai::Resource), by name, that clients' messages may link to; none
+    /// by default. A resource has the name of its URI or template, unless its plugin names it.
     ///
-    /// A message of a client with a link to any other resource is `INVALID_ARGUMENT`. A link to a listed one is read in the
-    /// context of the caller, so the resource itself decides who may read what, by its caller's
-    /// [`Principal`](everturn_core::Principal). Links in the agent's own prompt, and in messages of this program, may name every
-    /// registered resource.
+    /// A message of a client with a link to any other resource is `INVALID_ARGUMENT`. A link to a listed one
+    /// is read in the context of the caller, so the resource itself decides who may read what, by its
+    /// caller's [`Principal`](everturn_core::Principal). Links in the agent's own prompt, and in messages of
+    /// this program, may name every registered resource.
     ///
     /// ```
     /// use everturn_agent::agent;
@@ -692,14 +703,14 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.set(|options| options.resources.extend(names.into_iter().map(Into::into)))
     }
 
-    /// Makes servers offer the agent to clients although another agent [delegates](crate::Delegation) to it. Agents that no other
-    /// delegates to are offered in any case.
+    /// Makes servers offer the agent to clients although another agent [delegates](crate::Delegation) to it.
+    /// Agents that no other delegates to are offered in any case.
     pub fn public(self) -> Self {
         self.set(|options| options.visibility = Visibility::Public)
     }
 
-    /// Sets whether a turn journals its effects, so that a replay of the turn repeats none; by default it does. See
-    /// [`journal`](crate::journal).
+    /// Sets whether a turn journals its effects, so that a replay of the turn repeats none; by default it
+    /// does. See [`journal`](crate::journal).
     pub fn journaling(self, journaling: Journaling) -> Self {
         self.set(|options| options.journaling = journaling)
     }
@@ -843,8 +854,8 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
     }
 }
 
-/// Returns the error about an agent whose name is taken. Its prompt and its actions have its name, so any of them may be found
-/// first.
+/// Returns the error about an agent whose name is taken. Its prompt and its actions have its name, so any of
+/// them may be found first.
 fn defined_twice(agent: &AgentOrigin<'_>, error: Error) -> Error {
     let name = agent.name;
     if error.status() != Status::AlreadyExists {

@@ -5,7 +5,8 @@
 //! | [`Delegation`] | `agents` | gives the model one tool per sub-agent |
 //! | [`Artifacts`] | `artifacts` | lets the model list, read and write the session's artifacts |
 //!
-//! Both are values for `.use_middleware(..)` and, after [`register_agent_middleware`], names for `.prompt` files.
+//! Both are values for `.use_middleware(..)` and, after [`register_agent_middleware`], names for `.prompt`
+//! files.
 
 mod agent_ref;
 mod artifacts;

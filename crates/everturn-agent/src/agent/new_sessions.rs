@@ -22,8 +22,8 @@ pub(super) fn always(custom: Value) -> MakeCustom {
 impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
     /// Adds a message to the beginning of every new session; called again, another one after it.
     ///
-    /// The messages are part of the history like any other: the model sees them, snapshots hold them, a client can read
-    /// them. A prompt's own messages are not: they are rendered for each turn and never kept.
+    /// The messages are part of the history like any other: the model sees them, snapshots hold them, a
+    /// client can read them. A prompt's own messages are not: they are rendered for each turn and never kept.
     ///
     /// ```
     /// # use everturn_agent::agent;
@@ -54,8 +54,8 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.set(|options| options.beginning.messages.extend(messages))
     }
 
-    /// Sets the custom state of new sessions; without it, that is the default of its type. A caller may give another, see
-    /// [`ChatBuilder::custom`](crate::ChatBuilder::custom).
+    /// Sets the custom state of new sessions; without it, that is the default of its type. A caller may give
+    /// another, see [`ChatBuilder::custom`](crate::ChatBuilder::custom).
     #[expect(
         clippy::needless_pass_by_value,
         reason = "the state is the agent's from here on"

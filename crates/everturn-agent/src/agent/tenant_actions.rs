@@ -1,4 +1,5 @@
-//! The tenants of an agent's store as actions. They are for the store's operator: a server decides who that is.
+//! The tenants of an agent's store as actions. They are for the store's operator: a server decides who that
+//! is.
 
 use std::sync::Arc;
 use std::time::Duration;

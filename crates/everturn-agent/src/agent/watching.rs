@@ -17,8 +17,8 @@ use crate::{
     SnapshotStatus, WorkerLoss,
 };
 
-/// The action that shows an agent's background runs: it streams a run's chunks from the beginning, follows the run, and
-/// returns its end.
+/// The action that shows an agent's background runs: it streams a run's chunks from the beginning, follows
+/// the run, and returns its end.
 pub type WatchAction = Action<WatchRequest, AgentOutput, AgentStreamChunk>;
 
 /// Asks to be shown a background run.
@@ -29,8 +29,8 @@ pub struct WatchRequest {
     pub snapshot_id: SnapshotId,
 }
 
-/// Creates the companion action if there is a store whose snapshots can be watched: other agents have no background
-/// runs.
+/// Creates the companion action if there is a store whose snapshots can be watched: other agents have no
+/// background runs.
 pub(super) fn watch_action(definition: &Arc<Definition>) -> Option<WatchAction> {
     definition.store.as_ref().filter(|store| store.can_watch())?;
     let this = Arc::clone(definition);
@@ -43,7 +43,8 @@ pub(super) fn watch_action(definition: &Arc<Definition>) -> Option<WatchAction> 
                 let showing = context.guard(this.show_run(request.snapshot_id, &context, emitter));
                 Ok(tokio::select! {
                     shown = showing => shown,
-                    // The server shuts down, so there is nothing to wait for: another process may continue the run.
+                    // The server shuts down, so there is nothing to wait for: another process may continue
+                    // the run.
                     () = HandOff::requested(&context) => Err(Error::unavailable("the server is shutting down: watch the run again").with_public()),
                 }?)
             }

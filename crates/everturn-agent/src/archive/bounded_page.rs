@@ -11,14 +11,15 @@ use crate::policy::state_limit::artifacts_bytes;
 use crate::store::{Cursor, Detail, Page, SnapshotQuery};
 use crate::{Snapshot, SnapshotId};
 
-/// How many bytes of memory the snapshots of one page may take together. A page has at least one snapshot, whatever its size.
+/// How many bytes of memory the snapshots of one page may take together. A page has at least one snapshot,
+/// whatever its size.
 const PAGE_BYTES: usize = 8 * 1024 * 1024;
 
 impl Archive {
     /// Returns one page like [`Archive::list`], which ends early if its snapshots are large.
     ///
-    /// As JSON, every snapshot repeats the whole conversation, so the page of a long session would be many times as large as the
-    /// session. No more is read from the store at once than a page may hold.
+    /// As JSON, every snapshot repeats the whole conversation, so the page of a long session would be many
+    /// times as large as the session. No more is read from the store at once than a page may hold.
     pub(crate) async fn bounded_page(&self, query: &SnapshotQuery) -> Result<Page<Snapshot>> {
         if query.detail == Detail::Metadata {
             return self.list(query).await;
@@ -48,7 +49,8 @@ impl Archive {
         }
     }
 
-    /// Returns one page of snapshots without their states, and excerpts of them. Their states are read a bounded page at a time.
+    /// Returns one page of snapshots without their states, and excerpts of them. Their states are read a
+    /// bounded page at a time.
     pub(super) async fn excerpted_page(
         &self,
         query: &SnapshotQuery,

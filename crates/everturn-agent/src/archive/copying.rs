@@ -13,7 +13,8 @@ use crate::storage::snapshot::Transition;
 use crate::store::{Detail, Precondition};
 use crate::{SessionId, SessionState, Snapshot, SnapshotId, Timeline};
 
-/// The key under which the first snapshot of a forked session names its origin: `{"sessionId", "snapshotId"}`.
+/// The key under which the first snapshot of a forked session names its origin: `{"sessionId",
+/// "snapshotId"}`.
 pub const FORKED_FROM: &str = "forkedFrom";
 
 impl Archive {
@@ -24,8 +25,8 @@ impl Archive {
     /// are unchanged: a message that names the snapshot it ended still names the original.
     ///
     /// # Errors
-    /// `NOT_FOUND` if there is no such snapshot, `FAILED_PRECONDITION` if it is not completed, `ALREADY_EXISTS` if the
-    /// session has snapshots, `INVALID_ARGUMENT` for an empty id.
+    /// `NOT_FOUND` if there is no such snapshot, `FAILED_PRECONDITION` if it is not completed,
+    /// `ALREADY_EXISTS` if the session has snapshots, `INVALID_ARGUMENT` for an empty id.
     pub async fn fork(&self, id: impl Into<SnapshotId>, session: impl Into<SessionId>) -> Result<Snapshot> {
         self.fork_edited(named_snapshot(id)?, named_session(session)?, None)
             .await
@@ -33,15 +34,16 @@ impl Archive {
 
     /// Like [`Archive::fork`], with another custom state.
     ///
-    /// The session may be the snapshot's own: then the new snapshot follows the original there, as the session's latest, and
-    /// the next turn continues with the custom state.
+    /// The session may be the snapshot's own: then the new snapshot follows the original there, as the
+    /// session's latest, and the next turn continues with the custom state.
     ///
     /// An agent's archive checks the custom state against the schema of the agent's state.
     ///
     /// # Errors
-    /// As [`Archive::fork`]; `INVALID_ARGUMENT`, with the place of the fault, if the custom state does not match the schema.
-    /// In the snapshot's own session, `ABORTED` if a turn continued the snapshot meanwhile, and `FAILED_PRECONDITION` if the
-    /// snapshot is not the latest of a [linear](crate::Timeline::Linear) session.
+    /// As [`Archive::fork`]; `INVALID_ARGUMENT`, with the place of the fault, if the custom state does not
+    /// match the schema. In the snapshot's own session, `ABORTED` if a turn continued the snapshot meanwhile,
+    /// and `FAILED_PRECONDITION` if the snapshot is not the latest of a [linear](crate::Timeline::Linear)
+    /// session.
     pub async fn fork_with_custom(
         &self,
         id: impl Into<SnapshotId>,
@@ -99,8 +101,8 @@ impl Archive {
         self.show(intake.settle(forked).await?)
     }
 
-    /// Changes the state of a snapshot. Also returns the snapshot's new name if it is named after its content. The intake
-    /// names it after its content too.
+    /// Changes the state of a snapshot. Also returns the snapshot's new name if it is named after its
+    /// content. The intake names it after its content too.
     pub(super) fn edited(
         mut origin: Snapshot,
         edit: impl FnOnce(&mut SessionState),
@@ -175,8 +177,8 @@ impl Archive {
     /// session gains meanwhile are not copied. If copying fails, no copy remains.
     ///
     /// # Errors
-    /// `NOT_FOUND` if the session has no snapshots, `ALREADY_EXISTS` if the new one has, `INVALID_ARGUMENT` for an
-    /// empty id.
+    /// `NOT_FOUND` if the session has no snapshots, `ALREADY_EXISTS` if the new one has, `INVALID_ARGUMENT`
+    /// for an empty id.
     pub async fn copy(&self, session: impl Into<SessionId>, to: impl Into<SessionId>) -> Result<u64> {
         let session = named_session(session)?;
         let ids = self.stored_ids(&session).await?;

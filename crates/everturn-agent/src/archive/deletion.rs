@@ -10,8 +10,8 @@ use crate::{SessionId, SnapshotId};
 impl Archive {
     /// Deletes a snapshot permanently and returns whether it existed.
     ///
-    /// Its children keep their own states and can be resumed; they only lose their parent. A background run whose
-    /// snapshot is deleted has no result.
+    /// Its children keep their own states and can be resumed; they only lose their parent. A background run
+    /// whose snapshot is deleted has no result.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` for an empty id.
@@ -40,14 +40,15 @@ impl Archive {
         self.tenant.delete(&Deletion::Snapshots(ids)).await
     }
 
-    /// Deletes a session permanently, with all its snapshots, journals and kept streams, and returns the number of its snapshots.
+    /// Deletes a session permanently, with all its snapshots, journals and kept streams, and returns the
+    /// number of its snapshots.
     ///
     /// Forks and copies are separate sessions and stay. A turn in progress fails when it commits, and leaves
     /// nothing.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` for an empty id; the errors of the store and of the stream logs. Delete again if it fails: what is gone
-    /// stays gone.
+    /// `INVALID_ARGUMENT` for an empty id; the errors of the store and of the stream logs. Delete again if it
+    /// fails: what is gone stays gone.
     pub async fn delete_session(&self, session: impl Into<SessionId>) -> Result<u64> {
         let session = named_session(session)?;
         let deleted = self.tenant.delete(&Deletion::Session(session.clone())).await?;
@@ -56,8 +57,8 @@ impl Archive {
         Ok(deleted)
     }
 
-    /// Deletes everything of the tenant permanently: all sessions with their snapshots, their journals and the kept streams.
-    /// Returns the number of snapshots.
+    /// Deletes everything of the tenant permanently: all sessions with their snapshots, their journals and
+    /// the kept streams. Returns the number of snapshots.
     ///
     /// ```
     /// use everturn_agent::archive::Archive;

@@ -14,20 +14,21 @@ use super::{Archive, named_session};
 use crate::store::Detail;
 use crate::{SessionId, SessionState, Snapshot, SnapshotId};
 
-/// The number of recent snapshots that are remembered, because the next ones probably follow them; older ones are read
-/// again.
+/// The number of recent snapshots that are remembered, because the next ones probably follow them; older ones
+/// are read again.
 const RECENT: usize = 8;
 
 impl Archive {
-    /// Writes a session to a file or another writer, and returns the number of its snapshots. Every snapshot is written
-    /// as it is stored, including pending and orphaned ones, and each message once. [`Archive::import`] reads it.
+    /// Writes a session to a file or another writer, and returns the number of its snapshots. Every snapshot
+    /// is written as it is stored, including pending and orphaned ones, and each message once.
+    /// [`Archive::import`] reads it.
     ///
-    /// Snapshots are written one at a time: memory holds their ids and the latest few. Equal sessions give equal bytes.
-    /// Snapshots that are added meanwhile are not part of the export.
+    /// Snapshots are written one at a time: memory holds their ids and the latest few. Equal sessions give
+    /// equal bytes. Snapshots that are added meanwhile are not part of the export.
     ///
     /// # Errors
-    /// `NOT_FOUND` if the session has no snapshots, `INVALID_ARGUMENT` for an empty id, `RESOURCE_EXHAUSTED` if one
-    /// snapshot adds more than a line may hold ([`MAX_LINE`]); the errors of reading and writing.
+    /// `NOT_FOUND` if the session has no snapshots, `INVALID_ARGUMENT` for an empty id, `RESOURCE_EXHAUSTED`
+    /// if one snapshot adds more than a line may hold ([`MAX_LINE`]); the errors of reading and writing.
     pub async fn export(
         &self,
         session: impl Into<SessionId>,
@@ -67,8 +68,8 @@ impl Archive {
         Ok(end.snapshots)
     }
 
-    /// Finds the written snapshot from which a snapshot takes the beginning of its state: its parent, or a recently
-    /// written one that begins equally.
+    /// Finds the written snapshot from which a snapshot takes the beginning of its state: its parent, or a
+    /// recently written one that begins equally.
     async fn base(
         &self,
         snapshot: &Snapshot,

@@ -17,8 +17,8 @@ use super::{Archive, ImportInit, named_session};
 use crate::store::{Deletion, Detail};
 use crate::{SessionId, SessionState, Snapshot, SnapshotId};
 
-/// The number of recent snapshots that are remembered, because the next ones probably follow them; older ones are read
-/// from the store again.
+/// The number of recent snapshots that are remembered, because the next ones probably follow them; older ones
+/// are read from the store again.
 const RECENT: usize = 8;
 
 /// The options of an import. By default the session keeps its id, which must be free.
@@ -30,7 +30,8 @@ pub struct Import {
 }
 
 impl Import {
-    /// Imports under another session id; snapshots get new ids, so that the original may be in the same store.
+    /// Imports under another session id; snapshots get new ids, so that the original may be in the same
+    /// store.
     pub fn into_session(mut self, session: impl Into<SessionId>) -> Self {
         self.session = Some(session.into());
         self
@@ -79,12 +80,12 @@ impl Archive {
     /// closed, and the tools ask again. If the file has any fault, no snapshot of it remains in the store;
     /// only dropping the call, or a crash, leaves a part.
     ///
-    /// Snapshots are read one at a time: memory holds their ids and the latest few. Give a buffered reader, such as
-    /// `tokio::io::BufReader`.
+    /// Snapshots are read one at a time: memory holds their ids and the latest few. Give a buffered reader,
+    /// such as `tokio::io::BufReader`.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT`, with the line, for a file that is not an export, is from a newer version, was cut off or is
-    /// not consistent; `ALREADY_EXISTS` if the session or a snapshot exists; the errors of reading.
+    /// `INVALID_ARGUMENT`, with the line, for a file that is not an export, is from a newer version, was cut
+    /// off or is not consistent; `ALREADY_EXISTS` if the session or a snapshot exists; the errors of reading.
     pub async fn import(&self, from: impl AsyncBufRead + Unpin + Send, how: Import) -> Result<Imported> {
         let mut lines = Lines::new(from);
         let header = read_header(&mut lines).await?;
@@ -299,8 +300,8 @@ fn check_entry(entry: &Entry, header: &Header) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Returns a snapshot in which no tool request waits for an answer. One that is named after its content gets another name, which
-/// the snapshots after it have as their parent's.
+/// Returns a snapshot in which no tool request waits for an answer. One that is named after its content gets
+/// another name, which the snapshots after it have as their parent's.
 fn unanswered(mut snapshot: Snapshot, renamed: &mut HashMap<SnapshotId, SnapshotId>) -> Result<Snapshot> {
     if let Some(parent) = snapshot.parent_id.as_ref().and_then(|parent| renamed.get(parent)) {
         snapshot.parent_id = Some(parent.clone());

@@ -13,8 +13,8 @@ use crate::{SessionId, Snapshot, SnapshotId};
 pub(super) enum Names {
     /// The ids stay.
     Kept,
-    /// New ids, so that the original and the copy can be in one store; content-addressed ids stay content-addressed. A
-    /// parent that is not among the snapshots stays missing.
+    /// New ids, so that the original and the copy can be in one store; content-addressed ids stay
+    /// content-addressed. A parent that is not among the snapshots stays missing.
     Replaced(HashMap<SnapshotId, SnapshotId>),
 }
 
@@ -32,8 +32,8 @@ impl Names {
         let Self::Replaced(names) = self else {
             return Ok(renamed);
         };
-        // The run behind a pending snapshot belongs to the original: a worker that finds the copy must not run it
-        // again.
+        // The run behind a pending snapshot belongs to the original: a worker that finds the copy must not
+        // run it again.
         renamed.clear_background_run();
         // A state without a session id stays without one, because the id is part of the hash.
         if let Some(state) = &mut renamed.state

@@ -38,8 +38,8 @@ impl Archive {
     /// Sets the note of a snapshot; an empty text removes it.
     ///
     /// # Errors
-    /// `NOT_FOUND` if there is no such snapshot; `INVALID_ARGUMENT` for a note that is longer than [`MAX_NOTE`] or has
-    /// invisible characters other than line breaks and tabs.
+    /// `NOT_FOUND` if there is no such snapshot; `INVALID_ARGUMENT` for a note that is longer than
+    /// [`MAX_NOTE`] or has invisible characters other than line breaks and tabs.
     pub async fn annotate(&self, id: impl Into<SnapshotId>, note: impl Into<String>) -> Result<Snapshot> {
         let note = note.into();
         check_note(&note)?;

@@ -85,8 +85,8 @@ impl Archive {
         })
     }
 
-    /// Returns the sessions of one page of the tenant's sessions that wait for answers, with their open questions: approvals,
-    /// and calls whose outcome is unknown. The page may be empty and have a next one.
+    /// Returns the sessions of one page of the tenant's sessions that wait for answers, with their open
+    /// questions: approvals, and calls whose outcome is unknown. The page may be empty and have a next one.
     ///
     /// # Errors
     /// The error of the agent's state transform.
@@ -116,8 +116,8 @@ impl Archive {
         Ok(list)
     }
 
-    /// Returns one page of the tenant's background runs that are not over, the earliest first: their snapshots without
-    /// states, also those that are not their session's latest.
+    /// Returns one page of the tenant's background runs that are not over, the earliest first: their
+    /// snapshots without states, also those that are not their session's latest.
     ///
     /// It costs what is pending in the store, not what is stored.
     ///
@@ -154,8 +154,8 @@ impl Archive {
 
     /// Returns the snapshots that lead to this one, without their states: its parent first, the root last.
     ///
-    /// The list ends early where a snapshot was deleted, and where stored parents form a circle. It never leaves the
-    /// session.
+    /// The list ends early where a snapshot was deleted, and where stored parents form a circle. It never
+    /// leaves the session.
     ///
     /// # Errors
     /// As [`Archive::get`].
@@ -175,7 +175,8 @@ impl Archive {
         Ok(ancestors)
     }
 
-    /// Returns the snapshots that follow this one, without their states, oldest first; also those of a deleted one.
+    /// Returns the snapshots that follow this one, without their states, oldest first; also those of a
+    /// deleted one.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` for an empty id; the error of the agent's state transform.
@@ -184,8 +185,8 @@ impl Archive {
         children.into_iter().map(|snapshot| self.show(snapshot)).collect()
     }
 
-    /// Returns all of a session's snapshots as a tree, without their states, orphaned ones included. A tree of at most
-    /// [`SnapshotTree::MAX_EXCERPTS`] snapshots has excerpts.
+    /// Returns all of a session's snapshots as a tree, without their states, orphaned ones included. A tree
+    /// of at most [`SnapshotTree::MAX_EXCERPTS`] snapshots has excerpts.
     ///
     /// # Errors
     /// `NOT_FOUND` if the session has none, `INVALID_ARGUMENT` for an empty id.
@@ -250,8 +251,8 @@ impl Archive {
         })
     }
 
-    /// Returns all snapshots of a session as they are stored, without their states, oldest first, including orphaned
-    /// ones.
+    /// Returns all snapshots of a session as they are stored, without their states, oldest first, including
+    /// orphaned ones.
     pub(super) async fn stored_snapshots(&self, session: &SessionId) -> Result<Vec<Snapshot>> {
         self.gather(session, |snapshot| snapshot).await
     }
@@ -308,7 +309,8 @@ pub(super) fn all_of(session: &SessionId) -> SnapshotQuery {
     SnapshotQuery::of(session.clone()).with_orphaned().limit(MAX_PAGE)
 }
 
-/// Returns the first words of the last user message at a snapshot, and the names of the tools that the model asked for since.
+/// Returns the first words of the last user message at a snapshot, and the names of the tools that the model
+/// asked for since.
 pub(super) fn excerpt(snapshot: &Snapshot) -> Option<(SnapshotId, String)> {
     let mut tools = Vec::new();
     let mut text = String::new();

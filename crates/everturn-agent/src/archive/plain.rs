@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Write};
 
-/// Formats a text on one line: runs of whitespace become a space, control characters are shown as escapes, and a text
-/// longer than `limit` characters ends with an ellipsis.
+/// Formats a text on one line: runs of whitespace become a space, control characters are shown as escapes,
+/// and a text longer than `limit` characters ends with an ellipsis.
 pub(super) struct Plain<'a> {
     text: &'a str,
     limit: usize,
@@ -43,7 +43,8 @@ impl fmt::Display for Plain<'_> {
     }
 }
 
-/// Returns whether a character can be shown: neither a control character nor one that changes the direction of text.
+/// Returns whether a character can be shown: neither a control character nor one that changes the direction
+/// of text.
 pub(super) fn is_harmless(character: char) -> bool {
     !character.is_control()
         && !matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')

@@ -10,15 +10,16 @@ use crate::store::Detail;
 use crate::{Snapshot, SnapshotId};
 
 impl Archive {
-    /// Adds a snapshot with a [`repaired`] history after a snapshot whose history no provider takes,
-    /// and returns it. Returns `None` if there is nothing to repair. Requests that wait for their answers stay open.
+    /// Adds a snapshot with a [`repaired`] history after a snapshot whose history no provider takes, and
+    /// returns it. Returns `None` if there is nothing to repair. Requests that wait for their answers stay
+    /// open.
     ///
-    /// Agents repair each request to their model, so a session can be used without this. The new snapshot is the
-    /// session's latest, and what follows it has no faults any more. The original stays as it is.
+    /// Agents repair each request to their model, so a session can be used without this. The new snapshot is
+    /// the session's latest, and what follows it has no faults any more. The original stays as it is.
     ///
     /// # Errors
-    /// `NOT_FOUND` if there is no such snapshot, `FAILED_PRECONDITION` if it is not completed, or not the latest of a
-    /// [linear](crate::Timeline::Linear) session, `ABORTED` if a turn continued it meanwhile.
+    /// `NOT_FOUND` if there is no such snapshot, `FAILED_PRECONDITION` if it is not completed, or not the
+    /// latest of a [linear](crate::Timeline::Linear) session, `ABORTED` if a turn continued it meanwhile.
     pub async fn repair(&self, id: impl Into<SnapshotId>) -> Result<Option<Snapshot>> {
         let id = named_snapshot(id)?;
         let origin = resumable(self.stored(&id, Detail::Whole).await?, FailedTurns::Discard)?;
@@ -35,7 +36,8 @@ impl Archive {
     }
 }
 
-/// Returns the history with everything repaired except requests that wait for their answers; `None` if there is nothing to repair.
+/// Returns the history with everything repaired except requests that wait for their answers; `None` if there
+/// is nothing to repair.
 fn repaired_past(history: &History) -> Option<History> {
     let past = awaiting(history).unwrap_or(history.len());
     let mut whole = repaired(&history.truncate_to(past))?.history;

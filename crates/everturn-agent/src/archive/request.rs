@@ -26,7 +26,8 @@ pub struct ListSnapshotsRequest {
     /// Whether to include orphaned snapshots.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub orphaned: bool,
-    /// Whether to include the states. Such a page ends early where its states are large: after about 8 MiB, or one snapshot.
+    /// Whether to include the states. Such a page ends early where its states are large: after about 8 MiB,
+    /// or one snapshot.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub whole: bool,
     /// The greatest number of snapshots on a page.
@@ -38,8 +39,8 @@ pub struct ListSnapshotsRequest {
 }
 
 impl ListSnapshotsRequest {
-    /// Creates a request for the first page of a session's snapshots, newest first, without states and orphaned
-    /// snapshots.
+    /// Creates a request for the first page of a session's snapshots, newest first, without states and
+    /// orphaned snapshots.
     pub fn of(session: impl Into<SessionId>) -> Self {
         Self {
             session_id: session.into(),
@@ -141,12 +142,12 @@ pub struct ListSessionsRequest {
     /// The end of the page before this one: its `next`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Cursor>,
-    /// Whether to list the background runs that are not over instead, the earliest first: each with its session, and with its
-    /// own snapshot as `latest`. No `order` goes with it.
+    /// Whether to list the background runs that are not over instead, the earliest first: each with its
+    /// session, and with its own snapshot as `latest`. No `order` goes with it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pending: bool,
-    /// Whether to list only sessions that wait for answers, with their open questions. A page may have fewer sessions than
-    /// the limit.
+    /// Whether to list only sessions that wait for answers, with their open questions. A page may have fewer
+    /// sessions than the limit.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub interrupted: bool,
 }
@@ -208,7 +209,8 @@ pub struct OpenQuestion {
     pub snapshot_id: SnapshotId,
     /// Whether the tool was called and it is unknown whether it took effect.
     pub outcome_unknown: bool,
-    /// The tool request with its metadata: the question's data as `interrupt`, who may answer it as `approval`.
+    /// The tool request with its metadata: the question's data as `interrupt`, who may answer it as
+    /// `approval`.
     pub request: Part,
 }
 
@@ -243,14 +245,14 @@ pub struct TreeRequest {
     /// The end of the page before this one: its `next`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Cursor>,
-    /// Whether to add the first words of each snapshot's last user message, and the tools that were called since. A page with
-    /// first words holds at most 100 snapshots.
+    /// Whether to add the first words of each snapshot's last user message, and the tools that were called
+    /// since. A page with first words holds at most 100 snapshots.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub excerpts: bool,
 }
 
-/// One page of a session's tree: its snapshots without their states, oldest first, orphaned ones included. Each names the
-/// snapshot it continues from as `parentId`.
+/// One page of a session's tree: its snapshots without their states, oldest first, orphaned ones included.
+/// Each names the snapshot it continues from as `parentId`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TreePage {
@@ -261,8 +263,8 @@ pub struct TreePage {
     pub latest: Option<SnapshotId>,
     /// The snapshots.
     pub snapshots: Vec<Snapshot>,
-    /// The first words of the last user message and the names of the tools that were called since, by snapshot, if they were
-    /// asked for.
+    /// The first words of the last user message and the names of the tools that were called since, by
+    /// snapshot, if they were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub excerpts: Option<BTreeMap<SnapshotId, String>>,
     /// The end of this page, to pass as `after`; absent on the last page.
@@ -280,8 +282,8 @@ pub struct DiffRequest {
     pub right: SnapshotId,
 }
 
-/// Asks for a snapshot to be annotated. Each field that is given is applied: a label is taken off, one is put on, the note
-/// is replaced.
+/// Asks for a snapshot to be annotated. Each field that is given is applied: a label is taken off, one is put
+/// on, the note is replaced.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LabelRequest {
@@ -316,8 +318,8 @@ impl LabelRequest {
 pub struct ForkRequest {
     /// The snapshot.
     pub snapshot_id: SnapshotId,
-    /// The id of the new session; or, with a custom state, that of the snapshot's own session, in which the state then follows
-    /// the snapshot.
+    /// The id of the new session; or, with a custom state, that of the snapshot's own session, in which the
+    /// state then follows the snapshot.
     pub session_id: SessionId,
     /// The custom state, if it is not the snapshot's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -403,7 +405,8 @@ pub struct TenantList {
     pub next: Option<String>,
 }
 
-/// Asks for the deletion of everything of a tenant, which is named as it is listed or by the id of its principal.
+/// Asks for the deletion of everything of a tenant, which is named as it is listed or by the id of its
+/// principal.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DeleteTenantRequest {

@@ -13,9 +13,9 @@ use crate::{SessionId, Snapshot, SnapshotId};
 
 /// Rules that select the snapshots to delete. Without rules, nothing is deleted.
 ///
-/// A snapshot is deleted if it is too old, or if its session has enough newer ones. Three kinds stay regardless of the
-/// rules: snapshots with a label, unless [`Retention::even_labelled`]; those of unfinished background runs; and the tip
-/// of a session, unless the whole session is too old.
+/// A snapshot is deleted if it is too old, or if its session has enough newer ones. Three kinds stay
+/// regardless of the rules: snapshots with a label, unless [`Retention::even_labelled`]; those of unfinished
+/// background runs; and the tip of a session, unless the whole session is too old.
 ///
 /// ```
 /// use std::time::Duration;
@@ -39,7 +39,8 @@ impl Retention {
         self
     }
 
-    /// Keeps only this many of the newest snapshots of each session. Orphaned snapshots are counted separately.
+    /// Keeps only this many of the newest snapshots of each session. Orphaned snapshots are counted
+    /// separately.
     pub fn newest(mut self, count: usize) -> Self {
         self.count = Some(count);
         self
@@ -78,9 +79,9 @@ pub struct TrimmedSession {
 impl Archive {
     /// Applies rules to all sessions of the tenant, page by page.
     ///
-    /// A snapshot is judged as it was read and deleted a moment later: a label that is added in between comes too late.
-    /// A session that continues meanwhile is not harmed, because new snapshots are never touched. A session with
-    /// orphaned snapshots only is not listed; [`Archive::retain_in`] reaches it by its id.
+    /// A snapshot is judged as it was read and deleted a moment later: a label that is added in between comes
+    /// too late. A session that continues meanwhile is not harmed, because new snapshots are never touched. A
+    /// session with orphaned snapshots only is not listed; [`Archive::retain_in`] reaches it by its id.
     ///
     /// # Errors
     /// The store's own errors; snapshots deleted until then stay deleted.

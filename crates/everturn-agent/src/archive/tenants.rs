@@ -79,8 +79,8 @@ impl Tenants {
         Self { clock, ..self }
     }
 
-    /// Returns one page of the tenants that have snapshots, journals or accounts, by name; `after` is the end of the page
-    /// before. [`Scope::tenant`] is a tenant's readable name, if the store has one.
+    /// Returns one page of the tenants that have snapshots, journals or accounts, by name; `after` is the end
+    /// of the page before. [`Scope::tenant`] is a tenant's readable name, if the store has one.
     ///
     /// # Errors
     /// The store's own errors; `UNIMPLEMENTED` if it cannot list tenants.
@@ -96,14 +96,16 @@ impl Tenants {
         find(&*self.store, tenant).await
     }
 
-    /// Deletes everything of a tenant permanently, as [`Archive::delete_all`], and returns the number of snapshots.
+    /// Deletes everything of a tenant permanently, as [`Archive::delete_all`], and returns the number of
+    /// snapshots.
     ///
-    /// With the id of a request, the outcome is recorded in the store: the same request again returns it, also after the tenant
-    /// has come back. It is forgotten when journals of that age are dropped, by [retention](Tenants::retain) or by agents.
+    /// With the id of a request, the outcome is recorded in the store: the same request again returns it,
+    /// also after the tenant has come back. It is forgotten when journals of that age are dropped, by
+    /// [retention](Tenants::retain) or by agents.
     ///
     /// # Errors
-    /// `NOT_FOUND` if the tenant has nothing in the store; `INVALID_ARGUMENT` if the request deleted another tenant;
-    /// `UNIMPLEMENTED` for a request's id if the store keeps no journals; as [`Archive::delete_all`].
+    /// `NOT_FOUND` if the tenant has nothing in the store; `INVALID_ARGUMENT` if the request deleted another
+    /// tenant; `UNIMPLEMENTED` for a request's id if the store keeps no journals; as [`Archive::delete_all`].
     pub async fn delete(&self, tenant: &Scope, request: Option<&str>) -> Result<u64> {
         let Some(request) = request else {
             return self.archive(tenant.clone()).delete_all().await;
@@ -131,8 +133,8 @@ impl Tenants {
             .with_logs(self.streams.clone())
     }
 
-    /// Applies rules to the sessions of all tenants, and drops the journals that are too old. Sessions of which nothing is left
-    /// are erased from the stream logs too.
+    /// Applies rules to the sessions of all tenants, and drops the journals that are too old. Sessions of
+    /// which nothing is left are erased from the stream logs too.
     ///
     /// # Errors
     /// As [`Tenants::list`] and [`Archive::retain`]; what was deleted until then stays deleted.

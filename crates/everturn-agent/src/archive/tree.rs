@@ -14,9 +14,9 @@ const SHOWN_ID: usize = 256;
 
 /// The snapshots of a session and their parents.
 ///
-/// A snapshot whose parent was deleted is a root, like one that began the session. When printed, each line is a
-/// snapshot with its time, the first words of its user and the tools that the model called since; descendants go straight
-/// down, and branches are indented:
+/// A snapshot whose parent was deleted is a root, like one that began the session. When printed, each line is
+/// a snapshot with its time, the first words of its user and the tools that the model called since;
+/// descendants go straight down, and branches are indented:
 ///
 /// ```text
 /// dinner
@@ -47,7 +47,8 @@ pub struct SnapshotNode<'a> {
 }
 
 impl SnapshotTree {
-    /// The size of the largest tree that an archive reads with excerpts: every snapshot is read whole for them.
+    /// The size of the largest tree that an archive reads with excerpts: every snapshot is read whole for
+    /// them.
     pub const MAX_EXCERPTS: usize = 1_000;
 
     /// Creates the tree of a session's snapshots, which must be sorted, oldest first.
@@ -72,7 +73,8 @@ impl SnapshotTree {
         }
     }
 
-    /// Adds excerpts by snapshot: the first words of its last user message and the names of the tools that were called since.
+    /// Adds excerpts by snapshot: the first words of its last user message and the names of the tools that
+    /// were called since.
     pub fn with_excerpts(mut self, excerpts: BTreeMap<SnapshotId, String>) -> Self {
         self.excerpts = excerpts;
         self
@@ -167,8 +169,8 @@ impl<'a> SnapshotNode<'a> {
         &self.tree.snapshots[self.at]
     }
 
-    /// Returns the first words of the snapshot's last user message and the names of the tools that were called since, if the
-    /// tree was read with them.
+    /// Returns the first words of the snapshot's last user message and the names of the tools that were
+    /// called since, if the tree was read with them.
     pub fn excerpt(&self) -> Option<&'a str> {
         self.tree
             .excerpts
@@ -254,8 +256,8 @@ impl fmt::Display for SnapshotTree {
             while let Some((at, lead, indent)) = open.pop() {
                 f.write_str(&lead)?;
                 self.write_snapshot(f, at)?;
-                // The largest branch continues straight down, so the indentation grows only with the logarithm of the
-                // tree.
+                // The largest branch continues straight down, so the indentation grows only with the
+                // logarithm of the tree.
                 let straight = self.children[at]
                     .iter()
                     .max_by_key(|child| (sizes[**child], **child));

@@ -48,8 +48,9 @@ impl Archive {
         })
     }
 
-    /// Returns what the tenant has used in all sessions with agents that [count tenants](crate::Limits::per_tenant), those
-    /// deleted since included; `None` if the store keeps no ledger.
+    /// Returns what the tenant has used in all sessions with agents that [count
+    /// tenants](crate::Limits::per_tenant), those deleted since included; `None` if the store keeps no
+    /// ledger.
     ///
     /// # Errors
     /// The store's own errors.
@@ -60,8 +61,8 @@ impl Archive {
         }
     }
 
-    /// Enters what the tenant has used, and its unfinished turns and limited sessions, into the ledger of another store, where
-    /// the sessions were copied. Amounts that are there already are not added again.
+    /// Enters what the tenant has used, and its unfinished turns and limited sessions, into the ledger of
+    /// another store, where the sessions were copied. Amounts that are there already are not added again.
     ///
     /// # Errors
     /// The errors of both stores.

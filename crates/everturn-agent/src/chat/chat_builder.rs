@@ -56,8 +56,8 @@ impl<S: CustomState, T, O> ChatBuilder<S, T, O> {
         self
     }
 
-    /// Begins a new session with this custom state, in place of [`ChatBuilder::state`] and of the agent's [own
-    /// initial one](crate::AgentBuilder::initial_custom).
+    /// Begins a new session with this custom state, in place of [`ChatBuilder::state`] and of the agent's
+    /// [own initial one](crate::AgentBuilder::initial_custom).
     ///
     /// A session that exists refuses it. An agent on another server that keeps its sessions has to
     /// [allow](crate::ClientPermissions::custom) it.
@@ -106,11 +106,11 @@ impl<S: CustomState, T, O> ChatBuilder<S, T, O> {
         self
     }
 
-    /// Sets settings that go before those of the agent and of its prompt in every turn of this chat: another model, other
-    /// tools.
+    /// Sets settings that go before those of the agent and of its prompt in every turn of this chat: another
+    /// model, other tools.
     ///
-    /// Only for agents of this process that are around a prompt. A background run that another worker takes over continues
-    /// without them.
+    /// Only for agents of this process that are around a prompt. A background run that another worker takes
+    /// over continues without them.
     pub fn overrides(mut self, overrides: PromptOverrides) -> Self {
         self.overrides = Some(Arc::new(overrides));
         self
@@ -136,11 +136,12 @@ impl<S: CustomState, T, O> ChatBuilder<S, T, O> {
         }
     }
 
-    /// Opens the chat. A resumed session is read first, so that its messages, artifacts and custom state are known.
+    /// Opens the chat. A resumed session is read first, so that its messages, artifacts and custom state are
+    /// known.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` for an empty id and for a state beside an id; `NOT_FOUND` for a snapshot that does not exist;
-    /// the errors of reading.
+    /// `INVALID_ARGUMENT` for an empty id and for a state beside an id; `NOT_FOUND` for a snapshot that does
+    /// not exist; the errors of reading.
     pub async fn open(self) -> Result<Chat<S, T, O>> {
         let mut chat = self.unread()?;
         chat.read().await?;

@@ -16,8 +16,8 @@ use crate::{AgentInput, AgentOutput, AgentStreamChunk, CustomState};
 
 /// A turn in progress: a stream of chunks, then [`ChatTurn::output`].
 ///
-/// A turn that is refused or fails ends the stream with its error. Dropping the turn cancels it; the chat then stays
-/// where it was.
+/// A turn that is refused or fails ends the stream with its error. Dropping the turn cancels it; the chat
+/// then stays where it was.
 pub struct ChatTurn<'a, S, T = Value, O = Value> {
     chat: HeldChat<'a, S, T, O>,
     input: AgentInput,
@@ -70,7 +70,8 @@ impl<'a, S: CustomState, T, O> ChatTurn<'a, S, T, O> {
     /// Drops unread chunks and waits for the reply.
     ///
     /// # Errors
-    /// The error of a turn that was refused, cut short or failed; [`AgentReply::of`] finds the reply of a failed one.
+    /// The error of a turn that was refused, cut short or failed; [`AgentReply::of`] finds the reply of a
+    /// failed one.
     pub async fn output(mut self) -> Result<AgentReply<S, O>> {
         loop {
             if let Some(outcome) = self.outcome.take() {
@@ -125,8 +126,8 @@ impl<S: CustomState, T, O> Stream for ChatTurn<'_, S, T, O> {
                     let outcome = this.chat.get().conclude(&this.input, output);
                     let error = outcome.as_ref().err().cloned();
                     this.outcome = Some(outcome);
-                    // A failed turn ends the stream with its error, which stays in `outcome` for a caller of `output`
-                    // too.
+                    // A failed turn ends the stream with its error, which stays in `outcome` for a caller of
+                    // `output` too.
                     return Poll::Ready(error.map(Err));
                 }
                 Progress::Over => return Poll::Ready(None),

@@ -61,8 +61,8 @@ impl<S: CustomState, T> AgentChunk<S, T> {
             .transpose()
     }
 
-    /// Returns the status that the agent sent, if this chunk is one; JSON unless the agent [declares](crate::AgentBuilder::status) its
-    /// type.
+    /// Returns the status that the agent sent, if this chunk is one; JSON unless the agent
+    /// [declares](crate::AgentBuilder::status) its type.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if the status is not a `T`.

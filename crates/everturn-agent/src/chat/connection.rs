@@ -23,7 +23,8 @@ impl CustomView {
         Self(custom)
     }
 
-    /// Applies the patch of a chunk. A patch that does not fit is ignored: the next turn's first patch replaces the document.
+    /// Applies the patch of a chunk. A patch that does not fit is ignored: the next turn's first patch
+    /// replaces the document.
     pub(crate) fn take_in(&mut self, chunk: &AgentStreamChunk) {
         if let Some(patch) = &chunk.custom_patch
             && let Ok(patched) = patch.apply_shared(self.0.as_ref())
@@ -93,7 +94,8 @@ impl<S: CustomState> AgentConnection<S> {
         self.send(answers.into()).await
     }
 
-    /// Detaches: the inputs sent so far are run in the background. [`AgentConnection::output`] then names the run's snapshot.
+    /// Detaches: the inputs sent so far are run in the background. [`AgentConnection::output`] then names the
+    /// run's snapshot.
     ///
     /// # Errors
     /// As [`AgentConnection::send`].

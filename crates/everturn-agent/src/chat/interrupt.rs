@@ -52,14 +52,15 @@ impl Interrupt {
 
     /// Returns whether the tool began in a process that died, so that it is unknown whether it took effect.
     ///
-    /// [Respond](Interrupt::respond) with the tool's output if it did, [restart](Interrupt::restart) the tool if it did not.
+    /// [Respond](Interrupt::respond) with the tool's output if it did, [restart](Interrupt::restart) the tool
+    /// if it did not.
     pub fn is_outcome_unknown(&self) -> bool {
         let data = self.0.interrupt();
         data.and_then(|data| data.get(metadata::OUTCOME_UNKNOWN)) == Some(&Value::Bool(true))
     }
 
-    /// Returns the question: until when it may be answered, who is still needed, and who has answered. `None` for a tool of
-    /// the client, and in sessions from before questions were kept.
+    /// Returns the question: until when it may be answered, who is still needed, and who has answered. `None`
+    /// for a tool of the client, and in sessions from before questions were kept.
     pub fn approval(&self) -> Option<Approval> {
         self.0.approval()
     }
@@ -88,8 +89,8 @@ impl Interrupt {
         self.0.restart(answer, None).ok_or_else(not_a_request)
     }
 
-    /// Like [`Interrupt::restart`], with other arguments than the model's. The tool must let its approvers edit them
-    /// ([`Tool::with_editable_input`](everturn_ai::Tool::with_editable_input)), or the agent
+    /// Like [`Interrupt::restart`], with other arguments than the model's. The tool must let its approvers
+    /// edit them ([`Tool::with_editable_input`](everturn_ai::Tool::with_editable_input)), or the agent
     /// ([`AgentBuilder::allow_edited_inputs`](crate::AgentBuilder::allow_edited_inputs)).
     ///
     /// # Errors

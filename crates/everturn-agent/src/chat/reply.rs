@@ -71,7 +71,8 @@ impl<S, O> AgentReply<S, O> {
         Err(error.with_source(TurnFailed(output_of(snapshot))))
     }
 
-    /// Returns the reply of a failed turn from the turn's error: the snapshot to resume from, and the last good state.
+    /// Returns the reply of a failed turn from the turn's error: the snapshot to resume from, and the last
+    /// good state.
     pub fn of(error: &Error) -> Option<Self> {
         error
             .find_source::<TurnFailed>()
@@ -137,8 +138,9 @@ impl<S, O> AgentReply<S, O> {
         self.output.artifacts.as_deref().unwrap_or_default()
     }
 
-    /// Returns what the models and tools of the turn used: tokens, and time. It is zero if the turn called none, and if an
-    /// agent on another server does not say; the server says it to clients that ask for added fields.
+    /// Returns what the models and tools of the turn used: tokens, and time. It is zero if the turn called
+    /// none, and if an agent on another server does not say; the server says it to clients that ask for added
+    /// fields.
     pub fn usage(&self) -> UsageTotal {
         self.output.usage.unwrap_or_default()
     }

@@ -17,8 +17,8 @@ use crate::{Abort, GetSnapshotRequest, Snapshot, SnapshotId, SnapshotStatus};
 /// How often a run is polled; with a store that reports changes, how soon an expired run is noticed.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A client's handle on a background run. Dropping it leaves the run alone; the id of the run's snapshot is all that is needed
-/// to find the run again.
+/// A client's handle on a background run. Dropping it leaves the run alone; the id of the run's snapshot is
+/// all that is needed to find the run again.
 pub struct AgentTask<S = Value, T = Value, O = Value> {
     agent: Arc<dyn AgentTransport>,
     context: Context,
@@ -63,8 +63,8 @@ impl<S, T, O> AgentTask<S, T, O> {
     /// over.
     ///
     /// # Errors
-    /// The run's error; `ABORTED` if it was aborted, `UNAVAILABLE` if its worker went silent and no other came
-    /// in time; as [`AgentTask::poll`].
+    /// The run's error; `ABORTED` if it was aborted, `UNAVAILABLE` if its worker went silent and no other
+    /// came in time; as [`AgentTask::poll`].
     pub async fn wait(&self) -> Result<AgentReply<S, O>> {
         let mut statuses = self.agent.watch(&self.id, &self.context);
         let mut expired_since = None;
@@ -89,7 +89,8 @@ impl<S, T, O> AgentTask<S, T, O> {
                     None => std::future::pending().await,
                 }
             };
-            // The time limit is needed in both cases: a run whose worker died changes nothing that could be pushed.
+            // The time limit is needed in both cases: a run whose worker died changes nothing that could be
+            // pushed.
             tokio::select! {
                 () = change => {}
                 () = tokio::time::sleep(POLL_INTERVAL) => {}
@@ -97,15 +98,15 @@ impl<S, T, O> AgentTask<S, T, O> {
         }
     }
 
-    /// Watches the run: streams the chunks that it has sent since it went to the background, then those that follow, to its
-    /// end.
+    /// Watches the run: streams the chunks that it has sent since it went to the background, then those that
+    /// follow, to its end.
     ///
-    /// Any number of clients may watch; none of them slows the run down. A turn that is cut short with its worker ends in an
-    /// `aborted` turn end, and the worker that takes over begins it again. Chunks are kept for some minutes after the
-    /// run's end. [`AgentTask::wait`] tells how the run ended.
+    /// Any number of clients may watch; none of them slows the run down. A turn that is cut short with its
+    /// worker ends in an `aborted` turn end, and the worker that takes over begins it again. Chunks are kept
+    /// for some minutes after the run's end. [`AgentTask::wait`] tells how the run ended.
     ///
-    /// Watching fails with `NOT_FOUND` if there is no such run, and with `UNAVAILABLE` if its worker went silent and no
-    /// other came in time.
+    /// Watching fails with `NOT_FOUND` if there is no such run, and with `UNAVAILABLE` if its worker went
+    /// silent and no other came in time.
     ///
     /// # Errors
     /// `UNIMPLEMENTED` if runs cannot be watched this way.

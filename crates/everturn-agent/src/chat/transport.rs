@@ -30,7 +30,8 @@ pub trait AgentTransport: Send + Sync + 'static {
         context: &Context,
     ) -> Connection<AgentInput, AgentOutput, AgentStreamChunk>;
 
-    /// Runs an invocation of one input and sends its chunks to `emitter`. Dropping the future cancels the work.
+    /// Runs an invocation of one input and sends its chunks to `emitter`. Dropping the future cancels the
+    /// work.
     ///
     /// A transport in this process does the work in the caller's task; by default it is done over a
     /// [connection](AgentTransport::connect).
@@ -62,7 +63,8 @@ pub trait AgentTransport: Send + Sync + 'static {
     /// Aborts a background run; `None` if there is no such run.
     fn abort(&self, id: SnapshotId, context: Context) -> BoxFuture<'_, Result<Option<Abort>>>;
 
-    /// Streams the statuses of a background run as they change; `None` if the transport cannot, and the run is then polled.
+    /// Streams the statuses of a background run as they change; `None` if the transport cannot, and the run
+    /// is then polled.
     fn watch(&self, id: &SnapshotId, context: &Context) -> Option<StatusStream> {
         let _ = (id, context);
         None

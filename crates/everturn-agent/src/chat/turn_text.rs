@@ -1,7 +1,7 @@
 //! The text of a turn, accumulated over its chunks.
 //!
-//! Chunks share one text, of which each knows its own length, so a chunk costs what it adds. A chunk copies the text when it is
-//! first asked for it.
+//! Chunks share one text, of which each knows its own length, so a chunk costs what it adds. A chunk copies
+//! the text when it is first asked for it.
 
 use std::sync::{Arc, Mutex, OnceLock};
 

@@ -13,7 +13,8 @@ use crate::{AgentStreamChunk, CustomState, Turn, TurnDetails};
 
 /// Sends an empty chunk before the first model or tool runs.
 ///
-/// Everything that a client can be refused for is checked before that, so a server knows which answer to begin.
+/// Everything that a client can be refused for is checked before that, so a server knows which answer to
+/// begin.
 #[derive(Clone)]
 pub(super) struct AcceptedInput {
     signals: Signals,

@@ -32,8 +32,8 @@ pub(super) fn chosen_output(input: &AgentInput) -> Result<Option<PromptOverrides
 
 /// Offers the client's tools to the model and puts its instructions after the agent's system text.
 ///
-/// As a middleware: its tools are added after all others, so one that has the name of another is refused and never
-/// replaces it, and the system text that it changes is never stored.
+/// As a middleware: its tools are added after all others, so one that has the name of another is refused and
+/// never replaces it, and the system text that it changes is never stored.
 #[derive(Clone)]
 pub(super) struct AddedByClient {
     tools: Vec<Tool>,

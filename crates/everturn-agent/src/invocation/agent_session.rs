@@ -120,8 +120,8 @@ impl<S: CustomState> AgentSession<S> {
         Ok(())
     }
 
-    /// Waits for the next turn and leaves it to the caller to end it, for a function that writes the loop itself; `None`
-    /// when the client has no more inputs.
+    /// Waits for the next turn and leaves it to the caller to end it, for a function that writes the loop
+    /// itself; `None` when the client has no more inputs.
     ///
     /// All else is as in [`AgentSession::run`].
     ///
@@ -302,7 +302,8 @@ impl<S: CustomState> AgentSession<S> {
         }
     }
 
-    /// Streams a status of the agent's own type to the client, outside any turn, and waits until the client has taken it.
+    /// Streams a status of the agent's own type to the client, outside any turn, and waits until the client
+    /// has taken it.
     ///
     /// # Errors
     /// As [`Turn::send_status`].
@@ -310,7 +311,8 @@ impl<S: CustomState> AgentSession<S> {
         self.signals.send_status(status).await
     }
 
-    /// Returns how the invocation was called: which session or snapshot it resumes, and what it was given to begin with.
+    /// Returns how the invocation was called: which session or snapshot it resumes, and what it was given to
+    /// begin with.
     ///
     /// The run of a lost worker that was taken over names the run's snapshot.
     pub fn init(&self) -> &AgentInit {

@@ -11,16 +11,16 @@ use everturn_ai::{Answers, History, Message, Part, Role, ToolRequest};
 use everturn_core::{Error, Result};
 use serde_json::Value;
 
-/// Checks answers to interrupts against the conversation: every entry must name a tool request of the most recent model
-/// message, and a restart must repeat that request's input (except for the order of members and the spelling of
-/// numbers).
+/// Checks answers to interrupts against the conversation: every entry must name a tool request of the most
+/// recent model message, and a restart must repeat that request's input (except for the order of members and
+/// the spelling of numbers).
 ///
 /// Every agent does this before a turn, so a handler need not. An entry
 /// that is neither a tool request nor a tool response is left for the generate loop to reject.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` for a request that was never made, one that is no longer pending, and a restart whose input was
-/// changed.
+/// `INVALID_ARGUMENT` for a request that was never made, one that is no longer pending, and a restart whose
+/// input was changed.
 pub fn validate_answers(history: &History, answers: &Answers) -> Result<()> {
     RestartInputs::Recorded.validate(history, answers)
 }
@@ -31,7 +31,8 @@ pub fn validate_answers(history: &History, answers: &Answers) -> Result<()> {
 /// A client then decides what the tool does, so this is for agents whose clients may.
 ///
 /// # Errors
-/// As [`validate_answers`]; `INVALID_ARGUMENT` for a changed input whose `replacedInput` is not the recorded one.
+/// As [`validate_answers`]; `INVALID_ARGUMENT` for a changed input whose `replacedInput` is not the recorded
+/// one.
 pub fn validate_edited_answers(history: &History, answers: &Answers) -> Result<()> {
     RestartInputs::Edited.validate(history, answers)
 }
@@ -58,7 +59,8 @@ fn validate(history: &History, answers: &Answers, may_edit: bool) -> Result<()> 
         .rev()
         .position(|message| message.role() == Role::Model);
     let asked = latest.and_then(|back| history.get(history.len() - 1 - back));
-    // Of equal calls the newest is pending. Found by a table: a client decides how many entries and requests there are.
+    // Of equal calls the newest is pending. Found by a table: a client decides how many entries and requests
+    // there are.
     let requests = asked.into_iter().flat_map(Message::tool_requests);
     let pending: HashMap<Call<'_>, &ToolRequest> =
         requests.map(|request| (Call::of(request), request)).collect();

@@ -268,8 +268,8 @@ impl Driver {
         }
     }
 
-    /// Changes the run's snapshot while this worker holds its lease, drops the journals of the turns that the snapshot
-    /// then holds, and returns whether the worker still holds the lease.
+    /// Changes the run's snapshot while this worker holds its lease, drops the journals of the turns that the
+    /// snapshot then holds, and returns whether the worker still holds the lease.
     fn change_own(
         &self,
         transition: impl FnOnce(Lease, Timestamp) -> Transition,
@@ -294,7 +294,8 @@ impl Driver {
                 tracing::warn!(%error, "a sign of life was not written");
                 Rewritten {
                     is_written: false,
-                    // A failed write says nothing about the lease: the next heartbeat, or the next record, finds out.
+                    // A failed write says nothing about the lease: the next heartbeat, or the next record,
+                    // finds out.
                     hold: Hold::Kept,
                 }
             })
@@ -377,7 +378,8 @@ pub(super) fn no_store() -> Error {
     Error::failed_precondition("a detach needs a session store, and the agent has none")
 }
 
-/// Creates the error of a detach with a store that cannot push status changes, so that no abort would be noticed.
+/// Creates the error of a detach with a store that cannot push status changes, so that no abort would be
+/// noticed.
 pub(super) fn no_subscription() -> Error {
     Error::failed_precondition(
         "a detach needs a store that tells when a snapshot changes, and the agent's does not",

@@ -11,8 +11,8 @@ use futures::future::BoxFuture;
 use super::signals::Receipt;
 use crate::AgentStreamChunk;
 
-/// The run's stream, and the chunks on their way to it. The stream is opened with the first chunk. If it cannot be written,
-/// it ends, and the run goes on.
+/// The run's stream, and the chunks on their way to it. The stream is opened with the first chunk. If it
+/// cannot be written, it ends, and the run goes on.
 pub(super) struct Broadcast {
     log: Arc<dyn StreamLog>,
     state: State,

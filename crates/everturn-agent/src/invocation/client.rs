@@ -1,4 +1,5 @@
-//! The client of an invocation: the inputs it sends, the chunks and the output it gets, whether it is still there.
+//! The client of an invocation: the inputs it sends, the chunks and the output it gets, whether it is still
+//! there.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -35,7 +36,8 @@ pub(super) struct Client {
     followed: bool,
     /// Whether the client has asked for the work to go on without it.
     detached: bool,
-    // The two futures are kept because each event of the invocation polls them, and they are expensive to create.
+    // The two futures are kept because each event of the invocation polls them, and they are expensive to
+    // create.
     /// Completes when the caller hands the invocation off.
     handed_off: BoxFuture<'static, ()>,
     /// Completes with the reason when the caller's context has ended.
@@ -80,7 +82,8 @@ impl Client {
         self.is_program
     }
 
-    /// Waits for the client's next input or, if there is none, for its departure; for ever once neither matters.
+    /// Waits for the client's next input or, if there is none, for its departure; for ever once neither
+    /// matters.
     pub(super) async fn next(&mut self) -> AgentEvent {
         let may_be_handed_off = self.answer.is_some() && !self.detached;
         let answer = self.answer.as_mut().filter(|_| self.followed);
@@ -126,8 +129,8 @@ async fn next_input(inputs: &mut Option<Inputs<AgentInput>>, detached: &mut bool
         }
         Some(input) if input.is_detach() => {
             let mut riding = vec![input];
-            // All inputs that have arrived belong to the run. Those after the detach would otherwise be lost with the
-            // connection.
+            // All inputs that have arrived belong to the run. Those after the detach would otherwise be lost
+            // with the connection.
             while let Some(Some(more)) = source.next().now_or_never() {
                 riding.push(more);
             }
@@ -164,13 +167,14 @@ fn without_directive(input: AgentInput) -> AgentInput {
     }
 }
 
-/// The queue of chunks on their way to the client, in order. A slow client holds up the queue and the code that waits for its
-/// chunk to be taken, and nothing else.
+/// The queue of chunks on their way to the client, in order. A slow client holds up the queue and the code
+/// that waits for its chunk to be taken, and nothing else.
 pub(super) struct ClientStream {
     emitter: Emitter<AgentStreamChunk>,
     /// Boxed, because a queue has room for four from its first one on.
     queue: VecDeque<(Option<Box<AgentStreamChunk>>, Taken)>,
-    /// Chunks that have their place on the client's side, except the last, which may wait for one; and receipts between them.
+    /// Chunks that have their place on the client's side, except the last, which may wait for one; and
+    /// receipts between them.
     sending: VecDeque<(Option<Sending>, Taken)>,
     state: State,
 }
@@ -268,9 +272,9 @@ impl ClientStream {
 
 /// Lets the caller of an invocation detach it as if the client had asked for it; an extension of the context.
 ///
-/// A server that shuts down hands its turns off so that they end elsewhere: the client is answered with the pending
-/// snapshot, which holds all that another worker needs to continue. An agent that cannot be detached fails its invocation
-/// instead.
+/// A server that shuts down hands its turns off so that they end elsewhere: the client is answered with the
+/// pending snapshot, which holds all that another worker needs to continue. An agent that cannot be detached
+/// fails its invocation instead.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -343,8 +347,8 @@ impl Driver {
             Resolution::Completed => Ok(self.completed()),
             Resolution::Failed(cause) => {
                 let error = error_of(cause);
-                // Another process was first, and nothing has happened here: the caller gets the error itself, as if the turn
-                // lock of this process had refused it.
+                // Another process was first, and nothing has happened here: the caller gets the error itself,
+                // as if the turn lock of this process had refused it.
                 if self.snapshots.is_none_written() && lost_the_session(&error) {
                     Err(error)
                 } else {
@@ -391,8 +395,8 @@ impl Driver {
         }
     }
 
-    /// Returns the output of an invocation that failed, with the last good state. If the transform fails on that state too,
-    /// the output holds none: the caller must learn of the first error.
+    /// Returns the output of an invocation that failed, with the last good state. If the transform fails on
+    /// that state too, the output holds none: the caller must learn of the first error.
     fn failed(&mut self, error: &Error) -> AgentOutput {
         let state = self
             .last_good

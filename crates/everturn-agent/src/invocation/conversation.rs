@@ -3,7 +3,8 @@
 use everturn_ai::prompt::{PromptPiece, RenderedPrompt};
 use everturn_ai::{Feature, History, Message, Messages, Part, Role, metadata};
 
-/// Returns the messages of a rendered prompt with the prompt's own marked. The conversation among them stays shared.
+/// Returns the messages of a rendered prompt with the prompt's own marked. The conversation among them stays
+/// shared.
 pub(super) fn marked(rendered: &RenderedPrompt) -> Messages {
     let mut request = Messages::new();
     for piece in rendered.pieces() {
@@ -52,8 +53,8 @@ fn conversation_of(request: &Messages, history: &History) -> Messages {
     kept
 }
 
-/// Returns whether a message belongs to the conversation: it is neither the prompt's nor a system message that a middleware
-/// added.
+/// Returns whether a message belongs to the conversation: it is neither the prompt's nor a system message
+/// that a middleware added.
 fn belongs_to(message: &Message, history: &History) -> bool {
     if message.metadata_entry(metadata::PROMPT).is_some() {
         return false;
@@ -71,7 +72,8 @@ fn without_output_instructions(message: &Message, history: &History) -> Message 
     let is_own = |part: &&Part| part.purpose() != Some(metadata::PURPOSE_OUTPUT);
     let own: Vec<Part> = message.content().iter().filter(is_own).cloned().collect();
     let own = message.clone().with_content(own);
-    // Instructions are added to the latest user message. Returning the conversation's own message keeps it shared.
+    // Instructions are added to the latest user message. Returning the conversation's own message keeps it
+    // shared.
     let latest = history.iter().rev().find(|known| known.role() == Role::User);
     latest.filter(|latest| **latest == own).cloned().unwrap_or(own)
 }

@@ -30,7 +30,8 @@ use crate::{
     SnapshotStatus, Timeline,
 };
 
-/// The position of an invocation among the snapshots of its session. Most invocations have none of what is boxed in it.
+/// The position of an invocation among the snapshots of its session. Most invocations have none of what is
+/// boxed in it.
 pub(crate) struct InvocationCursor {
     session: StoredSession,
     clock: Clock,
@@ -49,14 +50,15 @@ pub(crate) struct InvocationCursor {
     held_in_store: Option<Box<HeldInStore>>,
     /// The snapshot that the next one follows.
     last: Option<Predecessor>,
-    /// Successors of `last` that do not count: a run that the invocation passed over, or the invocation's own.
+    /// Successors of `last` that do not count: a run that the invocation passed over, or the invocation's
+    /// own.
     beside: Vec<SnapshotId>,
     /// The session's latest snapshot as far as this invocation knows.
     tip: Option<Predecessor>,
     /// The snapshot and the number of commits that the invocation has seen under the turn lock.
     seen: Seen,
-    /// Whether the snapshot that the next one follows has no successor; if it has, the next one begins a branch. On a
-    /// linear timeline, whether it is the tip.
+    /// Whether the snapshot that the next one follows has no successor; if it has, the next one begins a
+    /// branch. On a linear timeline, whether it is the tip.
     at_tip: bool,
     /// On a linear timeline, the rewind that the next snapshot carries out.
     rewind: Option<Box<RewindDue>>,
@@ -187,8 +189,9 @@ impl InvocationCursor {
         self.watch_lock();
     }
 
-    /// Continues from exactly this snapshot, where `latest` is the session's latest. If another snapshot follows it,
-    /// this begins a branch; on a linear timeline, resuming a snapshot before the latest is a rewind.
+    /// Continues from exactly this snapshot, where `latest` is the session's latest. If another snapshot
+    /// follows it, this begins a branch; on a linear timeline, resuming a snapshot before the latest is a
+    /// rewind.
     ///
     /// # Errors
     /// `DATA_LOSS` if the snapshot's bookkeeping cannot be read.
@@ -219,8 +222,8 @@ impl InvocationCursor {
         self.watch_lock();
     }
 
-    /// Continues after the session's latest snapshot. `good` is that snapshot, or the older one from which the session
-    /// continues if the latest cannot be resumed; then `beside` lists the older one's successors.
+    /// Continues after the session's latest snapshot. `good` is that snapshot, or the older one from which
+    /// the session continues if the latest cannot be resumed; then `beside` lists the older one's successors.
     ///
     /// # Errors
     /// As [`InvocationCursor::resume_from`].
@@ -303,7 +306,8 @@ impl InvocationCursor {
         self.last.as_ref()?.calls.as_deref()
     }
 
-    /// Returns a snapshot of the session whose turn, or one before it, answered a call: the last one, or the session's latest.
+    /// Returns a snapshot of the session whose turn, or one before it, answered a call: the last one, or the
+    /// session's latest.
     pub(crate) fn answering(&self, mark: &str) -> Option<(TenantStore, SnapshotId)> {
         let known = [&self.last, &self.tip].into_iter().flatten();
         let mut marked = known.filter(|snapshot| {
@@ -314,8 +318,8 @@ impl InvocationCursor {
         Some((self.session.tenant().clone(), id))
     }
 
-    /// Returns the first snapshot of the branch that the next snapshot, `own`, is counted with; `None` for the session's first
-    /// branch.
+    /// Returns the first snapshot of the branch that the next snapshot, `own`, is counted with; `None` for
+    /// the session's first branch.
     pub(crate) fn counted_with(&self, own: &SnapshotId) -> Option<SnapshotId> {
         if self.at_tip {
             self.last.as_ref()?.counted_with.clone()
@@ -337,8 +341,8 @@ impl InvocationCursor {
         self.tip.as_ref().map(|tip| &tip.id)
     }
 
-    /// Returns whether no other turn may follow the snapshot that the next one follows. A rewind must be alone in its
-    /// session: otherwise it could orphan a snapshot that it never saw.
+    /// Returns whether no other turn may follow the snapshot that the next one follows. A rewind must be
+    /// alone in its session: otherwise it could orphan a snapshot that it never saw.
     fn is_exclusive(&self) -> bool {
         (self.at_tip || self.timeline == Timeline::Linear) && self.policy != Concurrency::Fork
     }
@@ -381,8 +385,9 @@ impl InvocationCursor {
         })))
     }
 
-    /// Takes the lock of the first turn before the invocation begins, if it is free and the session has the version at
-    /// which the store recalled it. The tracker owns the task that releases the lock if the invocation does not begin.
+    /// Takes the lock of the first turn before the invocation begins, if it is free and the session has the
+    /// version at which the store recalled it. The tracker owns the task that releases the lock if the
+    /// invocation does not begin.
     ///
     /// # Errors
     /// The store's own errors.
@@ -415,8 +420,8 @@ impl InvocationCursor {
     /// Takes the lock of this process without waiting.
     fn try_take(&self, lock: &TurnLock, turn: &SnapshotId) -> Result<TurnLockGuard> {
         let guard = lock.try_take(turn)?;
-        // The lock may be free because another turn has just committed. The store would refuse the snapshot of a turn
-        // that missed it, but only after all of the turn's work.
+        // The lock may be free because another turn has just committed. The store would refuse the snapshot
+        // of a turn that missed it, but only after all of the turn's work.
         match lock.moved_since(&self.seen) {
             Some(tip) => Err(tip_moved(
                 self.session_id(),
@@ -440,7 +445,8 @@ impl InvocationCursor {
         Some(StoreLock::new(self.session.clone(), request))
     }
 
-    /// Keeps the turn lock after waiting for it; returns the snapshot to continue from if the session moved on.
+    /// Keeps the turn lock after waiting for it; returns the snapshot to continue from if the session moved
+    /// on.
     ///
     /// # Errors
     /// As [`InvocationCursor::resume_from`].
@@ -470,8 +476,8 @@ impl InvocationCursor {
         Ok(Some(snapshot))
     }
 
-    /// Returns the number of the next turn among its ancestors. A turn with snapshots from its middle only did not end
-    /// and does not count.
+    /// Returns the number of the next turn among its ancestors. A turn with snapshots from its middle only
+    /// did not end and does not count.
     pub(crate) fn next_turn(&self) -> u64 {
         let number = |last: &Predecessor| match last.event {
             Some(SnapshotEvent::RoundEnd) => last.turn_index,
@@ -481,7 +487,8 @@ impl InvocationCursor {
         self.last.as_ref().and_then(number).unwrap_or_default()
     }
 
-    /// Releases the turn lock, or stops waiting for it. Returns the work that does so in the store, if it is needed.
+    /// Releases the turn lock, or stops waiting for it. Returns the work that does so in the store, if it is
+    /// needed.
     pub(crate) fn release_lock(&mut self) -> Option<BoxFuture<'static, ()>> {
         self.held = None;
         let held = self.held_in_store.take().map(|held| held.lock);
@@ -506,7 +513,8 @@ impl InvocationCursor {
         self.condition(false)
     }
 
-    /// Returns the condition under which the next snapshot is written, which releases the lock in the store or keeps it.
+    /// Returns the condition under which the next snapshot is written, which releases the lock in the store
+    /// or keeps it.
     fn condition(&self, releases: bool) -> Precondition {
         let condition = self.on_snapshots();
         match &self.held_in_store {
@@ -531,9 +539,9 @@ impl InvocationCursor {
         }
     }
 
-    /// Creates a snapshot after the last one. It sorts after both its parent and the tip that this invocation knows,
-    /// regardless of the clocks of other processes. So on one branch the latest snapshot is the one committed last;
-    /// among branches that grow at the same time the clocks decide.
+    /// Creates a snapshot after the last one. It sorts after both its parent and the tip that this invocation
+    /// knows, regardless of the clocks of other processes. So on one branch the latest snapshot is the one
+    /// committed last; among branches that grow at the same time the clocks decide.
     pub(crate) fn next_snapshot(&self, id: SnapshotId) -> Snapshot {
         let after = |earlier: &Predecessor| earlier.created_at.saturating_add(SignedDuration::from_micros(1));
         let floor = [&self.last, &self.tip]
@@ -559,7 +567,8 @@ impl InvocationCursor {
         self.session.id()
     }
 
-    /// Locates the journal of a turn that begins in a conversation of that length; `None` if the store keeps none.
+    /// Locates the journal of a turn that begins in a conversation of that length; `None` if the store keeps
+    /// none.
     pub(crate) fn journal(
         &self,
         length: usize,
@@ -588,7 +597,8 @@ impl InvocationCursor {
         })
     }
 
-    /// Returns the name of a turn that begins in a conversation of that length, equal for every attempt at the turn.
+    /// Returns the name of a turn that begins in a conversation of that length, equal for every attempt at
+    /// the turn.
     pub(crate) fn turn_name(&self, length: usize, input: &AgentInput, reserved: &SnapshotId) -> TurnKey {
         // Identical turns may run side by side only if the agent forks; then the reserved id distinguishes
         // them.
@@ -604,9 +614,9 @@ impl InvocationCursor {
         TurnKey::new(LazyLock::new(key))
     }
 
-    /// Returns the open turn that this input continues: the turn of another worker, or the one whose middle was resumed
-    /// without a message. If identical turns may run side by side, the latter could still be running, so it is not
-    /// continued.
+    /// Returns the open turn that this input continues: the turn of another worker, or the one whose middle
+    /// was resumed without a message. If identical turns may run side by side, the latter could still be
+    /// running, so it is not continued.
     fn open_turn(&self, input: &AgentInput) -> Option<&OpenTurn> {
         let resumed = || self.last.as_ref()?.turn.as_ref();
         let goes_on = !input.has_payload() && self.policy != Concurrency::Fork;
@@ -632,7 +642,8 @@ impl InvocationCursor {
         }
     }
 
-    /// Writes a new snapshot, which holds the turns of these journals. Pass the outcome to [`InvocationCursor::wrote`].
+    /// Writes a new snapshot, which holds the turns of these journals. Pass the outcome to
+    /// [`InvocationCursor::wrote`].
     pub(crate) fn create(
         &self,
         snapshot: Snapshot,
@@ -655,11 +666,12 @@ impl InvocationCursor {
         new.write()
     }
 
-    /// Moves to a saved snapshot, which the next one follows. It has no successor, unless it existed before and the
-    /// session may branch.
+    /// Moves to a saved snapshot, which the next one follows. It has no successor, unless it existed before
+    /// and the session may branch.
     pub(crate) fn wrote(&mut self, saved: &Saved) {
         if !saved.is_new {
-            // Nothing was written that could have moved the lock in the store, so it is the lock of another place now.
+            // Nothing was written that could have moved the lock in the store, so it is the lock of another
+            // place now.
             self.asked = self.held_in_store.take().map(|held| held.lock);
         } else if releases_lock(&saved.snapshot) {
             self.held_in_store = None;
@@ -687,8 +699,8 @@ impl InvocationCursor {
         }
     }
 
-    /// Notes that the invocation has begun a branch, which others may continue from now on. If the snapshot is from the
-    /// middle of a turn, the turn holds the branch's lock.
+    /// Notes that the invocation has begun a branch, which others may continue from now on. If the snapshot
+    /// is from the middle of a turn, the turn holds the branch's lock.
     fn begin_branch(&mut self, saved: &Saved) {
         let id = &saved.snapshot.snapshot_id;
         self.seen.snapshot = Some(id.clone());

@@ -40,8 +40,8 @@ pub(crate) type ScopeOf = Arc<dyn Fn(&Context) -> Scope + Send + Sync>;
 pub struct Heartbeat {
     /// The time between two heartbeats.
     pub interval: Duration,
-    /// The time without a heartbeat after which the run is reported as expired and may be taken over. It must be longer
-    /// than the interval; twice the interval forgives one lost heartbeat.
+    /// The time without a heartbeat after which the run is reported as expired and may be taken over. It must
+    /// be longer than the interval; twice the interval forgives one lost heartbeat.
     pub expiry: Duration,
 }
 
@@ -69,7 +69,8 @@ impl Default for Heartbeat {
     }
 }
 
-/// How long cancelled work may take to end by itself before it is dropped, unless the agent sets another time.
+/// How long cancelled work may take to end by itself before it is dropped, unless the agent sets another
+/// time.
 pub(crate) const CANCELLATION_GRACE: Duration = Duration::from_secs(5);
 
 /// Returns the schema of a type; `None` if it is any JSON.
@@ -194,8 +195,8 @@ pub(crate) struct Definition {
 }
 
 impl Definition {
-    /// Returns the tenant whose snapshots an invocation in this context may see: the one that the agent's own function
-    /// names, else the one that the caller brought.
+    /// Returns the tenant whose snapshots an invocation in this context may see: the one that the agent's own
+    /// function names, else the one that the caller brought.
     pub(crate) fn scope(&self, context: &Context) -> Scope {
         match &self.scope {
             Some(scope) => scope(context),

@@ -46,7 +46,8 @@ use crate::{
 /// How long the answer to a client waits for its lock in the store to be released.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(2);
 
-/// An input on its way through the machine. It is boxed because it is large, and events and commands are moved often.
+/// An input on its way through the machine. It is boxed because it is large, and events and commands are
+/// moved often.
 pub(super) type QueuedInput = Box<AgentInput>;
 
 pub(super) type AgentEvent = Event<QueuedInput, Error>;
@@ -141,12 +142,12 @@ impl Driver {
         self.interpret(happened)
     }
 
-    /// Waits for something to happen. Of several things the client's input comes first, then its departure, then answers to
-    /// commands, then the function: so a detach that could be read wins over everything.
+    /// Waits for something to happen. Of several things the client's input comes first, then its departure,
+    /// then answers to commands, then the function: so a detach that could be read wins over everything.
     async fn next(&mut self) -> Happened {
         tokio::select! {
-            // The order is part of the contract with the machine, see "What the driver raises" there. All futures
-            // here may be dropped at any await without losing anything.
+            // The order is part of the contract with the machine, see "What the driver raises" there. All
+            // futures here may be dropped at any await without losing anything.
             biased;
             event = self.client.next() => Happened::Event(event),
             Some(written) = self.writes.next() => Happened::Written(written),
@@ -191,7 +192,8 @@ impl Driver {
                     self.snapshots.wait(*conversation, settled);
                     return Some(Event::RoundEnded);
                 }
-                // The turn ended without waiting for this generation, so its round can no longer become a snapshot.
+                // The turn ended without waiting for this generation, so its round can no longer become a
+                // snapshot.
                 let _ = settled.send(Ok(None));
                 None
             }
@@ -371,7 +373,8 @@ impl Driver {
             Command::RecordProgress { inputs } => self.record_progress(inputs),
             Command::StartHeartbeat => self.background.start_beats(),
             Command::StopHeartbeat => self.background.stop_beats(),
-            // The stream begins with the current status, so an abort from before the subscription is not missed.
+            // The stream begins with the current status, so an abort from before the subscription is not
+            // missed.
             Command::SubscribeStatus => {
                 let statuses = self
                     .cursor
@@ -438,8 +441,8 @@ impl Driver {
                 if let Some(cursor) = self.cursor.as_mut().filter(|_| error.is(SESSION_BUSY)) {
                     cursor.was_refused();
                 }
-                // The lock may have been granted before the state could not be loaded; keeping it would block the
-                // session.
+                // The lock may have been granted before the state could not be loaded; keeping it would block
+                // the session.
                 self.release_lock();
                 Event::LockRefused(error)
             }

@@ -17,8 +17,8 @@ use crate::journal::TurnJournal;
 use crate::{CustomState, SessionHandle, Turn};
 
 impl<S: CustomState> Turn<S> {
-    /// Begins an effect of this turn that must not happen twice. Where the agent's store keeps journals, its outcome is
-    /// recorded, and a turn that runs again is given the outcome instead of repeating the effect.
+    /// Begins an effect of this turn that must not happen twice. Where the agent's store keeps journals, its
+    /// outcome is recorded, and a turn that runs again is given the outcome instead of repeating the effect.
     ///
     /// Effects of one name are distinguished by their order, so every attempt at the turn must run them in
     /// the same order.
@@ -76,8 +76,8 @@ pub struct TurnEffect {
 }
 
 impl TurnEffect {
-    /// Creates an effect of the turn that a context belongs to, for a tool that does several things of which each must not
-    /// be done twice. If the context belongs to no turn, nothing is recorded.
+    /// Creates an effect of the turn that a context belongs to, for a tool that does several things of which
+    /// each must not be done twice. If the context belongs to no turn, nothing is recorded.
     ///
     /// As with [`Turn::effect`], effects of one name are distinguished by their order; a tool makes its names
     /// unique with [`ToolContext::effect_id`](everturn_ai::ToolContext::effect_id). If the turn was cut
@@ -94,7 +94,8 @@ impl TurnEffect {
         }
     }
 
-    /// Sets the function that finds out the outcome of an effect that must not be repeated, if its process died during it.
+    /// Sets the function that finds out the outcome of an effect that must not be repeated, if its process
+    /// died during it.
     pub fn reconcile<T, F, Fut>(self, reconcile: F) -> Self
     where
         T: Serialize,
@@ -113,13 +114,13 @@ impl TurnEffect {
     /// Runs `work` with the effect's identity, unless its outcome is known already.
     ///
     /// An error of an effect that is [`Replay::Once`] leaves its outcome unknown, unless it states that
-    /// [nothing happened](Error::nothing_happened): the reconcile function is called, and without one that determines the
-    /// outcome no later attempt repeats the effect.
+    /// [nothing happened](Error::nothing_happened): the reconcile function is called, and without one that
+    /// determines the outcome no later attempt repeats the effect.
     ///
     /// # Errors
-    /// The error of `work`; `FAILED_PRECONDITION` with [`reason::OUTCOME_UNKNOWN`] if the effect began in an earlier
-    /// attempt, must not be repeated, and has an unknown outcome; `INTERNAL` if its outcome is not plain data, or is no
-    /// `T`.
+    /// The error of `work`; `FAILED_PRECONDITION` with [`reason::OUTCOME_UNKNOWN`] if the effect began in an
+    /// earlier attempt, must not be repeated, and has an unknown outcome; `INTERNAL` if its outcome is not
+    /// plain data, or is no `T`.
     pub async fn run<T, F, Fut>(self, work: F) -> Result<T>
     where
         T: Serialize + DeserializeOwned,

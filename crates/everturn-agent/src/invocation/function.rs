@@ -110,7 +110,8 @@ impl RunningFunction {
     }
 
     fn poll_report(&mut self, cx: &mut TaskContext<'_>) -> Poll<Report> {
-        // The queue is looked at again below, so a signal that comes meanwhile need not wake the task that gives it.
+        // The queue is looked at again below, so a signal that comes meanwhile need not wake the task that
+        // gives it.
         let mut unwoken = TaskContext::from_waker(Waker::noop());
         if let Poll::Ready(Some(signal)) = self.signals.poll_recv(&mut unwoken) {
             return Poll::Ready(Report::Signal(signal));

@@ -86,8 +86,8 @@ impl<S: CustomState, T: 'static> IntoFuture for TurnGenerate<S, T> {
     }
 }
 
-/// Reports the turn's conversation to its invocation, so that it can be saved before the model sees the answers of the tools,
-/// and is left if the turn fails.
+/// Reports the turn's conversation to its invocation, so that it can be saved before the model sees the
+/// answers of the tools, and is left if the turn fails.
 pub(super) struct ConversationObserver<S> {
     turn: Turn<S>,
     /// The conversation of the model request. A generation without it is not reported.
@@ -97,8 +97,8 @@ pub(super) struct ConversationObserver<S> {
 }
 
 impl<S: CustomState> ConversationObserver<S> {
-    /// Adds an observer to the turn's context if the invocation may save rounds, or `commits` them. The observer reports
-    /// generations from `history`, once that is known.
+    /// Adds an observer to the turn's context if the invocation may save rounds, or `commits` them. The
+    /// observer reports generations from `history`, once that is known.
     pub(super) fn install(
         turn: &Turn<S>,
         history: &Arc<OnceLock<History>>,

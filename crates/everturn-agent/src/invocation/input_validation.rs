@@ -1,7 +1,7 @@
 //! Validation of an input: its answers are checked, and open requests are closed or put to the client again.
 //!
-//! It comes before the agent's function, so it holds for agents around a prompt and for those that run their turns
-//! themselves.
+//! It comes before the agent's function, so it holds for agents around a prompt and for those that run their
+//! turns themselves.
 
 use everturn_ai::history::{awaiting, closing};
 use everturn_ai::{
@@ -33,7 +33,8 @@ pub(super) struct InputValidation {
 /// An input that passed validation.
 #[derive(Debug, Default)]
 pub(super) struct ValidInput {
-    /// The messages to add to the session before the turn: answers that close open requests, and the input's own.
+    /// The messages to add to the session before the turn: answers that close open requests, and the input's
+    /// own.
     pub(super) messages: Vec<Message>,
     /// The answers among them, or the requests that are put to the client again.
     reported: Vec<Part>,
@@ -47,8 +48,9 @@ impl InputValidation {
     /// Validates an input of a caller against the conversation.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` for a field that the agent does not accept from clients, and for answers that do not fit the open requests; `FAILED_PRECONDITION` for a message that the agent
-    /// does not take while requests are open.
+    /// `INVALID_ARGUMENT` for a field that the agent does not accept from clients, and for answers that do
+    /// not fit the open requests; `FAILED_PRECONDITION` for a message that the agent does not take while
+    /// requests are open.
     pub(super) fn validate(
         &self,
         history: &History,
@@ -117,7 +119,8 @@ impl InputValidation {
         asking.interrupts().all(is_expired)
     }
 
-    /// Returns the context with the circumstances in which the turn's tools ask and their questions are answered.
+    /// Returns the context with the circumstances in which the turn's tools ask and their questions are
+    /// answered.
     pub(super) fn enter(&self, context: Context, session: &SessionId) -> Context {
         let clock = self.clock.clone();
         let questions = Questions::new(move || clock.now())

@@ -1,9 +1,9 @@
 //! Journals: the effects of a turn are recorded before they are used.
 //!
-//! A turn of an agent with a store may run again: its client retries it, or another worker takes its run over. It then
-//! starts from the last committed snapshot with the same input, and everything that it did the first time is known: the
-//! model's replies, the results of tools, and the outcomes of [`Turn::effect`](crate::Turn::effect). None of it is paid
-//! for or done again.
+//! A turn of an agent with a store may run again: its client retries it, or another worker takes its run
+//! over. It then starts from the last committed snapshot with the same input, and everything that it did the
+//! first time is known: the model's replies, the results of tools, and the outcomes of
+//! [`Turn::effect`](crate::Turn::effect). None of it is paid for or done again.
 //!
 //! # Which records are written, and when
 //!
@@ -17,8 +17,8 @@
 //! | the turn failed, and trying it again may help | the journal stays |
 //! | the turn failed for good | the journal is dropped; if `Once` tools ran, only they are kept, so that a retry asks the model again and still does not repeat them |
 //!
-//! A turn whose first reply asks for no tools writes nothing. Journals of turns that are never retried are dropped
-//! after a while ([`Journaling`]).
+//! A turn whose first reply asks for no tools writes nothing. Journals of turns that are never retried are
+//! dropped after a while ([`Journaling`]).
 //!
 //! # The identity of a turn
 //!
@@ -53,20 +53,22 @@
 //!
 //! # Approved calls
 //!
-//! A snapshot with an open question can be resumed more than once. The record of an approved `Once` call is kept apart
-//! from the turn's, under the id of its question and for as long as the session: another resumption finds its outcome
-//! there, and does not make the call again.
+//! A snapshot with an open question can be resumed more than once. The record of an approved `Once` call is
+//! kept apart from the turn's, under the id of its question and for as long as the session: another
+//! resumption finds its outcome there, and does not make the call again.
 //!
 //! # Requirements of a replay
 //!
-//! The turn's own code runs again, so it must come to the same effects in the same circumstances. A model call is
-//! identified by its model, the length of the conversation and its last message; a tool call by the reply it is part
-//! of. If no record matches, because the code or a prompt changed meanwhile, the turn continues live; but a `Once` or
-//! `Keyed` call of the same tool with the same input still counts as the one that was begun before.
+//! The turn's own code runs again, so it must come to the same effects in the same circumstances. A model
+//! call is identified by its model, the length of the conversation and its last message; a tool call by the
+//! reply it is part of. If no record matches, because the code or a prompt changed meanwhile, the turn
+//! continues live; but a `Once` or `Keyed` call of the same tool with the same input still counts as the one
+//! that was begun before.
 //!
-//! Changes that a tool makes to the session (custom state, artifacts, added messages) are made again when its result is
-//! replayed. Changes of a call whose process died before it ended are lost; its reconcile function makes them. A tool that rewrites the conversation, or changes the session from a task it spawned without its context,
-//! is not followed.
+//! Changes that a tool makes to the session (custom state, artifacts, added messages) are made again when its
+//! result is replayed. Changes of a call whose process died before it ended are lost; its reconcile function
+//! makes them. A tool that rewrites the conversation, or changes the session from a task it spawned without
+//! its context, is not followed.
 
 mod approved;
 mod cut_short;

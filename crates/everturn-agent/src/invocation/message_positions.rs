@@ -56,7 +56,8 @@ impl MessagePositions {
         position
     }
 
-    /// Returns the position of a generation's first message, and how many messages come after it before the next.
+    /// Returns the position of a generation's first message, and how many messages come after it before the
+    /// next.
     fn first(&self, role: Role) -> (usize, usize) {
         let conversation = (self.conversation)();
         if let Some(asking) = awaiting(&conversation) {

@@ -23,8 +23,8 @@ pub(crate) struct Beginning {
 
 /// Takes the custom state for a new session out of `init`, and checks it before the store is read.
 ///
-/// An agent that accepts custom states from clients takes a `state` with nothing but a custom state in it for one: clients of
-/// other languages can send that.
+/// An agent that accepts custom states from clients takes a `state` with nothing but a custom state in it for
+/// one: clients of other languages can send that.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` if the agent takes none from clients, or if the custom state does not fit the agent.
@@ -78,8 +78,8 @@ pub(super) fn session_exists(session: &SessionId) -> Error {
 }
 
 impl Beginning {
-    /// Gives a new session its content: the initial messages and, unless the state has one, the custom state that the
-    /// caller gave, else the agent's own.
+    /// Gives a new session its content: the initial messages and, unless the state has one, the custom state
+    /// that the caller gave, else the agent's own.
     ///
     /// # Errors
     /// The error of the function that makes the custom state.

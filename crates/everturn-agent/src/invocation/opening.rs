@@ -26,7 +26,8 @@ pub(crate) struct Opening {
     pub(crate) state: SessionState,
     /// Which snapshot the next one follows; `None` if the client keeps the state.
     pub(crate) cursor: Option<Box<InvocationCursor>>,
-    /// Whether the state differs from the resumed snapshot: it holds a new prompt input, or what a session begins with.
+    /// Whether the state differs from the resumed snapshot: it holds a new prompt input, or what a session
+    /// begins with.
     pub(crate) differs_from_snapshot: bool,
     /// Whether the state was supplied by a client and cannot be verified.
     pub(crate) is_clients_word: bool,
@@ -211,7 +212,8 @@ struct Stored<'a> {
 }
 
 impl Stored<'_> {
-    /// Creates a cursor. It is boxed because it is large and passes through many hands before the driver has it.
+    /// Creates a cursor. It is boxed because it is large and passes through many hands before the driver has
+    /// it.
     fn cursor(&self, session_id: SessionId) -> Box<InvocationCursor> {
         let cursor = InvocationCursor::new(
             self.tenant.session(session_id),
@@ -463,7 +465,8 @@ impl GivenInput {
 /// the prompt input are left of the state that a client kept.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` for a field that the agent does not accept from clients, and for an input that does not fit the prompt.
+/// `INVALID_ARGUMENT` for a field that the agent does not accept from clients, and for an input that does not
+/// fit the prompt.
 fn given_prompt_input(
     definition: &Definition,
     init: &mut AgentInit,
@@ -490,7 +493,8 @@ fn given_prompt_input(
     Ok(Some(GivenInput::Fields(given)))
 }
 
-/// Sets the prompt input of a conversation that has none: the given one, else the agent's own. It never changes later.
+/// Sets the prompt input of a conversation that has none: the given one, else the agent's own. It never
+/// changes later.
 fn settle_prompt_input(
     state: &mut SessionState,
     given: Option<GivenInput>,

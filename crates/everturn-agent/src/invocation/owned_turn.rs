@@ -12,12 +12,12 @@ use super::AgentSession;
 use super::turn::TurnStart;
 use crate::{CustomState, Turn, TurnResult};
 
-/// A turn that [`AgentSession::next_turn`] returned, with the [`Turn`] through `Deref`. [`OwnedTurn::end`] ends it; one that
-/// is dropped instead has failed.
+/// A turn that [`AgentSession::next_turn`] returned, with the [`Turn`] through `Deref`. [`OwnedTurn::end`]
+/// ends it; one that is dropped instead has failed.
 ///
-/// The loop's code runs in the context of the invocation. Code that looks for the turn in its context, for example with
-/// [`TurnContext::current`](crate::TurnContext::current), is run as `turn.context().clone().scope(..)`;
-/// [`Turn::generate`] and [`Turn::effect`] do so by themselves.
+/// The loop's code runs in the context of the invocation. Code that looks for the turn in its context, for
+/// example with [`TurnContext::current`](crate::TurnContext::current), is run as
+/// `turn.context().clone().scope(..)`; [`Turn::generate`] and [`Turn::effect`] do so by themselves.
 #[must_use = "a turn that is dropped has failed"]
 pub struct OwnedTurn<S = Value> {
     turn: Turn<S>,

@@ -128,8 +128,8 @@ fn name_taken(error: &Error) -> Error {
     .with_public()
 }
 
-/// Returns whether a turn may run without a message, because the model has not answered: after tools, as in a snapshot from
-/// the middle of a turn, and after a user's message, as in a failed turn that was kept.
+/// Returns whether a turn may run without a message, because the model has not answered: after tools, as in a
+/// snapshot from the middle of a turn, and after a user's message, as in a failed turn that was kept.
 pub(super) fn awaits_model(history: &History) -> bool {
     let is_input = |message: &Message| matches!(message.role(), Role::Tool | Role::User);
     history.last().is_some_and(is_input) && awaiting(history).is_none()

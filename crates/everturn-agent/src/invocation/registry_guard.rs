@@ -16,7 +16,8 @@ impl RegistryGuard {
         context.clone().with_extension(Arc::new(guard))
     }
 
-    /// Returns whether a call comes from a handle of the agent, which is this program. Every other call is a client's.
+    /// Returns whether a call comes from a handle of the agent, which is this program. Every other call is a
+    /// client's.
     ///
     /// The contexts of calls that the invocation makes itself have an guard that was released.
     pub(super) fn is_held(context: &Context) -> bool {

@@ -1,9 +1,9 @@
 //! The way from an agent's function to the driver of its invocation.
 //!
-//! Everything passes one queue and so arrives in the order in which it happened: a patch before the chunks that were sent
-//! after it, and all of a turn's chunks before the turn's end. Code that cannot wait (a change of the custom state) leaves
-//! its chunk in the queue and goes on. Code that can wait does so until the client's side has taken its chunk; a model waits
-//! only if too many of its chunks are on their way.
+//! Everything passes one queue and so arrives in the order in which it happened: a patch before the chunks
+//! that were sent after it, and all of a turn's chunks before the turn's end. Code that cannot wait (a change
+//! of the custom state) leaves its chunk in the queue and goes on. Code that can wait does so until the
+//! client's side has taken its chunk; a model waits only if too many of its chunks are on their way.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -21,8 +21,8 @@ use crate::lock::lock;
 use crate::session::Publisher;
 use crate::{AgentFinishReason, AgentStreamChunk, SessionState, SnapshotId};
 
-/// How many chunks of a model may be on their way to the client. The model does not wait at each chunk, and a slow client
-/// still slows it down.
+/// How many chunks of a model may be on their way to the client. The model does not wait at each chunk, and a
+/// slow client still slows it down.
 pub(crate) const MODEL_CHUNKS: usize = 32;
 
 /// A signal from an agent's function to the driver.
@@ -33,8 +33,8 @@ pub(crate) enum Signal {
     Fault(Error),
     /// The function is ready for a turn; the answer is `None` when no more come.
     NextTurn(Answer<Option<TurnStart>>),
-    /// A round of this turn ended: its tools have answered. The generation waits until this conversation is saved, or need
-    /// not be.
+    /// A round of this turn ended: its tools have answered. The generation waits until this conversation is
+    /// saved, or need not be.
     RoundDone {
         turn: usize,
         // Boxed because it is large: the queue reserves room for many signals of this size.
@@ -65,7 +65,8 @@ impl From<AgentStreamChunk> for ChunkSignal {
     }
 }
 
-/// Releases the code that waits for a chunk. It is dropped when the chunk was taken, or is not sent after all.
+/// Releases the code that waits for a chunk. It is dropped when the chunk was taken, or is not sent after
+/// all.
 #[expect(dead_code, reason = "they are held to be dropped")]
 pub(crate) enum Receipt {
     /// Code waits for this very chunk.
@@ -123,7 +124,8 @@ impl Shared {
     }
 
     fn signal(&self, signal: Signal) {
-        // The driver outlives the function, except when the process shuts down and the signal no longer matters.
+        // The driver outlives the function, except when the process shuts down and the signal no longer
+        // matters.
         let _ = self.signals.send(signal);
     }
 }
@@ -276,7 +278,8 @@ impl Signals {
         tokio::select! {
             biased;
             () = self.0.work.cancelled() => Err(self.why_ended()),
-            // The sender is also dropped if the chunk is not sent after all: either way there is nothing to wait for.
+            // The sender is also dropped if the chunk is not sent after all: either way there is nothing to
+            // wait for.
             _ = wait => Ok(()),
         }
     }
@@ -357,7 +360,8 @@ impl Signals {
         self.ask(Signal::NextTurn).await
     }
 
-    /// Reports the end of a round, waits until the conversation is saved, or need not be, and returns its snapshot.
+    /// Reports the end of a round, waits until the conversation is saved, or need not be, and returns its
+    /// snapshot.
     ///
     /// # Errors
     /// The store's error; `CANCELLED` if the invocation has ended.

@@ -86,8 +86,8 @@ pub(super) struct SnapshotWritten {
 }
 
 impl Snapshots {
-    /// Begins after the snapshot with the `newest` state, if there is one; `unsaved` is the state to begin with where it
-    /// differs from that. The snapshot of the first turn records the mark of its `call`.
+    /// Begins after the snapshot with the `newest` state, if there is one; `unsaved` is the state to begin
+    /// with where it differs from that. The snapshot of the first turn records the mark of its `call`.
     pub(super) fn after(
         newest: Option<SessionState>,
         unsaved: Option<SessionState>,
@@ -190,8 +190,8 @@ impl Driver {
         }
     }
 
-    /// Leaves of the turn that failed what it had committed, or nothing. A turn that another worker has is not this one's to
-    /// keep.
+    /// Leaves of the turn that failed what it had committed, or nothing. A turn that another worker has is
+    /// not this one's to keep.
     pub(super) fn roll_back(&mut self, error: &Error) {
         let committed = self.signals.take_committed().map(|committed| {
             let Committed { state, asked } = *committed;
@@ -578,21 +578,23 @@ impl Journals {
 }
 
 impl Driver {
-    /// Returns the names of the turns that the next snapshot holds, as far as the store has a journal or an account of them.
+    /// Returns the names of the turns that the next snapshot holds, as far as the store has a journal or an
+    /// account of them.
     pub(super) fn turns_held(&self) -> Vec<JournalKey> {
         let mut turns = self.journals.written();
         turns.extend(self.usage.account().filter(|turn| !turns.contains(turn)));
         turns
     }
 
-    /// Returns the first snapshot of the branch that the next snapshot is counted with; `None` for the session's first branch,
-    /// and where sessions are not limited.
+    /// Returns the first snapshot of the branch that the next snapshot is counted with; `None` for the
+    /// session's first branch, and where sessions are not limited.
     pub(super) fn counted_with(&self, own: &SnapshotId) -> Option<SnapshotId> {
         let cursor = self.cursor.as_ref().filter(|_| self.usage.limits_sessions())?;
         cursor.counted_with(own)
     }
 
-    /// Returns the account of the turn that begins; `None` without a store, and where nothing is counted there.
+    /// Returns the account of the turn that begins; `None` without a store, and where nothing is counted
+    /// there.
     pub(super) fn account_for(
         &self,
         input: &AgentInput,

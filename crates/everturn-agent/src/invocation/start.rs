@@ -182,7 +182,8 @@ fn first_input(inputs: &mut Inputs<AgentInput>) -> Option<AgentInput> {
     Some(first)
 }
 
-/// Returns the inputs of a call whose turn failed and is continued: the session has its message and its answers.
+/// Returns the inputs of a call whose turn failed and is continued: the session has its message and its
+/// answers.
 fn without_first_message(inputs: Inputs<AgentInput>) -> Inputs<AgentInput> {
     let mut is_first = true;
     Inputs::from_stream(inputs.map(move |input| {
@@ -202,8 +203,8 @@ impl Driver {
     /// Starts the agent's function on a session.
     ///
     /// # Errors
-    /// `FAILED_PRECONDITION` if the session's stored custom state does not fit the agent, `INVALID_ARGUMENT` if the client's
-    /// does not.
+    /// `FAILED_PRECONDITION` if the session's stored custom state does not fit the agent, `INVALID_ARGUMENT`
+    /// if the client's does not.
     pub(crate) fn start(
         definition: Arc<Definition>,
         opening: Opening,
@@ -234,7 +235,8 @@ impl Driver {
         Self::assemble(definition, opening, client, emitter, machine)
     }
 
-    /// Starts the agent's function on a run that was taken over, with the inputs that are left and without a client.
+    /// Starts the agent's function on a run that was taken over, with the inputs that are left and without a
+    /// client.
     ///
     /// # Errors
     /// As [`Driver::start`].
@@ -309,7 +311,8 @@ impl Driver {
         let unsaved = differs_from_snapshot.then(|| session.state());
         let snapshots = Snapshots::after(newest, unsaved, call);
 
-        // The work is cancelled by the machine alone: after a detach it must outlive its caller's cancellation.
+        // The work is cancelled by the machine alone: after a detach it must outlive its caller's
+        // cancellation.
         let context = session.enter(caller.detached().with_cancellation(work));
         let registry = definition.registry.upgrade()?;
         let used_before = cursor.as_deref().map(InvocationCursor::used_before);

@@ -14,12 +14,13 @@ use super::signals::{Committed, Signal, Signals};
 use crate::journal::TurnJournal;
 use crate::{AgentFinishReason, AgentInput, AgentStreamChunk, Artifact, CustomState, Session, SnapshotId};
 
-/// The place of a turn in its conversation. It is an extension of the context of all code that runs inside the turn.
+/// The place of a turn in its conversation. It is an extension of the context of all code that runs inside
+/// the turn.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TurnContext {
-    /// The id of the snapshot that will hold the turn, reserved before the turn began. `None` without a store, and where
-    /// snapshots are [named after their content](crate::SnapshotIds::ContentAddressed), unless the turn runs in the
-    /// background.
+    /// The id of the snapshot that will hold the turn, reserved before the turn began. `None` without a
+    /// store, and where snapshots are [named after their content](crate::SnapshotIds::ContentAddressed),
+    /// unless the turn runs in the background.
     pub snapshot_id: Option<SnapshotId>,
     /// The snapshot that the turn continues.
     pub parent_snapshot_id: Option<SnapshotId>,
@@ -34,8 +35,8 @@ impl TurnContext {
     }
 }
 
-/// A turn as its handler sees it: one input to be answered, and the [`Session`] through `Deref`. Cloning gives another
-/// handle to the same turn.
+/// A turn as its handler sees it: one input to be answered, and the [`Session`] through `Deref`. Cloning
+/// gives another handle to the same turn.
 pub struct Turn<S = Value> {
     session: Session<S>,
     input: AgentInput,
@@ -71,7 +72,8 @@ impl<S: CustomState> Turn<S> {
         self.input.message.as_ref()
     }
 
-    /// Returns the id of the snapshot that will hold this turn, if it is known already; see [`TurnContext::snapshot_id`].
+    /// Returns the id of the snapshot that will hold this turn, if it is known already; see
+    /// [`TurnContext::snapshot_id`].
     pub fn snapshot_id(&self) -> Option<&SnapshotId> {
         self.place.snapshot_id.as_ref()
     }
@@ -128,7 +130,8 @@ impl<S: CustomState> Turn<S> {
         self.signals().taken().await
     }
 
-    /// Streams an artifact to the client without adding it to the session, and waits until the client has taken it.
+    /// Streams an artifact to the client without adding it to the session, and waits until the client has
+    /// taken it.
     ///
     /// For a preview, or for content that the client alone keeps: no snapshot and no output holds it.
     ///
@@ -141,14 +144,15 @@ impl<S: CustomState> Turn<S> {
     /// Streams a status of the agent's own type to the client, and waits until the client has taken it.
     ///
     /// # Errors
-    /// As [`Turn::send_chunk`]; `INTERNAL` if the status cannot be written as JSON, `INVALID_ARGUMENT` if it does not fit
-    /// the type that the agent [declares](crate::AgentBuilder::status).
+    /// As [`Turn::send_chunk`]; `INTERNAL` if the status cannot be written as JSON, `INVALID_ARGUMENT` if it
+    /// does not fit the type that the agent [declares](crate::AgentBuilder::status).
     pub async fn send_status(&self, status: impl Serialize) -> Result<()> {
         self.signals().send_status(status).await
     }
 
-    /// Returns the error of this turn as one that keeps what the turn has done: its messages, its changes of the custom state
-    /// and its artifacts are part of the failed turn's snapshot, from which the conversation can be continued.
+    /// Returns the error of this turn as one that keeps what the turn has done: its messages, its changes of
+    /// the custom state and its artifacts are part of the failed turn's snapshot, from which the conversation
+    /// can be continued.
     ///
     /// Without it, an error of the turn's code leaves nothing of the turn.
     ///
@@ -216,7 +220,8 @@ impl<S> fmt::Debug for Turn<S> {
 
 /// The result of a turn's handler: the turn's finish reason, if the handler gives one.
 ///
-/// It converts from `()`, from an [`AgentFinishReason`] or a model's [`FinishReason`], and from an `Option` of either.
+/// It converts from `()`, from an [`AgentFinishReason`] or a model's [`FinishReason`], and from an `Option`
+/// of either.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct TurnResult {

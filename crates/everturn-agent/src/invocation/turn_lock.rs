@@ -1,5 +1,5 @@
-//! The turn lock: one turn at a time continues a snapshot in this process. [`StoreLock`] is its counterpart for all
-//! processes that share a store.
+//! The turn lock: one turn at a time continues a snapshot in this process. [`StoreLock`] is its counterpart
+//! for all processes that share a store.
 //!
 //! A turn that continues a snapshot without a successor holds a lock until it has committed or failed. The
 //! lock belongs to the branch that the turn extends and moves along with every snapshot committed there;
@@ -25,21 +25,24 @@ use crate::storage::stored_session::StoredSession;
 use crate::store::{Detail, LockPlace, Scope};
 use crate::{SessionId, Snapshot, SnapshotId};
 
-/// How many places of a lock are remembered, and how many locks without handles a session keeps. They let an invocation
-/// find the lock although another one has continued the snapshot that it read as the end of a branch.
+/// How many places of a lock are remembered, and how many locks without handles a session keeps. They let an
+/// invocation find the lock although another one has continued the snapshot that it read as the end of a
+/// branch.
 const REMEMBERED: usize = 16;
 
 /// What happens to a turn that starts while another turn continues the same snapshot.
 ///
-/// Turns that continue different snapshots of a session are branches, and run side by side under every policy. On a
-/// [linear timeline](crate::Timeline::Linear) there are no branches, and the policy is about any two turns of a session.
+/// Turns that continue different snapshots of a session are branches, and run side by side under every
+/// policy. On a [linear timeline](crate::Timeline::Linear) there are no branches, and the policy is about any
+/// two turns of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Concurrency {
     /// The second turn fails at once with `ABORTED`; the error names the turn that holds the session.
     #[default]
     Reject,
-    /// The second turn waits, in order of arrival, and continues from where the first one left the conversation.
+    /// The second turn waits, in order of arrival, and continues from where the first one left the
+    /// conversation.
     Queue,
     /// Both turns run, and the second becomes a branch.
     Fork,
@@ -275,8 +278,8 @@ impl TurnLock {
         Some(tip).filter(|_| is_news)
     }
 
-    /// Notes that this process committed a snapshot under the lock, which is now the end of the branch. Returns it as
-    /// seen by the invocation.
+    /// Notes that this process committed a snapshot under the lock, which is now the end of the branch.
+    /// Returns it as seen by the invocation.
     pub(crate) fn committed(&self, snapshot: &SnapshotId) -> Seen {
         let number = self.session.with(|session| {
             session.commits += 1;
@@ -322,8 +325,8 @@ impl QueuedTurn {
     /// Waits for the lock, then reads the new end of the branch if it moved during the wait.
     ///
     /// # Errors
-    /// The store's error; `ABORTED` if a turn of another process has the lock in the store and this one does not wait;
-    /// `FAILED_PRECONDITION` if the conversation cannot be resumed from there.
+    /// The store's error; `ABORTED` if a turn of another process has the lock in the store and this one does
+    /// not wait; `FAILED_PRECONDITION` if the conversation cannot be resumed from there.
     pub(crate) async fn wait(self) -> Result<AwaitedLock> {
         let guard = match self.guard {
             Some(guard) => guard,
@@ -373,7 +376,8 @@ impl Drop for TurnLock {
 impl Drop for TurnLockGuard {
     fn drop(&mut self) {
         self.entry.known().holder = None;
-        // The permit is dropped after this body, so that the next holder writes its name after this one is gone.
+        // The permit is dropped after this body, so that the next holder writes its name after this one is
+        // gone.
     }
 }
 

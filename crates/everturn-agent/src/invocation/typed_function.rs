@@ -1,7 +1,7 @@
 //! An agent's function behind a trait without the type of its custom state.
 //!
-//! Everything around the function (the definition, the driver, the actions) is the same for all types, so it is compiled once
-//! and not again for each agent.
+//! Everything around the function (the definition, the driver, the actions) is the same for all types, so it
+//! is compiled once and not again for each agent.
 
 use std::any::type_name;
 use std::sync::Arc;

@@ -26,7 +26,8 @@ pub(super) struct UsageTracker {
     /// The tenant's part of the agent's store, if the agent has one.
     tenant: Option<TenantStore>,
     marks: Mutex<Marks>,
-    /// The readings that the ledger has. Held while an expense is written: expenses are differences of readings.
+    /// The readings that the ledger has. Held while an expense is written: expenses are differences of
+    /// readings.
     entered: AsyncMutex<Entered>,
 }
 
@@ -146,7 +147,8 @@ impl UsageTracker {
         marks.is_takeover = false;
     }
 
-    /// Notes that a turn begins, which has this account and is counted with the branch that begins with this snapshot.
+    /// Notes that a turn begins, which has this account and is counted with the branch that begins with this
+    /// snapshot.
     pub(super) fn begin_turn(&self, account: Option<TurnAccount>, counted_with: Option<SnapshotId>) {
         let mut marks = self.marks();
         marks.at_turn_begin = self.reading(&marks);
@@ -156,7 +158,8 @@ impl UsageTracker {
         marks.turn_began = Some(Instant::now());
     }
 
-    /// Reads what earlier attempts at the turn used, and other turns that continued the same snapshot in vain.
+    /// Reads what earlier attempts at the turn used, and other turns that continued the same snapshot in
+    /// vain.
     ///
     /// # Errors
     /// The store's.
@@ -237,7 +240,8 @@ impl UsageTracker {
         marks.of_session(self.reading(&marks))
     }
 
-    /// Returns what the conversation had used when the invocation began, earlier workers of the invocation apart.
+    /// Returns what the conversation had used when the invocation began, earlier workers of the invocation
+    /// apart.
     pub(super) fn before_invocation(&self) -> UsageTotal {
         let marks = self.marks();
         let reading = self.reading(&marks);
@@ -278,7 +282,8 @@ impl UsageTracker {
         Some((tenant, tenant.store().ledger()?))
     }
 
-    /// Returns the budgets that are counted here, each with its name and what counts towards it at this reading.
+    /// Returns the budgets that are counted here, each with its name and what counts towards it at this
+    /// reading.
     fn levels(&self, counted: UsageTotal) -> [(&'static str, Budget, UsageTotal); 3] {
         let marks = self.marks();
         let reading = marks.reading(counted);
@@ -317,8 +322,8 @@ impl UsageTracker {
         Ok(())
     }
 
-    /// Enters everything that was used since the last expense; for a call, only if the budgets of the session and of the tenant
-    /// allow it.
+    /// Enters everything that was used since the last expense; for a call, only if the budgets of the session
+    /// and of the tenant allow it.
     async fn spend(&self, call: Option<&NextCall<'_>>, used: &MeterReading) -> Result<()> {
         let Some((tenant, ledger)) = self.ledger() else {
             // Of an agent that another one calls, the other counts the tenant.
@@ -362,7 +367,8 @@ impl UsageTracker {
             return Ok(());
         }
         ledger.spend(tenant.scope(), &expense).await?;
-        // Differences, never the readings: of calls at the same time, one may enter the other's count before it.
+        // Differences, never the readings: of calls at the same time, one may enter the other's count before
+        // it.
         entered.own += of_tenant;
         entered.total += of_turn;
         if let Some(account) = account {

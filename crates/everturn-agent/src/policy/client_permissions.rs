@@ -12,9 +12,10 @@ use crate::{AgentInput, SessionState};
 
 /// The parts of a turn that clients of an agent may set beside their own message; nothing by default.
 ///
-/// A client's message is the user's part of the conversation. Every other field of a request changes what the model sees or
-/// does, so an agent accepts it only if it lists it here ([`AgentBuilder::client_permissions`]). The setting belongs to the
-/// agent and holds on every route and for every protocol adapter: mounting an adapter grants nothing.
+/// A client's message is the user's part of the conversation. Every other field of a request changes what the
+/// model sees or does, so an agent accepts it only if it lists it here
+/// ([`AgentBuilder::client_permissions`]). The setting belongs to the agent and holds on every route and for
+/// every protocol adapter: mounting an adapter grants nothing.
 ///
 /// | method | allows | native field |
 /// |---|---|---|
@@ -25,17 +26,19 @@ use crate::{AgentInput, SessionState};
 /// | [`output_schema`](Self::output_schema) | the JSON Schema of the answer to a turn | `data.outputSchema` |
 /// | [`fetch_media`](Self::fetch_media) | media that the server fetches for a model that needs it inline | URLs in messages |
 ///
-/// A field that is not allowed is `INVALID_ARGUMENT`, with a public message that names the field and the method, before
-/// anything runs. The protocol adapters ignore some fields instead, because their clients always send them; `docs/serving.md`
-/// has the table. No client can choose a model, its config or the agent's own tools.
+/// A field that is not allowed is `INVALID_ARGUMENT`, with a public message that names the field and the
+/// method, before anything runs. The protocol adapters ignore some fields instead, because their clients
+/// always send them; `docs/serving.md` has the table. No client can choose a model, its config or the agent's
+/// own tools.
 ///
-/// **Calls from Rust are not clients.** A call through a handle of the agent ([`Agent::chat`](crate::Agent::chat),
-/// [`Agent::run`](crate::Agent::run), [`Agent::connect`](crate::Agent::connect)) is made by the program itself and needs no
-/// permission. Every other call counts as a client's: over HTTP and WebSocket, through an adapter, and through the registered
+/// **Calls from Rust are not clients.** A call through a handle of the agent
+/// ([`Agent::chat`](crate::Agent::chat), [`Agent::run`](crate::Agent::run),
+/// [`Agent::connect`](crate::Agent::connect)) is made by the program itself and needs no permission. Every
+/// other call counts as a client's: over HTTP and WebSocket, through an adapter, and through the registered
 /// action.
 ///
-/// Clients of an agent without a store keep the conversation: its messages, custom state and artifacts are theirs in any case.
-/// Of its prompt input only the allowed fields are read; the others are the agent's own.
+/// Clients of an agent without a store keep the conversation: its messages, custom state and artifacts are
+/// theirs in any case. Of its prompt input only the allowed fields are read; the others are the agent's own.
 ///
 /// ```
 /// use everturn_agent::{ClientPermissions, agent};
@@ -100,8 +103,9 @@ impl ClientPermissions {
         self.allow(Field::Tools)
     }
 
-    /// Allows the custom state of a new session ([`AgentInit::custom`](crate::AgentInit::custom)), and one that replaces the
-    /// session's at the start of a turn ([`AgentInput::custom`]), as front ends send it that share their state with an agent.
+    /// Allows the custom state of a new session ([`AgentInit::custom`](crate::AgentInit::custom)), and one
+    /// that replaces the session's at the start of a turn ([`AgentInput::custom`]), as front ends send it
+    /// that share their state with an agent.
     ///
     /// Both are checked against the schema of the custom state before the session is touched.
     pub fn custom(self) -> Self {
@@ -125,7 +129,8 @@ impl ClientPermissions {
         self.allow(Field::OutputSchema)
     }
 
-    /// Allows the server to fetch media behind URLs of the conversation, for models that do not fetch URLs themselves.
+    /// Allows the server to fetch media behind URLs of the conversation, for models that do not fetch URLs
+    /// themselves.
     ///
     /// Without it, a turn whose model needs such media inline fails with `INVALID_ARGUMENT`, and nothing is
     /// requested. URLs that the model's provider fetches itself are passed on in any case. The rules hold for

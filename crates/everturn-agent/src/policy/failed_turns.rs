@@ -8,15 +8,16 @@ use crate::{Snapshot, SnapshotStatus};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum FailedTurns {
-    /// A snapshot with the user's message, all finished rounds, the error and what was used, from which the conversation
-    /// continues. Its status is `failed`, or `aborted` if the client left or a limit was reached.
+    /// A snapshot with the user's message, all finished rounds, the error and what was used, from which the
+    /// conversation continues. Its status is `failed`, or `aborted` if the client left or a limit was
+    /// reached.
     ///
     /// A turn that fails before the model is called leaves nothing. Nor does one of a custom agent, unless
     /// its error is [committed](crate::Turn::committed).
     #[default]
     Keep,
-    /// Nothing: the session is as it was before the turn, and its first message is lost if its first turn fails. Snapshots of
-    /// background runs that failed or were aborted cannot be resumed.
+    /// Nothing: the session is as it was before the turn, and its first message is lost if its first turn
+    /// fails. Snapshots of background runs that failed or were aborted cannot be resumed.
     Discard,
 }
 

@@ -6,15 +6,17 @@ use std::sync::Arc;
 use everturn_ai::Budget;
 use everturn_core::{Context, Registry};
 
-/// The number of equal tool calls in a turn, unless the agent says otherwise. It ends loops, and lets a tool be polled.
+/// The number of equal tool calls in a turn, unless the agent says otherwise. It ends loops, and lets a tool
+/// be polled.
 const REPEATED_CALLS: u32 = 50;
 
 /// How much the models and tools of an agent may use: in a turn, an invocation, a session, and for a tenant.
 ///
-/// Each [`Budget`] is compared with what was used before each call of a model and of a tool. A call that a limit forbids is not
-/// made; the turn fails with `RESOURCE_EXHAUSTED` and [`LIMIT_REACHED`](everturn_ai::reason::LIMIT_REACHED), and its details name
-/// the limit. The session stays as it was before the turn, so the turn can be tried again once the limit is raised; what its
-/// journal recorded is not paid for again.
+/// Each [`Budget`] is compared with what was used before each call of a model and of a tool. A call that a
+/// limit forbids is not made; the turn fails with `RESOURCE_EXHAUSTED` and
+/// [`LIMIT_REACHED`](everturn_ai::reason::LIMIT_REACHED), and its details name the limit. The session stays
+/// as it was before the turn, so the turn can be tried again once the limit is raised; what its journal
+/// recorded is not paid for again.
 ///
 /// | limit | counts |
 /// |---|---|
@@ -23,8 +25,8 @@ const REPEATED_CALLS: u32 = 50;
 /// | [`per_session`](Limits::per_session) | everything from the session's beginning up to the turn, with turns that failed or were overtaken: a branch starts with what its past has cost |
 /// | [`per_tenant`](Limits::per_tenant) | everything that the tenant's sessions have used in the agent's store |
 ///
-/// Usage includes delegated agents. For the tenant each call counts once: where the delegated agent counts its tenant, else at
-/// the agent that delegates.
+/// Usage includes delegated agents. For the tenant each call counts once: where the delegated agent counts
+/// its tenant, else at the agent that delegates.
 ///
 /// All of this is counted in the store while a turn runs, so neither a crash nor a failed turn, a takeover or
 /// another host resets it. A call is entered before it is made; its tokens and its cost when it has ended.
@@ -83,8 +85,8 @@ impl Limits {
         }
     }
 
-    /// Limits each tenant: what all its sessions with agents of this store, which count tenants too, have used since the tenant
-    /// was last deleted. A budget without limits only counts.
+    /// Limits each tenant: what all its sessions with agents of this store, which count tenants too, have
+    /// used since the tenant was last deleted. A budget without limits only counts.
     ///
     /// The agent needs a store that keeps a ledger, as all stores of Everturn do.
     pub fn per_tenant(self, budget: Budget) -> Self {
@@ -94,7 +96,8 @@ impl Limits {
         }
     }
 
-    /// Sets how often a model may make the same tool call, with the same arguments, in a turn; 50 times by default.
+    /// Sets how often a model may make the same tool call, with the same arguments, in a turn; 50 times by
+    /// default.
     ///
     /// The next such call is not made, and the model receives an answer with the reason. If the model makes
     /// the call once more, the turn fails with `RESOURCE_EXHAUSTED` and

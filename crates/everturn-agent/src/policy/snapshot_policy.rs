@@ -35,8 +35,8 @@ impl SnapshotMoment<'_> {
         self.state.custom_as()
     }
 
-    /// Returns whether the state differs from the previous snapshot. The cost is that of the changes since then, not of
-    /// the conversation's length.
+    /// Returns whether the state differs from the previous snapshot. The cost is that of the changes since
+    /// then, not of the conversation's length.
     pub fn is_changed(&self) -> bool {
         self.previous
             .is_none_or(|previous| !self.state.is_unchanged_since(previous))
@@ -108,16 +108,17 @@ impl SnapshotPolicy {
         Self(Rule::OnChange(events.into_iter().collect()))
     }
 
-    /// Takes a snapshot at the moments that `decide` picks. The invocation waits for it, so it should be fast.
+    /// Takes a snapshot at the moments that `decide` picks. The invocation waits for it, so it should be
+    /// fast.
     ///
-    /// The custom state is JSON here; [`AgentBuilder::snapshots_when`](crate::AgentBuilder::snapshots_when) gives it as its
-    /// type.
+    /// The custom state is JSON here; [`AgentBuilder::snapshots_when`](crate::AgentBuilder::snapshots_when)
+    /// gives it as its type.
     pub fn when(decide: impl Fn(&SnapshotMoment<'_>) -> bool + Send + Sync + 'static) -> Self {
         Self(Rule::When(Arc::new(move |moment| Ok(decide(moment)))))
     }
 
-    /// Takes a snapshot at the moments that `decide` picks from the custom state of type `S`, now and at the previous
-    /// snapshot.
+    /// Takes a snapshot at the moments that `decide` picks from the custom state of type `S`, now and at the
+    /// previous snapshot.
     pub(crate) fn over_custom_state<S: CustomState>(
         decide: impl Fn(&SnapshotMoment<'_>, &S, Option<&S>) -> bool + Send + Sync + 'static,
     ) -> Self {
@@ -145,7 +146,8 @@ impl SnapshotPolicy {
     /// Returns whether this moment becomes a snapshot.
     ///
     /// # Errors
-    /// `INTERNAL` if the policy panics; `INVALID_ARGUMENT` if it expects another custom state than the stored one.
+    /// `INTERNAL` if the policy panics; `INVALID_ARGUMENT` if it expects another custom state than the stored
+    /// one.
     pub(crate) fn wants(&self, moment: &SnapshotMoment<'_>) -> Result<bool> {
         match &self.0 {
             Rule::OnChange(_) => Ok(self.listens_to(moment.event) && moment.is_changed()),

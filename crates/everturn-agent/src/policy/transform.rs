@@ -1,9 +1,9 @@
 //! Transforms of the states and chunks that clients see.
 //!
-//! A *state transform* changes every state that leaves the agent: snapshot reads, client-managed outputs, and the value
-//! behind every custom-state patch. A *stream transform* sees every chunk. Both fail closed: when one fails or panics,
-//! its state or chunk is withheld, and the read or the invocation fails. Stored snapshots and the agent's own view stay
-//! raw.
+//! A *state transform* changes every state that leaves the agent: snapshot reads, client-managed outputs, and
+//! the value behind every custom-state patch. A *stream transform* sees every chunk. Both fail closed: when
+//! one fails or panics, its state or chunk is withheld, and the read or the invocation fails. Stored
+//! snapshots and the agent's own view stay raw.
 
 use std::any::type_name;
 use std::panic::{AssertUnwindSafe, catch_unwind};

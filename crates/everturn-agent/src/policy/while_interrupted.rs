@@ -2,12 +2,13 @@
 
 /// The policy for a message that arrives while tool requests wait for answers.
 ///
-/// A request waits for an answer after a tool asked a person, after the model called a tool of the client, and if the outcome
-/// of a call is unknown. An input that answers the requests is never affected.
+/// A request waits for an answer after a tool asked a person, after the model called a tool of the client,
+/// and if the outcome of a call is unknown. An input that answers the requests is never affected.
 ///
-/// A request is reserved for others if the caller may not answer it: it needs a role that the caller does not have, another
-/// person, or is the unknown outcome of a call, which operators settle unless the tool says otherwise. No policy closes an
-/// unknown outcome that is reserved, and no message of an operator does: its answer settles it.
+/// A request is reserved for others if the caller may not answer it: it needs a role that the caller does not
+/// have, another person, or is the unknown outcome of a call, which operators settle unless the tool says
+/// otherwise. No policy closes an unknown outcome that is reserved, and no message of an operator does: its
+/// answer settles it.
 ///
 /// | | the message | the requests |
 /// |---|---|---|
@@ -18,17 +19,21 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum WhileInterrupted {
-    /// Closes requests that the caller may answer, like [`CloseAll`](WhileInterrupted::CloseAll). If one is reserved for others, the
-    /// turn fails like with [`Reject`](WhileInterrupted::Reject), and the error names who may answer.
+    /// Closes requests that the caller may answer, like [`CloseAll`](WhileInterrupted::CloseAll). If one is
+    /// reserved for others, the turn fails like with [`Reject`](WhileInterrupted::Reject), and the error
+    /// names who may answer.
     #[default]
     CloseOwn,
-    /// Adds an answer to each open request, and runs the turn. The answers say that there was none
-    /// (`not answered: the conversation went on`), have `mended` in their metadata, and are streamed like answers of tools.
-    /// If the turn fails, the requests are still open. A caller who may not answer a request closes it all the same.
+    /// Adds an answer to each open request, and runs the turn. The answers say that there was none (`not
+    /// answered: the conversation went on`), have `mended` in their metadata, and are streamed like answers
+    /// of tools. If the turn fails, the requests are still open. A caller who may not answer a request closes
+    /// it all the same.
     CloseAll,
-    /// Fails the turn with `FAILED_PRECONDITION`, and names the open requests. Nothing is kept of the message.
+    /// Fails the turn with `FAILED_PRECONDITION`, and names the open requests. Nothing is kept of the
+    /// message.
     Reject,
-    /// Ends the turn at once as interrupted, with the requests that are open. The message is part of the session, with `waiting`
-    /// in its metadata. Once the requests are answered it comes after the answers, so that the model reads both.
+    /// Ends the turn at once as interrupted, with the requests that are open. The message is part of the
+    /// session, with `waiting` in its metadata. Once the requests are answered it comes after the answers, so
+    /// that the model reads both.
     Ask,
 }

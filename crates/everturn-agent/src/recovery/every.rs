@@ -19,7 +19,8 @@ pub struct RecoveryLoop {
     stop: DropGuard,
 }
 
-/// Polls for lost runs of every agent of the registry, at once and then at every interval, and takes them over.
+/// Polls for lost runs of every agent of the registry, at once and then at every interval, and takes them
+/// over.
 ///
 /// The registry may get more agents meanwhile; it is not kept alive.
 ///

@@ -27,7 +27,8 @@ impl LostRun {
     /// `DATA_LOSS` if the worker's notes cannot be read.
     pub(super) fn of(pending: PendingRun, agent: &str) -> Result<Option<Self>> {
         let run = pending.snapshot.background_run()?;
-        // The store may hold runs of other agents, and pending snapshots of other frameworks without these notes.
+        // The store may hold runs of other agents, and pending snapshots of other frameworks without these
+        // notes.
         let Some(run) = run.filter(|run| run.agent == agent).cloned() else {
             return Ok(None);
         };
@@ -90,8 +91,8 @@ pub(crate) struct TakenRun {
 }
 
 impl TakenRun {
-    /// Reads the state at which a run continues: the state that its worker recorded for the first input that is left,
-    /// or else the state of the parent snapshot.
+    /// Reads the state at which a run continues: the state that its worker recorded for the first input that
+    /// is left, or else the state of the parent snapshot.
     ///
     /// # Errors
     /// The store's own errors. The inner error is a run that can never continue.

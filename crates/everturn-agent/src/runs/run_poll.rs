@@ -1,8 +1,9 @@
 //! One poll per process and run, whose outcome wakes all watchers of the run.
 //!
-//! A run that has no stream yet, or is being taken over, can only be polled. Its watchers share one poll: one of them polls,
-//! and the others wait until it finds something else than they did. If that one leaves, the next takes its place. So there
-//! is no task that outlives the watchers, and a thousand of them cost what one does.
+//! A run that has no stream yet, or is being taken over, can only be polled. Its watchers share one poll: one
+//! of them polls, and the others wait until it finds something else than they did. If that one leaves, the
+//! next takes its place. So there is no task that outlives the watchers, and a thousand of them cost what one
+//! does.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

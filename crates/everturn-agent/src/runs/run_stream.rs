@@ -56,7 +56,8 @@ pub(crate) struct Followed {
     pub(crate) patience: Duration,
 }
 
-/// Streams the chunks of a run to its end: epoch by epoch, each from its beginning, so that all watchers see the same.
+/// Streams the chunks of a run to its end: epoch by epoch, each from its beginning, so that all watchers see
+/// the same.
 pub(crate) fn follow(run: Followed) -> RunChunks {
     let poll = run.polls.join(run.tenant.scope(), &run.id);
     let follower = Follower {
@@ -172,7 +173,8 @@ impl Follower {
     fn take_in(&mut self, event: StreamEvent) -> Result<()> {
         match event {
             StreamEvent::Chunk(text) => self.ready.push_back(text.read()?),
-            // The run may still be pending: its worker may have been unable to write the end. The snapshot tells.
+            // The run may still be pending: its worker may have been unable to write the end. The snapshot
+            // tells.
             StreamEvent::Done(_) => {
                 self.entries = None;
                 self.is_complete = true;

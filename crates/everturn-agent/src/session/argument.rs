@@ -11,8 +11,8 @@ use crate::CustomState;
 /// The provider that a [`Requirement`] names for the custom state of an agent's sessions.
 const SESSION: &str = "session";
 
-/// The session of the agent that the tool works for. An agent with another custom state than `S` refuses the tool when it
-/// is defined.
+/// The session of the agent that the tool works for. An agent with another custom state than `S` refuses the
+/// tool when it is defined.
 ///
 /// `FAILED_PRECONDITION` if the tool is called outside an agent, or by an agent with another custom state.
 impl<S: CustomState> FromToolContext for Session<S> {
@@ -59,11 +59,12 @@ fn called(context: &ToolContext) -> String {
     )
 }
 
-/// Checks that an agent whose custom state is an `S` provides what a tool needs of its session and of its application.
+/// Checks that an agent whose custom state is an `S` provides what a tool needs of its session and of its
+/// application.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` if the tool needs another custom state, `FAILED_PRECONDITION` if the application was not given a value
-/// that the tool takes.
+/// `INVALID_ARGUMENT` if the tool needs another custom state, `FAILED_PRECONDITION` if the application was
+/// not given a value that the tool takes.
 pub(crate) fn check_tool<S: CustomState>(agent: &str, registry: &Registry, tool: &Tool) -> Result<()> {
     let function = format_args!("tool '{}' of agent '{agent}'", tool.name());
     registry.dependencies().check(function, tool.requirements())?;

@@ -36,10 +36,10 @@ pub(crate) trait Publisher: Send + Sync {
 
 /// A session during an invocation.
 ///
-/// Locks are short and never held across an await. `live` alone guards the state, and no user's function runs under it:
-/// it may read the session. `patcher` and `messages` are each taken before `live` and span a whole change, so
-/// that two changes of one kind do not overlap. For the custom state this includes the patch: patches leave in the order
-/// in which the changes happened.
+/// Locks are short and never held across an await. `live` alone guards the state, and no user's function runs
+/// under it: it may read the session. `patcher` and `messages` are each taken before `live` and span a whole
+/// change, so that two changes of one kind do not overlap. For the custom state this includes the patch:
+/// patches leave in the order in which the changes happened.
 pub(crate) struct Core<S> {
     session_id: SessionId,
     live: Mutex<Live<S>>,
@@ -53,18 +53,18 @@ pub(crate) struct Core<S> {
 
 struct Live<S> {
     state: SessionState,
-    /// The document `state.custom`, decoded; the default where that is absent. Shared, so that user code that copies or
-    /// serializes it runs outside the lock.
+    /// The document `state.custom`, decoded; the default where that is absent. Shared, so that user code that
+    /// copies or serializes it runs outside the lock.
     custom: Arc<S>,
-    /// `custom` as JSON, once that was needed. Unlike `state.custom` it has the type's defaults and names, and only the
-    /// members that the type has; one document where the two are equal.
+    /// `custom` as JSON, once that was needed. Unlike `state.custom` it has the type's defaults and names,
+    /// and only the members that the type has; one document where the two are equal.
     typed: Option<Arc<Value>>,
     /// The part of the turn's conversation that is in a snapshot and not yet in `state.messages`.
     ahead: Ahead,
 }
 
-/// The conversation in the newest snapshot inside the current turn. The session gets the same messages when the generation
-/// is done, and then shares them with the snapshot.
+/// The conversation in the newest snapshot inside the current turn. The session gets the same messages when
+/// the generation is done, and then shares them with the snapshot.
 #[derive(Default)]
 struct Ahead {
     messages: Option<History>,
@@ -258,8 +258,8 @@ impl<S: CustomState> Core<S> {
         self.write_custom(|present| *present = custom, |_, _| None);
     }
 
-    /// Changes the custom state. `merged` gets the stored document and the changed state as its type writes it, and
-    /// returns the document to store, `None` for the latter.
+    /// Changes the custom state. `merged` gets the stored document and the changed state as its type writes
+    /// it, and returns the document to store, `None` for the latter.
     fn write_custom<T>(
         &self,
         change: impl FnOnce(&mut S) -> T,
@@ -378,7 +378,8 @@ impl<S: CustomState> Core<S> {
 }
 
 impl<S> Live<S> {
-    /// Returns a history that holds `wanted` and shares as much as possible with the session and the turn's snapshots.
+    /// Returns a history that holds `wanted` and shares as much as possible with the session and the turn's
+    /// snapshots.
     fn adopted(&self, wanted: Messages) -> History {
         let present = &self.state.messages;
         let wanted = self.ahead.naming(wanted, present.len());
@@ -386,7 +387,8 @@ impl<S> Live<S> {
             .ahead
             .messages
             .as_ref()
-            // Sharing with the turn's latest snapshot means that the next one stores only the messages after it.
+            // Sharing with the turn's latest snapshot means that the next one stores only the messages after
+            // it.
             .filter(|ahead| shared_prefix(ahead, &wanted) > shared_prefix(present, &wanted));
         adopt(nearest.unwrap_or(present), &wanted)
     }

@@ -10,11 +10,13 @@ use serde_json::Value;
 use super::{Change, Core, Session};
 use crate::{Artifact, CustomState, SessionId, SessionState};
 
-/// A handle to a session without the type of its custom state, for middleware and generic tools. Cloning is cheap.
+/// A handle to a session without the type of its custom state, for middleware and generic tools. Cloning is
+/// cheap.
 #[derive(Clone)]
 pub struct SessionHandle(Arc<dyn AnySession>);
 
-/// A session during an invocation, whatever the type of its custom state. See [`Core`] for what the methods do.
+/// A session during an invocation, whatever the type of its custom state. See [`Core`] for what the methods
+/// do.
 trait AnySession: Send + Sync {
     fn session_id(&self) -> &SessionId;
     fn state(&self) -> SessionState;

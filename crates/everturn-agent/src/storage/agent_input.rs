@@ -27,12 +27,13 @@ pub struct AgentInput {
     /// Whether the work continues in the background after this input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detach: Option<bool>,
-    /// Tools that the client brings for this turn alone and runs itself. Agents around a prompt offer them to the model
-    /// beside their own. From clients only where the agent [allows](crate::ClientPermissions::tools) it.
+    /// Tools that the client brings for this turn alone and runs itself. Agents around a prompt offer them to
+    /// the model beside their own. From clients only where the agent
+    /// [allows](crate::ClientPermissions::tools) it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ClientTool>,
-    /// Texts of the client for the model, for this turn alone: they follow the agent's system text and are not stored.
-    /// From clients only where the agent [allows](crate::ClientPermissions::instructions) it.
+    /// Texts of the client for the model, for this turn alone: they follow the agent's system text and are
+    /// not stored. From clients only where the agent [allows](crate::ClientPermissions::instructions) it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub instructions: Vec<String>,
     /// The JSON Schema of the answer to this turn, which agents around a prompt apply; custom functions find
@@ -40,8 +41,8 @@ pub struct AgentInput {
     /// [allows](crate::ClientPermissions::output_schema) it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Arc<Value>>,
-    /// The custom state that the turn begins with, in place of the session's. From clients only where the agent
-    /// [allows](crate::ClientPermissions::custom) it.
+    /// The custom state that the turn begins with, in place of the session's. From clients only where the
+    /// agent [allows](crate::ClientPermissions::custom) it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub custom: Option<Arc<Value>>,
 }

@@ -15,8 +15,8 @@ const LARGEST_TOOL: usize = 16 * 1024;
 /// The greatest size of all tools of a turn together, in bytes of JSON.
 const LARGEST_TOOLS: usize = 128 * 1024;
 
-/// A tool that the client brings for one turn and runs itself. A call of it interrupts the turn, and the client answers
-/// the interrupt with the tool's output.
+/// A tool that the client brings for one turn and runs itself. A call of it interrupts the turn, and the
+/// client answers the interrupt with the tool's output.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClientTool {
@@ -43,9 +43,9 @@ impl ClientTool {
     /// Returns the tools as the model gets them. A schema is compiled when the model calls its tool.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` for more than 64 tools, a tool of more than 16 KiB, tools of more than 128 KiB together, a name that is not one
-    /// of 1 to 64 letters, digits, `_`, `-`, `.` or that occurs twice, and an input schema that is none or is beyond the limits of
-    /// [`Schema::from_client`].
+    /// `INVALID_ARGUMENT` for more than 64 tools, a tool of more than 16 KiB, tools of more than 128 KiB
+    /// together, a name that is not one of 1 to 64 letters, digits, `_`, `-`, `.` or that occurs twice, and
+    /// an input schema that is none or is beyond the limits of [`Schema::from_client`].
     pub(crate) fn prepare(tools: &[Self]) -> Result<Vec<Tool>> {
         if tools.len() > MOST_TOOLS {
             return Err(refused(format!(

@@ -1,14 +1,16 @@
 //! Snapshot ids that are hashes of the state.
 //!
 //! The id is the SHA-256, in lower-case hexadecimal, of the state as one JSON object: its fields in the order
-//! `sessionId`, `messages`, `custom`, `artifacts`, `promptInput`, each value in the canonical form of RFC 8785. Fields that
-//! are absent on the wire are left out (a missing session id, custom state or prompt input, an empty list of artifacts; the
-//! list of messages is always present). An entry `snapshotId` in the last message's metadata is left out too, because it is this id. RFC
-//! 8785 treats numbers as doubles: two integers beyond 2^53 that are the same double give the same id, and saving the
-//! second of two such states is refused.
+//! `sessionId`, `messages`, `custom`, `artifacts`, `promptInput`, each value in the canonical form of RFC
+//! 8785. Fields that are absent on the wire are left out (a missing session id, custom state or prompt input,
+//! an empty list of artifacts; the list of messages is always present). An entry `snapshotId` in the last
+//! message's metadata is left out too, because it is this id. RFC 8785 treats numbers as doubles: two
+//! integers beyond 2^53 that are the same double give the same id, and saving the second of two such states
+//! is refused.
 //!
-//! The messages come first, after the session's id, so the hash of a conversation continues the hash of a shorter one.
-//! Unfinished hashes are kept with the history's lineage, and only added messages are serialised.
+//! The messages come first, after the session's id, so the hash of a conversation continues the hash of a
+//! shorter one. Unfinished hashes are kept with the history's lineage, and only added messages are
+//! serialised.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -35,7 +37,8 @@ pub enum SnapshotIds {
     #[default]
     Uuid,
     /// A hash of the state: equal states of a session are one snapshot, written once, and
-    /// [`Snapshot::verify`](crate::Snapshot::verify) checks whether a snapshot still holds the state of its id.
+    /// [`Snapshot::verify`](crate::Snapshot::verify) checks whether a snapshot still holds the state of its
+    /// id.
     ///
     /// The id of a turn's snapshot is not known before the turn ends, so
     /// [`TurnContext::snapshot_id`](crate::TurnContext::snapshot_id) is `None`. The snapshot of a background
@@ -96,8 +99,8 @@ impl io::Write for Hasher {
 fn hash(state: &SessionState) -> Result<Hashed> {
     let session = state.session_id.as_ref();
     let messages = &state.messages;
-    // The last message may carry the snapshot's id, which is left out. Only the part before it is kept for later
-    // hashes.
+    // The last message may carry the snapshot's id, which is left out. Only the part before it is kept for
+    // later hashes.
     let before_last = messages.truncate_to(messages.len().saturating_sub(1));
     let mut hasher = hash_messages(session, &before_last)?;
     if let Some(last) = messages.last() {

@@ -13,15 +13,16 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 ///                               pending ──► aborting ──► aborted      (other runtimes)
 /// ```
 ///
-/// The three on the right are final: a store refuses to change them. A pending or aborting snapshot whose worker went silent
-/// is *reported* as `expired`; that status is never stored.
+/// The three on the right are final: a store refuses to change them. A pending or aborting snapshot whose
+/// worker went silent is *reported* as `expired`; that status is never stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, JsonSchema)]
 #[schemars(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum SnapshotStatus {
     /// Background work is in progress.
     Pending,
-    /// An abort was recorded, and the worker of another runtime winds down. Everturn reads this status and never writes it.
+    /// An abort was recorded, and the worker of another runtime winds down. Everturn reads this status and
+    /// never writes it.
     Aborting,
     /// The turn, or the background run, ended well. A stored snapshot without a status is completed too.
     #[default]
@@ -71,7 +72,8 @@ impl SnapshotStatus {
         }
     }
 
-    /// Reads the status that a server returned; a name that this version does not know becomes [`Self::Other`].
+    /// Reads the status that a server returned; a name that this version does not know becomes
+    /// [`Self::Other`].
     pub fn from_server(name: &str) -> Self {
         Self::named(name).unwrap_or_else(|| Self::Other(OtherStatus::new(name)))
     }
@@ -93,7 +95,8 @@ impl Serialize for SnapshotStatus {
     }
 }
 
-/// Fails for a name that this version does not know: stored data must not be misread. See [`SnapshotStatus::from_server`].
+/// Fails for a name that this version does not know: stored data must not be misread. See
+/// [`SnapshotStatus::from_server`].
 impl<'de> Deserialize<'de> for SnapshotStatus {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let name = String::deserialize(deserializer)?;

@@ -13,7 +13,8 @@ use serde_path_to_error::{Path, Segment};
 
 use crate::{Artifact, SessionId};
 
-/// The stored custom state of a session is not of the agent's type: `FAILED_PRECONDITION`. The stored state is unchanged.
+/// The stored custom state of a session is not of the agent's type: `FAILED_PRECONDITION`. The stored state
+/// is unchanged.
 pub const STATE_UNREADABLE: Reason = Reason::new("state-unreadable");
 
 /// Marks the types of an agent: its custom state, its status and its output.
@@ -32,7 +33,8 @@ impl<T: Serialize + DeserializeOwned + JsonSchema + Default + Clone + Send + Syn
 
 /// Decodes the custom state; an absent or null one is the default.
 ///
-/// A state from before a field was added to the type lacks that field, which is then taken from the type's default.
+/// A state from before a field was added to the type lacks that field, which is then taken from the type's
+/// default.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` that names the field at fault if the state still is not an `S`.
@@ -44,9 +46,9 @@ pub(crate) fn decode_custom<S: CustomState>(custom: Option<&Value>) -> Result<S>
     S::deserialize(custom)
         .or_else(|_| {
             let default = serde_json::to_value(S::default())?;
-            // Fields that the type reads under another name are not missing, so only those are filled that it asks for.
-            // Types that do not name them get all: an object inside may be another variant than the default's, so
-            // objects inside are filled last.
+            // Fields that the type reads under another name are not missing, so only those are filled that it
+            // asks for. Types that do not name them get all: an object inside may be another variant than the
+            // default's, so objects inside are filled last.
             with_missing_fields(custom, &default)
                 .or_else(|_| S::deserialize(filled(custom, &default, false)))
                 .or_else(|_| S::deserialize(filled(custom, &default, true)))
@@ -54,7 +56,8 @@ pub(crate) fn decode_custom<S: CustomState>(custom: Option<&Value>) -> Result<S>
         .or_else(|_| serde_path_to_error::deserialize(custom).map_err(|error| unfit(&error)))
 }
 
-/// Decodes a state after adding each field that the type reports as missing, from the same place of the default.
+/// Decodes a state after adding each field that the type reports as missing, from the same place of the
+/// default.
 fn with_missing_fields<S: CustomState>(custom: &Value, default: &Value) -> serde_json::Result<S> {
     let mut filled = custom.clone();
     loop {
@@ -119,8 +122,8 @@ fn unfit(error: &serde_path_to_error::Error<serde_json::Error>) -> Error {
     ))
 }
 
-/// Converts the error of a custom state that does not fit into that of a stored one, of the type named. Clients read
-/// nothing of its content.
+/// Converts the error of a custom state that does not fit into that of a stored one, of the type named.
+/// Clients read nothing of its content.
 pub(crate) fn unreadable(error: &Error, custom_type: &str) -> Error {
     Error::failed_precondition(format!(
         "the stored custom state is no {custom_type}, and is unchanged: {}",
@@ -143,8 +146,8 @@ fn without_quotation(message: &str) -> String {
 
 /// The state of a session at one moment.
 ///
-/// A clone shares its content with the original: the messages are a position in a shared history, and the rest is
-/// behind shared pointers. On the wire it is a plain object; unknown fields survive.
+/// A clone shares its content with the original: the messages are a position in a shared history, and the
+/// rest is behind shared pointers. On the wire it is a plain object; unknown fields survive.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields)]

@@ -6,34 +6,34 @@
 //!   writes it as one step: commits of one session are *serializable*, in every process that shares the
 //!   store. A commit that fails has written nothing, unless its error says that this is unknown
 //!   ([`SAVE_UNKNOWN`]).
-//! - **Preconditions inside the commit.** A [`Precondition`] is checked in the same step as the write: of any number of
-//!   commits that continue one snapshot, one succeeds. Commits that continue other snapshots of the session do not
-//!   matter to it: branches grow side by side.
+//! - **Preconditions inside the commit.** A [`Precondition`] is checked in the same step as the write: of any
+//!   number of commits that continue one snapshot, one succeeds. Commits that continue other snapshots of the
+//!   session do not matter to it: branches grow side by side.
 //! - **Whole snapshots.** A reader sees a snapshot as it was before or after a commit, never a part of one
 //!   and never one that was not committed. A page of a list may mix states of different times; a snapshot
 //!   that exists all along is on exactly one page.
 //! - **Read your writes, and those of others.** Once `commit` has returned, every later read in any process
 //!   sees the snapshot or a newer version of it, and the session's latest is that snapshot or a later one:
 //!   reads and commits are *linearizable*.
-//! - **An orphaned snapshot is never the tip.** Snapshots marked [`orphaned`](Snapshot::orphaned) are never a session's
-//!   latest, whether it is read, checked by a precondition, or listed, and never a successor that a precondition finds.
-//!   Once the mark is taken away they can be both again.
+//! - **An orphaned snapshot is never the tip.** Snapshots marked [`orphaned`](Snapshot::orphaned) are never a
+//!   session's latest, whether it is read, checked by a precondition, or listed, and never a successor that a
+//!   precondition finds. Once the mark is taken away they can be both again.
 //! - **A final snapshot keeps its status.** A commit that would change the status of a completed, failed or
 //!   aborted snapshot fails with `FAILED_PRECONDITION`, and so does a commit that would move a snapshot to
 //!   another session.
 //! - **Tenants are isolated.** A snapshot written under one [`Scope`] cannot be reached under another by any
 //!   id.
-//! - **Every field survives**, including those of other versions ([`Snapshot::extra`]) and those that the framework notes
-//!   for itself ([`Snapshot::bookkeeping`]).
-//! - **Pending snapshots are found.** A store that can list them ([`SessionStore::pending`]) leaves out none that was
-//!   acknowledged, whatever happened to the process that wrote it.
+//! - **Every field survives**, including those of other versions ([`Snapshot::extra`]) and those that the
+//!   framework notes for itself ([`Snapshot::bookkeeping`]).
+//! - **Pending snapshots are found.** A store that can list them ([`SessionStore::pending`]) leaves out none
+//!   that was acknowledged, whatever happened to the process that wrote it.
 //! - **Journals**, where a store keeps them ([`SessionStore::journal`]), are as [`Journal`] says.
 //! - **Ledgers**, where a store keeps one ([`SessionStore::ledger`]), are as [`UsageLedger`] says.
 //! - **Turn locks**, where a store keeps them ([`SessionStore::turn_locks`]), are as [`TurnLocks`] says.
 //! - **Level-triggered watching.** A watcher receives the current status first and the last one in the end,
 //!   whichever process wrote it; those in between may be left out.
-//! - **Durability** is each store's own promise, stated in its documentation: what survives the death of the process, and
-//!   what survives a loss of power, at which level.
+//! - **Durability** is each store's own promise, stated in its documentation: what survives the death of the
+//!   process, and what survives a loss of power, at which level.
 //!
 //! | store | a commit that has returned survives |
 //! |---|---|
@@ -47,8 +47,8 @@
 //!
 //! # What a store may leave out
 //!
-//! Every method is required, so that a store around another store cannot forget one. A store that cannot do what the
-//! following ask for gives the answer on the right, and agents do without.
+//! Every method is required, so that a store around another store cannot forget one. A store that cannot do
+//! what the following ask for gives the answer on the right, and agents do without.
 //!
 //! | method | answer of a store that cannot | what agents then lack |
 //! |---|---|---|
@@ -58,8 +58,8 @@
 //! | [`SessionStore::watch`], [`SessionStore::can_watch`] | `None`, `false` | background runs |
 //! | [`SessionStore::pending`] | `Ok(None)` | takeover of lost background runs |
 //!
-//! A store owns the ids it is not given and keeps the session id of an existing snapshot; times and status belong to
-//! the caller and are stored as they come.
+//! A store owns the ids it is not given and keeps the session id of an existing snapshot; times and status
+//! belong to the caller and are stored as they come.
 
 mod checksum;
 mod into_store;
@@ -132,19 +132,19 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     /// Reads the snapshot with this id, if it exists.
     async fn get(&self, scope: &Scope, id: &SnapshotId, detail: Detail) -> Result<Option<Snapshot>>;
 
-    /// Reads the latest snapshot of a session: the one with the greatest creation time, and of those the one with the
-    /// greatest id, whatever its status. Orphaned snapshots are passed over. Where branches grow at once it is the newest
-    /// snapshot of any of them.
+    /// Reads the latest snapshot of a session: the one with the greatest creation time, and of those the one
+    /// with the greatest id, whatever its status. Orphaned snapshots are passed over. Where branches grow at
+    /// once it is the newest snapshot of any of them.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if the session id is empty.
     async fn latest(&self, scope: &Scope, session: &SessionId, detail: Detail) -> Result<Option<Snapshot>>;
 
-    /// Reads the snapshot, applies `mutation`, writes the snapshot that it returns and drops the `journals` of the
-    /// turns that this snapshot holds. `None` as the id makes a new one.
+    /// Reads the snapshot, applies `mutation`, writes the snapshot that it returns and drops the `journals`
+    /// of the turns that this snapshot holds. `None` as the id makes a new one.
     ///
-    /// Reading and writing are one step. Journals are dropped only if the snapshot was written: in the same step if the
-    /// store can, else right after, for instance with [`drop_journals`].
+    /// Reading and writing are one step. Journals are dropped only if the snapshot was written: in the same
+    /// step if the store can, else right after, for instance with [`drop_journals`].
     ///
     /// Returns the snapshot as written, or `None` if the mutation wrote nothing.
     ///
@@ -179,18 +179,19 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     /// Returns one page of a session's snapshots.
     async fn list(&self, scope: &Scope, query: &SnapshotQuery) -> Result<Page<Snapshot>>;
 
-    /// Returns one page of the tenant's sessions, ordered by their latest snapshots. A session that has only orphaned
-    /// snapshots is not listed.
+    /// Returns one page of the tenant's sessions, ordered by their latest snapshots. A session that has only
+    /// orphaned snapshots is not listed.
     async fn sessions(&self, scope: &Scope, query: &SessionQuery) -> Result<Page<SessionSummary>>;
 
     /// Returns the snapshots that name this one as their parent, without their states, oldest first.
     async fn children(&self, scope: &Scope, id: &SnapshotId) -> Result<Vec<Snapshot>>;
 
-    /// Returns one page of the tenants that have snapshots, or journals and accounts as far as the store can tell, by name;
-    /// `after` is the last tenant of the page before. It is for the operator of the store, not for its tenants.
+    /// Returns one page of the tenants that have snapshots, or journals and accounts as far as the store can
+    /// tell, by name; `after` is the last tenant of the page before. It is for the operator of the store, not
+    /// for its tenants.
     ///
-    /// A scope that carries a [readable name](Scope::tenant) when a session begins is listed with it. The name is kept in one
-    /// place, and goes with the tenant's last snapshot at the latest.
+    /// A scope that carries a [readable name](Scope::tenant) when a session begins is listed with it. The
+    /// name is kept in one place, and goes with the tenant's last snapshot at the latest.
     ///
     /// # Errors
     /// `UNIMPLEMENTED` if the store cannot list its tenants, which is the default.
@@ -199,13 +200,14 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
         Err(Error::unimplemented("this store cannot list its tenants"))
     }
 
-    /// Deletes snapshots for good and returns their number. Deleting a snapshot that does not exist is no error.
+    /// Deletes snapshots for good and returns their number. Deleting a snapshot that does not exist is no
+    /// error.
     ///
     /// Nothing of the deleted text is left in files that the store keeps.
     async fn delete(&self, scope: &Scope, deletion: &Deletion) -> Result<u64>;
 
-    /// Returns one page of the background runs of all tenants that are not over: snapshots that are `pending`, oldest
-    /// first, without their states. It costs what is pending, not what is stored.
+    /// Returns one page of the background runs of all tenants that are not over: snapshots that are
+    /// `pending`, oldest first, without their states. It costs what is pending, not what is stored.
     ///
     /// Workers find runs to take over by this. It is for the operator of the store, not for its tenants.
     ///
@@ -219,24 +221,26 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
 
     /// Returns the store's ledger: what tenants and unfinished turns have used.
     ///
-    /// A store that keeps none answers `None`; [limits](crate::Limits) then count what snapshots hold, and tenants have none.
+    /// A store that keeps none answers `None`; [limits](crate::Limits) then count what snapshots hold, and
+    /// tenants have none.
     fn ledger(&self) -> Option<&dyn UsageLedger>;
 
-    /// Returns the clock that gives snapshots and heartbeats their times, unless the agent is given another. A store whose
-    /// processes are on several machines returns a clock that they share, so that it decides which leases have lapsed;
-    /// others return [`Clock::system`].
+    /// Returns the clock that gives snapshots and heartbeats their times, unless the agent is given another.
+    /// A store whose processes are on several machines returns a clock that they share, so that it decides
+    /// which leases have lapsed; others return [`Clock::system`].
     fn clock(&self) -> Clock;
 
     /// Returns the locks of turns in progress.
     ///
-    /// A store that keeps none answers `None`; of two turns at once in two processes one then fails when it commits.
+    /// A store that keeps none answers `None`; of two turns at once in two processes one then fails when it
+    /// commits.
     fn turn_locks(&self) -> Option<&dyn TurnLocks>;
 
     /// Returns the statuses of a snapshot: the current one at once, then every later one or, if they come
     /// faster than they are read, at least the last. The stream of a snapshot that does not exist is empty.
     ///
-    /// A store that cannot tell answers `None`, and `false` to [`SessionStore::can_watch`]; its agents have no
-    /// background runs.
+    /// A store that cannot tell answers `None`, and `false` to [`SessionStore::can_watch`]; its agents have
+    /// no background runs.
     fn watch(&self, scope: &Scope, id: &SnapshotId) -> Option<StatusStream>;
 
     /// Returns whether [`SessionStore::watch`] works.
@@ -264,7 +268,8 @@ pub fn id_to_save(asked: Option<&SnapshotId>) -> SnapshotId {
 
 /// Applies the rules of every store to a snapshot that is about to replace the stored one, `existing`.
 ///
-/// Sets the id, keeps the session id of the stored snapshot, and refuses changes that no snapshot may undergo.
+/// Sets the id, keeps the session id of the stored snapshot, and refuses changes that no snapshot may
+/// undergo.
 ///
 /// # Errors
 /// As [`SessionStore::save`].
@@ -305,8 +310,8 @@ pub fn admit(id: &SnapshotId, existing: Option<&Snapshot>, mut row: Snapshot) ->
 
 /// Drops the journals of turns that have ended.
 ///
-/// A journal that cannot be dropped is no failure: nothing reads it any more, and [`Journal::sweep`] drops it when it
-/// is old.
+/// A journal that cannot be dropped is no failure: nothing reads it any more, and [`Journal::sweep`] drops it
+/// when it is old.
 pub async fn drop_journals(journal: &dyn Journal, scope: &Scope, keys: &[JournalKey]) {
     for key in keys {
         if let Err(error) = journal.clear(scope, key).await {

@@ -52,7 +52,8 @@ impl TenantStore {
         self.commit(id, Precondition::None, transition, &[]).await
     }
 
-    /// Like [`TenantStore::change`], under a precondition, for a snapshot that holds the turns of these journals.
+    /// Like [`TenantStore::change`], under a precondition, for a snapshot that holds the turns of these
+    /// journals.
     pub(crate) async fn commit(
         &self,
         id: &SnapshotId,
@@ -111,13 +112,14 @@ impl StoredSession {
         &self.tenant
     }
 
-    /// Returns whether continuing this snapshot begins a branch: another snapshot follows it, or it is orphaned.
+    /// Returns whether continuing this snapshot begins a branch: another snapshot follows it, or it is
+    /// orphaned.
     pub(crate) async fn is_followed(&self, snapshot: &Snapshot) -> Result<bool> {
         Ok(snapshot.orphaned || !self.successors(Some(snapshot)).await?.is_empty())
     }
 
-    /// Returns the successors of a snapshot, or of the session's beginning, as [`Precondition::Unfollowed`] defines
-    /// them.
+    /// Returns the successors of a snapshot, or of the session's beginning, as [`Precondition::Unfollowed`]
+    /// defines them.
     pub(crate) async fn successors(&self, of: Option<&Snapshot>) -> Result<Vec<SnapshotId>> {
         let condition = Precondition::unfollowed(of.map(|snapshot| snapshot.snapshot_id.clone()));
         let candidates = match of {
@@ -136,8 +138,8 @@ impl StoredSession {
         Ok(successors.map(|snapshot| snapshot.snapshot_id).collect())
     }
 
-    /// Reads the snapshot at the end of the branch that continues this one, by way of the first successor of each; `None`
-    /// if nothing follows it.
+    /// Reads the snapshot at the end of the branch that continues this one, by way of the first successor of
+    /// each; `None` if nothing follows it.
     pub(crate) async fn end_of_branch(&self, from: &SnapshotId) -> Result<Option<Snapshot>> {
         let mut end = None;
         let mut next = Some(from.clone());

@@ -1,8 +1,8 @@
 //! The effect of resuming an earlier snapshot on the later ones.
 //!
-//! Writing a snapshot is one atomic step, and a rewind marks many. So the decision is written in a single snapshot: the
-//! session's latest records which snapshots are kept until every other one is marked. Every reader of the session's
-//! latest snapshot finds an unfinished rewind there and finishes it first.
+//! Writing a snapshot is one atomic step, and a rewind marks many. So the decision is written in a single
+//! snapshot: the session's latest records which snapshots are kept until every other one is marked. Every
+//! reader of the session's latest snapshot finds an unfinished rewind there and finishes it first.
 
 use std::collections::HashSet;
 
@@ -20,19 +20,20 @@ pub enum Timeline {
     /// The later snapshots stay as they are, and the next one begins a new branch.
     #[default]
     Branching,
-    /// The later snapshots become [`orphaned`](crate::Snapshot::orphaned): they are kept, and listed only on request.
+    /// The later snapshots become [`orphaned`](crate::Snapshot::orphaned): they are kept, and listed only on
+    /// request.
     ///
-    /// This happens with the first snapshot after the resumption. It is written first, as the session's new tip, and
-    /// records that the other snapshots are yet to be marked. So nothing changes if the turn fails, and whenever the
-    /// process dies, a client that resumes the session finds the old tip or the new one. The next turn on the session,
-    /// or the next listing of it, writes the missing marks.
+    /// This happens with the first snapshot after the resumption. It is written first, as the session's new
+    /// tip, and records that the other snapshots are yet to be marked. So nothing changes if the turn fails,
+    /// and whenever the process dies, a client that resumes the session finds the old tip or the new one. The
+    /// next turn on the session, or the next listing of it, writes the missing marks.
     ///
-    /// With [`ContentAddressed`](crate::SnapshotIds::ContentAddressed) ids a turn may reach a state that is already
-    /// stored. Then the existing snapshot becomes the tip: the snapshots that lead to it are kept, even if they were
-    /// orphaned, and all others become orphaned. Later snapshots continue its numbering.
+    /// With [`ContentAddressed`](crate::SnapshotIds::ContentAddressed) ids a turn may reach a state that is
+    /// already stored. Then the existing snapshot becomes the tip: the snapshots that lead to it are kept,
+    /// even if they were orphaned, and all others become orphaned. Later snapshots continue its numbering.
     ///
-    /// Resuming an orphaned snapshot recovers it and the snapshots that lead to it, and orphans those that had replaced
-    /// them.
+    /// Resuming an orphaned snapshot recovers it and the snapshots that lead to it, and orphans those that
+    /// had replaced them.
     Linear,
 }
 
@@ -57,8 +58,8 @@ impl StoredSession {
         }
     }
 
-    /// Returns the rewind that keeps the snapshots leading to `to`. They part from the currently kept ones at the first
-    /// of them that is not orphaned.
+    /// Returns the rewind that keeps the snapshots leading to `to`. They part from the currently kept ones at
+    /// the first of them that is not orphaned.
     pub(crate) async fn rewind_to(&self, to: &SnapshotId) -> Result<Rewind> {
         let mut seen = HashSet::new();
         let mut next = Some(to.clone());
@@ -77,8 +78,8 @@ impl StoredSession {
         Ok(Rewind::new(to.clone(), fork))
     }
 
-    /// Keeps the snapshots that lead to `snapshot`, which exists already, and orphans those after it. `tip` is the
-    /// latest snapshot that the caller knows.
+    /// Keeps the snapshots that lead to `snapshot`, which exists already, and orphans those after it. `tip`
+    /// is the latest snapshot that the caller knows.
     ///
     /// # Errors
     /// `ABORTED` if `tip` is not the latest snapshot any more; the store's own errors.
@@ -111,8 +112,8 @@ impl StoredSession {
 
     /// Marks every snapshot that the unfinished rewind of the session's latest snapshot, `tip`, orphans.
     ///
-    /// All readers that find the rewind make the same marks, so several may do it at once. A later snapshot is not
-    /// touched: its writer had finished this rewind first.
+    /// All readers that find the rewind make the same marks, so several may do it at once. A later snapshot
+    /// is not touched: its writer had finished this rewind first.
     pub(crate) async fn finish_rewind(&self, rewind: &Rewind, tip: &Snapshot) -> Result<()> {
         let snapshots = self.after(rewind.fork(), tip).await?;
         let kept = rewind.kept(&snapshots);
@@ -125,7 +126,8 @@ impl StoredSession {
                 .iter()
                 .filter(|snapshot| snapshot.snapshot_id != tip.snapshot_id)
         };
-        // Snapshots are recovered before others are orphaned: in between there is a branch, but nothing is lost.
+        // Snapshots are recovered before others are orphaned: in between there is a branch, but nothing is
+        // lost.
         let recovered = others()
             .filter(|snapshot| is_kept(snapshot) && (snapshot.orphaned || snapshot.has_unfinished_rewind()));
         let left_behind = others().filter(|snapshot| !is_kept(snapshot) && !snapshot.orphaned);
@@ -146,8 +148,8 @@ impl StoredSession {
         self.tenant().change(&tip.snapshot_id, finish).await.map(drop)
     }
 
-    /// Returns whether the rewind is still unfinished: another reader may have finished it, and the session may have
-    /// moved on since.
+    /// Returns whether the rewind is still unfinished: another reader may have finished it, and the session
+    /// may have moved on since.
     async fn is_unfinished(&self, rewind: &Rewind, tip: &Snapshot) -> Result<bool> {
         match self.tenant().get(&tip.snapshot_id, Detail::Metadata).await? {
             Some(tip) => Ok(tip.unfinished_rewind()? == Some(rewind)),

@@ -1,11 +1,13 @@
 //! JSON Patch (RFC 6902): the form in which changes of a session's custom state reach clients.
 //!
-//! [`JsonPatch::diff`] is strict: it produces valid patches that any RFC 6902 implementation applies. It uses `add`,
-//! `remove` and `replace` only, and visits object members in sorted order, so equal changes give equal patches.
+//! [`JsonPatch::diff`] is strict: it produces valid patches that any RFC 6902 implementation applies. It uses
+//! `add`, `remove` and `replace` only, and visits object members in sorted order, so equal changes give equal
+//! patches.
 //!
-//! [`JsonPatch::apply`] is lenient, so that a client's view survives a careless server: it creates missing containers,
-//! skips operations on missing targets, and reads missing values as null. It understands every operation of the RFC,
-//! never panics, and bounds what a hostile patch can build ([`PatchError::TooDeep`], [`PatchError::TooLarge`]).
+//! [`JsonPatch::apply`] is lenient, so that a client's view survives a careless server: it creates missing
+//! containers, skips operations on missing targets, and reads missing values as null. It understands every
+//! operation of the RFC, never panics, and bounds what a hostile patch can build ([`PatchError::TooDeep`],
+//! [`PatchError::TooLarge`]).
 //!
 //! ```
 //! use everturn_agent::patch::JsonPatch;

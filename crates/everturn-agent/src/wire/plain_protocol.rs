@@ -10,8 +10,9 @@ use serde_json::Value;
 
 /// Reduces the answers of an agent's actions to the fields of Genkit's protocol.
 ///
-/// Some clients refuse a chunk, an output or a snapshot that has an unknown field. Servers reduce what they send unless
-/// the caller asks for the added fields. Fields are kept by name, so a field that is added later is left out too.
+/// Some clients refuse a chunk, an output or a snapshot that has an unknown field. Servers reduce what they
+/// send unless the caller asks for the added fields. Fields are kept by name, so a field that is added later
+/// is left out too.
 #[derive(Debug, Clone, Copy)]
 pub struct PlainProtocol {
     output: &'static Shape,
@@ -62,7 +63,8 @@ static SNAPSHOT: Shape = Shape(&[
 ]);
 
 impl PlainProtocol {
-    /// Returns the form in which Genkit's clients know the answers of an action; `None` if they do not know the action.
+    /// Returns the form in which Genkit's clients know the answers of an action; `None` if they do not know
+    /// the action.
     pub fn of(action_type: &ActionType) -> Option<Self> {
         let output = if [ActionType::AGENT, ActionType::AGENT_WATCH].contains(action_type) {
             &OUTPUT

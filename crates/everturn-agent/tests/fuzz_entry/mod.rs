@@ -1,5 +1,6 @@
-//! What the fuzz targets and the property tests drive: files, patches and what travels between clients and agents, all of
-//! arbitrary bytes. Nothing may panic, and what was understood is understood again in our own words.
+//! What the fuzz targets and the property tests drive: files, patches and what travels between clients and
+//! agents, all of arbitrary bytes. Nothing may panic, and what was understood is understood again in our own
+//! words.
 
 #![allow(dead_code, reason = "each user drives its part of this")]
 
@@ -11,8 +12,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// Imports a file into an empty store: whether it was taken. A file that is refused leaves nothing behind, and one that is
-/// taken can be exported and taken again.
+/// Imports a file into an empty store: whether it was taken. A file that is refused leaves nothing behind,
+/// and one that is taken can be exported and taken again.
 pub(crate) async fn import(file: &[u8]) -> bool {
     let archive = Archive::of(MemoryStore::new(), Scope::default());
     let Ok(imported) = archive.import(file, Import::default()).await else {

@@ -1,4 +1,5 @@
-//! An answer holds for the call it was asked for: in time, by people who count, and recorded with who they are.
+//! An answer holds for the call it was asked for: in time, by people who count, and recorded with who they
+//! are.
 
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

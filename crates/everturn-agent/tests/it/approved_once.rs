@@ -1,5 +1,5 @@
-//! Processes die at random points of a turn in which approved calls run, and the conversation is resumed on two branches:
-//! no approved call is made twice.
+//! Processes die at random points of a turn in which approved calls run, and the conversation is resumed on
+//! two branches: no approved call is made twice.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -157,7 +157,8 @@ fn two_hundred_kills_and_two_branches_make_no_approved_call_twice() {
         *seen.entry((before, first && second)).or_default() += 1;
     }
 
-    // Kills met all moments: before the effects, in the middle, and after them; known outcomes and unknown ones.
+    // Kills met all moments: before the effects, in the middle, and after them; known outcomes and unknown
+    // ones.
     let met = |wanted: fn(&(usize, bool)) -> bool| seen.keys().any(wanted);
     assert!(met(|(before, _)| *before == 0), "{seen:?}");
     assert!(met(|(before, _)| *before == TOOLS.len()), "{seen:?}");

@@ -49,8 +49,8 @@ async fn put(store: &MemoryStore, snapshot: Snapshot) {
         .unwrap();
 }
 
-/// A session with everything a session can have: branches, a gap, labels, notes, an orphan, a pending snapshot, a rewritten
-/// history, fields of other versions.
+/// A session with everything a session can have: branches, a gap, labels, notes, an orphan, a pending
+/// snapshot, a rewritten history, fields of other versions.
 async fn rich() -> (MemoryStore, Archive) {
     let store = MemoryStore::new();
     let agent = scribe(store.clone());

@@ -1,5 +1,5 @@
-//! Tools, instructions, an output schema, a custom state, a prompt input and several messages that a client brings to a turn,
-//! and what it may bring.
+//! Tools, instructions, an output schema, a custom state, a prompt input and several messages that a client
+//! brings to a turn, and what it may bring.
 
 use everturn_agent::store::MemoryStore;
 use everturn_agent::{

@@ -1,4 +1,5 @@
-//! Branches that grow at once: a turn is in the way of those that continue the same snapshot, and of no other.
+//! Branches that grow at once: a turn is in the way of those that continue the same snapshot, and of no
+//! other.
 
 use std::sync::Arc;
 

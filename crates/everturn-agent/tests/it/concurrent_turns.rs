@@ -257,7 +257,8 @@ async fn a_queued_turn_whose_client_leaves_gives_up_its_place() {
 
 #[tokio::test]
 async fn two_processes_are_told_apart_at_the_commit() {
-    // Two agents with stores behind different pointers know nothing of each other's claims, like two processes.
+    // Two agents with stores behind different pointers know nothing of each other's claims, like two
+    // processes.
     let shared = MemoryStore::new();
     let (one, gate) = gated(Concurrency::Reject, &Arc::new(shared.clone()));
     let other = support::replying("other").store(shared.clone()).define().unwrap();

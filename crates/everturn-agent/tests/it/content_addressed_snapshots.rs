@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use crate::support;
 use crate::support::{FaultyStore, all_chunks, handling, said, snapshots};
 
-/// Says what it hears; on `undo` forgets what was said after the first two messages, on `big` keeps a large number.
+/// Says what it hears; on `undo` forgets what was said after the first two messages, on `big` keeps a large
+/// number.
 async fn reply(turn: Turn) -> HandlerResult<()> {
     let heard = said(&turn);
     if heard == "undo" {

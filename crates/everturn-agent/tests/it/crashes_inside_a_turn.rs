@@ -1,5 +1,5 @@
-//! Processes that die at any point of turns which leave snapshots in their middle, with their client or after it left. What is
-//! taken up again repeats nothing, says nothing twice, and comes to the same conversation.
+//! Processes that die at any point of turns which leave snapshots in their middle, with their client or after
+//! it left. What is taken up again repeats nothing, says nothing twice, and comes to the same conversation.
 
 use std::sync::Arc;
 
@@ -123,7 +123,8 @@ fn cashier(
         .unwrap()
 }
 
-/// Asks for everything in one connection, and leaves at the departure, if there is one. Says how many steps came before.
+/// Asks for everything in one connection, and leaves at the departure, if there is one. Says how many steps
+/// came before.
 async fn ask(agent: &Agent, fuse: &Fuse, departure: Option<&Departure>) -> Result<usize> {
     let mut connection = agent.connect(session());
     for what in ASKED {
@@ -165,8 +166,8 @@ fn said(snapshot: Option<&Snapshot>) -> Vec<String> {
     state.map_or_else(Vec::new, |state| state.messages.iter().map(line).collect())
 }
 
-/// What a client does that finds its session as a dead process left it: it lets the turn go on that is in its middle, and
-/// asks for what was not asked for.
+/// What a client does that finds its session as a dead process left it: it lets the turn go on that is in its
+/// middle, and asks for what was not asked for.
 fn come_back(store: &MemoryStore, agent: &Agent, fuse: &Fuse) {
     loop {
         let snapshot = latest(store);

@@ -174,8 +174,8 @@ async fn every_refusal_has_its_status_and_its_words() {
             AgentReply::<Value>::of(&error).is_none(),
             "{init:?} is thrown, not a failed output"
         );
-        // Everything about the request and the snapshot is public, but the private text of a failure, and nothing about how the
-        // agent is configured.
+        // Everything about the request and the snapshot is public, but the private text of a failure, and
+        // nothing about how the agent is configured.
         assert_eq!(
             error.public_message().is_none(),
             words.contains("Cannot"),

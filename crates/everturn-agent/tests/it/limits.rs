@@ -19,8 +19,8 @@ use everturn_testkit::{Reply, ScriptedModel, elapse};
 use jiff::SignedDuration;
 use serde_json::{Value, json};
 
-/// A model that asks for the tool `stock` with a new number in each round, `rounds` times in each turn, and then answers. Each
-/// call uses ten tokens.
+/// A model that asks for the tool `stock` with a new number in each round, `rounds` times in each turn, and
+/// then answers. Each call uses ten tokens.
 fn asking(rounds: usize) -> ScriptedModel {
     ScriptedModel::new().otherwise(move |request: &ModelRequest| {
         let messages: Vec<_> = request.messages.iter().collect();
@@ -535,7 +535,8 @@ async fn a_tenant_has_one_budget_in_all_its_sessions_and_agents() {
     raised.cook.chat().context(of("ann")).run("Soup?").await.unwrap();
 }
 
-/// A boss with a store, who delegates to a helper without one; the model that they share says where each call belongs.
+/// A boss with a store, who delegates to a helper without one; the model that they share says where each call
+/// belongs.
 fn team(boss: Limits, all: Limits, model: &ScriptedModel) -> (Agent, Agent) {
     let registry = Registry::new();
     model.register(&registry, "scripted").unwrap();
@@ -559,7 +560,8 @@ fn delegating() -> ScriptedModel {
 #[tokio::test]
 async fn the_work_of_a_delegate_that_counts_no_tenant_counts_for_the_tenant_of_its_caller() {
     let counted = Limits::new().per_tenant(Budget::new().model_calls(3));
-    // Limits of the agent that delegates, and of the application, under which a delegate without a store works, too.
+    // Limits of the agent that delegates, and of the application, under which a delegate without a store
+    // works, too.
     for (own, all) in [(counted.clone(), Limits::new()), (Limits::new(), counted)] {
         let model = delegating();
         let (boss, _helper) = team(own, all, &model);

@@ -1,5 +1,5 @@
-//! A process that dies during a rewind on a linear timeline: the next reader finds the session before or after the rewind,
-//! however many snapshots were marked.
+//! A process that dies during a rewind on a linear timeline: the next reader finds the session before or
+//! after the rewind, however many snapshots were marked.
 
 use std::sync::Arc;
 
@@ -64,7 +64,8 @@ struct Return {
     text: &'static str,
 }
 
-/// A session of four turns, the last of which replaced one that was left behind: 0, 1, 2 (left behind), then 3 after 1.
+/// A session of four turns, the last of which replaced one that was left behind: 0, 1, 2 (left behind), then
+/// 3 after 1.
 fn session(ids: SnapshotIds) -> Vec<Snapshot> {
     let (store, fuse) = (MemoryStore::new(), Fuse::never());
     let agent = agent(&store, &fuse, ids);

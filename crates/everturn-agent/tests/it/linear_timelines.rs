@@ -212,7 +212,8 @@ fn announcing(store: &FaultyStore, concurrency: Concurrency) -> Agent<Value> {
     .unwrap()
 }
 
-/// Opens a rewind to the first of three turns; before it takes a turn of its own, somebody else takes the fourth.
+/// Opens a rewind to the first of three turns; before it takes a turn of its own, somebody else takes the
+/// fourth.
 async fn overtaken(store: &FaultyStore, concurrency: Concurrency) -> (Vec<SnapshotId>, Result<AgentOutput>) {
     let agent = announcing(store, concurrency);
     let mut ids = turns(&agent, 3).await;

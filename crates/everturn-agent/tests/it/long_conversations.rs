@@ -98,8 +98,8 @@ async fn talk(agent: &Agent, turns: std::ops::Range<usize>) -> everturn_agent::S
     tip.unwrap()
 }
 
-/// Runs turns on the session `s` until so many summaries were made; the window is half empty then. Returns the snapshot of the
-/// last turn.
+/// Runs turns on the session `s` until so many summaries were made; the window is half empty then. Returns
+/// the snapshot of the last turn.
 async fn talk_until_summary(agent: &Agent, provider: &Provider, number: usize) -> everturn_agent::SnapshotId {
     for turn in 0..100 {
         let tip = talk(agent, turn..turn + 1).await;

@@ -1,5 +1,5 @@
-//! A message that arrives while an interrupt is open: the conversation goes on, is refused, or is asked about again. In each
-//! case the model gets a conversation that every provider takes.
+//! A message that arrives while an interrupt is open: the conversation goes on, is refused, or is asked about
+//! again. In each case the model gets a conversation that every provider takes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,4 +1,5 @@
-//! A call of a tool that must not run twice: whatever becomes of it, it is made once and the session has its row.
+//! A call of a tool that must not run twice: whatever becomes of it, it is made once and the session has its
+//! row.
 
 use std::sync::Arc;
 use std::time::Duration;

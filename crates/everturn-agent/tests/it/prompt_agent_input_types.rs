@@ -1,5 +1,5 @@
-//! The input of an agent's prompt is checked against the prompt's schema: when the agent is defined, and before a session
-//! is touched.
+//! The input of an agent's prompt is checked against the prompt's schema: when the agent is defined, and
+//! before a session is touched.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Settings over a named prompt: the call's go before the agent's, the agent's before the file's, the file's before the
-//! defaults.
+//! Settings over a named prompt: the call's go before the agent's, the agent's before the file's, the file's
+//! before the defaults.
 
 use std::fs;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,5 @@
-//! Questions that the caller may not answer: a message does not close them, and a refused answer leaves no trace.
+//! Questions that the caller may not answer: a message does not close them, and a refused answer leaves no
+//! trace.
 
 use everturn_agent::archive::Archive;
 use everturn_agent::store::{MemoryStore, SessionQuery, SessionStore, SnapshotQuery};

@@ -1,4 +1,5 @@
-//! Turns of two processes on one session, locked in the store: the second is refused, or waits, before it works.
+//! Turns of two processes on one session, locked in the store: the second is refused, or waits, before it
+//! works.
 
 use std::collections::HashSet;
 use std::sync::Arc;

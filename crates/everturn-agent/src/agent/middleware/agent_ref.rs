@@ -10,7 +10,8 @@ use serde::Deserialize;
 
 use crate::{Agent, AgentTransport, CustomState};
 
-/// A reference to an agent that tasks can be handed to: its name, a description for the model, and where it is.
+/// A reference to an agent that tasks can be handed to: its name, a description for the model, and where it
+/// is.
 ///
 /// | the agent is | its reference |
 /// |---|---|
@@ -78,7 +79,8 @@ impl AgentRef {
         }
     }
 
-    /// Refers to the agent at the other end of a transport, such as a `RemoteAgent`, under a name of one's choice.
+    /// Refers to the agent at the other end of a transport, such as a `RemoteAgent`, under a name of one's
+    /// choice.
     pub fn reached(name: impl Into<String>, transport: impl AgentTransport) -> Self {
         Self {
             transport: Some(Arc::new(transport)),
@@ -93,11 +95,11 @@ impl AgentRef {
         self
     }
 
-    /// Sets the function that makes the context of the agent's invocations from the context of the call that delegates to
-    /// it.
+    /// Sets the function that makes the context of the agent's invocations from the context of the call that
+    /// delegates to it.
     ///
-    /// The agent sees the result as its caller's context: who calls, for which tenant, with what deadline. For an agent on
-    /// another server it is the context that the client's header provider is given.
+    /// The agent sees the result as its caller's context: who calls, for which tenant, with what deadline.
+    /// For an agent on another server it is the context that the client's header provider is given.
     pub fn seed(mut self, seed: impl Fn(Context) -> Context + Send + Sync + 'static) -> Self {
         self.seed = Some(Arc::new(seed));
         self

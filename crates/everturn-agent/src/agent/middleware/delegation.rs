@@ -97,7 +97,8 @@ impl Delegation {
         self
     }
 
-    /// Sets how many of the last messages a sub-agent is shown, text only; only for agents that keep no sessions.
+    /// Sets how many of the last messages a sub-agent is shown, text only; only for agents that keep no
+    /// sessions.
     pub fn history_length(mut self, messages: usize) -> Self {
         self.history_length = messages;
         self
@@ -242,7 +243,8 @@ impl Shared {
     }
 
     async fn delegate(&self, agent: &AgentRef, task: String, cx: ToolContext) -> Outcome {
-        // Counted before the check: the tools of a round run at the same time, and together must keep the limit.
+        // Counted before the check: the tools of a round run at the same time, and together must keep the
+        // limit.
         let number = self.delegations.fetch_add(1, Ordering::Relaxed) + 1;
         if self.config.max_delegations.is_some_and(|limit| number > limit) {
             return Outcome::text("No more tasks can be handed on now: finish with what there is.");

@@ -66,7 +66,8 @@ impl DelegatedTask<'_> {
         }
     }
 
-    /// Returns the start of the agent's invocation. Only an agent that keeps no sessions is shown the conversation.
+    /// Returns the start of the agent's invocation. Only an agent that keeps no sessions is shown the
+    /// conversation.
     fn init(&self, is_client_managed: bool) -> AgentInit {
         let state = SessionState {
             messages: self.shown.clone(),
@@ -98,7 +99,8 @@ impl DelegatedTask<'_> {
                 content: self.inline.then(|| artifact.content_text()),
             })
             .collect();
-        // Kept under the run's own names, so that two runs of one agent do not replace each other's artifacts.
+        // Kept under the run's own names, so that two runs of one agent do not replace each other's
+        // artifacts.
         if let Some(session) = SessionHandle::of(context) {
             session.add_artifacts(made);
         }

@@ -9,8 +9,8 @@ use serde_json::Value;
 use crate::AgentReply;
 
 impl<S, O> AgentReply<S, O> {
-    /// Parses the answer as data: of the type that the agent [declares as its output](crate::AgentBuilder::output), or
-    /// any JSON that the answer holds.
+    /// Parses the answer as data: of the type that the agent [declares as its
+    /// output](crate::AgentBuilder::output), or any JSON that the answer holds.
     ///
     /// ```
     /// # use everturn_agent::agent;

@@ -68,8 +68,8 @@ impl<S, T, O> AgentBuilder<S, InlinePrompt, T, O> {
         self.define_prompt(|prompt| prompt.config(config))
     }
 
-    /// The type of the prompt's input: [prompt inputs](AgentBuilder::prompt_input), also those of clients, are checked
-    /// against its schema.
+    /// The type of the prompt's input: [prompt inputs](AgentBuilder::prompt_input), also those of clients,
+    /// are checked against its schema.
     pub fn prompt_input_type<I: JsonSchema>(self) -> Self {
         let schema = everturn_core::Schema::of::<I>();
         self.define_prompt(|prompt| prompt.input_schema(schema))
@@ -80,7 +80,8 @@ impl<S, T, O> AgentBuilder<S, InlinePrompt, T, O> {
         self.define_prompt(|prompt| prompt.system(system))
     }
 
-    /// Sets the messages around the conversation: a template with roles, or [computed](MessagesSlot::computed).
+    /// Sets the messages around the conversation: a template with roles, or
+    /// [computed](MessagesSlot::computed).
     pub fn messages(self, messages: impl Into<MessagesSlot>) -> Self {
         self.define_prompt(|prompt| prompt.messages(messages))
     }
@@ -115,7 +116,8 @@ impl<S, T, O> AgentBuilder<S, InlinePrompt, T, O> {
         self.define_prompt(|prompt| prompt.docs(docs))
     }
 
-    /// Declares that answers are JSON of this type; [`AgentReply::data`](crate::AgentReply::data) parses them.
+    /// Declares that answers are JSON of this type; [`AgentReply::data`](crate::AgentReply::data) parses
+    /// them.
     pub fn output<D: JsonSchema>(self) -> Self {
         let schema = everturn_core::Schema::of::<D>();
         self.define_prompt(|prompt| prompt.output_schema(&schema))

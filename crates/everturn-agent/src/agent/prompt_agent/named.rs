@@ -12,7 +12,8 @@ use crate::agent::{AgentOrigin, AgentProgram, sealed};
 use crate::invocation::{AgentPrompt, prompt_function};
 use crate::{AgentBuilder, AgentKind, CustomState};
 
-/// Defines an agent around the registered prompt of the same name, or of another (see [`AgentBuilder::prompt`]).
+/// Defines an agent around the registered prompt of the same name, or of another (see
+/// [`AgentBuilder::prompt`]).
 ///
 /// ```
 /// use everturn_agent::prompt_agent;
@@ -63,8 +64,8 @@ impl<S: CustomState, T, O> AgentBuilder<S, NamedPrompt, T, O> {
     /// Sets the prompt, if it does not have the agent's name, and the agent's [prompt
     /// input](AgentBuilder::prompt_input); null leaves the prompt input as it is.
     ///
-    /// The input is checked against the prompt's schema when the agent is defined. An agent without an input leaves it to
-    /// its callers: a session that begins without a required field is refused.
+    /// The input is checked against the prompt's schema when the agent is defined. An agent without an input
+    /// leaves it to its callers: a session that begins without a required field is refused.
     pub fn prompt(mut self, name: impl Into<String>, input: impl Into<Value>) -> Self {
         self.kind.prompt = Some(PromptOf::Name(name.into()));
         self.kind.input = None;
@@ -152,9 +153,9 @@ impl<S: CustomState, T, O> AgentBuilder<S, NamedPrompt, T, O> {
 impl sealed::Sealed for NamedPrompt {}
 
 impl<S: CustomState> AgentKind<S> for NamedPrompt {
-    /// Fails with `NOT_FOUND` if there is no such prompt, with `INVALID_ARGUMENT` if one of its tools needs another
-    /// custom state than the agent's, and with the errors of rendering: the prompt is rendered once here, so that a
-    /// broken one is found when the program starts.
+    /// Fails with `NOT_FOUND` if there is no such prompt, with `INVALID_ARGUMENT` if one of its tools needs
+    /// another custom state than the agent's, and with the errors of rendering: the prompt is rendered once
+    /// here, so that a broken one is found when the program starts.
     fn into_program(self, agent: &AgentOrigin<'_>) -> Result<AgentProgram<S>> {
         let of_agent = |error: Error| error.context(format_args!("agent '{}'", agent.name));
         if let Some(Err(error)) = self.input {

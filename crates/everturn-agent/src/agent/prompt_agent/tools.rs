@@ -8,14 +8,16 @@ use crate::CustomState;
 use crate::invocation::RespondOnly;
 use crate::session::check_tool;
 
-/// Checks every tool that is known when the agent is defined: those given as they are, and those named that are registered
-/// by then. Tools that plugins, middleware or later definitions bring are checked when they are called.
+/// Checks every tool that is known when the agent is defined: those given as they are, and those named that
+/// are registered by then. Tools that plugins, middleware or later definitions bring are checked when they
+/// are called.
 ///
-/// Returns those that cannot be restarted, so that only a response answers them, with the schemas of their answers.
+/// Returns those that cannot be restarted, so that only a response answers them, with the schemas of their
+/// answers.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` if a tool needs another custom state than the agent's, `FAILED_PRECONDITION` if the application was not
-/// given a value that a tool takes.
+/// `INVALID_ARGUMENT` if a tool needs another custom state than the agent's, `FAILED_PRECONDITION` if the
+/// application was not given a value that a tool takes.
 pub(super) fn check_tools<S: CustomState>(
     agent: &str,
     registry: &Registry,

@@ -101,8 +101,8 @@ impl NewSnapshot {
     }
 }
 
-/// Continues from the existing snapshot instead of writing a duplicate. `tip` is the session's tip, if the session may
-/// not branch.
+/// Continues from the existing snapshot instead of writing a duplicate. `tip` is the session's tip, if the
+/// session may not branch.
 async fn continue_from_existing(
     session: &StoredSession,
     snapshot: Snapshot,
@@ -140,8 +140,8 @@ async fn continue_from_existing(
     })
 }
 
-/// Returns whether a rewind is finished. An unfinished rewind is no failure of the turn, which is durable: the snapshot
-/// records that marks are missing, and the next snapshot continues with them.
+/// Returns whether a rewind is finished. An unfinished rewind is no failure of the turn, which is durable:
+/// the snapshot records that marks are missing, and the next snapshot continues with them.
 fn is_finished(outcome: &Result<()>, tip: &SnapshotId) -> bool {
     if let Err(error) = outcome {
         tracing::warn!(%tip, %error, "a rewind could not mark every orphaned snapshot; the next turn or listing continues it");

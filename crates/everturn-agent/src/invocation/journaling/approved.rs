@@ -85,8 +85,8 @@ impl ApprovedCall {
     /// Adds an entry to the record.
     ///
     /// # Errors
-    /// `ABORTED` if another resumption has added one since the record was read: then that one makes the call. The store's
-    /// own errors.
+    /// `ABORTED` if another resumption has added one since the record was read: then that one makes the call.
+    /// The store's own errors.
     pub(super) async fn add(&self, location: &JournalLocation, entry: Entry) -> Result<()> {
         let journal = location.journal()?;
         let scope = location.session.tenant().scope();

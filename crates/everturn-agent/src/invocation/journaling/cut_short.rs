@@ -1,5 +1,5 @@
-//! Calls of another turn that was cut short: its process died or it failed, and the conversation went on with another input.
-//! Pure: no store, no clock.
+//! Calls of another turn that was cut short: its process died or it failed, and the conversation went on with
+//! another input. Pure: no store, no clock.
 
 use std::collections::HashMap;
 
@@ -39,7 +39,8 @@ struct CutShort {
 }
 
 impl CutShort {
-    /// Returns whether it must become part of the conversation: it must not be made twice, or it changed the session.
+    /// Returns whether it must become part of the conversation: it must not be made twice, or it changed the
+    /// session.
     fn is_due(&self) -> bool {
         self.has_begun || !self.changes.is_empty()
     }
@@ -107,8 +108,8 @@ impl CutShortCalls {
         self.calls.retain(|known| known.id != *id);
     }
 
-    /// Takes a call to which this turn has come by itself: the turn that made it, its outcome if it ended, and its changes of
-    /// the session.
+    /// Takes a call to which this turn has come by itself: the turn that made it, its outcome if it ended,
+    /// and its changes of the session.
     pub(super) fn take(&mut self, id: &EffectId) -> Option<(JournalKey, Option<ToolOutcome>, Vec<Change>)> {
         let place = self.calls.iter().position(|known| known.id == *id)?;
         let known = self.calls.remove(place);

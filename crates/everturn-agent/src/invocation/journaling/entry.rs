@@ -36,7 +36,8 @@ pub(super) enum Entry {
     },
     /// A call that began has failed without effect.
     Failed { effect: EffectId },
-    /// The attempt failed for good: the next one starts over, and repeats no call that must not be made twice.
+    /// The attempt failed for good: the next one starts over, and repeats no call that must not be made
+    /// twice.
     Abandoned,
 }
 

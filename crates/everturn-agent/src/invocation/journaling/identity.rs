@@ -12,7 +12,8 @@ use crate::storage::content_id::hex;
 use crate::store::JournalKey;
 use crate::{AgentInput, SessionId, SnapshotId};
 
-/// A turn's key, which is made when the turn has its first effect: the digest of a long input costs, and many turns have none.
+/// A turn's key, which is made when the turn has its first effect: the digest of a long input costs, and many
+/// turns have none.
 pub(crate) type TurnKey = Arc<LazyLock<JournalKey, Box<dyn FnOnce() -> JournalKey + Send>>>;
 
 /// Names the journal of turns that continue the snapshot `base`, in a conversation of that length. `own`
@@ -29,8 +30,8 @@ pub(crate) fn journal_key(
 /// Names a turn that continues the snapshot `base`, in a conversation of that length. `own` distinguishes it
 /// from identical concurrent turns.
 ///
-/// The length stands for the number of turns since `base`: every turn adds to the conversation and, unlike a counter,
-/// the length is the same for every worker that continues from the same state.
+/// The length stands for the number of turns since `base`: every turn adds to the conversation and, unlike a
+/// counter, the length is the same for every worker that continues from the same state.
 pub(crate) fn turn_key(
     session: &SessionId,
     base: Option<&SnapshotId>,
@@ -78,8 +79,8 @@ pub(super) fn effect_id(key: &JournalKey, fingerprint: &str, occurrence: u64) ->
     identity(key, fingerprint, occurrence).into()
 }
 
-/// Returns the identity of the `occurrence`-th of equal model calls of a turn. It is made when it is needed: few calls ask for
-/// tools, and their texts may be long.
+/// Returns the identity of the `occurrence`-th of equal model calls of a turn. It is made when it is needed:
+/// few calls ask for tools, and their texts may be long.
 pub(super) fn model_effect_id(key: &TurnKey, asked: &Arc<AskedModel>, occurrence: u64) -> EffectId {
     let (key, asked) = (TurnKey::clone(key), Arc::clone(asked));
     EffectId::when_needed(move || identity(&key, &asked.fingerprint(), occurrence))
@@ -89,12 +90,14 @@ fn identity(key: &JournalKey, fingerprint: &str, occurrence: u64) -> String {
     half(digest(&(key.session(), key.turn(), fingerprint, occurrence)))
 }
 
-/// Returns the identity of an approved call: the same in every turn that resumes the conversation at its question.
+/// Returns the identity of an approved call: the same in every turn that resumes the conversation at its
+/// question.
 pub(super) fn approved_effect_id(question: &str, call: &str) -> EffectId {
     half(digest(&("question", question, call))).into()
 }
 
-/// Shortens a digest to a key: half of the hash is still unique, and fits where services limit the length of a key.
+/// Shortens a digest to a key: half of the hash is still unique, and fits where services limit the length of
+/// a key.
 fn half(mut digest: String) -> String {
     digest.truncate(32);
     digest
@@ -103,7 +106,8 @@ fn half(mut digest: String) -> String {
 /// The identity of a model call across attempts: the model, the length of the conversation and its last
 /// message.
 ///
-/// Earlier messages are left out: a prompt may contain the time, and that must not make a paid reply unusable.
+/// Earlier messages are left out: a prompt may contain the time, and that must not make a paid reply
+/// unusable.
 pub(super) struct AskedModel {
     pub(super) model: String,
     pub(super) length: usize,
@@ -139,7 +143,8 @@ impl PartialEq for AskedModel {
     }
 }
 
-/// Returns the fingerprint of a tool call: the reply that asks for it, the position in it, and the tool with its input.
+/// Returns the fingerprint of a tool call: the reply that asks for it, the position in it, and the tool with
+/// its input.
 pub(super) fn call_fingerprint(reply: Option<&EffectId>, position: usize, call: &str) -> String {
     match reply {
         Some(reply) => digest(&("call", reply, position, call)),

@@ -1,5 +1,5 @@
-//! The effects of a turn that earlier attempts journaled, and those that this attempt has reached. Pure: no store, no
-//! clock.
+//! The effects of a turn that earlier attempts journaled, and those that this attempt has reached. Pure: no
+//! store, no clock.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -96,8 +96,8 @@ impl KnownEffects {
                 let requests = response.message.iter().flat_map(Message::tool_requests);
                 for (position, request) in requests.enumerate() {
                     let call = call_of(request);
-                    // The occurrence is 0: a position in a reply occurs once, unlike a call that the turn's own code
-                    // may repeat.
+                    // The occurrence is 0: a position in a reply occurs once, unlike a call that the turn's
+                    // own code may repeat.
                     let id = effect_id(&self.key, &call_fingerprint(Some(&effect), position, &call), 0);
                     note(&mut self.asked, call, id);
                 }
@@ -135,8 +135,8 @@ impl KnownEffects {
         }
     }
 
-    /// Learns an entry whose effect is part of the snapshot that this attempt continues: the calls of a reply are
-    /// answered, and their changes of the session are made.
+    /// Learns an entry whose effect is part of the snapshot that this attempt continues: the calls of a reply
+    /// are answered, and their changes of the session are made.
     pub(super) fn learn_past(&mut self, entry: Entry) {
         match entry {
             Entry::Replied { effect, response } => {
@@ -167,8 +167,8 @@ impl KnownEffects {
         }
     }
 
-    /// Returns the identity of a model call, its reply if that is known, and the changes of the session by the calls
-    /// that the reply asked for, in the order in which these ended.
+    /// Returns the identity of a model call, its reply if that is known, and the changes of the session by
+    /// the calls that the reply asked for, in the order in which these ended.
     pub(super) fn meet_model(&mut self, asked: AskedModel) -> (EffectId, Option<ModelResponse>, Vec<Change>) {
         let id = self.next_model(asked);
         if self.replies.is_empty() {
@@ -187,7 +187,8 @@ impl KnownEffects {
                 Some((*number, std::mem::take(&mut known.changes)))
             })
             .collect();
-        // Concurrent calls changed the session in the order in which they ended, which a replay has to repeat.
+        // Concurrent calls changed the session in the order in which they ended, which a replay has to
+        // repeat.
         ended.sort_by_key(|(number, _)| *number);
         let changes = ended.into_iter().flat_map(|(_, changes)| changes).collect();
         (id, Some(response), changes)
@@ -221,8 +222,8 @@ impl KnownEffects {
         )
     }
 
-    /// Returns the identity of an approved call, which does not depend on the turn, and its record; and the turn that made the
-    /// call after another answer, if that was cut short.
+    /// Returns the identity of an approved call, which does not depend on the turn, and its record; and the
+    /// turn that made the call after another answer, if that was cut short.
     pub(super) fn meet_approved(
         &mut self,
         question: &str,
@@ -276,8 +277,8 @@ impl KnownEffects {
         Met { id, record, changes }
     }
 
-    /// Returns another identity under which an earlier attempt made the same call, if this attempt has taken another
-    /// path and does not reach that identity itself.
+    /// Returns another identity under which an earlier attempt made the same call, if this attempt has taken
+    /// another path and does not reach that identity itself.
     fn begun_before(&self, own: &EffectId, call: &str) -> Option<EffectId> {
         let asked = self.asked.get(call)?;
         // An earlier attempt asked for it under this very identity, so the attempts have not diverged.

@@ -105,8 +105,9 @@ impl TurnJournal {
         OpenTurn::new(location.key.turn(), location.past).named(location.turn.turn())
     }
 
-    /// Notes that the turn can be continued from its state at this moment, which holds the effects that are recorded. Returns
-    /// `false` if it does not hold all of them, because the turn still replays an earlier attempt.
+    /// Notes that the turn can be continued from its state at this moment, which holds the effects that are
+    /// recorded. Returns `false` if it does not hold all of them, because the turn still replays an earlier
+    /// attempt.
     pub(crate) fn mark(&self) -> bool {
         // Before the first effect nothing was read: the turn stands where it began.
         if !self.taken_up.initialized() {
@@ -160,7 +161,8 @@ impl TurnJournal {
             }
             Ok(())
         };
-        // Once per attempt, however many effects begin at the same time; a failed reading is tried again by the next.
+        // Once per attempt, however many effects begin at the same time; a failed reading is tried again by
+        // the next.
         self.taken_up.get_or_try_init(|| read).await.copied()
     }
 
@@ -233,8 +235,8 @@ impl TurnJournal {
         Ok((id, record))
     }
 
-    /// Returns the record of an approved call that every resumption of the conversation finds. `own` is the record of this
-    /// turn, or of another that was cut short.
+    /// Returns the record of an approved call that every resumption of the conversation finds. `own` is the
+    /// record of this turn, or of another that was cut short.
     async fn approved(
         &self,
         id: &EffectId,
@@ -280,8 +282,8 @@ impl TurnJournal {
 
     /// Ends the journal of a turn that failed by itself.
     ///
-    /// If a retry may help, the journal stays as it is. If the turn came to a dead end, a replay would only lead there
-    /// again: then only the calls that must not be repeated are kept.
+    /// If a retry may help, the journal stays as it is. If the turn came to a dead end, a replay would only
+    /// lead there again: then only the calls that must not be repeated are kept.
     pub(crate) async fn turn_failed(&self, error: &Error) {
         if !self.writer.has_written() || self.writer.is_lost().await || self.may_help(error) {
             return;
@@ -373,8 +375,8 @@ impl EffectJournal for TurnJournal {
 
     async fn replied(&self, id: &EffectId, response: &ModelResponse) -> Result<()> {
         let mut requests = response.message.iter().flat_map(Message::tool_requests);
-        // A final reply without tools is committed with the turn's snapshot. It is recorded only after other records,
-        // so that their replay reaches the same end.
+        // A final reply without tools is committed with the turn's snapshot. It is recorded only after other
+        // records, so that their replay reaches the same end.
         if requests.next().is_none() && !self.writer.has_written() {
             return Ok(());
         }
@@ -480,7 +482,8 @@ impl EffectJournal for TurnJournal {
             live.failure = Some(error.status());
             live.calls.remove(id)
         };
-        // Nothing was recorded of a call that has not begun, and a call that was cut short may have taken effect.
+        // Nothing was recorded of a call that has not begun, and a call that was cut short may have taken
+        // effect.
         let Some(call) = call.filter(|call| call.has_begun && had_no_effect) else {
             return;
         };

@@ -22,7 +22,8 @@ const PATIENCE: usize = 16;
 /// The location of a turn's journal.
 pub(crate) struct JournalLocation {
     pub(crate) session: StoredSession,
-    /// The journal's key. Turns that continue from the same state share a journal, so that one finds what another left.
+    /// The journal's key. Turns that continue from the same state share a journal, so that one finds what
+    /// another left.
     pub(crate) key: TurnKey,
     /// The turn's own name, which every attempt at it has and no other turn.
     pub(crate) turn: TurnKey,
@@ -58,8 +59,9 @@ impl JournalLocation {
 
 /// Appends to one journal.
 ///
-/// Records are written strictly one after the other, so a worker that has lost the turn cannot write past the record it
-/// lost. Entries that come while a record is being written share the next one: calls that run at once cost one write.
+/// Records are written strictly one after the other, so a worker that has lost the turn cannot write past the
+/// record it lost. Entries that come while a record is being written share the next one: calls that run at
+/// once cost one write.
 pub(super) struct Writer {
     location: JournalLocation,
     /// The condition under which this attempt may write now.
@@ -130,14 +132,15 @@ impl Writer {
         self.sequence.lock().await.is_lost
     }
 
-    /// Reads the entries of earlier attempts and, if there are any, excludes those attempts from now on. Returns first
-    /// the entries whose effects are part of the snapshot that the turn continues, then the later ones, each with the name
-    /// of its turn if that is another one.
+    /// Reads the entries of earlier attempts and, if there are any, excludes those attempts from now on.
+    /// Returns first the entries whose effects are part of the snapshot that the turn continues, then the
+    /// later ones, each with the name of its turn if that is another one.
     pub(super) async fn take_up(&self) -> Result<[Vec<(Option<JournalKey>, Entry)>; 2]> {
         let mut sequence = self.sequence.lock().await;
         for _ in 0..PATIENCE {
             let records = self.location.read().await?;
-            // A journal that was dropped is begun again after the records that the snapshot holds the effects of.
+            // A journal that was dropped is begun again after the records that the snapshot holds the effects
+            // of.
             sequence.next = self.location.past;
             let Some(last) = records.last() else {
                 return Ok([Vec::new(), Vec::new()]);
@@ -230,7 +233,8 @@ impl Writer {
             let guard = lock(&self.guard).clone();
             let appended = journal.append(session.tenant().scope(), key, record.clone(), Some(&guard));
             match appended.await {
-                // The invocation itself wrote a snapshot while the record was on its way, so the guard is renewed.
+                // The invocation itself wrote a snapshot while the record was on its way, so the guard is
+                // renewed.
                 Err(error) if error.is(TIP_MOVED) && *lock(&self.guard) != guard => {}
                 appended => return appended,
             }
@@ -253,7 +257,8 @@ impl Writer {
         Ok(entries)
     }
 
-    /// Finds out whether a taken number was written by this attempt, in a write whose answer was lost, or by another.
+    /// Finds out whether a taken number was written by this attempt, in a write whose answer was lost, or by
+    /// another.
     async fn find_who_wrote(&self, sequence: &mut Sequence) -> Result<()> {
         let records = self.location.read().await?;
         let taken = records.iter().find(|record| record.sequence == sequence.next);

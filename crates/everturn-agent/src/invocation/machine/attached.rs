@@ -35,8 +35,8 @@ pub(super) struct Attached<I, E> {
     begun: usize,
 }
 
-/// The activity of the agent's function. It waits for an input only while the queue is empty and the input open:
-/// otherwise it was answered at once.
+/// The activity of the agent's function. It waits for an input only while the queue is empty and the input
+/// open: otherwise it was answered at once.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Function<I, E> {
     /// It runs outside any turn.
@@ -89,8 +89,8 @@ impl<I: Clone, E: Clone> Attached<I, E> {
 
     pub(super) fn handle(self, event: Event<I, E>) -> Step<I, E> {
         match event {
-            // While a snapshot is in flight the function's events are only noted: each snapshot is the child of the
-            // one before, so the next one cannot be begun.
+            // While a snapshot is in flight the function's events are only noted: each snapshot is the child
+            // of the one before, so the next one cannot be begun.
             Event::RoundEnded | Event::TurnEnded(_) | Event::NextInput | Event::Returned(_)
                 if matches!(self.function, Function::Saving(..)) =>
             {
@@ -180,8 +180,8 @@ impl<I: Clone, E: Clone> Attached<I, E> {
         }
     }
 
-    /// Handles the refusal of the turn lock. Before the first turn nothing has happened, so the caller gets the error
-    /// itself; later it is a failed turn.
+    /// Handles the refusal of the turn lock. Before the first turn nothing has happened, so the caller gets
+    /// the error itself; later it is a failed turn.
     fn refused(mut self, error: E) -> Step<I, E> {
         if !matches!(self.function, Function::Locking(_)) {
             return Step::to(self);
@@ -312,7 +312,8 @@ impl<I: Clone, E: Clone> Attached<I, E> {
             }
             Meanwhile::Returned(result) => self.conclude(result),
         };
-        // Between two turns the lock is free for other invocations, even if the next turn asks for it at once.
+        // Between two turns the lock is free for other invocations, even if the next turn asks for it at
+        // once.
         next.preceded_by([
             Command::SendTurnEnd(outcome),
             Command::SettleTurn(settled),
@@ -320,8 +321,8 @@ impl<I: Clone, E: Clone> Attached<I, E> {
         ])
     }
 
-    /// Continues after the function returned: saves the end of the invocation, if it may be a snapshot, and answers the
-    /// client.
+    /// Continues after the function returned: saves the end of the invocation, if it may be a snapshot, and
+    /// answers the client.
     fn conclude(self, result: Result<(), E>) -> Step<I, E> {
         if self.keeps_end && result.is_ok() {
             Concluding::begin(self.store)
@@ -330,8 +331,8 @@ impl<I: Clone, E: Clone> Attached<I, E> {
         }
     }
 
-    /// Handles a function that returned from the middle of its turn. The turn still gets an end, because clients count
-    /// turns.
+    /// Handles a function that returned from the middle of its turn. The turn still gets an end, because
+    /// clients count turns.
     fn abandon(self, result: Result<(), E>) -> Step<I, E> {
         self.conclude(result)
             .preceded_by([Command::SendTurnEnd(TurnOutcome::Failed), Command::ReleaseLock])

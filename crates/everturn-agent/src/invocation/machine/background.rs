@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use super::state::{Phase, Step};
 use super::{Cancellation, Command, EndOfInput, Ending, Event, TurnSnapshot};
 
-/// A run without a client. All inputs are known, so a function that asks is answered at once, or as soon as its
-/// progress is recorded.
+/// A run without a client. All inputs are known, so a function that asks is answered at once, or as soon as
+/// its progress is recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Background<I> {
     queue: VecDeque<I>,
@@ -70,8 +70,8 @@ impl<I: Clone> Background<I> {
         }
     }
 
-    /// Handles a function that asks for the next turn. Only now is it certain that the turns before it stand, so only
-    /// now is progress recorded; a run of one turn never records any.
+    /// Handles a function that asks for the next turn. Only now is it certain that the turns before it stand,
+    /// so only now is progress recorded; a run of one turn never records any.
     pub(super) fn ask<E>(mut self) -> Step<I, E> {
         if !self.unrecorded || self.queue.is_empty() {
             return self.feed();
@@ -103,7 +103,8 @@ impl<I: Clone> Background<I> {
     }
 }
 
-/// The state, by the time the pending snapshot was written, of the turn that ran when the detach was accepted.
+/// The state, by the time the pending snapshot was written, of the turn that ran when the detach was
+/// accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum TurnAtDetach {
     /// There was no turn.

@@ -5,16 +5,16 @@ use super::TurnOutcome;
 /// A command to the driver. Commands are executed in the order given.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Command<I, E> {
-    /// Reserve a new snapshot id, for a turn or a background run, and ask for the session's turn lock under it. Answered
-    /// by `LockGranted` or `LockRefused`: at once, unless turns that find the lock taken wait for it. An invocation that
-    /// holds the lock already is granted it again.
+    /// Reserve a new snapshot id, for a turn or a background run, and ask for the session's turn lock under
+    /// it. Answered by `LockGranted` or `LockRefused`: at once, unless turns that find the lock taken wait
+    /// for it. An invocation that holds the lock already is granted it again.
     TakeLock,
     /// Wait for the turn lock no longer. `TakeLock` is then not answered.
     LeaveQueue,
     /// Let other turns have the session. Holding no lock is fine.
     ReleaseLock,
-    /// Hand the input to the waiting turn loop, with a turn context that names the snapshot. Answered by `TurnEnded`, or by
-    /// `TurnRefused` if no loop waits any more.
+    /// Hand the input to the waiting turn loop, with a turn context that names the snapshot. Answered by
+    /// `TurnEnded`, or by `TurnRefused` if no loop waits any more.
     StartTurn {
         /// The turn's input.
         input: I,
@@ -26,72 +26,77 @@ pub(crate) enum Command<I, E> {
     FailTurn(E),
     /// End the input of the waiting turn loop, if there is one.
     EndInput(EndOfInput),
-    /// Make the turn that just succeeded durable: write its snapshot if there is a store and the snapshot policy wants one,
-    /// and take the session's state as the last good one. Answered by `TurnCommitted` or `CommitFailed`, at once where
-    /// there is nothing to write.
+    /// Make the turn that just succeeded durable: write its snapshot if there is a store and the snapshot
+    /// policy wants one, and take the session's state as the last good one. Answered by `TurnCommitted` or
+    /// `CommitFailed`, at once where there is nothing to write.
     CommitTurn,
-    /// Keep the turn that just failed, or was stopped: write a snapshot with what the turn had committed and its error, if it
-    /// had committed anything. Answered by `TurnKept` or `CommitFailed`, which changes nothing for the turn.
+    /// Keep the turn that just failed, or was stopped: write a snapshot with what the turn had committed and
+    /// its error, if it had committed anything. Answered by `TurnKept` or `CommitFailed`, which changes
+    /// nothing for the turn.
     KeepTurn,
-    /// Write a snapshot in the middle of the turn, for the generation that reported `RoundEnded` first of those that wait,
-    /// if the snapshot policy wants one. Answered by `RoundCommitted` or `CommitFailed`.
+    /// Write a snapshot in the middle of the turn, for the generation that reported `RoundEnded` first of
+    /// those that wait, if the snapshot policy wants one. Answered by `RoundCommitted` or `CommitFailed`.
     CommitRound,
-    /// Let the generation go on that reported `RoundEnded` first of those that wait; on `Err`, it fails with this error.
-    /// Nobody waiting is fine.
+    /// Let the generation go on that reported `RoundEnded` first of those that wait; on `Err`, it fails with
+    /// this error. Nobody waiting is fine.
     SettleRound(Result<(), E>),
-    /// Write a snapshot for the end of the invocation, if the snapshot policy wants one. Answered by `EndCommitted` or
-    /// `CommitFailed`.
+    /// Write a snapshot for the end of the invocation, if the snapshot policy wants one. Answered by
+    /// `EndCommitted` or `CommitFailed`.
     CommitEnd,
-    /// Queue the `turnEnd` chunk behind every chunk of its turn: with the snapshot's id and the turn's reason if it
-    /// succeeded, with `failed` or `aborted` if not, and then with an id only if the turn was kept.
+    /// Queue the `turnEnd` chunk behind every chunk of its turn: with the snapshot's id and the turn's reason
+    /// if it succeeded, with `failed` or `aborted` if not, and then with an id only if the turn was kept.
     SendTurnEnd(TurnOutcome),
-    /// Let the turn loop that reported `TurnEnded` continue: with the outcome it reported or, on `Err`, with this error
-    /// because the turn could not be made durable. Nobody waiting is fine.
+    /// Let the turn loop that reported `TurnEnded` continue: with the outcome it reported or, on `Err`, with
+    /// this error because the turn could not be made durable. Nobody waiting is fine.
     SettleTurn(Result<(), E>),
 
-    /// Send the client nothing more: drop queued and later chunks, and release the code that waits to send one. The
-    /// changes that the chunks report still take place.
+    /// Send the client nothing more: drop queued and later chunks, and release the code that waits to send
+    /// one. The changes that the chunks report still take place.
     SilenceClient,
-    /// Let the queued chunks reach the client, then apply the state transform to the output's state. Answered by
-    /// `Drained` or `TransformFailed`.
+    /// Let the queued chunks reach the client, then apply the state transform to the output's state. Answered
+    /// by `Drained` or `TransformFailed`.
     Drain,
     /// Cancel the work's context for this reason: tools, model calls and the function see it.
     CancelWork(Cancellation<E>),
 
-    /// The invocation continues without its client: raise `ClientGone` no more, and show chunks to the watchers of the
-    /// run.
+    /// The invocation continues without its client: raise `ClientGone` no more, and show chunks to the
+    /// watchers of the run.
     LetClientGo,
-    /// Write the pending snapshot of the run under the reserved id, as a child of the last committed snapshot. It holds the
-    /// state at the [takeover point](super::TakeoverPoint) if that snapshot does not. Answered by `PendingWritten` or
-    /// `PendingFailed`.
+    /// Write the pending snapshot of the run under the reserved id, as a child of the last committed
+    /// snapshot. It holds the state at the [takeover point](super::TakeoverPoint) if that snapshot does not.
+    /// Answered by `PendingWritten` or `PendingFailed`.
     WritePending {
-        /// Every input accepted and not committed, the running turn's first: the inputs that another worker would have
-        /// to run.
+        /// Every input accepted and not committed, the running turn's first: the inputs that another worker
+        /// would have to run.
         inputs: Vec<I>,
     },
-    /// Record in the pending snapshot, if the run is still this worker's, the live state and the inputs that are left, so
-    /// that a worker that takes the run over does not repeat the turns that ended. Answered by `ProgressRecorded`,
-    /// `AbortSeen` or `LeaseLost`.
+    /// Record in the pending snapshot, if the run is still this worker's, the live state and the inputs that
+    /// are left, so that a worker that takes the run over does not repeat the turns that ended. Answered by
+    /// `ProgressRecorded`, `AbortSeen` or `LeaseLost`.
     RecordProgress {
         /// The inputs that were not run yet.
         inputs: Vec<I>,
     },
-    /// Raise `HeartbeatDue` at every interval from now on; the snapshot just written counts as the first beat.
+    /// Raise `HeartbeatDue` at every interval from now on; the snapshot just written counts as the first
+    /// beat.
     StartHeartbeat,
     /// Raise `HeartbeatDue` no more.
     StopHeartbeat,
-    /// Watch the pending snapshot's status, beginning with the current one, and raise `AbortSeen` when it is `aborted`.
+    /// Watch the pending snapshot's status, beginning with the current one, and raise `AbortSeen` when it is
+    /// `aborted`.
     SubscribeStatus,
     /// Watch the status no more.
     UnsubscribeStatus,
-    /// Renew the heartbeat if the snapshot is still pending and the run this worker's. If not, raise `AbortSeen` or
-    /// `LeaseLost`; other errors are logged and otherwise ignored. Needs no answer.
+    /// Renew the heartbeat if the snapshot is still pending and the run this worker's. If not, raise
+    /// `AbortSeen` or `LeaseLost`; other errors are logged and otherwise ignored. Needs no answer.
     Beat,
-    /// Rewrite the pending snapshot with the run's end and the live state, in one atomic step that keeps the status
-    /// `aborted` and writes nothing if the lease was lost. Answered by `FinalizeWritten` or `FinalizeFailed`.
+    /// Rewrite the pending snapshot with the run's end and the live state, in one atomic step that keeps the
+    /// status `aborted` and writes nothing if the lease was lost. Answered by `FinalizeWritten` or
+    /// `FinalizeFailed`.
     Finalize(Ending<E>),
 
-    /// Give the caller its answer; nothing goes to the client after it. If the caller is gone, drop the answer.
+    /// Give the caller its answer; nothing goes to the client after it. If the caller is gone, drop the
+    /// answer.
     Resolve(Resolution<E>),
     /// The invocation has ended: release the session, the client stream and the input, and cancel the work's
     /// context for any tasks that the function left behind. Always the last command.

@@ -1,7 +1,7 @@
 //! The phase in which a detach was accepted and its pending snapshot is not yet written.
 //!
-//! Nothing starts before the snapshot is durable: an accepted input is then never lost with the process, and if the
-//! snapshot cannot be written, nothing ran that the client was not told about.
+//! Nothing starts before the snapshot is durable: an accepted input is then never lost with the process, and
+//! if the snapshot cannot be written, nothing ran that the client was not told about.
 
 use std::collections::VecDeque;
 
@@ -26,7 +26,8 @@ enum Awaits<I, E> {
     Round(I, Saving<E>),
     /// The snapshot of the invocation's end, which came before the detach.
     End,
-    /// The snapshot of the turn that ended before the detach; the pending snapshot must become its child, not its sibling.
+    /// The snapshot of the turn that ended before the detach; the pending snapshot must become its child, not
+    /// its sibling.
     Turn,
     /// The turn lock.
     Lock,
@@ -40,7 +41,8 @@ impl<I: Clone, E: Clone> Detaching<I, E> {
         Self::new(Awaits::Lock, function, queue).take_lock()
     }
 
-    /// Detaches while a turn waits for the turn lock. The run takes the lock in its place, and the turn is its first.
+    /// Detaches while a turn waits for the turn lock. The run takes the lock in its place, and the turn is
+    /// its first.
     pub(super) fn await_lock(input: I, mut queue: VecDeque<I>) -> Step<I, E> {
         queue.push_front(input);
         Step::to(Self::new(Awaits::Lock, Meanwhile::Asking, queue)).emit(Command::LetClientGo)
@@ -104,8 +106,8 @@ impl<I: Clone, E: Clone> Detaching<I, E> {
             (_, Event::NextInput) => self.function = Meanwhile::Asking,
             (_, Event::Returned(result)) => self.function = Meanwhile::Returned(result),
             (_, Event::ClientGone(_)) => self.client_gone = true,
-            // The turn gets no snapshot: the pending one lists its input, and progress is recorded before the next
-            // turn.
+            // The turn gets no snapshot: the pending one lists its input, and progress is recorded before the
+            // next turn.
             (Awaits::Pending(turn @ TurnAtDetach::Running), Event::TurnEnded(_)) => {
                 *turn = TurnAtDetach::Ended;
                 return Step::to(self).emit(Command::SettleTurn(Ok(())));

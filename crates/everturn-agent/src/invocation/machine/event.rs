@@ -5,9 +5,9 @@
 pub(crate) enum Event<I, E> {
     /// The client sent an input that does not detach.
     Input(I),
-    /// The client sent a detach directive. The event carries the inputs to be run in the background: the one with the
-    /// directive, then all that could be read without waiting. Inputs without a payload are left out, and the directive is
-    /// cleared on the others. The driver reads no further.
+    /// The client sent a detach directive. The event carries the inputs to be run in the background: the one
+    /// with the directive, then all that could be read without waiting. Inputs without a payload are left
+    /// out, and the directive is cleared on the others. The driver reads no further.
     Detach(Vec<I>),
     /// The client ended its input.
     InputClosed,
@@ -18,15 +18,16 @@ pub(crate) enum Event<I, E> {
     NextInput,
     /// Answers `TakeLock`: the invocation holds the session's turn lock.
     LockGranted,
-    /// Answers `TakeLock`: another turn holds the session or has moved its tip, or the session cannot be resumed any more.
+    /// Answers `TakeLock`: another turn holds the session or has moved its tip, or the session cannot be
+    /// resumed any more.
     LockRefused(E),
     /// Answers `StartTurn`: no turn loop waits any more, and the turn did not begin. The input comes back.
     TurnRefused(I),
     /// The turn that was started last came to its end.
     TurnEnded(TurnOutcome),
-    /// A round ended: all tools that the model asked for have answered, and the generation waits for `SettleRound` before
-    /// the model sees the answers. Raised for generations of a turn that has begun and not ended; others go on by
-    /// themselves.
+    /// A round ended: all tools that the model asked for have answered, and the generation waits for
+    /// `SettleRound` before the model sees the answers. Raised for generations of a turn that has begun and
+    /// not ended; others go on by themselves.
     RoundEnded,
     /// The function returned, failed or panicked.
     Returned(Result<(), E>),
@@ -44,19 +45,21 @@ pub(crate) enum Event<I, E> {
     RoundCommitted(Commit),
     /// Answers `CommitEnd`.
     EndCommitted(Commit),
-    /// Answers whichever of `CommitTurn`, `KeepTurn`, `CommitRound` and `CommitEnd` is in flight: the snapshot could not be written.
+    /// Answers whichever of `CommitTurn`, `KeepTurn`, `CommitRound` and `CommitEnd` is in flight: the
+    /// snapshot could not be written.
     CommitFailed(E),
     /// Answers `WritePending`.
     PendingWritten,
     /// Answers `WritePending`: the snapshot could not be written.
     PendingFailed(E),
-    /// Answers `RecordProgress`: the snapshot records the progress of the run. It is also the answer if the write
-    /// failed, which costs a worker that takes the run over some turns and nothing else. If the run is no longer this
-    /// worker's, `AbortSeen` or `LeaseLost` answer instead.
+    /// Answers `RecordProgress`: the snapshot records the progress of the run. It is also the answer if the
+    /// write failed, which costs a worker that takes the run over some turns and nothing else. If the run is
+    /// no longer this worker's, `AbortSeen` or `LeaseLost` answer instead.
     ProgressRecorded,
     /// Answers `Finalize`.
     FinalizeWritten,
-    /// Answers `Finalize`: the snapshot could not be written, or another worker has the run. It ages into `expired`.
+    /// Answers `Finalize`: the snapshot could not be written, or another worker has the run. It ages into
+    /// `expired`.
     FinalizeFailed(E),
 
     /// The pending snapshot's heartbeat should be renewed.

@@ -1,9 +1,10 @@
 //! The decisions of one agent invocation: a pure, synchronous state machine.
 //!
-//! [`Machine::handle`] takes an [`Event`] (something happened) and gives the [`Command`]s that follow from it (something
-//! must be done). Nothing here waits, reads a clock, draws a random number or touches a store. One driver executes the
-//! commands and reports the results; it decides nothing. Inputs (`I`) and errors (`E`) pass through unread. Beside the
-//! machine, [`TakeoverPoint`] follows the same events and knows from which state a worker would continue a lost run.
+//! [`Machine::handle`] takes an [`Event`] (something happened) and gives the [`Command`]s that follow from it
+//! (something must be done). Nothing here waits, reads a clock, draws a random number or touches a store. One
+//! driver executes the commands and reports the results; it decides nothing. Inputs (`I`) and errors (`E`)
+//! pass through unread. Beside the machine, [`TakeoverPoint`] follows the same events and knows from which
+//! state a worker would continue a lost run.
 //!
 //! # Phases
 //!
@@ -24,15 +25,17 @@
 //!              └────► WindingDown ───────┴─────── fenced ──────────────────────────┘
 //! ```
 //!
-//! \* Where the end of an invocation may become a snapshot, a function that returned normally goes through `Concluding` until
-//! that snapshot is written. It is left as `Attached` is: by a detach to `Detaching`, by everything else to `Stopping`.
+//! \* Where the end of an invocation may become a snapshot, a function that returned normally goes through
+//! `Concluding` until that snapshot is written. It is left as `Attached` is: by a detach to `Detaching`, by
+//! everything else to `Stopping`.
 //!
 //! # What the driver raises
 //!
-//! Events are handled one at a time, in the order in which they happened. Where several are ready at once the driver
-//! takes them in this order: **answers that a command has at once, the client's input, the client's departure, other
-//! answers to commands, the function**. So a detach that could be read wins over a disconnect that followed it and over a
-//! function that finished meanwhile, and a departure that happened wins over the error it causes.
+//! Events are handled one at a time, in the order in which they happened. Where several are ready at once the
+//! driver takes them in this order: **answers that a command has at once, the client's input, the client's
+//! departure, other answers to commands, the function**. So a detach that could be read wins over a
+//! disconnect that followed it and over a function that finished meanwhile, and a departure that happened
+//! wins over the error it causes.
 //!
 //! | source | events | rule |
 //! |---|---|---|
@@ -44,10 +47,11 @@
 //! | timer | [`HeartbeatDue`](Event::HeartbeatDue) | between `StartHeartbeat` and `StopHeartbeat` |
 //! | answers | see the commands | exactly one per command that asks for one |
 //!
-//! The turn lock may take its time, because another invocation may hold the session, and a function may drop its turn loop
-//! while its turn waits. If no loop waits when the turn could begin, [`TurnRefused`](Event::TurnRefused) answers, and the
-//! input keeps its place. If the function asks again while an earlier request stands or a turn is on its way to it, that is
-//! one request: the driver answers the newest.
+//! The turn lock may take its time, because another invocation may hold the session, and a function may drop
+//! its turn loop while its turn waits. If no loop waits when the turn could begin,
+//! [`TurnRefused`](Event::TurnRefused) answers, and the input keeps its place. If the function asks again
+//! while an earlier request stands or a turn is on its way to it, that is one request: the driver answers the
+//! newest.
 //!
 //! # What a command obliges the driver to do
 //!

@@ -11,8 +11,8 @@ pub(super) struct Saving<E> {
     pub(super) turn: TurnMeanwhile<E>,
 }
 
-/// The state of the turn while the snapshot is being written. Its generation may have been dropped, so the turn need
-/// not wait.
+/// The state of the turn while the snapshot is being written. Its generation may have been dropped, so the
+/// turn need not wait.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum TurnMeanwhile<E> {
     Running,
@@ -54,7 +54,8 @@ impl<E> Saving<E> {
     }
 }
 
-/// Settles the generation whose snapshot was written or failed, then those that waited behind it, without a snapshot.
+/// Settles the generation whose snapshot was written or failed, then those that waited behind it, without a
+/// snapshot.
 pub(super) fn settle_all<I, E>(
     snapshot: Result<(), E>,
     waiting: usize,

@@ -42,15 +42,15 @@ impl<I: Clone, E: Clone> Machine<I, E> {
         }
     }
 
-    /// Creates the machine of a background run that this worker took over: there is no client, and `inputs` are
-    /// complete. Its function is about to run on the last committed state.
+    /// Creates the machine of a background run that this worker took over: there is no client, and `inputs`
+    /// are complete. Its function is about to run on the last committed state.
     pub(crate) fn take_over(inputs: Vec<I>) -> (Self, Vec<Command<I, E>>) {
         let Step { phase, commands } = Background::take_over(inputs.into());
         (Self { phase }, commands)
     }
 
-    /// Handles an event and returns the commands that follow. An event without meaning in the current phase changes
-    /// nothing.
+    /// Handles an event and returns the commands that follow. An event without meaning in the current phase
+    /// changes nothing.
     pub(crate) fn handle(&mut self, event: Event<I, E>) -> Vec<Command<I, E>> {
         let step = match std::mem::replace(&mut self.phase, Phase::Released) {
             Phase::Attached(phase) => phase.handle(event),

@@ -1,5 +1,5 @@
-//! The phase in which the work was cancelled while the client still awaits its outcome, and the function has yet to
-//! return.
+//! The phase in which the work was cancelled while the client still awaits its outcome, and the function has
+//! yet to return.
 
 use super::draining::resolve;
 use super::saving::{Saving, TurnMeanwhile, settle_all};
@@ -22,7 +22,8 @@ enum Write {
     None,
     /// The snapshot of the last turn, or of its failure.
     Turn,
-    /// A snapshot inside the turn, while so many other rounds wait that get none, and the turn may have ended.
+    /// A snapshot inside the turn, while so many other rounds wait that get none, and the turn may have
+    /// ended.
     Round {
         waiting: usize,
         ended: Option<TurnOutcome>,
@@ -95,7 +96,8 @@ impl<E: Clone> Stopping<E> {
             }
             Meanwhile::Returned(result) => {
                 if let Err(error) = result {
-                    // The function failed before the work was cancelled, so the cancellation is not the cause.
+                    // The function failed before the work was cancelled, so the cancellation is not the
+                    // cause.
                     self.cause = Cause::Function(error);
                 }
                 self.finish(Ok(()))

@@ -4,8 +4,8 @@ use super::{Commit, Event};
 
 /// Tracks the state at which the current turn began or, between turns, the next one begins.
 ///
-/// Snapshots may be written in the middle of a turn. They do not move the takeover point: the turn's input runs again from
-/// where the turn began, and what has happened since is in the turn's journal.
+/// Snapshots may be written in the middle of a turn. They do not move the takeover point: the turn's input
+/// runs again from where the turn began, and what has happened since is in the turn's journal.
 ///
 /// | event | newest snapshot | takeover point |
 /// |---|---|---|
@@ -30,8 +30,8 @@ enum Point<S> {
 }
 
 impl<S> TakeoverPoint<S> {
-    /// Begins after the snapshot with the `newest` state, if there is one. `unsaved` is the state to begin with if it
-    /// differs from that.
+    /// Begins after the snapshot with the `newest` state, if there is one. `unsaved` is the state to begin
+    /// with if it differs from that.
     pub(crate) fn new(newest: Option<S>, unsaved: Option<S>) -> Self {
         Self {
             newest,
@@ -39,8 +39,8 @@ impl<S> TakeoverPoint<S> {
         }
     }
 
-    /// Updates the point after an event. `state` returns the state in the snapshot that the event reports, or else the
-    /// session's live state.
+    /// Updates the point after an event. `state` returns the state in the snapshot that the event reports, or
+    /// else the session's live state.
     pub(crate) fn note<I, E>(&mut self, event: &Event<I, E>, state: impl FnOnce() -> S) {
         match event {
             Event::TurnEnded(_) => self.point = Point::Beside(state()),

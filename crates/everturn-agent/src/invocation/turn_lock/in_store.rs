@@ -1,7 +1,8 @@
 //! The turn lock in the store: one turn at a time continues a snapshot in all processes.
 //!
-//! A turn takes it after the lock of its process and before it calls a model or a tool, and its commit releases it. The
-//! lock has a lease, which the driver renews while the turn runs, so a process that dies lets go of it.
+//! A turn takes it after the lock of its process and before it calls a model or a tool, and its commit
+//! releases it. The lock has a lease, which the driver renews while the turn runs, so a process that dies
+//! lets go of it.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -29,8 +30,8 @@ const RENEWALS: u32 = 3;
 
 /// Where the turns of an agent are locked against each other.
 ///
-/// The store's precondition keeps two turns from continuing one snapshot in any case. A lock makes the second turn fail,
-/// or wait, before it calls a model or a tool, instead of failing when it commits.
+/// The store's precondition keeps two turns from continuing one snapshot in any case. A lock makes the second
+/// turn fail, or wait, before it calls a model or a tool, instead of failing when it commits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum TurnLocking {
@@ -39,7 +40,8 @@ pub enum TurnLocking {
     StoreDefault,
     /// In this process only. Turns in other processes are noticed when a turn commits.
     InProcess,
-    /// In the store, for one more small write per turn: turns of all processes that share the store exclude each other.
+    /// In the store, for one more small write per turn: turns of all processes that share the store exclude
+    /// each other.
     InStore,
 }
 
@@ -64,7 +66,8 @@ impl StoreLock {
         &self.request.turn
     }
 
-    /// Asks for the lock without waiting, and only if the session has the version at which the store recalled it.
+    /// Asks for the lock without waiting, and only if the session has the version at which the store recalled
+    /// it.
     pub(super) fn at_version(self, version: i64) -> Self {
         let request = LockRequest {
             waits: false,
@@ -85,11 +88,12 @@ impl StoreLock {
         };
     }
 
-    /// Takes the lock. A turn that waits does so in order, and follows the conversation to its new end: that snapshot is
-    /// returned if the conversation moved.
+    /// Takes the lock. A turn that waits does so in order, and follows the conversation to its new end: that
+    /// snapshot is returned if the conversation moved.
     ///
     /// # Errors
-    /// `ABORTED` if another turn holds the lock or was faster, and this one does not wait; the store's errors.
+    /// `ABORTED` if another turn holds the lock or was faster, and this one does not wait; the store's
+    /// errors.
     pub(super) async fn take(&mut self) -> Result<Option<Snapshot>> {
         let mut moved_to = None;
         let mut wait = FIRST_WAIT;
@@ -127,7 +131,8 @@ impl StoreLock {
         }
     }
 
-    /// Renews the lease until it is dropped, or another turn has the lock: then the store refuses what this turn writes.
+    /// Renews the lease until it is dropped, or another turn has the lock: then the store refuses what this
+    /// turn writes.
     pub(crate) fn renewed(&self) -> BoxFuture<'static, Infallible> {
         let lock = self.clone();
         let renew = async move {
@@ -169,8 +174,8 @@ impl StoreLock {
     }
 }
 
-/// A lock in the store that is taken before its invocation has begun. Dropping it releases the lock, unless the invocation
-/// has taken it over by then.
+/// A lock in the store that is taken before its invocation has begun. Dropping it releases the lock, unless
+/// the invocation has taken it over by then.
 pub(crate) struct EarlyLock {
     lock: Option<StoreLock>,
     tasks: TaskTracker,

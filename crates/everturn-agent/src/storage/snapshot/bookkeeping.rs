@@ -23,7 +23,8 @@ use crate::{AgentInput, SnapshotId};
 pub struct Bookkeeping {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     usage: Option<NotedUsage>,
-    /// The first snapshot of the branch that this one is counted with, in a session with a limit that has branches.
+    /// The first snapshot of the branch that this one is counted with, in a session with a limit that has
+    /// branches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     counted_with: Option<Noted<SnapshotId>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -45,7 +46,8 @@ pub struct Bookkeeping {
 struct InputsLeft(Vec<AgentInput>);
 
 impl Bookkeeping {
-    /// Returns whether there are no notes but what the conversation has used, where that is counted, and which calls it answered.
+    /// Returns whether there are no notes but what the conversation has used, where that is counted, and
+    /// which calls it answered.
     pub fn is_empty(&self) -> bool {
         self.background_run.is_none() && self.open_turn.is_none() && self.unfinished_rewind.is_none()
     }
@@ -172,8 +174,8 @@ impl Snapshot {
         self.bookkeeping.calls = (!marks.is_empty()).then(|| marks.join(" ").into());
     }
 
-    /// Returns what the models and tools of the conversation have used up to this snapshot, from its first turn on. The
-    /// latest snapshot of a session has the sum of its branch.
+    /// Returns what the models and tools of the conversation have used up to this snapshot, from its first
+    /// turn on. The latest snapshot of a session has the sum of its branch.
     pub fn usage(&self) -> Option<UsageTotal> {
         self.bookkeeping.usage.as_ref()?.read()
     }
@@ -182,7 +184,8 @@ impl Snapshot {
         self.bookkeeping.usage = usage.map(NotedUsage::from);
     }
 
-    /// Returns the first snapshot of the branch that the snapshot is counted with; `None` for the session's first branch.
+    /// Returns the first snapshot of the branch that the snapshot is counted with; `None` for the session's
+    /// first branch.
     pub(crate) fn counted_with(&self) -> Option<&SnapshotId> {
         match self.bookkeeping.counted_with.as_ref()? {
             Noted::Readable(branch) => Some(branch),
@@ -267,14 +270,14 @@ impl Snapshot {
         };
     }
 
-    /// Returns the inputs that the background run behind the snapshot has not finished, in a snapshot that was read by the
-    /// actions of an agent.
+    /// Returns the inputs that the background run behind the snapshot has not finished, in a snapshot that
+    /// was read by the actions of an agent.
     pub fn inputs_left(&self) -> &[AgentInput] {
         self.bookkeeping.left.as_ref().map_or(&[], |left| &left.0)
     }
 
-    /// Reads a note. An unreadable note is not a missing one: treating it as missing would let a worker write to a run
-    /// that another version of the framework has leased to another worker.
+    /// Reads a note. An unreadable note is not a missing one: treating it as missing would let a worker write
+    /// to a run that another version of the framework has leased to another worker.
     fn read<'a, T>(&self, key: &str, noted: Option<&'a Noted<T>>) -> Result<Option<&'a T>> {
         match noted {
             None => Ok(None),

@@ -1,9 +1,10 @@
 //! The lease on a background run, and the notes from which another worker continues it.
 //!
-//! Both are kept in the run's pending snapshot. The worker of the run holds its *lease*: the snapshot names the worker
-//! and the epoch of the lease, and its heartbeat shows that the worker is alive. A *takeover* writes another worker and
-//! a higher epoch there, in one atomic step. Every later write of the first worker compares the lease inside the
-//! store's own step, finds another, and writes nothing, however long the worker slept.
+//! Both are kept in the run's pending snapshot. The worker of the run holds its *lease*: the snapshot names
+//! the worker and the epoch of the lease, and its heartbeat shows that the worker is alive. A *takeover*
+//! writes another worker and a higher epoch there, in one atomic step. Every later write of the first worker
+//! compares the lease inside the store's own step, finds another, and writes nothing, however long the worker
+//! slept.
 
 use std::sync::LazyLock;
 
@@ -51,8 +52,8 @@ impl Lease {
 
     /// Returns whether no other worker holds the run behind a snapshot.
     ///
-    /// A pending snapshot without a lease lost it to a writer who does not know leases. It counts as this worker's,
-    /// because only a run with a lease can be taken over.
+    /// A pending snapshot without a lease lost it to a writer who does not know leases. It counts as this
+    /// worker's, because only a run with a lease can be taken over.
     ///
     /// # Errors
     /// `DATA_LOSS` if the snapshot's lease cannot be read.
@@ -83,7 +84,8 @@ pub(crate) struct BackgroundRun {
     /// The caller's context values that the agent records.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub(crate) context: Map<String, Value>,
-    /// The tenant that came with the call, if the run is stored under another: agents that the run calls may need it.
+    /// The tenant that came with the call, if the run is stored under another: agents that the run calls may
+    /// need it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tenant: Option<Scope>,
     /// The identified caller, on whose behalf the run acts.

@@ -11,15 +11,17 @@ type Change = dyn Fn(Option<&Snapshot>) -> Result<Option<Snapshot>> + Send + Syn
 
 /// Computes a snapshot from the one that is stored. Cloning is cheap.
 ///
-/// Everturn itself makes mutations only from the transitions in its `snapshot` module. Decorators and tests of stores
-/// make theirs with [`Mutation::new`].
+/// Everturn itself makes mutations only from the transitions in its `snapshot` module. Decorators and tests
+/// of stores make theirs with [`Mutation::new`].
 #[derive(Clone)]
 pub struct Mutation(Arc<Change>);
 
 impl Mutation {
-    /// Creates a mutation that calls a function with the stored snapshot, if there is one. `Ok(None)` writes nothing.
+    /// Creates a mutation that calls a function with the stored snapshot, if there is one. `Ok(None)` writes
+    /// nothing.
     ///
-    /// A store may call the function more than once, so it must depend on its argument only and have no side effects.
+    /// A store may call the function more than once, so it must depend on its argument only and have no side
+    /// effects.
     pub fn new(
         change: impl Fn(Option<&Snapshot>) -> Result<Option<Snapshot>> + Send + Sync + 'static,
     ) -> Self {

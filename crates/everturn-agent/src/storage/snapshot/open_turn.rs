@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 /// A turn that was in progress when a snapshot was taken: its journal, and how much of the journal the
 /// snapshot holds.
 ///
-/// A turn that continues from the snapshot continues the same journal, so it repeats nothing that came after the
-/// snapshot.
+/// A turn that continues from the snapshot continues the same journal, so it repeats nothing that came after
+/// the snapshot.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct OpenTurn {
     /// The turn's part of the journal's key.

@@ -14,8 +14,8 @@ use crate::SnapshotId;
 pub(crate) struct Rewind {
     /// The last snapshot that is kept.
     keep: SnapshotId,
-    /// The last snapshot before which nothing changes: there the kept snapshots part from those that were kept before.
-    /// `None` is the session's beginning.
+    /// The last snapshot before which nothing changes: there the kept snapshots part from those that were
+    /// kept before. `None` is the session's beginning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     fork: Option<Cursor>,
     /// Fields of other versions.

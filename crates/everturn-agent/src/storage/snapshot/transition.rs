@@ -1,8 +1,9 @@
 //! The ways in which a stored snapshot may change.
 //!
-//! A [`Transition`] is the only way in which the framework changes a stored snapshot. It is data: [`Transition::apply`]
-//! computes the new snapshot from the stored one, without clock, randomness or I/O. A store calls it inside its own
-//! atomic step, so what it decides holds for every process that shares the store.
+//! A [`Transition`] is the only way in which the framework changes a stored snapshot. It is data:
+//! [`Transition::apply`] computes the new snapshot from the stored one, without clock, randomness or I/O. A
+//! store calls it inside its own atomic step, so what it decides holds for every process that shares the
+//! store.
 #![doc = include_str!("transitions.md")]
 
 use everturn_ai::UsageTotal;
@@ -17,7 +18,8 @@ use crate::{AgentFinishReason, AgentInput, SessionId, SessionState, SnapshotStat
 /// A change of one stored snapshot.
 #[derive(Debug, Clone)]
 pub(crate) enum Transition {
-    /// Writes a snapshot that an invocation takes: of a turn, of a round inside it, or of a background run that begins.
+    /// Writes a snapshot that an invocation takes: of a turn, of a round inside it, or of a background run
+    /// that begins.
     Create {
         snapshot: Box<Snapshot>,
         /// Whether the id is the hash of the state, so that a stored snapshot with this id is the same one.
@@ -105,7 +107,8 @@ pub(crate) struct RunEnd {
 pub(crate) const RUN_OUTPUT: &str = "output";
 
 impl Transition {
-    /// Computes the snapshot to write in the place of the stored one, `current`; `None` if nothing is to be written.
+    /// Computes the snapshot to write in the place of the stored one, `current`; `None` if nothing is to be
+    /// written.
     ///
     /// # Errors
     /// As the table in the module's text says.
@@ -209,8 +212,8 @@ fn held(current: Option<&Snapshot>, lease: Lease) -> Result<Option<&Snapshot>> {
     }
 }
 
-/// Records progress. The turns that ended count as the work of this worker: a worker that takes the run over has all
-/// attempts for the rest.
+/// Records progress. The turns that ended count as the work of this worker: a worker that takes the run over
+/// has all attempts for the rest.
 fn advance(run: &Snapshot, progress: &Progress, now: Timestamp) -> Result<Option<Snapshot>> {
     let Some(noted) = run.background_run()? else {
         return Ok(None);
@@ -237,7 +240,8 @@ fn advance(run: &Snapshot, progress: &Progress, now: Timestamp) -> Result<Option
 fn finish(run: &Snapshot, lease: Lease, end: &RunEnd, now: Timestamp) -> Result<Option<Snapshot>> {
     let is_unfinished = match run.status {
         SnapshotStatus::Pending | SnapshotStatus::Aborting => true,
-        // An abort sets the status alone. The worker adds the finish reason once, when its function has returned.
+        // An abort sets the status alone. The worker adds the finish reason once, when its function has
+        // returned.
         SnapshotStatus::Aborted => run.finish_reason != Some(AgentFinishReason::Aborted),
         _ => false,
     };
@@ -307,7 +311,8 @@ fn failed(run: &Snapshot, error: &Error, now: Timestamp) -> Snapshot {
         ..run.clone()
     };
     last.clear_background_run();
-    // Clearing the run removes the state that was kept for its next worker, and here it is the best result there is.
+    // Clearing the run removes the state that was kept for its next worker, and here it is the best result
+    // there is.
     last.state.clone_from(&run.state);
     last
 }
@@ -321,7 +326,8 @@ fn without_rewind(snapshot: &Snapshot, orphaned: bool) -> Snapshot {
     marked
 }
 
-/// Checks that two states with the same hash are equal: they may differ in numbers that the hash cannot tell apart.
+/// Checks that two states with the same hash are equal: they may differ in numbers that the hash cannot tell
+/// apart.
 fn check_same_state(current: &Snapshot, snapshot: &Snapshot) -> Result<()> {
     if let (Some(current), Some(state)) = (&current.state, &snapshot.state)
         && holds_the_same(current, state)

@@ -2,8 +2,8 @@
 
 /// A checksum of the values of a stored row, under computation.
 ///
-/// It is to cover what a reader is given and the row's identity: then a value that was changed, or that belongs to another
-/// row, is noticed. It is no protection against those who can compute it themselves.
+/// It is to cover what a reader is given and the row's identity: then a value that was changed, or that
+/// belongs to another row, is noticed. It is no protection against those who can compute it themselves.
 ///
 /// ```
 /// use everturn_agent::store::Checksum;

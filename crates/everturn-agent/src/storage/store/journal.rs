@@ -39,14 +39,14 @@ impl JournalKey {
         }
     }
 
-    /// Names a journal that is kept as long as its session: [`Journal::sweep`] leaves it alone. `name` is fit for a file name:
-    /// letters, digits and dashes.
+    /// Names a journal that is kept as long as its session: [`Journal::sweep`] leaves it alone. `name` is fit
+    /// for a file name: letters, digits and dashes.
     pub fn kept(session: SessionId, name: &str) -> Self {
         Self::new(session, format!("{KEPT}{name}"))
     }
 
-    /// Names the account of a session's branch, which begins with this snapshot; `None` is the session's first branch. It
-    /// has no journal.
+    /// Names the account of a session's branch, which begins with this snapshot; `None` is the session's
+    /// first branch. It has no journal.
     pub fn of_branch(session: SessionId, first: Option<&SnapshotId>) -> Self {
         Self::new(
             session,
@@ -87,8 +87,8 @@ pub struct JournalRecord {
 /// The condition under which a record may be written. It stops a worker whose turn has ended or was taken
 /// over from writing more records.
 ///
-/// A turn has a snapshot reserved for it, by its id. The turn may act for as long as it could still write that
-/// snapshot:
+/// A turn has a snapshot reserved for it, by its id. The turn may act for as long as it could still write
+/// that snapshot:
 ///
 /// | the reserved snapshot | a record may be written if |
 /// |---|---|
@@ -119,13 +119,13 @@ impl JournalGuard {
         }
     }
 
-    /// Checks the guard, for a store that holds still meanwhile. `reserved` is the reserved snapshot of the `session`,
-    /// if it exists, as [`Detail::Metadata`](super::Detail::Metadata) reads it; `found` is the snapshot that
-    /// [`Precondition::check`] asks for.
+    /// Checks the guard, for a store that holds still meanwhile. `reserved` is the reserved snapshot of the
+    /// `session`, if it exists, as [`Detail::Metadata`](super::Detail::Metadata) reads it; `found` is the
+    /// snapshot that [`Precondition::check`] asks for.
     ///
     /// # Errors
-    /// `ABORTED` with [`TURN_TAKEN_OVER`] if the reserved snapshot is not this worker's; as [`Precondition::check`];
-    /// `DATA_LOSS` if the lease of the reserved snapshot cannot be read.
+    /// `ABORTED` with [`TURN_TAKEN_OVER`] if the reserved snapshot is not this worker's; as
+    /// [`Precondition::check`]; `DATA_LOSS` if the lease of the reserved snapshot cannot be read.
     pub fn check(
         &self,
         session: &SessionId,
@@ -140,7 +140,8 @@ impl JournalGuard {
     }
 }
 
-/// Creates the error of a worker that wants to write a record of a turn whose snapshot it may no longer write.
+/// Creates the error of a worker that wants to write a record of a turn whose snapshot it may no longer
+/// write.
 fn turn_over(snapshot: &Snapshot) -> Error {
     let id = &snapshot.snapshot_id;
     let message = if snapshot.status == SnapshotStatus::Pending {
@@ -155,19 +156,21 @@ fn turn_over(snapshot: &Snapshot) -> Error {
 ///
 /// # What it guarantees
 ///
-/// - **A number is written once.** Of several appends of one number, in any process, one succeeds and the others fail
-///   with `ABORTED` and [`RECORD_TAKEN`]; the record stays as it was written. A worker that loses a number has lost the
-///   turn to another worker: this keeps a worker that was only asleep from acting.
+/// - **A number is written once.** Of several appends of one number, in any process, one succeeds and the
+///   others fail with `ABORTED` and [`RECORD_TAKEN`]; the record stays as it was written. A worker that loses
+///   a number has lost the turn to another worker: this keeps a worker that was only asleep from acting.
 /// - **Guards inside the write.** A [`JournalGuard`] is checked in the same step as the record is written.
 /// - **Whole or not at all.** A record is read as it was written, or it is not there.
-/// - **Durable when `append` returns**, at the store's level of durability; every later read in any process sees it.
+/// - **Durable when `append` returns**, at the store's level of durability; every later read in any process
+///   sees it.
 /// - **Tenants are apart**, and a session's journals are deleted with the session.
 #[async_trait]
 pub trait Journal: Send + Sync {
     /// Writes a record, if none has its number and the guard allows it.
     ///
     /// # Errors
-    /// As [`JournalGuard::check`]; `ABORTED` with [`RECORD_TAKEN`] if the number is taken; the store's own errors.
+    /// As [`JournalGuard::check`]; `ABORTED` with [`RECORD_TAKEN`] if the number is taken; the store's own
+    /// errors.
     async fn append(
         &self,
         scope: &Scope,
@@ -179,7 +182,8 @@ pub trait Journal: Send + Sync {
     /// Reads every record of a journal, in the order of their numbers; none if there is no such journal.
     async fn read(&self, scope: &Scope, key: &JournalKey) -> Result<Vec<JournalRecord>>;
 
-    /// Returns whether it is known, without reading, that a session has no journal. The default knows nothing.
+    /// Returns whether it is known, without reading, that a session has no journal. The default knows
+    /// nothing.
     fn is_known_empty(&self, scope: &Scope, session: &SessionId) -> bool {
         let _ = (scope, session);
         false
@@ -188,10 +192,11 @@ pub trait Journal: Send + Sync {
     /// Drops a journal. A missing journal is no error.
     async fn clear(&self, scope: &Scope, key: &JournalKey) -> Result<()>;
 
-    /// Drops the journals, of all tenants, to which nothing was added since `before`, and returns their number. Journals that
-    /// are [kept](JournalKey::is_kept) stay: their names begin with [`KEPT`].
+    /// Drops the journals, of all tenants, to which nothing was added since `before`, and returns their
+    /// number. Journals that are [kept](JournalKey::is_kept) stay: their names begin with [`KEPT`].
     ///
-    /// The others belong to turns that failed and were never retried. Agents with a journal call this now and then.
+    /// The others belong to turns that failed and were never retried. Agents with a journal call this now and
+    /// then.
     async fn sweep(&self, before: Timestamp) -> Result<u64>;
 }
 

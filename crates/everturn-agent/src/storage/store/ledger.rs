@@ -15,8 +15,8 @@ pub struct TurnAccount {
 }
 
 impl TurnAccount {
-    /// Names the account of a turn that continues the snapshot `base`. It has the name of the turn's journal, and a commit
-    /// that drops the journal drops the account.
+    /// Names the account of a turn that continues the snapshot `base`. It has the name of the turn's journal,
+    /// and a commit that drops the journal drops the account.
     pub fn new(key: JournalKey, base: Option<SnapshotId>) -> Self {
         Self { key, base }
     }
@@ -65,8 +65,8 @@ pub struct Expense {
 
 /// An expense of a session's branch.
 ///
-/// All turns that continue the branch share the account, those that are refused when they commit included, so that turns of
-/// several processes cannot exceed the session's budget together.
+/// All turns that continue the branch share the account, those that are refused when they commit included, so
+/// that turns of several processes cannot exceed the session's budget together.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct SessionExpense {
@@ -104,8 +104,8 @@ impl SessionExpense {
     /// Returns the account after the expense, where it held this much.
     ///
     /// # Errors
-    /// `RESOURCE_EXHAUSTED` with [`LIMIT_REACHED`](everturn_ai::reason::LIMIT_REACHED) if the condition does not hold. The
-    /// expense is then not entered at all.
+    /// `RESOURCE_EXHAUSTED` with [`LIMIT_REACHED`](everturn_ai::reason::LIMIT_REACHED) if the condition does
+    /// not hold. The expense is then not entered at all.
     pub fn after(&self, held: UsageTotal) -> Result<UsageTotal> {
         let after = held.at_least(self.before) + self.used;
         Admission::check(self.admission, &after, "session")?;
@@ -113,7 +113,8 @@ impl SessionExpense {
     }
 }
 
-/// The condition of an expense: the budget of the tenant or of the session must allow the call that the expense is for.
+/// The condition of an expense: the budget of the tenant or of the session must allow the call that the
+/// expense is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Admission {
     budget: Budget,
@@ -185,11 +186,12 @@ impl Expense {
         }
     }
 
-    /// Returns the tenant's account after the expense, where it was `before`; `None` if the expense does not change it.
+    /// Returns the tenant's account after the expense, where it was `before`; `None` if the expense does not
+    /// change it.
     ///
     /// # Errors
-    /// `RESOURCE_EXHAUSTED` with [`LIMIT_REACHED`](everturn_ai::reason::LIMIT_REACHED) if the condition does not hold. The
-    /// expense is then not entered at all.
+    /// `RESOURCE_EXHAUSTED` with [`LIMIT_REACHED`](everturn_ai::reason::LIMIT_REACHED) if the condition does
+    /// not hold. The expense is then not entered at all.
     pub fn tenant_after(&self, before: UsageTotal) -> Result<Option<UsageTotal>> {
         let Some(used) = self.tenant else {
             return Ok(None);
@@ -217,18 +219,22 @@ pub fn write_account(used: &UsageTotal) -> Result<String> {
     Ok(serde_json::to_string(used)?)
 }
 
-/// Keeps what tenants have used, what limited sessions have used, and what turns have used that no snapshot holds yet.
+/// Keeps what tenants have used, what limited sessions have used, and what turns have used that no snapshot
+/// holds yet.
 ///
 /// # What it guarantees
 ///
-/// - **Nothing is lost.** An expense is added to what is there, in one step with the check of its conditions. Of any number of
-///   expenses at once, in any process, all count.
+/// - **Nothing is lost.** An expense is added to what is there, in one step with the check of its conditions.
+///   Of any number of expenses at once, in any process, all count.
 /// - **All or nothing.** The accounts of the tenant, of the session's branch and of the turn change together.
-/// - **Durable when `spend` returns**, at the store's level of durability; every later read in any process sees it.
-/// - **A turn's account is dropped with its journal** by [`SessionStore::commit`](super::SessionStore::commit), because the
-///   snapshot has its sum: in the same step if the store can, else right after, for instance with [`close_accounts`]. Dropping
-///   or sweeping a journal alone keeps the account: what was used stays used.
-/// - **Tenants are apart.** A session's accounts are deleted with the session, and the tenant's own with the tenant.
+/// - **Durable when `spend` returns**, at the store's level of durability; every later read in any process
+///   sees it.
+/// - **A turn's account is dropped with its journal** by
+///   [`SessionStore::commit`](super::SessionStore::commit), because the snapshot has its sum: in the same
+///   step if the store can, else right after, for instance with [`close_accounts`]. Dropping or sweeping a
+///   journal alone keeps the account: what was used stays used.
+/// - **Tenants are apart.** A session's accounts are deleted with the session, and the tenant's own with the
+///   tenant.
 #[async_trait]
 pub trait UsageLedger: Send + Sync {
     /// Enters an expense and returns the tenant's account after it; zero if the expense is of a turn alone.
@@ -247,9 +253,11 @@ pub trait UsageLedger: Send + Sync {
     async fn of_tenant(&self, scope: &Scope) -> Result<UsageTotal>;
 }
 
-/// Drops the accounts of turns that a snapshot holds, for a store that cannot do so in the step that writes the snapshot.
+/// Drops the accounts of turns that a snapshot holds, for a store that cannot do so in the step that writes
+/// the snapshot.
 ///
-/// An account that cannot be dropped is no failure of the commit: a branch at the snapshot that the turn continued counts it.
+/// An account that cannot be dropped is no failure of the commit: a branch at the snapshot that the turn
+/// continued counts it.
 pub async fn close_accounts(ledger: &dyn UsageLedger, scope: &Scope, keys: &[JournalKey]) {
     for key in keys {
         if let Err(error) = ledger.close(scope, key).await {

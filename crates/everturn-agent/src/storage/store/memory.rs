@@ -31,9 +31,9 @@ use crate::{Clock, SessionId, Snapshot, SnapshotId, SnapshotStatus};
 
 /// Keeps snapshots in this process: for tests, tools and conversations that need not outlive it.
 ///
-/// Snapshots share what they have in common: a snapshot of a long conversation costs as much as its turn added. Cloning
-/// is cheap, and clones share the content. Every call is one step under one lock, so all calls are linearizable,
-/// including pages of lists. Nothing survives the process.
+/// Snapshots share what they have in common: a snapshot of a long conversation costs as much as its turn
+/// added. Cloning is cheap, and clones share the content. Every call is one step under one lock, so all calls
+/// are linearizable, including pages of lists. Nothing survives the process.
 #[derive(Clone, Default)]
 pub struct MemoryStore(Arc<Content>);
 
@@ -655,7 +655,8 @@ impl Journal for MemoryStore {
     }
 
     fn is_known_empty(&self, scope: &Scope, _: &SessionId) -> bool {
-        // Those of all its sessions: a journal is dropped when its turn is committed, so there are seldom any.
+        // Those of all its sessions: a journal is dropped when its turn is committed, so there are seldom
+        // any.
         let tenants = self.tenants();
         tenants.get(scope).is_none_or(|tenant| tenant.journals.is_empty())
     }

@@ -7,8 +7,8 @@ pub const MAX_ID_BYTES: usize = 200;
 
 /// Checks that every store can keep an id: an id becomes a file name in some of them.
 ///
-/// It has 1 to [`MAX_ID_BYTES`] bytes, no path separator, no control character, no `..` and no leading dot. An agent checks the
-/// id of a new session with it before anything runs. `what` names the id in the error.
+/// It has 1 to [`MAX_ID_BYTES`] bytes, no path separator, no control character, no `..` and no leading dot.
+/// An agent checks the id of a new session with it before anything runs. `what` names the id in the error.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` with the fault of the id.

@@ -70,8 +70,8 @@ impl PendingRun {
     }
 }
 
-/// A position among the background runs of all tenants: by creation time, then by id, then by tenant in an order of the
-/// store's own.
+/// A position among the background runs of all tenants: by creation time, then by id, then by tenant in an
+/// order of the store's own.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PendingCursor {
     /// When the snapshot was created.

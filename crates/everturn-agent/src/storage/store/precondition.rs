@@ -8,11 +8,12 @@ use crate::{SessionId, SnapshotId, SnapshotStatus};
 /// The reason of a commit that failed because another snapshot follows the one that the turn continues.
 pub const TIP_MOVED: Reason = Reason::new("session-tip-moved");
 
-/// The reason of a commit of which it is unknown whether it was carried out, because the store did not answer.
+/// The reason of a commit of which it is unknown whether it was carried out, because the store did not
+/// answer.
 pub const SAVE_UNKNOWN: Reason = Reason::new("save-outcome-unknown");
 
-/// Creates the error of a commit that was sent to a store and not answered, for the reason `why`: the snapshot may have been
-/// saved, or still be.
+/// Creates the error of a commit that was sent to a store and not answered, for the reason `why`: the
+/// snapshot may have been saved, or still be.
 pub fn save_unknown(snapshot: &SnapshotId, why: Error) -> Error {
     Error::unavailable(format!(
         "whether snapshot '{snapshot}' was saved is not known: {}; once the store answers, resend the request with the same \
@@ -23,15 +24,15 @@ pub fn save_unknown(snapshot: &SnapshotId, why: Error) -> Error {
     .with_reason(SAVE_UNKNOWN)
 }
 
-/// A condition that a store checks in the same step as it writes. It applies to new and to rewritten snapshots. If it
-/// does not hold, the commit fails with `ABORTED` and [`TIP_MOVED`].
+/// A condition that a store checks in the same step as it writes. It applies to new and to rewritten
+/// snapshots. If it does not hold, the commit fails with `ABORTED` and [`TIP_MOVED`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Precondition {
     /// No condition: a branch may begin at any snapshot, whatever follows it.
     #[default]
     None,
-    /// The snapshot that a turn continues still has no successor. Snapshots elsewhere in the session do not matter, so
-    /// a branch that is committed meanwhile does not fail the turn.
+    /// The snapshot that a turn continues still has no successor. Snapshots elsewhere in the session do not
+    /// matter, so a branch that is committed meanwhile does not fail the turn.
     ///
     /// | `snapshot` | the condition holds if |
     /// |---|---|
@@ -41,23 +42,25 @@ pub enum Precondition {
     /// A **successor** is another snapshot of the session that names `id` as its parent and
     ///
     /// - is not orphaned,
-    /// - is completed, pending, failed or aborted: a failed turn is kept with its finished rounds, and the session
-    ///   continues there,
-    /// - comes later than the snapshot in the order of [`latest`](super::SessionStore::latest), so that a session's
-    ///   latest snapshot never has one,
+    /// - is completed, pending, failed or aborted: a failed turn is kept with its finished rounds, and the
+    ///   session continues there,
+    /// - comes later than the snapshot in the order of [`latest`](super::SessionStore::latest), so that a
+    ///   session's latest snapshot never has one,
     /// - is not the snapshot that the commit writes, and is not named in `beside`.
     Unfollowed {
         /// The snapshot that the turn continues; `None` if it begins the session.
         snapshot: Option<SnapshotId>,
-        /// Successors that do not count, because they existed when the turn started: it passed over an unfinished run.
+        /// Successors that do not count, because they existed when the turn started: it passed over an
+        /// unfinished run.
         beside: Vec<SnapshotId>,
     },
-    /// The [latest](super::SessionStore::latest) snapshot of the session has this id; `None` means that the session has
-    /// no snapshot. Turns on a [linear timeline](crate::Timeline::Linear) and imports need it: the session must not
-    /// have changed at all.
+    /// The [latest](super::SessionStore::latest) snapshot of the session has this id; `None` means that the
+    /// session has no snapshot. Turns on a [linear timeline](crate::Timeline::Linear) and imports need it:
+    /// the session must not have changed at all.
     Tip(Option<SnapshotId>),
-    /// The turn holds its [lock](super::TurnLocks) at the place of another condition, and that condition holds. If the
-    /// turn lost its lock, the commit fails with `ABORTED` and [`TURN_LOCK_LOST`](super::TURN_LOCK_LOST).
+    /// The turn holds its [lock](super::TurnLocks) at the place of another condition, and that condition
+    /// holds. If the turn lost its lock, the commit fails with `ABORTED` and
+    /// [`TURN_LOCK_LOST`](super::TURN_LOCK_LOST).
     ///
     /// Only stores that keep locks are given this condition.
     Held {
@@ -79,7 +82,8 @@ impl Precondition {
         }
     }
 
-    /// Returns the condition on the session's snapshots alone: that of [`Held`](Self::Held) without the lock, else itself.
+    /// Returns the condition on the session's snapshots alone: that of [`Held`](Self::Held) without the lock,
+    /// else itself.
     pub fn on_snapshots(&self) -> &Self {
         match self {
             Self::Held { and, .. } => and.on_snapshots(),
@@ -87,8 +91,8 @@ impl Precondition {
         }
     }
 
-    /// Returns the place of the lock that a turn of this condition takes; `None` if it needs none, because it begins a
-    /// branch.
+    /// Returns the place of the lock that a turn of this condition takes; `None` if it needs none, because it
+    /// begins a branch.
     pub fn lock_place(&self) -> Option<LockPlace> {
         match self.on_snapshots() {
             Self::Unfollowed { snapshot, .. } => Some(LockPlace::Branch(snapshot.clone())),
@@ -97,8 +101,8 @@ impl Precondition {
         }
     }
 
-    /// Returns whether a snapshot with this id and status can be a successor. The store itself selects the snapshots of
-    /// the session that are not orphaned and have the right parent and position.
+    /// Returns whether a snapshot with this id and status can be a successor. The store itself selects the
+    /// snapshots of the session that are not orphaned and have the right parent and position.
     pub fn counts(&self, id: &SnapshotId, status: SnapshotStatus) -> bool {
         let Self::Unfollowed { beside, .. } = self.on_snapshots() else {
             return false;

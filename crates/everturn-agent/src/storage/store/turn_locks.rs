@@ -8,7 +8,8 @@ use everturn_core::{Error, Reason, Result};
 use super::{Precondition, Scope};
 use crate::{SessionId, Snapshot, SnapshotId};
 
-/// The reason of a write that failed because the turn lost its lock: its lease lapsed and another turn took the lock.
+/// The reason of a write that failed because the turn lost its lock: its lease lapsed and another turn took
+/// the lock.
 pub const TURN_LOCK_LOST: Reason = Reason::new("turn-lock-lost");
 
 /// The part of a session that a turn lock is for.
@@ -39,14 +40,15 @@ pub struct LockRequest {
     pub session: SessionId,
     /// The name of the turn. No other turn has it.
     pub turn: SnapshotId,
-    /// The condition under which the turn will commit. It determines the [place](Precondition::lock_place) of the lock.
+    /// The condition under which the turn will commit. It determines the [place](Precondition::lock_place) of
+    /// the lock.
     pub precondition: Precondition,
     /// The time after which the lock, or the place in the queue, lapses unless it is renewed.
     pub lease: Duration,
     /// Whether the turn waits in the queue if the lock is taken.
     pub waits: bool,
-    /// The version of the session at which the snapshot that the turn continues was [recalled](TurnLocks::recall); `None`
-    /// if the snapshot was read.
+    /// The version of the session at which the snapshot that the turn continues was
+    /// [recalled](TurnLocks::recall); `None` if the snapshot was read.
     pub as_of: Option<i64>,
 }
 
@@ -69,7 +71,8 @@ impl LockRequest {
         Self { waits: true, ..self }
     }
 
-    /// Has the turn be granted its lock only if the session is at the version at which its snapshot was recalled.
+    /// Has the turn be granted its lock only if the session is at the version at which its snapshot was
+    /// recalled.
     #[must_use]
     pub fn as_of(self, version: i64) -> Self {
         Self {
@@ -93,7 +96,8 @@ pub enum ResumeAt {
 pub struct Recalled {
     /// The snapshot, whole.
     pub snapshot: Snapshot,
-    /// The version that the session had. Every change of the session gives it another, which it never had before.
+    /// The version that the session had. Every change of the session gives it another, which it never had
+    /// before.
     pub version: i64,
 }
 
@@ -111,33 +115,35 @@ pub enum LockGrant {
 
 /// Keeps the locks of turns in progress, for the processes that share a store.
 ///
-/// A turn names its lock by the [`Precondition`] under which it will commit: a turn that continues a snapshot locks the
-/// branch that ends there, a turn on a linear timeline the whole session.
+/// A turn names its lock by the [`Precondition`] under which it will commit: a turn that continues a snapshot
+/// locks the branch that ends there, a turn on a linear timeline the whole session.
 ///
 /// # What it guarantees
 ///
 /// - **One holder.** Of any number of turns that ask for one place, in any process, one holds the lock.
-/// - **Preconditions inside the grant.** A turn is granted its lock only if its precondition holds in the same step. So a
-///   turn that was too late for a snapshot learns it before it works.
+/// - **Preconditions inside the grant.** A turn is granted its lock only if its precondition holds in the
+///   same step. So a turn that was too late for a snapshot learns it before it works.
 /// - **Leases.** A lock whose lease has lapsed goes to the next turn that asks. The store's clock decides,
 ///   not that of the processes. An expired lock that no other turn has taken is still its holder's.
-/// - **Fencing.** A commit or a journal record under [`Precondition::Held`] is written only while the turn holds the lock,
-///   which is checked in the same step; otherwise it fails with `ABORTED` and [`TURN_LOCK_LOST`].
-/// - **Order.** Turns that wait for a place are granted its lock in the order in which they asked first. A waiting turn
-///   keeps its place for the length of its lease; asking again renews it.
-/// - **The lock moves with its branch.** A commit under [`Precondition::Held`] takes the queue, and the lock unless the
-///   commit releases it, along to the snapshot that it writes.
+/// - **Fencing.** A commit or a journal record under [`Precondition::Held`] is written only while the turn
+///   holds the lock, which is checked in the same step; otherwise it fails with `ABORTED` and
+///   [`TURN_LOCK_LOST`].
+/// - **Order.** Turns that wait for a place are granted its lock in the order in which they asked first. A
+///   waiting turn keeps its place for the length of its lease; asking again renews it.
+/// - **The lock moves with its branch.** A commit under [`Precondition::Held`] takes the queue, and the lock
+///   unless the commit releases it, along to the snapshot that it writes.
 /// - **Places are apart**: those of other tenants, sessions and branches.
-/// - **What is recalled is checked.** A request with a [version](LockRequest::as_of) is granted only if nothing of the
-///   session has changed since, whichever process would have changed it.
+/// - **What is recalled is checked.** A request with a [version](LockRequest::as_of) is granted only if
+///   nothing of the session has changed since, whichever process would have changed it.
 #[async_trait]
 pub trait TurnLocks: Send + Sync {
-    /// Asks for the lock, without waiting for other turns. A turn that holds the lock is granted it again, which renews
-    /// its lease.
+    /// Asks for the lock, without waiting for other turns. A turn that holds the lock is granted it again,
+    /// which renews its lease.
     ///
     /// # Errors
-    /// `ABORTED` with [`TIP_MOVED`](super::TIP_MOVED) if the request's precondition does not hold, or the session does not
-    /// have the request's version; the turn keeps its place in the queue. The store's own errors.
+    /// `ABORTED` with [`TIP_MOVED`](super::TIP_MOVED) if the request's precondition does not hold, or the
+    /// session does not have the request's version; the turn keeps its place in the queue. The store's own
+    /// errors.
     async fn take(&self, scope: &Scope, request: &LockRequest) -> Result<LockGrant>;
 
     /// Renews the lease of a turn that holds its lock, and returns whether it still does.
@@ -152,18 +158,19 @@ pub trait TurnLocks: Send + Sync {
     /// Releases the lock of a turn, and its place in the queue. A turn that has neither is no error.
     async fn release(&self, scope: &Scope, session: &SessionId, turn: &SnapshotId) -> Result<()>;
 
-    /// Waits until a lock of the session may have become free, for this long at most. A store that cannot tell sleeps.
+    /// Waits until a lock of the session may have become free, for this long at most. A store that cannot
+    /// tell sleeps.
     async fn freed(&self, scope: &Scope, session: &SessionId, at_most: Duration);
 
     /// Returns whether agents with this store lock turns in it unless they say otherwise.
     fn is_default(&self) -> bool;
 
-    /// Returns the latest snapshot of a session, or a snapshot if it is the latest of its session, as this process
-    /// remembers it. It may be out of date, so it may be used only once a lock was granted
-    /// [as of](LockRequest::as_of) its version.
+    /// Returns the latest snapshot of a session, or a snapshot if it is the latest of its session, as this
+    /// process remembers it. It may be out of date, so it may be used only once a lock was granted [as
+    /// of](LockRequest::as_of) its version.
     ///
-    /// A turn whose session is remembered needs no reading then: taking the lock shows that nothing has changed. A store
-    /// that remembers nothing returns `None`.
+    /// A turn whose session is remembered needs no reading then: taking the lock shows that nothing has
+    /// changed. A store that remembers nothing returns `None`.
     async fn recall(&self, scope: &Scope, at: &ResumeAt) -> Option<Recalled>;
 }
 

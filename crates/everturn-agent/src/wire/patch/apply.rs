@@ -7,12 +7,12 @@ use serde_json::{Map, Value};
 
 use super::{JsonPatch, PatchError, PatchOperation, pointer};
 
-/// How deep a patch may make a document. JSON parsers stop earlier (`serde_json` at 128), so no document that travelled
-/// is near it; without a bound, one long path would build a value whose drop overflows the stack.
+/// How deep a patch may make a document. JSON parsers stop earlier (`serde_json` at 128), so no document that
+/// travelled is near it; without a bound, one long path would build a value whose drop overflows the stack.
 const MAX_DEPTH: usize = 512;
 
-/// How much the `copy` operations of one patch may add. Without a bound, a document copied into itself doubles with every
-/// operation.
+/// How much the `copy` operations of one patch may add. Without a bound, a document copied into itself
+/// doubles with every operation.
 const MAX_COPIED_BYTES: usize = 64 * 1024 * 1024;
 
 impl JsonPatch {
@@ -20,8 +20,8 @@ impl JsonPatch {
     ///
     /// # Errors
     ///
-    /// A path that is no JSON pointer, a `test` that does not hold, or an operation beyond the bounds on depth and
-    /// copying. Every other operation that cannot be applied is skipped.
+    /// A path that is no JSON pointer, a `test` that does not hold, or an operation beyond the bounds on
+    /// depth and copying. Every other operation that cannot be applied is skipped.
     pub fn apply(&self, document: &Value) -> Result<Value, PatchError> {
         let mut target = Target {
             document: document.clone(),
@@ -162,8 +162,8 @@ impl Target {
     }
 }
 
-/// Descends to the object or array that `path` names, creating objects on the way; `None` where an array has no such
-/// element.
+/// Descends to the object or array that `path` names, creating objects on the way; `None` where an array has
+/// no such element.
 fn container<'a>(document: &'a mut Value, path: &[Cow<'_, str>]) -> Option<&'a mut Value> {
     let mut node = document;
     for token in path {
@@ -233,7 +233,8 @@ fn cost_within(value: &Value, allowance: usize) -> Option<usize> {
     (cost <= allowance).then_some(cost)
 }
 
-/// Compares JSON values: like `==`, but numbers are equal by value (`1` and `1.0`), as the RFC requires for `test`.
+/// Compares JSON values: like `==`, but numbers are equal by value (`1` and `1.0`), as the RFC requires for
+/// `test`.
 fn same(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => {

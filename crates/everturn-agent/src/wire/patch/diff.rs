@@ -10,8 +10,8 @@ use super::{JsonPatch, PatchOperation, pointer};
 impl JsonPatch {
     /// Returns the changes that turn `old` into `new`; none if they are equal.
     ///
-    /// Arrays are compared index by index: no element is recognised as moved, so an insertion at the head rewrites all
-    /// elements.
+    /// Arrays are compared index by index: no element is recognised as moved, so an insertion at the head
+    /// rewrites all elements.
     pub fn diff(old: &Value, new: &Value) -> Self {
         let mut diff = Diff {
             path: String::new(),
@@ -23,7 +23,8 @@ impl JsonPatch {
 }
 
 struct Diff {
-    /// The pointer to the values being compared: one buffer, extended on the way down and cut back on the way up.
+    /// The pointer to the values being compared: one buffer, extended on the way down and cut back on the way
+    /// up.
     path: String,
     operations: Vec<PatchOperation>,
 }

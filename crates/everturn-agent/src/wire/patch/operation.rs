@@ -39,8 +39,9 @@ impl FromIterator<PatchOperation> for JsonPatch {
 
 /// One change of a [`JsonPatch`].
 ///
-/// Paths are JSON pointers into the document. A null operand is written as `"value": null`; when reading, an absent
-/// operand counts as null, because some peers drop nulls, and an operand on an operation that has none is ignored.
+/// Paths are JSON pointers into the document. A null operand is written as `"value": null`; when reading, an
+/// absent operand counts as null, because some peers drop nulls, and an operand on an operation that has none
+/// is ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "op", rename_all = "lowercase")]
 pub enum PatchOperation {

@@ -17,8 +17,8 @@ use serde_json::Value;
 
 use super::fuse::{Fuse, World};
 
-/// A store whose snapshots can be made to fail, and that counts what was written. It may outlive its processes: then it is the
-/// store as one of them sees it, which may die before and after each write.
+/// A store whose snapshots can be made to fail, and that counts what was written. It may outlive its
+/// processes: then it is the store as one of them sees it, which may die before and after each write.
 #[derive(Clone, Default)]
 pub(crate) struct FaultyStore {
     pub(crate) inner: MemoryStore,

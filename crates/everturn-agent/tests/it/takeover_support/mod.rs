@@ -1,4 +1,5 @@
-//! Workers that are lost when their store no longer takes their writes; they may still run, and wake up later.
+//! Workers that are lost when their store no longer takes their writes; they may still run, and wake up
+//! later.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Every order of events that a legal driver can produce, explored as a graph of states.
 //!
-//! Paths that lead to the same state go on alike, so the graph covers every path of any length, while a tree of paths
-//! would not end.
+//! Paths that lead to the same state go on alike, so the graph covers every path of any length, while a tree
+//! of paths would not end.
 
 use std::collections::{HashMap, HashSet};
 use std::mem::Discriminant;
@@ -33,7 +33,8 @@ impl Explored {
     }
 }
 
-/// Visits every state that can be reached, shortest paths first, and fails with the path to the first objection.
+/// Visits every state that can be reached, shortest paths first, and fails with the path to the first
+/// objection.
 fn explore(start: World) -> Explored {
     let mut explored = Explored::default();
     let mut origins: HashMap<World, Option<(World, Move)>> = HashMap::from([(start.clone(), None)]);

@@ -1,5 +1,6 @@
-//! A model of everything around the machine: the client, the function, the store and the wire, as a legal driver lets
-//! them act. It knows what may happen next, does what the machine commands, and objects to what must not be.
+//! A model of everything around the machine: the client, the function, the store and the wire, as a legal
+//! driver lets them act. It knows what may happen next, does what the machine commands, and objects to what
+//! must not be.
 
 mod conversation;
 mod happenings;

@@ -9,8 +9,8 @@ use crate::SnapshotId;
 
 pub(super) type Position = (Timestamp, SnapshotId);
 
-/// Positions in order. They are added and removed at the ends, and most sessions have few: a tree would be several
-/// times as large.
+/// Positions in order. They are added and removed at the ends, and most sessions have few: a tree would be
+/// several times as large.
 #[derive(Default)]
 pub(super) struct Positions(VecDeque<Position>);
 

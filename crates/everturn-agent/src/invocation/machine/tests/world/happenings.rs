@@ -174,8 +174,8 @@ impl World {
         }
     }
 
-    /// The first turn of an attached invocation that is refused the lock is its client's to hear as an error; a later one
-    /// is a failed turn. A run that is refused the lock has no pending snapshot.
+    /// The first turn of an attached invocation that is refused the lock is its client's to hear as an error;
+    /// a later one is a failed turn. A run that is refused the lock has no pending snapshot.
     fn lock_refused(&mut self) {
         self.lock_asked = false;
         self.reserved = self.lock_held;
