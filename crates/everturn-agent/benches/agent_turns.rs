@@ -1,10 +1,10 @@
-//! What a turn costs at turn 100 and at turn 10,000, and what a long conversation weighs.
+//! The cost of a turn at turn 100 and at turn 10,000, and the memory of a long conversation.
 //!
 //! `cargo bench -p everturn-agent --bench agent_turns` prints two tables. The first is the memory that a
 //! conversation and all its snapshots take, against that of the bare messages. It comes first, because
 //! conversations that are freed late would be taken off. The second is the time of a turn early and late in a
-//! conversation: the ratio says whether a turn costs what it adds or what the conversation holds. The two are
-//! measured by turns, so that whatever else the machine does slows both alike. The last row is an agent
+//! conversation: the ratio shows whether a turn costs what it adds or what the conversation holds. The two
+//! are measured alternately, so that other load on the machine slows both alike. The last row is an agent
 //! around a prompt whose model sees a small window with a summary of the rest.
 
 use std::alloc::System;
@@ -25,7 +25,7 @@ const LATE: usize = 10_000;
 /// How many turns are measured at either place.
 const SAMPLES: usize = 2_000;
 
-/// After so many samples the early conversation begins anew, so that it stays early.
+/// After so many samples the early conversation starts over, so that it stays short.
 const ANEW: usize = 100;
 
 /// How long a message's text is where only time matters.
@@ -73,7 +73,7 @@ trait Conversation: Sized {
     }
 }
 
-/// Each turn is an invocation of its own, resumed by the session.
+/// Each turn is a separate invocation that resumes the session.
 struct ByInvocation(Agent);
 
 impl Conversation for ByInvocation {
@@ -186,7 +186,7 @@ fn report_memory(turns: usize, size: usize, bare: usize, whole: usize) {
     );
 }
 
-/// What is held now and was not when the region began.
+/// The memory allocated since the region began and not freed.
 fn held(region: &Region<'_, System>) -> usize {
     let change = region.change();
     change.bytes_allocated.saturating_sub(change.bytes_deallocated)

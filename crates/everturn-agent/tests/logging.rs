@@ -1,7 +1,7 @@
-//! What the operator reads: one line per failure, and lines whose length does not depend on the conversation.
+//! The operator's log: one line per failure, and lines whose length does not depend on the conversation.
 //!
-//! A program of its own: whether anybody listens to a line is decided once for all threads, and a test on
-//! another thread, where nobody listens, could decide it.
+//! A separate program: `tracing` caches for all threads whether a line has a subscriber, and a test on
+//! another thread without one could decide it.
 
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 

@@ -17,7 +17,7 @@ use tokio::sync::Semaphore;
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Detaches that many runs, and says how many bytes each takes while all are under way.
+/// Detaches that many runs, and prints the bytes that each takes while all are in progress.
 async fn bytes_per_run(runs: usize) -> usize {
     let (gate, store) = (Arc::new(Semaphore::new(0)), Arc::new(MemoryStore::new()));
     let agent = {

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_nobody_made_is_not_found() {
+    fn an_unknown_call_is_not_found() {
         let message = refusal(&respond("steal", "2"));
 
         assert!(message.contains("not found in session history"), "{message}");

@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_goes_on_with_its_branch() {
+    fn a_lock_continues_with_its_branch() {
         let locks = SessionLocks::of(&session());
         let lock = locks.lock(at("a"));
         lock.committed(&"b".into());

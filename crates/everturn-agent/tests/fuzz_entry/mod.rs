@@ -1,6 +1,6 @@
-//! What the fuzz targets and the property tests drive: files, patches and what travels between clients and
-//! agents, all of arbitrary bytes. Nothing may panic, and what was understood is understood again in our own
-//! words.
+//! Entry points of the fuzz targets and the property tests: files, patches and the messages between clients
+//! and agents, all of arbitrary bytes. Nothing may panic, and decoded values must decode again after
+//! encoding.
 
 #![allow(dead_code, reason = "each user drives its part of this")]
 

@@ -1,5 +1,4 @@
-//! An answer holds for the call it was asked for: in time, by people who count, and recorded with who they
-//! are.
+//! An answer is valid for its own call: in time, by authorised people, and recorded with their identity.
 
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -218,7 +217,7 @@ impl SpanListener for Attributes {
 }
 
 #[tokio::test]
-async fn a_span_says_who_approved_what() {
+async fn a_span_records_who_approved_what() {
     let bank = Bank::new(|pay| pay);
     let asked = bank.ask().await;
     let spans = Arc::new(Attributes::default());

@@ -84,7 +84,7 @@ impl Asked {
         )
     }
 
-    /// Approves both calls in a process of its own; `None` if it dies.
+    /// Approves both calls in a separate process; `None` if it dies.
     fn approve(&self, fuse: &Fuse, at: AgentInit) -> Option<AgentOutput> {
         let approve = async { turn(&clerk(&self.store, fuse, &self.world), at, self.approval()).await };
         fuse.process(approve).map(|output| output.unwrap())

@@ -195,7 +195,7 @@ async fn the_companions_describe_themselves() {
 }
 
 #[tokio::test]
-async fn a_page_of_large_snapshots_ends_early_and_goes_on_at_its_cursor() {
+async fn a_page_of_large_snapshots_ends_early_and_continues_at_its_cursor() {
     let registry = Registry::new();
     let agent = custom_agent(&registry, "writer", |session: AgentSession| async move {
         session.run(|_| async { Ok(()) }).await?;

@@ -368,7 +368,7 @@ async fn a_file_cut_anywhere_is_refused() {
 }
 
 #[tokio::test]
-async fn a_newer_version_says_what_to_do() {
+async fn a_newer_version_is_refused_with_advice() {
     let newer = b"{\"format\":\"everturn-session\",\"version\":7}\n".as_slice();
 
     let error = elsewhere().import(newer, Import::default()).await.unwrap_err();

@@ -92,7 +92,7 @@ async fn an_edited_state_follows_its_snapshot_in_the_same_session() {
     assert_eq!(*state.custom.unwrap(), json!({"pantry": ["leeks"]}));
     assert_eq!(archive.latest("s").await.unwrap().snapshot_id, next.snapshot_id);
     assert_eq!(next.parent_id, Some(made.snapshot_id));
-    // What was there stays as it was.
+    // Existing snapshots stay unchanged.
     let origin = archive.get(line[0].clone()).await.unwrap();
     assert_eq!(origin.state.unwrap().custom, None);
     assert_eq!(archive.tree("s").await.unwrap().snapshots().len(), 5);

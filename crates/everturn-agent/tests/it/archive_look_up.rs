@@ -32,7 +32,7 @@ fn ids(snapshots: &[Snapshot]) -> Vec<SnapshotId> {
         .collect()
 }
 
-/// Writes snapshots as a store of somebody else's might have them.
+/// Writes snapshots as another implementation's store might have them.
 async fn plant(store: &MemoryStore, snapshots: impl IntoIterator<Item = Snapshot>) {
     for snapshot in snapshots {
         let id = snapshot.snapshot_id.clone();

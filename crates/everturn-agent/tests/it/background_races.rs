@@ -25,7 +25,7 @@ async fn detached_meanwhile(moment: Held) -> Vec<Snapshot> {
     let (store, agent, mut connection, gate) = saving(moment).await;
     let detach = AgentInput::from("two").detached();
     connection.send(detach).await.unwrap();
-    // The driver has seen it: there is room for more, which nobody reads.
+    // The driver has received it: there is room for more, which stays unread.
     let _ = connection.send("three").await;
 
     gate.open();
@@ -105,7 +105,7 @@ async fn under_way(agent: &Agent, gate: &Gate) -> AgentTask {
     task
 }
 
-/// A run that another process aborts while its end is being written, when all is over.
+/// A run that another process aborts while its end is being written, after everything has ended.
 async fn aborted_at_its_end(moment: Held) -> (Abort, AgentTask) {
     let store = FaultyStore::default();
     let (agent, gate) = deaf(&store);

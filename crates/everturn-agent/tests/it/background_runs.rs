@@ -143,7 +143,7 @@ async fn a_pure_detach_adds_no_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_run_says_why_and_goes_on_from_the_turns_that_stand() {
+async fn a_failed_run_reports_why_and_continues_from_the_turns_that_stand() {
     let (agent, gate) = gated(FaultyStore::default());
     gate.add_permits(3);
     let mut chat = agent.chat().resume("s").open().await.unwrap();
@@ -170,7 +170,7 @@ async fn a_failed_run_says_why_and_goes_on_from_the_turns_that_stand() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_abort_reaches_the_work_and_stays_whatever_the_work_says() {
+async fn an_abort_reaches_the_work_and_stays_whatever_the_work_returns() {
     let store = FaultyStore::default();
     let (agent, _gate) = gated(store.clone());
     let mut chat = agent.chat().resume("s").open().await.unwrap();

@@ -51,7 +51,7 @@ async fn a_cancelled_caller_gets_an_error_and_the_work_is_cancelled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_says_that_it_was_one() {
+async fn a_deadline_is_reported_as_one() {
     let why = Arc::new(std::sync::Mutex::new(None));
     let agent = {
         let why = Arc::clone(&why);

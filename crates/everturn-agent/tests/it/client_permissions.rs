@@ -380,7 +380,7 @@ async fn the_prompt_input_in_a_state_that_a_client_kept_is_the_agents_but_for_th
 }
 
 #[test]
-fn an_agent_says_what_clients_may_bring_and_which_of_its_tools_can_only_be_answered() {
+fn an_agent_declares_what_clients_may_bring_and_which_of_its_tools_can_only_be_answered() {
     let (registry, _) = answering([""; 0]);
     let ask = Tool::interrupt::<Value, Value>("ask", "Asks a person.");
     let look = Tool::new("look", "Looks.", |_: Value, _: ToolContext| async { Ok("seen") });
@@ -429,7 +429,7 @@ async fn a_client_may_choose_the_schema_of_one_answer() {
 
     assert_eq!(chosen.text(), r#"{"dish": "soup"}"#);
     assert_eq!(plain.text(), "Enjoy.");
-    // A model that takes no schemas is told it in words.
+    // A model without schema support receives the schema as text.
     let is_reported = |request: usize| asked(&model.requests()[request])[0].contains("dish");
     assert_eq!([is_reported(0), is_reported(1)], [true, false]);
 }

@@ -148,7 +148,7 @@ async fn fork_lets_both_run_and_keeps_every_branch() {
     }
 }
 
-/// Waits in the turn `slow` until it is told to go on.
+/// Waits in the turn `slow` until it is released.
 fn gated(policy: Concurrency, store: &Arc<MemoryStore>) -> (Agent, Arc<tokio::sync::Semaphore>) {
     let gate = Arc::new(tokio::sync::Semaphore::new(0));
     let agent = {

@@ -70,7 +70,7 @@ async fn every_snapshot_is_named_after_what_it_holds_and_can_be_checked() {
 }
 
 #[tokio::test]
-async fn equal_states_are_one_snapshot_and_the_conversation_goes_on_from_it() {
+async fn equal_states_are_one_snapshot_and_the_conversation_continues_from_it() {
     let store = FaultyStore::default();
     let agent = builder(&store).define().unwrap();
 
@@ -93,7 +93,7 @@ async fn equal_states_are_one_snapshot_and_the_conversation_goes_on_from_it() {
 }
 
 #[tokio::test]
-async fn a_later_turn_of_the_same_invocation_goes_on_from_the_snapshot_it_came_back_to() {
+async fn a_later_turn_of_the_same_invocation_continues_from_the_snapshot_it_came_back_to() {
     for (timeline, orphaned) in [(Timeline::Branching, false), (Timeline::Linear, true)] {
         let store = FaultyStore::default();
         let agent = builder(&store).timeline(timeline).define().unwrap();

@@ -1,5 +1,5 @@
 //! Processes that die at any point of turns which leave snapshots in their middle, with their client or after
-//! it left. What is taken up again repeats nothing, says nothing twice, and comes to the same conversation.
+//! it left. Resumed work repeats no effect and no message, and comes to the same conversation.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::journal_support::{journals, latest, registry_of, session, turn};
 use crate::support::{FaultyStore, Fuse, World};
 
-/// What the client asks for, one turn each.
+/// The requests of the client, one turn each.
 const ASKED: [&str; 2] = ["rent", "food"];
 
 /// How many payments each takes, one after the other.
@@ -47,7 +47,7 @@ struct Keeping {
     timeline: Timeline,
 }
 
-/// Where the client leaves: when that payment of the second turn is under way.
+/// The point at which the client leaves: during that payment of the second turn.
 #[derive(Clone)]
 struct Departure {
     round: usize,
@@ -166,8 +166,8 @@ fn said(snapshot: Option<&Snapshot>) -> Vec<String> {
     state.map_or_else(Vec::new, |state| state.messages.iter().map(line).collect())
 }
 
-/// What a client does that finds its session as a dead process left it: it lets the turn go on that is in its
-/// middle, and asks for what was not asked for.
+/// A client that finds its session as a dead process left it: it continues the interrupted turn, and sends
+/// the remaining requests.
 fn come_back(store: &MemoryStore, agent: &Agent, fuse: &Fuse) {
     loop {
         let snapshot = latest(store);
@@ -290,6 +290,6 @@ fn a_run_with_content_addressed_snapshots_on_a_linear_timeline_is_taken_over() {
 }
 
 #[test]
-fn a_client_that_comes_back_to_the_middle_of_a_turn_lets_it_go_on() {
+fn a_client_that_comes_back_to_the_middle_of_a_turn_lets_it_continue() {
     wherever_it_dies(PLAIN, None);
 }

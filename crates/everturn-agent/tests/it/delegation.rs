@@ -48,7 +48,7 @@ fn asks(task: &str) -> Reply {
     Reply::tool("delegate_to_helper", json!({"task": task}))
 }
 
-/// What the tool told the model in the given call.
+/// The tool's answer to the model in the given call.
 fn told(script: &ScriptedModel, call: usize) -> Value {
     let request = &script.requests()[call];
     let message = request.messages.last().unwrap();
@@ -250,7 +250,7 @@ async fn an_agent_at_hand_is_referred_to_without_being_registered() {
 }
 
 #[tokio::test]
-async fn a_reference_seeds_the_context_of_the_agent_and_of_nobody_else() {
+async fn a_reference_seeds_the_context_of_that_agent_alone() {
     let script = ScriptedModel::new()
         .reply(Reply::tool("delegate_to_butler", json!({"task": "tea"})))
         .reply(asks("look"))

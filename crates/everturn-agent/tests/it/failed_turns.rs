@@ -95,7 +95,7 @@ async fn a_failure_outside_a_turn_is_a_failed_output_too() {
 }
 
 #[tokio::test]
-async fn a_panic_is_an_internal_failure_and_says_so() {
+async fn a_panic_is_an_internal_failure_and_is_reported() {
     let agent = handling("clumsy", |turn: Turn| async move {
         assert!(support::said(&turn) != "boom", "dropped the pan");
         support::reply(turn).await
@@ -135,7 +135,7 @@ async fn a_public_error_keeps_its_public_words() {
 }
 
 #[tokio::test]
-async fn a_function_may_go_on_after_a_failed_turn() {
+async fn a_function_may_continue_after_a_failed_turn() {
     let store = Arc::new(MemoryStore::new());
     let agent = custom_agent(&Registry::new(), "stubborn", |session: AgentSession| async move {
         while session.run(support::reply).await.is_err() {}

@@ -1,4 +1,4 @@
-//! Agents that nobody can reach any more are freed, and their store with them.
+//! Unreachable agents are freed, and their store with them.
 
 use std::sync::{Arc, Weak};
 

@@ -89,7 +89,7 @@ fn answers(output: &everturn_agent::AgentOutput, world: &World) -> Vec<Part> {
         .collect()
 }
 
-/// What was said, without what only an interrupted turn adds.
+/// The messages, without those that only an interrupted turn adds.
 fn said(state: &SessionState) -> Vec<String> {
     let part = |part: &Part| {
         let asked = part.as_tool_request().map(|request| request.name.clone());
@@ -144,7 +144,7 @@ fn a_turn_killed_at_any_point_repeats_no_effect_and_ends_with_the_same_result() 
         }
         let (replied, asked) = (world.counted("replied"), world.counted("model"));
 
-        // A turn that is committed is over; any other is tried again by another process.
+        // A committed turn has ended; any other is retried by another process.
         let mut interrupted = false;
         if latest(&store).is_none() {
             let fuse = Fuse::never();

@@ -10,7 +10,7 @@ use everturn_core::{Error, Registry, Status};
 use crate::journal_support::{Setting, journals, run, status};
 use crate::support::Fuse;
 
-/// An agent whose turns reserve a table, and die or fail after it as they are told.
+/// An agent whose turns reserve a table, and die or fail after it on request.
 fn waiter(setting: &Setting, fuse: &Fuse, replay: Replay, store: impl SessionStore) -> Agent {
     let (world, fuse) = (Arc::clone(&setting.world), fuse.clone());
     custom_agent(&Registry::new(), "waiter", move |session: AgentSession| {

@@ -140,7 +140,7 @@ fn a_tool_with_a_reconcile_function_asks_no_person() {
 }
 
 #[test]
-fn a_turn_that_failed_for_now_goes_on_where_it_failed() {
+fn a_turn_that_failed_for_now_continues_where_it_failed() {
     // Tried again, or followed by another message: what was paid is paid.
     for (again, fetched) in [(AgentInput::default(), 2), ("go".into(), 1)] {
         let setting = Setting::new();
@@ -171,7 +171,7 @@ fn a_turn_that_failed_for_now_goes_on_where_it_failed() {
 }
 
 #[test]
-fn a_turn_that_came_to_a_dead_end_begins_anew_and_still_pays_once() {
+fn a_turn_that_came_to_a_dead_end_starts_over_and_still_pays_once() {
     let setting = Setting::new();
     let fuse = Fuse::never();
     let wrong = tool("cook", &setting.world, |run| async move {

@@ -111,7 +111,7 @@ async fn a_prompt_agent_answers_the_message_that_was_kept() {
 }
 
 #[tokio::test]
-async fn another_client_finds_the_failure_by_the_session_and_tries_again_or_goes_on() {
+async fn another_client_finds_the_failure_by_the_session_and_tries_again_or_continues() {
     let store = MemoryStore::new();
     let agent = failing(1).store(store).define().unwrap();
     let kept = fail(&agent, AgentInit::session("s"), "leeks?").await;
@@ -324,7 +324,7 @@ async fn a_failure_has_a_new_id_even_where_snapshots_are_named_by_content() {
 }
 
 #[tokio::test]
-async fn a_function_that_goes_on_after_a_failure_continues_from_it() {
+async fn a_function_that_continues_after_a_failure_continues_from_it() {
     let agent = failing(1)
         .store(MemoryStore::new())
         .concurrency(Concurrency::Queue)

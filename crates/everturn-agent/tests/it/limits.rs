@@ -146,7 +146,7 @@ async fn each_turn_has_its_own_budget() {
 }
 
 #[tokio::test]
-async fn a_turn_goes_on_where_it_stopped_once_the_limit_is_raised() {
+async fn a_turn_continues_where_it_stopped_once_the_limit_is_raised() {
     let store = MemoryStore::new();
     let poor = kitchen(
         asking(3),
@@ -218,7 +218,7 @@ async fn an_invocation_counts_all_its_turns() {
         json!({"per": "invocation", "of": "modelCalls", "used": 3, "max": 3})
     );
     kitchen.model.assert_calls(3);
-    // The next invocation has a budget of its own.
+    // The next invocation has a new budget.
     assert!(kitchen.ask("Soup?").await.is_ok());
 }
 
@@ -391,7 +391,7 @@ async fn a_model_that_heeds_the_message_finishes_its_turn() {
     let kitchen = kitchen(model, &MemoryStore::new(), Limits::new().repeated_calls(1));
 
     assert_eq!(kitchen.ask("Soup?").await.unwrap().text(), "Soup.");
-    // The next turn counts anew.
+    // The next turn starts a new count.
     assert_eq!(kitchen.ask("Stew?").await.unwrap().text(), "Stew.");
     assert_eq!(kitchen.stocked(), 3);
     let latest = kitchen.cook.latest_snapshot("s").await.unwrap();
@@ -461,18 +461,18 @@ async fn a_turn_that_died_or_failed_counts_for_the_next_one_of_the_session() {
 }
 
 #[tokio::test]
-async fn a_turn_that_is_tried_again_goes_on_with_its_own_budget() {
+async fn a_turn_that_is_tried_again_continues_with_its_own_budget() {
     let store = MemoryStore::new();
     let limits = Limits::new().per_turn(Budget::new().model_calls(3));
     let first = kitchen(dying(), &store, limits.clone());
     die(&first, "Soup?").await;
 
-    // The first reply is journaled. The second was paid for, perhaps, and is asked for again.
+    // The first reply is journaled. The second may have been paid for, and is requested again.
     let second = kitchen(asking(5), &store, limits.clone());
     assert_limit(second.retry().await, "turn", "modelCalls");
     second.model.assert_calls(1);
 
-    // Another turn has a budget of its own.
+    // Another turn has a new budget.
     let third = kitchen(asking(2), &store, limits);
     assert_eq!(third.ask("Stew?").await.unwrap().text(), "Soup.");
 }
@@ -588,7 +588,7 @@ async fn a_delegate_that_is_called_directly_has_the_limits_of_the_application() 
     );
     assert_limit(helper.run_text("Look.").await, "turn", "modelCalls");
 
-    // What a tenant uses has to be counted somewhere, so without a store nothing runs.
+    // The usage of a tenant is counted in the store, so nothing runs without one.
     let (_boss, helper) = team(Limits::new(), Limits::new().per_tenant(Budget::new()), &model);
     let refused = helper.run_text("Look.").await.unwrap_err();
     assert_eq!(refused.status(), Status::FailedPrecondition, "{refused}");
@@ -634,7 +634,7 @@ async fn what_was_used_is_an_action_for_clients() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_taken_over_goes_on_with_its_invocations_budget() {
+async fn a_run_that_is_taken_over_continues_with_its_invocations_budget() {
     let store = MemoryStore::new();
     let limits = Limits::new().per_invocation(Budget::new().model_calls(3));
     let first = kitchen(

@@ -41,7 +41,7 @@ async fn whole(store: &MemoryStore) -> Vec<Snapshot> {
     store.list(&Scope::default(), &query).await.unwrap().items
 }
 
-/// What each snapshot said last, and whether it was left behind.
+/// The last message of each snapshot, and whether it is superseded.
 type Snapshots = Vec<(String, bool)>;
 
 async fn snapshots(store: &MemoryStore) -> Snapshots {
@@ -104,7 +104,7 @@ impl Return {
     }
 }
 
-/// What somebody does who comes after.
+/// The actions of a later client.
 #[derive(Debug, Clone, Copy)]
 enum Look {
     List,
@@ -127,7 +127,7 @@ const LOOKS: [Look; 7] = [
     Look::Resume,
 ];
 
-/// The snapshots that are listed, where that is asked, and the latest.
+/// The listed snapshots, if requested, and the latest.
 type Seen = (Option<Vec<String>>, String);
 
 async fn look(agent: &Agent, look: Look) -> Seen {
@@ -179,7 +179,7 @@ async fn look(agent: &Agent, look: Look) -> Seen {
     }
 }
 
-/// What somebody sees who looks, and what is in the store then.
+/// A reader's view, and the content of the store after it.
 fn seen(store: &MemoryStore, ids: SnapshotIds, by: Look) -> (Seen, Snapshots) {
     let fuse = Fuse::never();
     let agent = agent(store, &fuse, ids);

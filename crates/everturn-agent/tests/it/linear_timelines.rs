@@ -69,7 +69,7 @@ fn pick(ids: &[SnapshotId], indexes: &[usize]) -> Vec<SnapshotId> {
 }
 
 #[tokio::test]
-async fn a_rewind_orphans_the_later_snapshots_and_keeps_them() {
+async fn a_rewind_supersedes_the_later_snapshots_and_keeps_them() {
     let store = FaultyStore::default();
     let agent = linear(&store);
     let mut ids = turns(&agent, 4).await;
@@ -107,7 +107,7 @@ async fn orphaned_snapshots_are_recovered_by_resuming_one() {
 }
 
 #[tokio::test]
-async fn a_turn_that_reaches_an_existing_snapshot_orphans_its_descendants() {
+async fn a_turn_that_reaches_an_existing_snapshot_supersedes_its_descendants() {
     let store = FaultyStore::default();
     let agent = naming_by_content(&store);
     let mut ids = turns(&agent, 4).await;
@@ -129,7 +129,7 @@ async fn a_turn_that_reaches_an_existing_snapshot_orphans_its_descendants() {
 }
 
 #[tokio::test]
-async fn a_turn_that_reaches_an_existing_snapshot_does_not_orphan_another_processs_snapshots() {
+async fn a_turn_that_reaches_an_existing_snapshot_does_not_supersede_another_processs_snapshots() {
     let store = FaultyStore::default();
     let agent = naming_by_content(&store);
     let mut ids = turns(&agent, 4).await;
@@ -212,8 +212,7 @@ fn announcing(store: &FaultyStore, concurrency: Concurrency) -> Agent<Value> {
     .unwrap()
 }
 
-/// Opens a rewind to the first of three turns; before it takes a turn of its own, somebody else takes the
-/// fourth.
+/// Opens a rewind to the first of three turns; before its first turn, another client takes the fourth.
 async fn overtaken(store: &FaultyStore, concurrency: Concurrency) -> (Vec<SnapshotId>, Result<AgentOutput>) {
     let agent = announcing(store, concurrency);
     let mut ids = turns(&agent, 3).await;
@@ -250,7 +249,7 @@ async fn a_queued_rewind_returns_to_the_requested_snapshot() {
 }
 
 #[tokio::test]
-async fn a_linear_timeline_cannot_be_told_to_fork() {
+async fn a_linear_timeline_cannot_be_set_to_fork() {
     let refused = replying("parrot")
         .store(FaultyStore::default())
         .timeline(Timeline::Linear)

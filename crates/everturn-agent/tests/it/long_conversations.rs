@@ -278,7 +278,7 @@ async fn an_agent_without_a_window_outlives_its_models_limit() {
     assert_eq!(messages(&clerk, "s").await.len(), 120);
 }
 
-/// What is checked of each request, without keeping it.
+/// The facts checked of each request, without keeping it.
 #[derive(Default)]
 struct Requests {
     last: Vec<Message>,

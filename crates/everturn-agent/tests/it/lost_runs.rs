@@ -14,7 +14,7 @@ use crate::support::{FaultyStore, handling, reply};
 use crate::takeover_support::{A_WHILE, Worker, clock};
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_loses_every_worker_fails_and_says_so() {
+async fn a_run_that_loses_every_worker_fails_and_reports_it() {
     let clock = clock();
     let store = FaultyStore::default();
     let mut workers = vec![Worker::new(store.clone(), &clock)];
@@ -184,7 +184,7 @@ async fn actions_called_by_a_run_see_the_tenant_of_the_original_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tenants_run_that_recorded_nothing_is_not_run_as_somebody_elses() {
+async fn a_tenants_run_that_recorded_nothing_is_not_run_as_another_tenants() {
     let clock = clock();
     let tenants = |agent: AgentBuilder<Value>| {
         agent.scope(|context: &Context| context.auth().map_or_else(Scope::default, |_| Scope::new("acme")))
@@ -204,7 +204,7 @@ async fn a_tenants_run_that_recorded_nothing_is_not_run_as_somebody_elses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_whose_beginning_is_gone_fails_and_says_so() {
+async fn a_run_whose_beginning_is_gone_fails_and_reports_it() {
     let (first, second) = Worker::two();
     first.gate.add_permits(1);
     let start = first.agent.chat().resume("s").run("one").await.unwrap();

@@ -1,5 +1,5 @@
-//! Everything that is tested from outside, in one program: each further one is linked and stored anew. Files
-//! beside this folder are programs of their own: they measure memory, or listen to every span of a process.
+//! All tests of the public interface, in one program, because each program is linked separately. Files next
+//! to this folder are separate programs: they measure memory, or observe every span of a process.
 
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 

@@ -1,5 +1,5 @@
-//! A message that arrives while an interrupt is open: the conversation goes on, is refused, or is asked about
-//! again. In each case the model gets a conversation that every provider takes.
+//! A message that arrives while an interrupt is open: the conversation continues, the message is refused, or
+//! the question is repeated. In each case the model gets a conversation that every provider takes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -50,7 +50,7 @@ fn is_valid(request: &ModelRequest) {
 }
 
 #[tokio::test]
-async fn by_default_the_open_request_is_closed_and_the_conversation_goes_on() {
+async fn by_default_the_open_request_is_closed_and_the_conversation_continues() {
     let (agent, model) = clerk([asking(), "never mind, then".into()], |builder| {
         builder.system("sys")
     });
@@ -163,7 +163,7 @@ async fn an_agent_may_refuse_the_message_and_name_the_open_requests() {
 #[tokio::test]
 async fn an_agent_may_ask_again_and_the_message_waits_for_the_answer() {
     let (agent, model) = clerk([asking(), "both, then".into()], |builder| {
-        // A prompt that ends with a message of its own comes before the interrupted turn.
+        // A prompt that ends with its own message comes before the interrupted turn.
         builder
             .messages("{{history}}{{role \"user\"}}Be brief.")
             .while_interrupted(WhileInterrupted::Ask)
@@ -241,7 +241,7 @@ async fn a_message_that_waits_must_be_the_users() {
     }
 }
 
-/// An agent of its own making that asks for a payment and runs its turns by hand.
+/// A custom agent that asks for a payment and runs its turns itself.
 fn banker(policy: WhileInterrupted, handled: &Arc<AtomicUsize>) -> Agent {
     let (registry, _model) = answering::<Reply>([]);
     let handled = Arc::clone(handled);

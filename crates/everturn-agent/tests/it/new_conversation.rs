@@ -1,4 +1,4 @@
-//! Conversations that begin anew in a session.
+//! New conversations in an existing session.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use everturn_core::Context;
 use crate::prompt_support::answering;
 
 #[tokio::test]
-async fn a_conversation_begins_anew_beside_the_sessions_own() {
+async fn a_new_conversation_starts_next_to_the_sessions_own() {
     let (registry, model) = answering(["one", "two", "other one", "other two"]);
     let chatty = agent(&registry, "chatty")
         .store(MemoryStore::new())

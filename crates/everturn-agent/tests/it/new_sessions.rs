@@ -1,5 +1,5 @@
-//! What a session holds before its first turn: initial messages, and the custom state of the agent or of the
-//! caller.
+//! The content of a session before its first turn: initial messages, and the custom state of the agent or of
+//! the caller.
 
 use std::sync::Arc;
 

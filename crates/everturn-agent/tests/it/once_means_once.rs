@@ -40,7 +40,7 @@ enum End {
     Lost(Status),
     Panic,
     Wondering,
-    /// An error that says that nothing happened, before the service is asked.
+    /// An error that reports that nothing happened, before the service is called.
     Refused,
 }
 
@@ -59,7 +59,7 @@ fn answer(request: &ModelRequest) -> ModelResponse {
         let last = request.messages.get(tool)?.content().last()?;
         last.as_tool_response()?.output.clone()
     });
-    // The first answer may be about a trip that was asked for before.
+    // The first answer may be about an earlier trip.
     let is_other = |output: &Value| match output.as_str() {
         Some(text) => text.ends_with(" is booked") && !text.starts_with(&to) && text != "it is booked",
         None => true,
@@ -189,7 +189,7 @@ fn a_failed_call_is_reconciled_in_its_turn_and_not_made_again() {
 }
 
 #[test]
-fn a_failed_call_that_nobody_can_reconcile_is_asked_about_and_a_retry_does_not_make_it() {
+fn a_failed_call_without_reconciliation_is_asked_about_and_a_retry_does_not_make_it() {
     for end in DOUBTS {
         let (desk, fuse) = (Desk::new(), Fuse::never());
         let agent = desk.agent(&fuse, desk.book(&fuse, move |_| end));
@@ -309,7 +309,7 @@ fn killed_at_any_point_and_retried_or_talked_over_nothing_is_booked_twice_or_los
                 break;
             }
             let fuse = Fuse::never();
-            // A turn that is committed is over: the same message asks for another booking.
+            // A committed turn has ended: the same message requests another booking.
             if latest(&desk.store).is_some() {
                 assert_eq!(desk.booked(), ["Lisbon"], "at {point}");
                 continue;
@@ -420,7 +420,7 @@ fn an_approval_killed_at_any_point_and_answered_otherwise_loses_no_booking() {
 }
 
 #[test]
-fn a_finished_call_of_a_round_that_failed_is_kept_when_the_conversation_goes_on() {
+fn a_finished_call_of_a_round_that_failed_is_kept_when_the_conversation_continues() {
     let (desk, fuse) = (Desk::new(), Fuse::never());
     let both = |request: &ModelRequest| {
         let said = request

@@ -1,4 +1,4 @@
-//! Laws of diff and apply, over documents and patches nobody thought of.
+//! Laws of diff and apply, over generated documents and patches.
 
 use everturn_agent::patch::{JsonPatch, PatchOperation};
 use proptest::collection::{btree_map, vec};
@@ -52,7 +52,7 @@ fn operation() -> impl Strategy<Value = PatchOperation> {
     ]
 }
 
-/// What an implementation of the RFC makes of the patch, if it accepts it.
+/// The result of the patch by an implementation of the RFC, if it accepts the patch.
 fn strictly(patch: &JsonPatch, document: &Value) -> Option<Value> {
     let wire = serde_json::to_value(patch).expect("a patch serialises");
     let strict: json_patch::Patch = serde_json::from_value(wire).ok()?;

@@ -76,7 +76,7 @@ impl Bank {
         self.agent.chat().resume("s").run(answers).await
     }
 
-    /// Answers that must be refused before the model is asked a second time.
+    /// Answers that must be refused before the model is called a second time.
     async fn refused(&self, answers: impl Into<AgentInput>) -> Error {
         let error = self.answer(answers).await.unwrap_err();
         self.model.assert_calls(1);
@@ -200,7 +200,7 @@ async fn a_person_may_change_the_arguments_of_a_call_where_the_agent_allows_it()
     let refused = strict.refused(edited(&strict.begin().await)).await;
 
     assert_eq!(paid.text(), "done");
-    // The model is asked only after the call, and reads what the tool did.
+    // The model is called only after the tool, and receives its result.
     open.model.assert_calls(2);
     assert_eq!(open.paid.load(Ordering::SeqCst), 1);
     let state = open.agent.latest_snapshot("s").await.unwrap().state.unwrap();
@@ -262,7 +262,7 @@ async fn a_forged_input_is_refused() {
 }
 
 #[tokio::test]
-async fn an_answer_to_a_question_nobody_asked_is_refused() {
+async fn an_answer_to_an_unknown_question_is_refused() {
     let bank = Bank::new([Reply::from(pay("1", "ann"))]);
     bank.begin().await;
 
@@ -383,7 +383,7 @@ async fn answers_without_answers_beside_a_message_is_just_a_message() {
 }
 
 #[tokio::test]
-async fn a_prompt_that_speaks_last_stands_where_it_stood_when_the_turn_began() {
+async fn a_prompt_that_ends_the_request_stands_where_it_stood_when_the_turn_began() {
     let replies = [
         Reply::from(call("look", "l", json!({}))),
         Reply::from(pay("1", "ann")),

@@ -9,7 +9,7 @@ use crate::prompt_support::{answering, asked, said};
 
 type Builder = AgentBuilder<Value, InlinePrompt>;
 
-/// Holds two turns and gives what the model was asked in the second, and what is kept after it.
+/// Runs two turns and returns the model's request in the second, and the stored messages after it.
 async fn second_turn(define: impl FnOnce(Builder) -> Builder) -> (Vec<String>, Vec<String>) {
     let (registry, model) = answering(["one!", "two!"]);
     let agent = define(agent(&registry, "chef")).define().unwrap();
@@ -61,7 +61,7 @@ async fn a_user_prompt_stays_last() {
 }
 
 #[tokio::test]
-async fn a_template_places_the_conversation_where_it_says() {
+async fn a_template_places_the_conversation_at_its_marker() {
     let template = "{{role \"user\"}}before{{history}}{{role \"model\"}}after{{role \"user\"}}ask";
 
     let (asked, kept) = second_turn(|chef| chef.messages(template)).await;

@@ -1,4 +1,4 @@
-//! Asking the model from a turn of one's own.
+//! Calling the model from a custom turn.
 
 use everturn_agent::{AgentSession, custom_agent};
 use everturn_ai::{NoInput, Tool, ToolContext};

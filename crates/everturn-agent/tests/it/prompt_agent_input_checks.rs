@@ -1,4 +1,4 @@
-//! Invalid inputs are refused before the model is asked.
+//! Invalid inputs are refused before the model is called.
 
 use everturn_agent::store::MemoryStore;
 use everturn_agent::{AgentFinishReason, AgentInit, AgentInput, agent};

@@ -46,7 +46,7 @@ async fn tool_calls_and_their_answers_are_part_of_the_conversation() {
 }
 
 #[tokio::test]
-async fn each_turn_of_a_connection_goes_on_from_the_one_before() {
+async fn each_turn_of_a_connection_continues_from_the_one_before() {
     let (registry, model) = answering(["one!", "two!", "three!"]);
     let agent = agent(&registry, "chef").system("sys").define().unwrap();
 

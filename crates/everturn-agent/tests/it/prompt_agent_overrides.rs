@@ -92,7 +92,7 @@ impl Levels {
         prompt_agent(&self.registry, "critic")
     }
 
-    /// Which model was asked, and with what.
+    /// The model that was called, and its configuration.
     fn asked(&self) -> (&'static str, Value) {
         let asked =
             |(name, model): (&'static str, &ScriptedModel)| Some((name, json(&model.last_request()?)));

@@ -38,7 +38,7 @@ async fn ten_turns_store_no_word_of_the_prompt() {
 }
 
 #[tokio::test]
-async fn a_request_tells_the_prompts_words_from_the_conversations() {
+async fn a_request_separates_the_prompts_messages_from_the_conversations() {
     let (registry, model) = answering(["soup"]);
     let agent = agent(&registry, "chef")
         .system("sys")

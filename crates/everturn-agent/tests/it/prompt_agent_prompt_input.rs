@@ -99,7 +99,7 @@ async fn a_client_that_keeps_the_state_keeps_the_input_with_it() {
 }
 
 #[tokio::test]
-async fn a_conversation_under_way_does_not_take_another_prompt_input() {
+async fn a_conversation_in_progress_does_not_take_another_prompt_input() {
     let model = model();
     let agent = critic(&registry(&model), Arc::new(MemoryStore::new()), "harsh");
     agent.chat().resume("s").run("my soup?").await.unwrap();

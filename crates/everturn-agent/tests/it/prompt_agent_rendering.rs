@@ -1,4 +1,4 @@
-//! The prompt is rendered anew every turn, once, with the live state.
+//! The prompt is rendered again every turn, once, with the live state.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

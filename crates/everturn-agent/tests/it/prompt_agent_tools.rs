@@ -111,7 +111,7 @@ fn a_tool_that_needs_another_state_is_refused_when_the_agent_is_defined() {
 }
 
 #[tokio::test]
-async fn a_tool_that_needs_a_session_says_so_outside_an_agent() {
+async fn a_tool_that_needs_a_session_reports_that_outside_an_agent() {
     let error = stove().run(json!({})).await.unwrap_err();
 
     assert_eq!(error.status(), Status::FailedPrecondition);
@@ -119,7 +119,7 @@ async fn a_tool_that_needs_a_session_says_so_outside_an_agent() {
 }
 
 #[tokio::test]
-async fn a_tool_knows_the_turn_and_the_session_of_any_type() {
+async fn a_tool_can_read_the_turn_and_the_session_of_any_type() {
     let place = Tool::new("place", "Says where it is.", |_: NoInput, _: ToolContext| async {
         let turn = TurnContext::current().unwrap();
         let session = SessionHandle::current().unwrap();

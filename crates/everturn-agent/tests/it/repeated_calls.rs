@@ -160,7 +160,7 @@ async fn a_turn_that_failed_after_a_round_is_continued_when_its_call_is_repeated
 }
 
 #[tokio::test]
-async fn a_call_whose_turn_failed_is_refused_once_the_conversation_has_gone_on() {
+async fn a_call_whose_turn_failed_is_refused_once_the_conversation_has_continued() {
     let runs = Arc::default();
     let agent = booking(&runs);
 

@@ -66,7 +66,7 @@ async fn the_model_sees_the_answers_after_they_are_durable() {
 }
 
 #[tokio::test]
-async fn every_round_has_its_snapshot_and_the_turns_snapshot_goes_on_from_the_last() {
+async fn every_round_has_its_snapshot_and_the_turns_snapshot_continues_from_the_last() {
     let store = FaultyStore::default();
     let model = ScriptedModel::new().replies([heat(), heat(), "Done.".into()]);
     let (chef, _) = chef(&model, &store);
@@ -136,7 +136,7 @@ async fn an_interrupted_generation_is_continued_without_a_word_and_without_actin
 }
 
 #[tokio::test]
-async fn a_conversation_goes_on_from_the_middle_of_a_turn() {
+async fn a_conversation_continues_from_the_middle_of_a_turn() {
     let store = FaultyStore::default();
     let model = ScriptedModel::new().replies([heat(), Reply::error(Error::unavailable("gone"))]);
     chef(&model, &store)

@@ -1,4 +1,4 @@
-//! Session flows: custom agents under their earlier name, with a status in a type of their own.
+//! Session flows: custom agents under their earlier name, with a custom status type.
 
 use everturn_agent::store::MemoryStore;
 use everturn_agent::{Agent, AgentInit, AgentSession, session_flow};

@@ -1,4 +1,4 @@
-//! Which snapshots an invocation leaves under each policy, and what its client is told of them.
+//! The snapshots of an invocation under each policy, and their chunks.
 
 use SnapshotEvent::{InvocationEnd, RoundEnd, TurnEnd};
 use everturn_agent::store::MemoryStore;
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::prompt_support::{answering, invoke, json};
 use crate::support::{FaultyStore, snapshots};
 
-/// Asks a model that uses a tool once; changes its custom state after its turns if it is told to.
+/// Asks a model that uses a tool once; changes its custom state after its turns on request.
 fn cook(policy: Option<SnapshotPolicy>, changes_at_the_end: bool, store: FaultyStore) -> Agent<Value> {
     let (registry, _model) = answering([Reply::tool("oven", json!({})), "Done.".into()]);
     let agent = custom_agent(&registry, "cook", move |session: AgentSession| async move {

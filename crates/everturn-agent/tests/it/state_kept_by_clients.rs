@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::prompt_support::{answering, call};
 
-/// A tool that counts how often it pays, and asks before if it is told to.
+/// A tool that counts its payments, and asks first on request.
 fn pay(asks: bool, paid: &Arc<AtomicUsize>) -> Tool {
     let paid = Arc::clone(paid);
     Tool::new("pay", "Pays.", move |_: Value, context: ToolContext| {

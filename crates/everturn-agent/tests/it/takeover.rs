@@ -12,7 +12,7 @@ use crate::support::{FaultyStore, handling, reply, said, texts};
 use crate::takeover_support::{A_WHILE, Worker, clock, settle};
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_run_goes_on_elsewhere_from_the_last_committed_state() {
+async fn a_lost_run_continues_elsewhere_from_the_last_committed_state() {
     let (first, second) = Worker::two();
     first.gate.add_permits(1);
     let start = first.agent.chat().resume("s").run("one").await.unwrap();
@@ -238,7 +238,7 @@ async fn turns_without_a_snapshot_of_their_own_are_not_lost_with_the_worker() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_worker_that_takes_over_knows_whether_the_inputs_are_a_clients() {
+async fn a_worker_that_takes_over_restores_whether_the_inputs_are_a_clients() {
     for (of_program, status) in [(true, SnapshotStatus::Completed), (false, SnapshotStatus::Failed)] {
         let (first, second) = Worker::two();
         let input = AgentInput::from("two").with_instructions("Be brief.").detached();

@@ -25,7 +25,7 @@ const HEARTBEAT: Heartbeat = Heartbeat {
 /// The payments of all workers.
 type Payments = Arc<Mutex<Vec<String>>>;
 
-/// One process. Its turns wait at the first gate, pay what they are told to, and wait at the second.
+/// One process. Its turns wait at the first gate, pay the requested amount, and wait at the second.
 struct Worker {
     agent: Agent,
     store: FaultyStore,
@@ -115,7 +115,7 @@ async fn a_worker_whose_run_was_taken_over_stops_before_the_new_worker_has_acted
     assert_eq!(world.status(task.snapshot_id()).await, SnapshotStatus::Completed);
 }
 
-/// What was done in a turn that ran when its client left is not done again by a worker that takes it over.
+/// Effects of a turn whose client left are not repeated by a worker that takes it over.
 async fn nothing_is_paid_twice(settings: impl Fn(AgentBuilder<Value>) -> AgentBuilder<Value>) {
     let world = World::new();
     let (first, second) = (world.worker(&settings), world.worker(&settings));

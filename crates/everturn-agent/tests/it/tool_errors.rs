@@ -1,4 +1,4 @@
-//! Tool calls that fail: the model is told of what it can act on, and the turn fails with the rest.
+//! Tool calls that fail: errors that the model can act on are passed to it, and the turn fails with the rest.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -29,7 +29,7 @@ fn order(error: Error) -> Tool {
     .with_replay(Replay::Idempotent)
 }
 
-/// A model that asks for a tool once, and then says what it was answered.
+/// A model that requests a tool once, and then repeats the tool's answer.
 fn asking(tool: &'static str, input: Value) -> ScriptedModel {
     ScriptedModel::new().otherwise(move |request| match told(request) {
         None => Reply::from(call(tool, "c", input.clone())),
@@ -71,7 +71,7 @@ async fn arguments_that_do_not_fit_are_told_with_the_complaint_of_the_schema() {
 }
 
 #[tokio::test]
-async fn an_invented_tool_is_told_with_the_names_there_are_and_the_others_of_the_round_run() {
+async fn an_unknown_tool_is_answered_with_the_names_of_the_others_and_the_others_of_the_round_run() {
     let model = ScriptedModel::new().otherwise(|request| match told(request) {
         None => Reply::tools([
             call("refund", "1", json!({})),
@@ -114,7 +114,7 @@ async fn mistakes_of_the_model_end_the_turn_when_it_does_not_learn_from_three() 
 }
 
 #[tokio::test]
-async fn an_error_with_a_clients_status_is_told_in_its_public_words() {
+async fn an_error_with_a_clients_status_is_passed_on_with_its_public_message() {
     let missing = Error::not_found("no row 7 in shard 3").with_public_message("there is no order 7");
     let silent = Error::permission_denied("the row belongs to tenant 9");
     for (error, status, words) in [
@@ -130,7 +130,7 @@ async fn an_error_with_a_clients_status_is_told_in_its_public_words() {
 }
 
 #[tokio::test]
-async fn an_error_for_the_model_is_told_whatever_its_status() {
+async fn an_error_for_the_model_is_passed_on_whatever_its_status() {
     let model = asking("order", json!({"number": 7}));
     let busy = Error::unavailable("the warehouse is closed until nine").for_model();
 

@@ -1,4 +1,4 @@
-//! What a stream tells of a turn to callers who ask for its details.
+//! The details of a turn in the streams of callers that request them.
 
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ async fn each_message_is_placed_before_it_is_there() {
 }
 
 #[tokio::test]
-async fn an_accepted_input_is_told_before_the_model_answers_and_a_refused_one_is_not() {
+async fn an_accepted_input_is_reported_before_the_model_answers_and_a_refused_one_is_not() {
     let (registry, _) = answering(["Hello."]);
     let look = Tool::new("look", "Looks.", |_: Value, _: ToolContext| async { Ok("it") });
     let looker = agent(&registry, "looker").tool(look).define().unwrap();

@@ -20,7 +20,7 @@ use crate::support::{FaultyStore, handling, reply, replying, snapshots, texts};
 
 const LEASE: Duration = Duration::from_secs(10);
 
-/// An agent in a process of its own: two handles on one store do not share the locks of a process.
+/// An agent in a separate process: two handles on one store do not share the locks of a process.
 fn elsewhere(agent: AgentBuilder<Value>, store: &MemoryStore, policy: Concurrency) -> Agent {
     let agent = agent.concurrency(policy).turn_locking(TurnLocking::InStore);
     agent.turn_lease(LEASE).store(store.clone()).define().unwrap()
@@ -215,7 +215,7 @@ async fn a_turn_that_lost_its_lock_cannot_commit() {
 }
 
 #[tokio::test]
-async fn a_turn_that_fails_lets_go_of_its_lock_before_its_client_knows() {
+async fn a_turn_that_fails_releases_its_lock_before_its_client_is_answered() {
     let store = MemoryStore::new();
     let here = elsewhere(replying("chef"), &store, Concurrency::Reject);
     let there = elsewhere(replying("chef"), &store, Concurrency::Reject);

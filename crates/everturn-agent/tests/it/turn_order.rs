@@ -53,7 +53,7 @@ async fn a_turn_streams_its_chunks_then_is_saved_then_ends() {
 }
 
 #[tokio::test]
-async fn the_turn_knows_its_snapshot_before_it_begins_and_the_next_turn_goes_on_from_it() {
+async fn the_turn_knows_its_snapshot_before_it_begins_and_the_next_turn_continues_from_it() {
     let store = Arc::new(MemoryStore::new());
     let places = Arc::new(Mutex::new(Vec::new()));
     let agent = {

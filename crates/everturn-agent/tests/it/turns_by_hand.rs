@@ -104,7 +104,7 @@ async fn each_turn_that_is_ended_is_a_snapshot() {
 }
 
 #[tokio::test]
-async fn a_turn_that_fails_or_is_dropped_is_told_and_the_loop_may_go_on() {
+async fn a_turn_that_fails_or_is_dropped_is_reported_and_the_loop_may_continue() {
     let agent = by_hand();
 
     let chunks = chunks_of(&agent, &["boom", "drop", "a"]).await;

@@ -50,7 +50,7 @@ fn usage(json: Value) -> UsageTotal {
 }
 
 #[tokio::test]
-async fn a_reply_says_what_its_turn_used_and_the_archive_what_the_session_has() {
+async fn a_reply_reports_what_its_turn_used_and_the_archive_what_the_session_has() {
     let registry = Registry::new();
     let asks = counted(ModelResponse::new(everturn_ai::Message::model(
         everturn_ai::Part::from(everturn_ai::ToolRequest::new("stock", json!({}))),

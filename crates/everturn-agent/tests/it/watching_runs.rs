@@ -1,4 +1,4 @@
-//! A background run can be watched, by anybody and at any time.
+//! A background run can be watched by any number of clients at any time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ fn cook(gate: &Arc<Semaphore>) -> AgentBuilder<Counter> {
     })
 }
 
-/// What a watcher sees, in a word each.
+/// The chunks that a watcher receives, in a word each.
 async fn all(watch: &mut RunWatch<Counter>) -> Vec<String> {
     let mut seen = Vec::new();
     while let Some(chunk) = watch.next().await {
@@ -173,7 +173,7 @@ async fn a_worker_that_cannot_write_the_end_of_its_run_does_not_end_the_watching
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_nobody_takes_over_is_not_watched_for_ever() {
+async fn an_abandoned_run_is_not_watched_for_ever() {
     let (gate, clock) = (Arc::new(Semaphore::new(0)), clock());
     let store = FaultyStore::default();
     let worker = |store: FaultyStore| cook(&gate).clock(clock.clone()).store(store).define().unwrap();

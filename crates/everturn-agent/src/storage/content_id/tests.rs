@@ -122,7 +122,7 @@ fn a_snapshot_of_a_long_conversation_costs_what_the_last_turn_added() {
 }
 
 #[test]
-fn a_branch_goes_on_from_the_hash_of_what_it_shares() {
+fn a_branch_continues_from_the_hash_of_what_it_shares() {
     let trunk = state((0..1_000).map(|number| Message::user(format!("message number {number}"))));
     hash(&trunk).unwrap();
 

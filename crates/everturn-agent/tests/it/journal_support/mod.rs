@@ -30,7 +30,7 @@ pub(crate) fn registry(
     })
 }
 
-/// A registry whose model answers by what it is asked, and may die before and after it does.
+/// A registry whose model answers by the request, and may die before and after the answer.
 pub(crate) fn registry_of(
     fuse: &Fuse,
     world: &Arc<World>,
@@ -179,7 +179,7 @@ impl Setting {
     }
 }
 
-/// Runs a turn of an agent in a process of its own; `None` if the process died.
+/// Runs a turn of an agent in a separate process; `None` if the process died.
 pub(crate) fn run(fuse: &Fuse, agent: &Agent, input: impl Into<AgentInput>) -> Option<Result<AgentOutput>> {
     fuse.process(turn(agent, input))
 }

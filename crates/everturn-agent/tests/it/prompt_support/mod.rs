@@ -44,7 +44,7 @@ pub(crate) fn asked(request: &ModelRequest) -> Vec<String> {
     request.messages.iter().map(line).collect()
 }
 
-/// What was said, a line each.
+/// The messages, a line each.
 pub(crate) fn said(history: &History) -> Vec<String> {
     history.iter().map(line).collect()
 }

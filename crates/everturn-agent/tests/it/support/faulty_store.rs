@@ -1,4 +1,4 @@
-//! A store to test with: one that fails when it is told to, and dies with its process.
+//! A store for tests that fails on request, and dies with its process.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -24,7 +24,7 @@ pub(crate) struct FaultyStore {
     pub(crate) inner: MemoryStore,
     fault: Arc<Faults>,
     fuse: Fuse,
-    /// What is written down in journals is counted here too, by its kind.
+    /// Journal records are counted here too, by kind.
     world: Arc<World>,
 }
 

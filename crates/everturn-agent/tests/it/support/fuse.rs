@@ -52,7 +52,7 @@ impl Fuse {
         std::future::pending::<()>().await;
     }
 
-    /// Runs a process of its own until it is done or dies; `None` if it died.
+    /// Runs a separate process until it is done or dies; `None` if it died.
     pub(crate) fn process<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -70,7 +70,7 @@ impl Fuse {
     }
 }
 
-/// What is outside the processes and outlives them.
+/// The state outside the processes, which outlives them.
 #[derive(Default)]
 pub(crate) struct World {
     counts: Mutex<BTreeMap<String, usize>>,

@@ -25,7 +25,7 @@ pub(crate) struct Counter {
     pub(crate) status: String,
 }
 
-/// What the user said.
+/// The user's message.
 pub(crate) fn said<S: CustomState>(turn: &Turn<S>) -> String {
     turn.message()
         .map(|message| message.text().into_owned())

@@ -75,7 +75,7 @@ impl Worker {
         }
     }
 
-    /// What the turns were about that this worker has begun.
+    /// The messages of the turns that this worker has begun.
     pub(crate) fn turns(&self) -> Vec<String> {
         self.turns.lock().unwrap().clone()
     }

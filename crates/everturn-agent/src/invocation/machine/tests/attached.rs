@@ -59,7 +59,7 @@ fn a_failed_turn_is_not_saved_and_its_end_is_sent() {
 }
 
 #[test]
-fn a_function_may_go_on_after_a_failed_turn_and_complete() {
+fn a_function_may_continue_after_a_failed_turn_and_complete() {
     let mut machine = after(in_turn(), [Event::Input("two"), FAILED]);
 
     assert_eq!(machine.take(Event::NextInput), [start("two")]);
@@ -165,7 +165,7 @@ fn a_function_that_asks_during_a_commit_is_answered_after_it() {
 }
 
 #[test]
-fn an_input_nobody_took_keeps_its_place() {
+fn an_input_that_was_not_taken_keeps_its_place() {
     let mut machine = after(in_turn(), [Event::Input("two"), Event::TurnRefused("one")]);
 
     assert_eq!(machine.take(Event::NextInput), [start("one")]);

@@ -155,7 +155,7 @@ fn an_abort_after_the_lease_was_lost_is_left_to_the_new_owner() {
 }
 
 #[test]
-fn a_takeover_runs_the_recorded_inputs_and_answers_nobody() {
+fn a_takeover_runs_the_recorded_inputs_and_answers_no_client() {
     let (mut machine, commands) = Invocation::take_over(vec!["one", "two"]);
 
     assert_eq!(commands, [Command::StartHeartbeat, Command::SubscribeStatus]);
@@ -180,7 +180,7 @@ fn a_takeover_runs_the_recorded_inputs_and_answers_nobody() {
 }
 
 #[test]
-fn an_input_nobody_took_in_the_background_keeps_its_place() {
+fn an_input_that_was_not_taken_in_the_background_keeps_its_place() {
     let (machine, _) = Invocation::take_over(vec!["one", "two"]);
     let mut machine = after(machine, [Event::NextInput, Event::TurnRefused("one")]);
 

@@ -9,7 +9,7 @@ fn write_pending(inputs: Vec<&'static str>) -> Order {
 }
 
 #[test]
-fn a_generation_goes_on_when_its_snapshot_is_durable() {
+fn a_generation_continues_when_its_snapshot_is_durable() {
     let mut machine = in_turn();
 
     assert_eq!(machine.take(Event::RoundEnded), [Command::CommitRound]);
@@ -83,7 +83,7 @@ fn a_function_that_returns_while_a_snapshot_inside_its_turn_is_written_waits_for
 }
 
 #[test]
-fn the_pending_snapshot_goes_on_from_the_snapshot_inside_the_turn() {
+fn the_pending_snapshot_continues_from_the_snapshot_inside_the_turn() {
     let mut machine = saving();
 
     assert_eq!(machine.take(Event::Detach(vec!["two"])), [Command::SilenceClient]);

@@ -329,7 +329,7 @@ fn an_advance_records_what_is_left_and_gives_it_all_attempts() {
 }
 
 #[test]
-fn an_advance_forgets_the_turn_that_was_under_way() {
+fn an_advance_forgets_the_turn_that_was_in_progress() {
     let mut begun = run();
     begun.set_background_run(BackgroundRun {
         turn: Some(crate::storage::snapshot::OpenTurn::new("j", 1)),
