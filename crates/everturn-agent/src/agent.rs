@@ -39,8 +39,8 @@ use crate::{
     ChatTurn, CustomState, GetSnapshotRequest, SessionId, Snapshot, SnapshotId,
 };
 
-/// An agent whose custom state is an `S`, whose status is a `T`, and whose function returns an `O` beside its
-/// answer. Cloning gives another handle to the same agent.
+/// An agent with custom state `S`, status `T`, and a function that returns an `O` in addition to its answer.
+/// Cloning gives another handle to the same agent.
 ///
 /// The state's type is part of the agent's, so that a state of another type does not compile:
 ///
@@ -345,7 +345,7 @@ impl<S: CustomState, T, O> Agent<S, T, O> {
         self.parts.definition.tenants()
     }
 
-    /// Aborts the background run of a pending snapshot; `None` if there is no such snapshot.
+    /// Aborts the background run of a pending snapshot; `None` if the snapshot does not exist.
     ///
     /// # Errors
     /// `FAILED_PRECONDITION` without a store, `INVALID_ARGUMENT` for an empty id.

@@ -48,7 +48,7 @@
 //! # Who may do what
 //!
 //! No operation reaches another tenant's snapshots, whatever ids it is given. Within a tenant there are no
-//! further rights: every holder of an archive may use all of it.
+//! further permissions: every holder of an archive may use all of it.
 
 mod bounded_page;
 mod copying;
@@ -146,7 +146,7 @@ impl Archive {
     }
 
     /// Adds a log that keeps streams of the tenant: deleted sessions are erased there too. An agent's archive
-    /// knows the log of its background runs, and those of servers in front of it.
+    /// includes the log of its background runs, and the logs of servers in front of it.
     #[must_use]
     pub fn with_streams(mut self, log: impl IntoStreamLog) -> Self {
         self.streams.push(log.into_stream_log());

@@ -44,7 +44,7 @@ use crate::{
 /// A client's handle on a session. Each turn is a separate invocation that starts where the last one ended,
 /// so the chat can be dropped and the session resumed at any time.
 ///
-/// Between turns the chat knows the session's snapshot, messages, artifacts and custom state. With an agent
+/// Between turns the chat holds the session's snapshot, messages, artifacts and custom state. With an agent
 /// that keeps the conversation itself, `messages` holds the messages of this chat's turns; [`Chat::read`]
 /// gets all of the session's.
 pub struct Chat<S = Value, T = Value, O = Value> {
@@ -158,7 +158,7 @@ impl<S: CustomState, T, O> Chat<S, T, O> {
 
     async fn invoke(&self, input: &AgentInput) -> Connection<AgentInput, AgentOutput, AgentStreamChunk> {
         let connection = self.agent.connect(self.next_init(), &self.context);
-        // An invocation that was refused takes no input; its output says why.
+        // An invocation that was refused takes no input; its output holds the reason.
         let _ = connection.send(input.clone()).await;
         connection.close();
         connection

@@ -17,18 +17,18 @@
 //! | step | file | where |
 //! |---|---|---|
 //! | input | `client.rs` | `Client::next` reads it, `driver.rs` raises `Input` |
-//! | turn lock | `machine/attached.rs` | `Attached::feed` commands `TakeLock`; `Driver::take_lock` asks for it |
+//! | turn lock | `machine/attached.rs` | `Attached::feed` commands `TakeLock`; `Driver::take_lock` requests it |
 //! | function | `agent_session.rs` | `Driver::start_turn` hands the turn over; `AgentSession::run` receives its input (`input_validation.rs`) and calls the handler |
-//! | generate | `prompt_turn.rs` | `prompt_turn` renders the prompt and asks the model; custom turns use `Turn::generate` |
-//! | journal | `journaling/turn_journal.rs` | `TurnJournal` records what the model and the tools answer, before it is used |
-//! | snapshot | `snapshots.rs` | `Attached::end_turn` commands `CommitTurn`; `Driver::save` asks the policy and writes |
+//! | generate | `prompt_turn.rs` | `prompt_turn` renders the prompt and calls the model; custom turns use `Turn::generate` |
+//! | journal | `journaling/turn_journal.rs` | `TurnJournal` records the answers of the model and the tools before they are used |
+//! | snapshot | `snapshots.rs` | `Attached::end_turn` commands `CommitTurn`; `Driver::save` applies the policy and writes |
 //! | chunk | `client.rs` | `Driver::show` passes each chunk to `ClientStream::queue`; the turn's last is `turnEnd` |
 //! | output | `client.rs` | `Draining` commands `Resolve`; `Driver::output` makes the output, `Client::answer` sends it |
 //!
 //! These are seven files, `driver.rs` included. The others are not on the path: `start.rs` and `opening.rs`
 //! come before it, `background.rs` and `broadcast.rs` are for turns whose client has left, `function.rs` and
-//! `signals.rs` carry signals between the function's task and the driver. Only the function knows the type of
-//! the custom state: `typed_function.rs` hides it from all else.
+//! `signals.rs` carry signals between the function's task and the driver. The type of the custom state is
+//! hidden from everything but the function (`typed_function.rs`).
 
 mod accepted_input;
 mod added_by_client;

@@ -72,7 +72,7 @@
     reason = "polls, retries and leases wait in real time"
 )]
 
-// In the order in which a reader meets them; each uses only modules below it, `archive` and `recovery` apart.
+// In reading order. Each module uses only modules below it.
 mod agent;
 pub mod archive;
 mod chat;

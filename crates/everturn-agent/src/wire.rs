@@ -89,7 +89,7 @@ impl AgentInit {
     /// Returns the start as a client sends it to a server.
     ///
     /// The custom state of a new session goes into a `state` with nothing else in it, which servers of all
-    /// languages know, unless the caller names the session.
+    /// languages accept, unless the caller names the session.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if the context has [overrides](crate::ChatBuilder::overrides) or [`Unstored`],
@@ -483,7 +483,7 @@ pub struct AgentMetadata {
 /// A request for a snapshot: by its id, or the latest of a session; with both, the snapshot must belong to
 /// the session.
 ///
-/// Fields that this version does not know are ignored, as in all requests of Genkit's companion actions.
+/// Fields unknown to this version are ignored, as in all requests of Genkit's companion actions.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GetSnapshotRequest {

@@ -11,7 +11,7 @@ use crate::store::Detail;
 use crate::{Abort, SnapshotId, SnapshotStatus};
 
 impl Definition {
-    /// Aborts the run of a snapshot; `None` if there is no such snapshot. A finished run does not change.
+    /// Aborts the run of a snapshot; `None` if the snapshot does not exist. A finished run does not change.
     pub(crate) async fn abort_run(&self, id: &SnapshotId, context: &Context) -> Result<Option<Abort>> {
         let tenant = self.tenant_store(context)?;
         if id.as_str().is_empty() {

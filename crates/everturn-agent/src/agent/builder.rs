@@ -414,14 +414,13 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.set(|options| options.stream_transform = Some(Arc::new(transform)))
     }
 
-    /// Sets what happens when two turns want one session at the same time; by default the second is rejected.
+    /// Sets the policy for concurrent turns of one session; by default the second is rejected.
     pub fn concurrency(self, concurrency: Concurrency) -> Self {
         self.set(|options| options.concurrency = concurrency)
     }
 
-    /// Sets where two turns that want one session at the same time meet: in the store, so that it does not
-    /// matter in which process they run, or in this process. By default the store decides;
-    /// `everturn-postgres` locks turns in the store.
+    /// Sets where concurrent turns of one session are detected: in the store, for turns of all processes, or
+    /// in this process. By default the store decides; `everturn-postgres` locks turns in the store.
     ///
     /// A lock in the store costs one more small write per turn.
     pub fn turn_locking(self, locking: TurnLocking) -> Self {
@@ -497,7 +496,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
 
     /// Lets a session be resumed by its id although its latest snapshot is no resume point: a background run
     /// that is not over, or one that [left nothing](FailedTurns::Discard). The session continues from the
-    /// nearest snapshot before it that is one, or begins anew if there is none.
+    /// nearest snapshot before it that is one, or starts a new conversation if there is none.
     pub fn resume_past_failures(self) -> Self {
         self.set(|options| options.resume_past_failures = true)
     }
@@ -584,7 +583,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
     }
 
     /// Sets what happens to a message that arrives while tool requests wait for answers; by default the
-    /// requests are closed, and the conversation goes on.
+    /// requests are closed, and the conversation continues.
     ///
     /// ```
     /// use everturn_agent::{WhileInterrupted, agent};
@@ -602,11 +601,11 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
     /// Lets people who answer an interrupt change the arguments of the call: a restart whose metadata
     /// `replacedInput` repeats the recorded input ([`Part::restart`](everturn_ai::Part::restart)) runs the
     /// tool with the input that it has, if that fits the tool's schema. By default only the recorded input
-    /// may run. A tool that [says for itself](everturn_ai::Tool::with_editable_input) whether its arguments
-    /// may be edited is not concerned, except that an agent that runs its turns itself must allow edits, too.
+    /// may run. A tool that [sets](everturn_ai::Tool::with_editable_input) whether its arguments may be
+    /// edited is not affected, except that an agent that runs its turns itself must allow edits, too.
     ///
     /// Every client of the agent then decides what an interrupted tool does, so the tools must check their
-    /// arguments. The model is not asked again: it reads the tool's answer beside its own arguments.
+    /// arguments. The model is not asked again: it receives the tool's answer next to its own arguments.
     pub fn allow_edited_inputs(self) -> Self {
         self.set(|options| options.restart_inputs = RestartInputs::Edited)
     }
@@ -661,7 +660,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.set(|options| options.max_state_bytes = Some(bytes))
     }
 
-    /// Sets what clients may set in a turn beside their own message; nothing by default.
+    /// Sets the fields that clients may set in a turn in addition to their message; nothing by default.
     ///
     /// ```
     /// use everturn_agent::{ClientPermissions, agent};
@@ -871,7 +870,7 @@ fn defined_twice(agent: &AgentOrigin<'_>, error: Error) -> Error {
 /// Returns the lease of turn locks in the store, if turns are locked there.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` if the store keeps no locks and the agent asks for them, or if the lease is too short.
+/// `INVALID_ARGUMENT` if the agent requires locks and the store keeps none, or if the lease is too short.
 fn turn_lease(agent: &str, options: &Options) -> Result<Option<Duration>> {
     let locks = options.store.as_ref().and_then(|store| store.turn_locks());
     let in_store = match options.turn_locking {

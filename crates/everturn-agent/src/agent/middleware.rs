@@ -53,7 +53,7 @@ pub async fn check_delegates(registry: &Registry) -> Mistakes {
     for (owner, middleware) in used_middleware(registry) {
         let delegates = Delegation::delegates_of(&middleware).into_iter();
         for Delegate { name, .. } in delegates.filter(|delegate| delegate.is_looked_up) {
-            // A plugin that cannot tell, because its service does not answer, is no mistake.
+            // A plugin whose service does not answer is not reported as a mistake.
             if let Ok(None) = registry.lookup(&ActionType::AGENT.key(&name)).await {
                 let message = format!("{owner}: it delegates to the agent '{name}', which is not defined");
                 mistakes.add(Error::not_found(message));

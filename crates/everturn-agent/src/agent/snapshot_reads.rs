@@ -92,7 +92,7 @@ impl Definition {
         Showing::new(self.state_transform.clone(), self.liveness(), context.clone())
     }
 
-    /// Returns the rule that tells expired runs from live ones.
+    /// Returns the rule by which runs expire.
     pub(crate) fn liveness(&self) -> Liveness {
         Liveness::new(self.clock.clone(), self.heartbeat.expiry)
     }

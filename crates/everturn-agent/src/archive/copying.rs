@@ -25,7 +25,7 @@ impl Archive {
     /// are unchanged: a message that names the snapshot it ended still names the original.
     ///
     /// # Errors
-    /// `NOT_FOUND` if there is no such snapshot, `FAILED_PRECONDITION` if it is not completed,
+    /// `NOT_FOUND` if the snapshot does not exist, `FAILED_PRECONDITION` if it is not completed,
     /// `ALREADY_EXISTS` if the session has snapshots, `INVALID_ARGUMENT` for an empty id.
     pub async fn fork(&self, id: impl Into<SnapshotId>, session: impl Into<SessionId>) -> Result<Snapshot> {
         self.fork_edited(named_snapshot(id)?, named_session(session)?, None)

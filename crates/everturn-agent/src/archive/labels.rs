@@ -18,7 +18,7 @@ impl Archive {
     /// Adds a label to a snapshot, after those it has; a label that it has already keeps its place.
     ///
     /// # Errors
-    /// `NOT_FOUND` if there is no such snapshot; `INVALID_ARGUMENT` for a label that is empty, longer than
+    /// `NOT_FOUND` if the snapshot does not exist; `INVALID_ARGUMENT` for a label that is empty, longer than
     /// [`MAX_LABEL`], begins or ends with a space, or has invisible characters, and for more than
     /// [`MAX_LABELS`](super::MAX_LABELS) labels.
     pub async fn label(&self, id: impl Into<SnapshotId>, label: impl Into<String>) -> Result<Snapshot> {
@@ -27,10 +27,10 @@ impl Archive {
         self.write_on(id, Annotation::Label(label)).await
     }
 
-    /// Removes a label from a snapshot; a label that it does not have is no error.
+    /// Removes a label from a snapshot; a label that it does not have is not an error.
     ///
     /// # Errors
-    /// `NOT_FOUND` if there is no such snapshot.
+    /// `NOT_FOUND` if the snapshot does not exist.
     pub async fn unlabel(&self, id: impl Into<SnapshotId>, label: impl Into<String>) -> Result<Snapshot> {
         self.write_on(id, Annotation::Unlabel(label.into())).await
     }
@@ -38,7 +38,7 @@ impl Archive {
     /// Sets the note of a snapshot; an empty text removes it.
     ///
     /// # Errors
-    /// `NOT_FOUND` if there is no such snapshot; `INVALID_ARGUMENT` for a note that is longer than
+    /// `NOT_FOUND` if the snapshot does not exist; `INVALID_ARGUMENT` for a note that is longer than
     /// [`MAX_NOTE`] or has invisible characters other than line breaks and tabs.
     pub async fn annotate(&self, id: impl Into<SnapshotId>, note: impl Into<String>) -> Result<Snapshot> {
         let note = note.into();

@@ -15,10 +15,10 @@ impl Archive {
     /// open.
     ///
     /// Agents repair each request to their model, so a session can be used without this. The new snapshot is
-    /// the session's latest, and what follows it has no faults any more. The original stays as it is.
+    /// the session's latest, so later snapshots have no faults. The original stays as it is.
     ///
     /// # Errors
-    /// `NOT_FOUND` if there is no such snapshot, `FAILED_PRECONDITION` if it is not completed, or not the
+    /// `NOT_FOUND` if the snapshot does not exist, `FAILED_PRECONDITION` if it is not completed, or not the
     /// latest of a [linear](crate::Timeline::Linear) session, `ABORTED` if a turn continued it meanwhile.
     pub async fn repair(&self, id: impl Into<SnapshotId>) -> Result<Option<Snapshot>> {
         let id = named_snapshot(id)?;

@@ -194,7 +194,7 @@ pub struct SessionList {
     /// The end of this page, to pass as `after`; absent on the last page.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Cursor>,
-    /// The questions that wait for answers, if the request asks for sessions that wait.
+    /// The questions that wait for answers, if the request is for sessions that wait.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub questions: Vec<OpenQuestion>,
 }
@@ -301,7 +301,7 @@ pub struct LabelRequest {
 }
 
 impl LabelRequest {
-    /// Asks for nothing yet.
+    /// Creates an empty request.
     pub fn of(snapshot: impl Into<SnapshotId>) -> Self {
         Self {
             snapshot_id: snapshot.into(),

@@ -36,7 +36,7 @@ impl Archive {
     /// Returns what the tenant has used, and a session if one is named.
     ///
     /// # Errors
-    /// `NOT_FOUND` if there is no such session; the store's own errors.
+    /// `NOT_FOUND` if the session does not exist; the store's own errors.
     pub async fn usage(&self, request: &UsageRequest) -> Result<UsageReport> {
         let session = match &request.session_id {
             Some(session) => Some(self.session_usage(session.clone()).await?),
@@ -96,7 +96,7 @@ impl Archive {
     /// are there already are not added again.
     ///
     /// # Errors
-    /// `NOT_FOUND` if there is no such session; the store's own errors.
+    /// `NOT_FOUND` if the session does not exist; the store's own errors.
     pub async fn enter_usage(&self, session: &SessionId, report: &UsageReport) -> Result<()> {
         let Some(ledger) = self.tenant.store().ledger() else {
             return Ok(());
@@ -134,7 +134,7 @@ impl Archive {
     /// that were refused when they committed count too.
     ///
     /// # Errors
-    /// `NOT_FOUND` if there is no such session; the store's own errors.
+    /// `NOT_FOUND` if the session does not exist; the store's own errors.
     pub async fn session_usage(&self, session: impl Into<SessionId>) -> Result<UsageTotal> {
         let session = named_session(session)?;
         let store = self.tenant.store();

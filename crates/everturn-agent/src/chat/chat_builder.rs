@@ -123,7 +123,7 @@ impl<S: CustomState, T, O> ChatBuilder<S, T, O> {
     }
 
     /// Sets the context of every turn; the default is the context in which the chat is opened. A
-    /// [`Principal`](everturn_core::Principal) stands for its context: the chat is held on its behalf.
+    /// [`Principal`](everturn_core::Principal) is converted to its context: the chat is held on its behalf.
     pub fn context(mut self, context: impl Into<Context>) -> Self {
         self.context = Some(context.into());
         self
@@ -140,8 +140,8 @@ impl<S: CustomState, T, O> ChatBuilder<S, T, O> {
     /// known.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` for an empty id and for a state beside an id; `NOT_FOUND` for a snapshot that does
-    /// not exist; the errors of reading.
+    /// `INVALID_ARGUMENT` for an empty id and for both a state and an id; `NOT_FOUND` for a snapshot that
+    /// does not exist; the errors of reading.
     pub async fn open(self) -> Result<Chat<S, T, O>> {
         let mut chat = self.unread()?;
         chat.read().await?;

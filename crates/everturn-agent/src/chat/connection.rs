@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::storage::session_state::decode_custom;
 use crate::{AgentInput, AgentOutput, AgentStreamChunk, CustomState};
 
-/// The custom state as a client knows it from the patches it has received.
+/// The custom state according to the patches received so far.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CustomView(Option<Arc<Value>>);
 

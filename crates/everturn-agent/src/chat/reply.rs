@@ -107,7 +107,7 @@ impl<S, O> AgentReply<S, O> {
         self.message().into_iter().flat_map(Message::tool_request_parts)
     }
 
-    /// Returns how the turn ended; `unknown` if the agent did not say.
+    /// Returns how the turn ended; `unknown` if the agent gave none.
     pub fn finish_reason(&self) -> AgentFinishReason {
         self.output.finish_reason.unwrap_or(AgentFinishReason::Unknown)
     }
@@ -139,8 +139,8 @@ impl<S, O> AgentReply<S, O> {
     }
 
     /// Returns what the models and tools of the turn used: tokens, and time. It is zero if the turn called
-    /// none, and if an agent on another server does not say; the server says it to clients that ask for added
-    /// fields.
+    /// none, and if the server of a remote agent does not send it; servers send it to clients that request
+    /// added fields.
     pub fn usage(&self) -> UsageTotal {
         self.output.usage.unwrap_or_default()
     }
@@ -157,7 +157,7 @@ impl<S, O> AgentReply<S, O> {
 }
 
 impl<S, O: DeserializeOwned> AgentReply<S, O> {
-    /// Returns the value that the agent's function returned beside its answer; see
+    /// Returns the value that the agent's function returned in addition to its answer; see
     /// [`AgentResult::with_output`](crate::AgentResult::with_output).
     ///
     /// # Errors

@@ -103,9 +103,9 @@ impl<S, T, O> AgentTask<S, T, O> {
     ///
     /// Any number of clients may watch; none of them slows the run down. A turn that is cut short with its
     /// worker ends in an `aborted` turn end, and the worker that takes over begins it again. Chunks are kept
-    /// for some minutes after the run's end. [`AgentTask::wait`] tells how the run ended.
+    /// for some minutes after the run's end. [`AgentTask::wait`] returns how the run ended.
     ///
-    /// Watching fails with `NOT_FOUND` if there is no such run, and with `UNAVAILABLE` if its worker went
+    /// Watching fails with `NOT_FOUND` if the run does not exist, and with `UNAVAILABLE` if its worker went
     /// silent and no other came in time.
     ///
     /// # Errors

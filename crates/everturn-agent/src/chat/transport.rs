@@ -44,7 +44,7 @@ pub trait AgentTransport: Send + Sync + 'static {
     ) -> BoxFuture<'static, Result<AgentOutput>> {
         let mut connection = self.connect(init, context);
         Box::pin(async move {
-            // An invocation that was refused takes no input; its output says why.
+            // An invocation that was refused takes no input; its output holds the reason.
             let _ = connection.send(input).await;
             connection.close();
             let mut chunks = connection.receive();
@@ -60,7 +60,7 @@ pub trait AgentTransport: Send + Sync + 'static {
     /// Fails with `NOT_FOUND` if there is none.
     fn snapshot(&self, request: GetSnapshotRequest, context: Context) -> BoxFuture<'_, Result<Snapshot>>;
 
-    /// Aborts a background run; `None` if there is no such run.
+    /// Aborts a background run; `None` if the run does not exist.
     fn abort(&self, id: SnapshotId, context: Context) -> BoxFuture<'_, Result<Option<Abort>>>;
 
     /// Streams the statuses of a background run as they change; `None` if the transport cannot, and the run

@@ -1,6 +1,6 @@
 //! The text of a turn, accumulated over its chunks.
 //!
-//! Chunks share one text, of which each knows its own length, so a chunk costs what it adds. A chunk copies
+//! Chunks share one text and store only their own length in it, so a chunk costs what it adds. A chunk copies
 //! the text when it is first asked for it.
 
 use std::sync::{Arc, Mutex, OnceLock};

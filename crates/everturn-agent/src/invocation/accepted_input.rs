@@ -13,8 +13,7 @@ use crate::{AgentStreamChunk, CustomState, Turn, TurnDetails};
 
 /// Sends an empty chunk before the first model or tool runs.
 ///
-/// Everything that a client can be refused for is checked before that, so a server knows which answer to
-/// begin.
+/// All checks that can refuse a client come before it, so a server can then choose the kind of its response.
 #[derive(Clone)]
 pub(super) struct AcceptedInput {
     signals: Signals,
@@ -22,7 +21,7 @@ pub(super) struct AcceptedInput {
 }
 
 impl AcceptedInput {
-    /// Returns `None` if the caller did not ask for the details of turns, as most do not.
+    /// Returns `None` unless the caller requested the details of turns.
     pub(super) fn of<S: CustomState>(turn: &Turn<S>) -> Option<Self> {
         turn.context().extension::<TurnDetails>()?;
         Some(Self {

@@ -256,7 +256,7 @@ impl<S: CustomState> AgentSession<S> {
                 context: &self.context,
             };
             failed.log("a turn", error);
-            // The caller gets the handler's error, whatever the report comes to.
+            // The caller gets the handler's error, regardless of the outcome of the report.
             let _ = report.settle(Err(error.clone())).await;
         }
         outcome

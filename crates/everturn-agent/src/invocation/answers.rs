@@ -43,7 +43,7 @@ pub(crate) enum RestartInputs {
     /// The recorded input only.
     #[default]
     Recorded,
-    /// Another one too, if the answer says that it replaces the recorded one.
+    /// Another input too, if the answer declares that it replaces the recorded one.
     Edited,
 }
 

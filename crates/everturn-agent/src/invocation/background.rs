@@ -38,7 +38,7 @@ struct Run {
 /// Whether a worker still holds its run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hold {
-    /// The worker continues: it holds the lease, or nothing is known to the contrary.
+    /// The worker continues: it holds the lease, or is not known to have lost it.
     Kept,
     Aborted,
     /// The run's snapshot was deleted, or another worker has the lease.
@@ -223,7 +223,7 @@ impl Driver {
     pub(super) fn play_to_watchers(&mut self) {
         self.broadcast.expect();
         self.signals.play_to_watchers();
-        // The watchers do not know the custom state, so the next patch must be a whole document.
+        // The watchers have not received the custom state, so the next patch must be a whole document.
         self.session.arm_patcher();
     }
 
@@ -294,7 +294,7 @@ impl Driver {
                 tracing::warn!(%error, "a sign of life was not written");
                 Rewritten {
                     is_written: false,
-                    // A failed write says nothing about the lease: the next heartbeat, or the next record,
+                    // A failed write is no evidence about the lease: the next heartbeat, or the next record,
                     // finds out.
                     hold: Hold::Kept,
                 }

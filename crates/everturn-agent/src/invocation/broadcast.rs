@@ -12,7 +12,7 @@ use super::signals::Receipt;
 use crate::AgentStreamChunk;
 
 /// The run's stream, and the chunks on their way to it. The stream is opened with the first chunk. If it
-/// cannot be written, it ends, and the run goes on.
+/// cannot be written, it ends, and the run continues.
 pub(super) struct Broadcast {
     log: Arc<dyn StreamLog>,
     state: State,

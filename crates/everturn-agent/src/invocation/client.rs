@@ -34,7 +34,7 @@ pub(super) struct Client {
     answer: Option<AnswerSender>,
     /// Whether the client's departure ends the work.
     followed: bool,
-    /// Whether the client has asked for the work to go on without it.
+    /// Whether the client has requested that the work continue without it.
     detached: bool,
     // The two futures are kept because each event of the invocation polls them, and they are expensive to
     // create.
@@ -82,7 +82,7 @@ impl Client {
         self.is_program
     }
 
-    /// Waits for the client's next input or, if there is none, for its departure; for ever once neither
+    /// Waits for the client's next input or, if there is none, for its departure; forever once neither
     /// matters.
     pub(super) async fn next(&mut self) -> AgentEvent {
         let may_be_handed_off = self.answer.is_some() && !self.detached;
@@ -297,7 +297,7 @@ impl HandOff {
         Self(token)
     }
 
-    /// Waits until the caller hands the invocation off; for ever if it cannot.
+    /// Waits until the caller hands the invocation off; forever if it cannot.
     pub(crate) fn requested(context: &Context) -> impl Future<Output = ()> + Send + use<> {
         let hand_off = context.extension::<Self>();
         async move {
@@ -396,7 +396,7 @@ impl Driver {
     }
 
     /// Returns the output of an invocation that failed, with the last good state. If the transform fails on
-    /// that state too, the output holds none: the caller must learn of the first error.
+    /// that state too, the output holds none: the caller must receive the first error.
     fn failed(&mut self, error: &Error) -> AgentOutput {
         let state = self
             .last_good

@@ -45,7 +45,7 @@ pub(crate) struct InvocationCursor {
     held: Option<TurnLockGuard>,
     /// The lease of locks in the store; `None` if turns are locked in this process only.
     turn_lease: Option<Duration>,
-    /// The lock in the store that a turn asks for.
+    /// The lock in the store that a turn requests.
     asked: Option<StoreLock>,
     held_in_store: Option<Box<HeldInStore>>,
     /// The snapshot that the next one follows.
@@ -53,7 +53,7 @@ pub(crate) struct InvocationCursor {
     /// Successors of `last` that do not count: a run that the invocation passed over, or the invocation's
     /// own.
     beside: Vec<SnapshotId>,
-    /// The session's latest snapshot as far as this invocation knows.
+    /// The session's latest snapshot as known to this invocation.
     tip: Option<Predecessor>,
     /// The snapshot and the number of commits that the invocation has seen under the turn lock.
     seen: Seen,
@@ -336,7 +336,7 @@ impl InvocationCursor {
         })
     }
 
-    /// Returns the session's latest snapshot as far as this invocation knows.
+    /// Returns the session's latest snapshot as known to this invocation.
     pub(crate) fn tip_id(&self) -> Option<&SnapshotId> {
         self.tip.as_ref().map(|tip| &tip.id)
     }
@@ -355,7 +355,7 @@ impl InvocationCursor {
         let Some(lock) = self.turn_lock.clone() else {
             return Ok(LockAnswer::Granted);
         };
-        // A commit releases the lock in the store: a run that follows its turn has to ask for it again.
+        // A commit releases the lock in the store: a run that follows its turn has to request it again.
         let in_store = self.store_lock(turn).filter(|_| self.held_in_store.is_none());
         if self.held.is_some() && in_store.is_none() {
             return Ok(LockAnswer::Granted);
@@ -539,9 +539,9 @@ impl InvocationCursor {
         }
     }
 
-    /// Creates a snapshot after the last one. It sorts after both its parent and the tip that this invocation
-    /// knows, regardless of the clocks of other processes. So on one branch the latest snapshot is the one
-    /// committed last; among branches that grow at the same time the clocks decide.
+    /// Creates a snapshot after the last one. It sorts after both its parent and the tip known to this
+    /// invocation, regardless of the clocks of other processes. So on one branch the latest snapshot is the
+    /// one committed last; among branches that grow at the same time the clocks decide.
     pub(crate) fn next_snapshot(&self, id: SnapshotId) -> Snapshot {
         let after = |earlier: &Predecessor| earlier.created_at.saturating_add(SignedDuration::from_micros(1));
         let floor = [&self.last, &self.tip]
@@ -580,7 +580,7 @@ impl InvocationCursor {
         let own = Some(reserved)
             .filter(|_| self.policy == Concurrency::Fork)
             .cloned();
-        // Another input than the open turn's finds there what that turn left behind.
+        // An input other than the open turn's finds the remains of that turn there.
         let left = self.last.as_ref().and_then(|last| last.turn.as_ref());
         let open = self.open_turn(input).or(left.filter(|_| own.is_none()));
         let journal = open.map(|turn| turn.journal.clone());

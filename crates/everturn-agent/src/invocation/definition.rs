@@ -120,7 +120,7 @@ pub(crate) enum Visibility {
     Public,
 }
 
-/// Everything an invocation needs to know about its agent.
+/// The definition of an agent, which its invocations share.
 pub(crate) struct Definition {
     pub(crate) name: String,
     pub(crate) description: Option<String>,

@@ -133,7 +133,7 @@ impl Driver {
         self.broadcast.finish().await;
     }
 
-    /// Waits for something to happen and returns it as an event; `None` if the machine need not know.
+    /// Waits for something to happen and returns it as an event; `None` if the machine does not handle it.
     async fn next_event(&mut self) -> Option<AgentEvent> {
         if let Some(event) = self.raised.pop_front() {
             return Some(event);
@@ -161,7 +161,7 @@ impl Driver {
         }
     }
 
-    /// Returns the event that the machine must know of, if there is one.
+    /// Returns the event for the machine, if there is one.
     fn interpret(&mut self, happened: Happened) -> Option<AgentEvent> {
         match happened {
             Happened::Event(event) => Some(event),
@@ -321,7 +321,7 @@ async fn renew_lock(cursor: &mut Option<Box<InvocationCursor>>) -> Infallible {
     }
 }
 
-/// Waits for the queued turn lock; for ever if none is queued.
+/// Waits for the queued turn lock; forever if none is queued.
 async fn lock_awaited(queue: &mut Option<BoxFuture<'static, Result<AwaitedLock>>>) -> Result<AwaitedLock> {
     match queue {
         Some(waiting) => {
@@ -556,7 +556,7 @@ impl Driver {
         }
     }
 
-    /// Returns whether an error says that the work was stopped, by its caller or by a limit, and did not
+    /// Returns whether an error means that the work was stopped by its caller or by a limit, and did not
     /// fail. The status alone is not enough: a provider may have been stopped too.
     pub(super) fn is_stop(&self, error: &Error) -> bool {
         self.is_stopped || is_limit(error)

@@ -128,7 +128,7 @@ impl RunningFunction {
 }
 
 impl Work {
-    /// Waits for the function to return, once; for ever after that.
+    /// Waits for the function to return, once; forever after that.
     fn poll(&mut self, cx: &mut TaskContext<'_>) -> Poll<Result<AgentResult>> {
         let returned = match self {
             Self::InPlace(work) => work.poll_unpin(cx),
@@ -176,7 +176,7 @@ pub(super) struct Turns {
     given: Option<SnapshotId>,
     /// The snapshot that holds the last turn, if it was written.
     snapshot: Option<SnapshotId>,
-    /// Why the last turn ended, if it succeeded and said so.
+    /// The finish reason of the last turn, if it succeeded and gave one.
     reason: Option<AgentFinishReason>,
     /// The snapshot that keeps the failure of the last turn, until its end is sent.
     kept: Option<SnapshotId>,

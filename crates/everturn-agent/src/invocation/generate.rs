@@ -32,7 +32,7 @@ impl<S: CustomState> Turn<S> {
     }
 }
 
-/// A generation that a turn asks for. All options of [`Generate`] are reached through [`TurnGenerate::with`].
+/// A generation of a turn. All options of [`Generate`] are reached through [`TurnGenerate::with`].
 #[must_use = "a generation does nothing until it is awaited"]
 pub struct TurnGenerate<S, T = Value> {
     turn: Turn<S>,

@@ -23,7 +23,7 @@ pub(super) struct InputValidation {
     /// Whether the conversation was supplied by a client and cannot be verified.
     pub(super) is_clients_word: bool,
     pub(super) while_interrupted: WhileInterrupted,
-    /// The inputs with which the agent lets interrupted calls run again, unless a tool says otherwise.
+    /// The inputs with which the agent lets interrupted calls run again, unless a tool sets otherwise.
     pub(super) restart_inputs: RestartInputs,
     /// Whether a generation checks every answer against its tool, which may allow other inputs.
     pub(super) asks_tools: bool,
@@ -75,7 +75,7 @@ impl InputValidation {
             return Ok(ValidInput::default());
         }
         let asking = awaiting(history).and_then(|place| history.get(place));
-        // Nobody can answer it any more, so nothing is gained by holding the conversation up.
+        // An expired question can no longer be answered, so the conversation does not wait for it.
         let asking = asking.filter(|asking| !self.is_expired(asking));
         let is_reserved = |part: &Part| {
             let closes_all = self.while_interrupted == WhileInterrupted::CloseAll;

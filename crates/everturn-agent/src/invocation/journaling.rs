@@ -9,15 +9,15 @@
 //!
 //! | moment | record |
 //! |---|---|
-//! | a model's reply asks for tools | the reply, before any tool runs |
+//! | a model's reply requests tools | the reply, before any tool runs |
 //! | a tool that is [`Once`](everturn_ai::Replay::Once) is about to run | that it began |
 //! | a tool ended | its result, and what it changed in the session, before the model sees it |
 //! | any later reply of the same turn | the reply |
-//! | the turn is committed, or its snapshot policy wants no snapshot | the journal is dropped |
+//! | the turn is committed, or its snapshot policy takes no snapshot | the journal is dropped |
 //! | the turn failed, and trying it again may help | the journal stays |
 //! | the turn failed for good | the journal is dropped; if `Once` tools ran, only they are kept, so that a retry asks the model again and still does not repeat them |
 //!
-//! A turn whose first reply asks for no tools writes nothing. Journals of turns that are never retried are
+//! A turn whose first reply requests no tools writes nothing. Journals of turns that are never retried are
 //! dropped after a while ([`Journaling`]).
 //!
 //! # The identity of a turn
@@ -59,11 +59,11 @@
 //!
 //! # Requirements of a replay
 //!
-//! The turn's own code runs again, so it must come to the same effects in the same circumstances. A model
-//! call is identified by its model, the length of the conversation and its last message; a tool call by the
-//! reply it is part of. If no record matches, because the code or a prompt changed meanwhile, the turn
-//! continues live; but a `Once` or `Keyed` call of the same tool with the same input still counts as the one
-//! that was begun before.
+//! The turn's own code runs again, so it must run the same effects in the same circumstances. A model call is
+//! identified by its model, the length of the conversation and its last message; a tool call by the reply it
+//! is part of. If no record matches, because the code or a prompt changed meanwhile, the turn continues live;
+//! but a `Once` or `Keyed` call of the same tool with the same input still counts as the one that was begun
+//! before.
 //!
 //! Changes that a tool makes to the session (custom state, artifacts, added messages) are made again when its
 //! result is replayed. Changes of a call whose process died before it ended are lost; its reconcile function

@@ -306,7 +306,7 @@ impl Stored<'_> {
         let is_latest = latest
             .as_ref()
             .is_some_and(|latest| latest.snapshot_id == snapshot.snapshot_id);
-        // Nothing follows the latest snapshot, and a linear timeline asks for nothing else.
+        // Nothing follows the latest snapshot, and a linear timeline requires nothing else.
         let is_followed = !is_latest
             && self.definition.timeline == Timeline::Branching
             && read(

@@ -44,7 +44,8 @@ pub(crate) fn prompt_function<S: CustomState>(
                 })
                 .await?;
             let mut result = session.result();
-            // A blocked model may have said nothing; the user's own message is then the last, and no answer.
+            // A blocked model may have returned nothing; the user's own message is then the last, and no
+            // answer.
             result.message = result.message.filter(|message| message.role() != Role::User);
             Ok(result)
         })

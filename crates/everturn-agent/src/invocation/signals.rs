@@ -2,7 +2,7 @@
 //!
 //! Everything passes one queue and so arrives in the order in which it happened: a patch before the chunks
 //! that were sent after it, and all of a turn's chunks before the turn's end. Code that cannot wait (a change
-//! of the custom state) leaves its chunk in the queue and goes on. Code that can wait does so until the
+//! of the custom state) leaves its chunk in the queue and continues. Code that can wait does so until the
 //! client's side has taken its chunk; a model waits only if too many of its chunks are on their way.
 
 use std::ops::ControlFlow;

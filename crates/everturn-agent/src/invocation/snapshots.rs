@@ -300,7 +300,7 @@ impl Driver {
         }
     }
 
-    /// Begins to write a snapshot if there is a store and the policy wants one; returns whether it did.
+    /// Begins to write a snapshot if there is a store and the policy takes one; returns whether it did.
     fn save(&mut self, event: SnapshotEvent, state: SessionState) -> Result<bool> {
         let Some(cursor) = &self.cursor else {
             return Ok(false);

@@ -6,8 +6,8 @@
 //! turns elsewhere in the session's tree have separate locks. On a linear timeline the session has one lock.
 //! The lock makes a second turn fail at once, or wait, before it calls a model. Correctness never depends on
 //! it: the store checks again inside the commit. The lock also remembers the newest snapshot that this
-//! process committed under it, so that a turn knows without reading the store whether its snapshot has been
-//! continued since it was read.
+//! process committed under it, so that a turn can determine without reading the store whether its snapshot
+//! has been continued since it was read.
 
 mod in_store;
 
@@ -33,8 +33,8 @@ const REMEMBERED: usize = 16;
 /// What happens to a turn that starts while another turn continues the same snapshot.
 ///
 /// Turns that continue different snapshots of a session are branches, and run side by side under every
-/// policy. On a [linear timeline](crate::Timeline::Linear) there are no branches, and the policy is about any
-/// two turns of a session.
+/// policy. On a [linear timeline](crate::Timeline::Linear) there are no branches, and the policy applies to
+/// any two turns of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Concurrency {
@@ -84,7 +84,7 @@ struct Entry {
     known: Mutex<Known>,
 }
 
-/// The facts about a branch, or about a session with one lock, that this process knows.
+/// The facts about a branch, or about a session with one lock, in this process.
 #[derive(Debug, Default)]
 struct Known {
     /// The turn that holds the lock.
@@ -146,7 +146,7 @@ pub(crate) struct TurnLockGuard {
     _permit: OwnedSemaphorePermit,
 }
 
-/// The answer to a turn that asks for the lock.
+/// The answer to a turn that requests the lock.
 pub(crate) enum LockAnswer {
     /// The turn may start.
     Granted,
@@ -154,7 +154,7 @@ pub(crate) enum LockAnswer {
     Queued(Box<QueuedTurn>),
 }
 
-/// A turn that waits for the lock, or asks for it in the store.
+/// A turn that waits for the lock, or requests it in the store.
 pub(crate) struct QueuedTurn {
     pub(crate) session: StoredSession,
     pub(crate) lock: Arc<TurnLock>,
@@ -492,7 +492,7 @@ mod tests {
         let moved = lock.moved_since(&before).map(|tip| tip.id);
         assert_eq!(moved, Some("b".into()));
         assert_eq!(lock.moved_since(&stands), None);
-        // Read after the commit: the store says that nothing follows "a" any more.
+        // Read after the commit: the store reports that nothing follows "a" any more.
         assert_eq!(lock.moved_since(&seen(&late, "a")), None);
     }
 

@@ -25,7 +25,7 @@ pub(crate) type AgentFunction<S> =
 pub(crate) type BeginFunction =
     Box<dyn FnOnce(Context, Signals, InvocationFacts) -> BoxFuture<'static, Result<AgentResult>> + Send>;
 
-/// An agent's function and the type of its custom state, which only the implementation knows.
+/// An agent's function and the type of its custom state, which is private to the implementation.
 pub(crate) trait UntypedFunction: Send + Sync {
     /// Returns the name of the type of the custom state.
     fn custom_type(&self) -> &'static str;

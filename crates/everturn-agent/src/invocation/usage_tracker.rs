@@ -158,8 +158,8 @@ impl UsageTracker {
         marks.turn_began = Some(Instant::now());
     }
 
-    /// Reads what earlier attempts at the turn used, and other turns that continued the same snapshot in
-    /// vain.
+    /// Reads what earlier attempts at the turn used, and other turns that continued the same snapshot without
+    /// committing.
     ///
     /// # Errors
     /// The store's.

@@ -1,4 +1,4 @@
-//! The parts of a turn that clients may set beside their message.
+//! The parts of a turn that clients may set in addition to their message.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::{AgentInput, SessionState};
 
-/// The parts of a turn that clients of an agent may set beside their own message; nothing by default.
+/// The parts of a turn that clients of an agent may set in addition to their message; nothing by default.
 ///
 /// A client's message is the user's part of the conversation. Every other field of a request changes what the
 /// model sees or does, so an agent accepts it only if it lists it here

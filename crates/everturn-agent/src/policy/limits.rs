@@ -6,8 +6,8 @@ use std::sync::Arc;
 use everturn_ai::Budget;
 use everturn_core::{Context, Registry};
 
-/// The number of equal tool calls in a turn, unless the agent says otherwise. It ends loops, and lets a tool
-/// be polled.
+/// The number of equal tool calls in a turn, unless the agent sets another. It ends loops, and lets a tool be
+/// polled.
 const REPEATED_CALLS: u32 = 50;
 
 /// How much the models and tools of an agent may use: in a turn, an invocation, a session, and for a tenant.

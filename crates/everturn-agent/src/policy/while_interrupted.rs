@@ -6,7 +6,7 @@
 /// and if the outcome of a call is unknown. An input that answers the requests is never affected.
 ///
 /// A request is reserved for others if the caller may not answer it: it needs a role that the caller does not
-/// have, another person, or is the unknown outcome of a call, which operators settle unless the tool says
+/// have, another person, or is the unknown outcome of a call, which operators settle unless the tool sets
 /// otherwise. No policy closes an unknown outcome that is reserved, and no message of an operator does: its
 /// answer settles it.
 ///
@@ -24,10 +24,9 @@ pub enum WhileInterrupted {
     /// names who may answer.
     #[default]
     CloseOwn,
-    /// Adds an answer to each open request, and runs the turn. The answers say that there was none (`not
-    /// answered: the conversation went on`), have `mended` in their metadata, and are streamed like answers
-    /// of tools. If the turn fails, the requests are still open. A caller who may not answer a request closes
-    /// it all the same.
+    /// Adds an answer to each open request, and runs the turn. Their text is `not answered: the conversation
+    /// went on`; they have `mended` in their metadata, and are streamed like answers of tools. If the turn
+    /// fails, the requests are still open. A caller who may not answer a request closes it all the same.
     CloseAll,
     /// Fails the turn with `FAILED_PRECONDITION`, and names the open requests. Nothing is kept of the
     /// message.

@@ -174,7 +174,7 @@ impl Follower {
         match event {
             StreamEvent::Chunk(text) => self.ready.push_back(text.read()?),
             // The run may still be pending: its worker may have been unable to write the end. The snapshot
-            // tells.
+            // decides.
             StreamEvent::Done(_) => {
                 self.entries = None;
                 self.is_complete = true;

@@ -149,7 +149,7 @@ fn sources(before: &[Value], after: &[Value]) -> Vec<Option<usize>> {
     sources
 }
 
-/// Returns the member that tells an element of a list from the others.
+/// Returns the member that identifies an element of a list.
 fn identity(element: &Value) -> Option<&Value> {
     ["id", "key", "name"].iter().find_map(|name| element.get(name))
 }

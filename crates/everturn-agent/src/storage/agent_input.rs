@@ -28,7 +28,7 @@ pub struct AgentInput {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detach: Option<bool>,
     /// Tools that the client brings for this turn alone and runs itself. Agents around a prompt offer them to
-    /// the model beside their own. From clients only where the agent
+    /// the model in addition to their own. From clients only where the agent
     /// [allows](crate::ClientPermissions::tools) it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ClientTool>,

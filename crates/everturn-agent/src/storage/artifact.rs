@@ -1,4 +1,4 @@
-//! Artifacts: the products of a conversation beside its messages.
+//! Artifacts: the products of a conversation other than its messages.
 
 use everturn_ai::{Content, JsonObject, Part};
 use schemars::JsonSchema;

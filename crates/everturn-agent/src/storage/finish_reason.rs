@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum AgentFinishReason {
-    /// The model had nothing more to say.
+    /// The model completed its answer.
     Stop,
     /// The model reached its limit.
     Length,
@@ -21,11 +21,11 @@ pub enum AgentFinishReason {
     Other,
     /// The run was aborted.
     Aborted,
-    /// The client left; the work goes on.
+    /// The client left; the work continues.
     Detached,
     /// The turn or the agent failed.
     Failed,
-    /// No reason was given, or one that this version does not know.
+    /// No reason was given, or one unknown to this version.
     #[serde(other)]
     Unknown,
 }

@@ -72,8 +72,7 @@ impl SnapshotStatus {
         }
     }
 
-    /// Reads the status that a server returned; a name that this version does not know becomes
-    /// [`Self::Other`].
+    /// Reads the status that a server returned; a name unknown to this version becomes [`Self::Other`].
     pub fn from_server(name: &str) -> Self {
         Self::named(name).unwrap_or_else(|| Self::Other(OtherStatus::new(name)))
     }
@@ -95,7 +94,7 @@ impl Serialize for SnapshotStatus {
     }
 }
 
-/// Fails for a name that this version does not know: stored data must not be misread. See
+/// Fails for a name unknown to this version: stored data must not be misread. See
 /// [`SnapshotStatus::from_server`].
 impl<'de> Deserialize<'de> for SnapshotStatus {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -105,7 +104,7 @@ impl<'de> Deserialize<'de> for SnapshotStatus {
     }
 }
 
-/// The name of a snapshot status that this version does not know, up to 23 bytes.
+/// The name of a snapshot status unknown to this version, up to 23 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct OtherStatus {
     length: u8,

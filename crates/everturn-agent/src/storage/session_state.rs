@@ -46,9 +46,9 @@ pub(crate) fn decode_custom<S: CustomState>(custom: Option<&Value>) -> Result<S>
     S::deserialize(custom)
         .or_else(|_| {
             let default = serde_json::to_value(S::default())?;
-            // Fields that the type reads under another name are not missing, so only those are filled that it
-            // asks for. Types that do not name them get all: an object inside may be another variant than the
-            // default's, so objects inside are filled last.
+            // Fields that the type reads under another name are not missing, so only the fields that it
+            // requires are filled. Types that do not name them get all: an object inside may be another
+            // variant than the default's, so objects inside are filled last.
             with_missing_fields(custom, &default)
                 .or_else(|_| S::deserialize(filled(custom, &default, false)))
                 .or_else(|_| S::deserialize(filled(custom, &default, true)))
@@ -74,7 +74,7 @@ fn with_missing_fields<S: CustomState>(custom: &Value, default: &Value) -> serde
         let added = field.zip(place).and_then(|(field, place)| {
             let value = default.pointer(&place)?.get(field)?;
             let members = filled.pointer_mut(&place)?.as_object_mut()?;
-            // A field that is there and missing nevertheless would be added for ever.
+            // A field reported as missing although it is present would be added forever.
             members
                 .insert(field.to_owned(), value.clone())
                 .is_none()

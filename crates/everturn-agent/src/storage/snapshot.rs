@@ -48,7 +48,7 @@ const ORIGIN: &str = "traceparent";
 /// A stored point of a session.
 ///
 /// The *store* makes an id where none is given and keeps the session id of a stored snapshot. The *caller*
-/// sets everything else. Fields that this version does not know survive.
+/// sets everything else. Fields unknown to this version survive.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Snapshot {

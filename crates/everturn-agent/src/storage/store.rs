@@ -4,7 +4,7 @@
 //!
 //! - **Atomic read-modify-write.** [`SessionStore::commit`] reads the snapshot, computes the new one and
 //!   writes it as one step: commits of one session are *serializable*, in every process that shares the
-//!   store. A commit that fails has written nothing, unless its error says that this is unknown
+//!   store. A commit that fails has written nothing, unless its error reports that this is unknown
 //!   ([`SAVE_UNKNOWN`]).
 //! - **Preconditions inside the commit.** A [`Precondition`] is checked in the same step as the write: of any
 //!   number of commits that continue one snapshot, one succeeds. Commits that continue other snapshots of the
@@ -27,9 +27,10 @@
 //!   framework notes for itself ([`Snapshot::bookkeeping`]).
 //! - **Pending snapshots are found.** A store that can list them ([`SessionStore::pending`]) leaves out none
 //!   that was acknowledged, whatever happened to the process that wrote it.
-//! - **Journals**, where a store keeps them ([`SessionStore::journal`]), are as [`Journal`] says.
-//! - **Ledgers**, where a store keeps one ([`SessionStore::ledger`]), are as [`UsageLedger`] says.
-//! - **Turn locks**, where a store keeps them ([`SessionStore::turn_locks`]), are as [`TurnLocks`] says.
+//! - **Journals**, where a store keeps them ([`SessionStore::journal`]), follow the contract of [`Journal`].
+//! - **Ledgers**, where a store keeps one ([`SessionStore::ledger`]), follow the contract of [`UsageLedger`].
+//! - **Turn locks**, where a store keeps them ([`SessionStore::turn_locks`]), follow the contract of
+//!   [`TurnLocks`].
 //! - **Level-triggered watching.** A watcher receives the current status first and the last one in the end,
 //!   whichever process wrote it; those in between may be left out.
 //! - **Durability** is each store's own promise, stated in its documentation: what survives the death of the
@@ -41,14 +42,14 @@
 //! | `everturn-file` | the death of the process and a loss of power |
 //! | `everturn-sqlite`, `Durability::Full` | the death of the process and a loss of power |
 //! | `everturn-sqlite`, `Durability::Normal` | the death of the process; a loss of power may take the last moments, in whole commits |
-//! | `everturn-postgres` | the death of the process, of the server, and a loss of power, as the server's settings say |
+//! | `everturn-postgres` | the death of the process, of the server, and a loss of power, according to the server's settings |
 //!
 //! `everturn-testkit` certifies these promises for any store.
 //!
 //! # What a store may leave out
 //!
-//! Every method is required, so that a store around another store cannot forget one. A store that cannot do
-//! what the following ask for gives the answer on the right, and agents do without.
+//! Every method is required, so that a store around another store cannot forget one. A store without one of
+//! the following capabilities returns the value in the second column, and agents work without it.
 //!
 //! | method | answer of a store that cannot | what agents then lack |
 //! |---|---|---|
@@ -187,8 +188,8 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     async fn children(&self, scope: &Scope, id: &SnapshotId) -> Result<Vec<Snapshot>>;
 
     /// Returns one page of the tenants that have snapshots, or journals and accounts as far as the store can
-    /// tell, by name; `after` is the last tenant of the page before. It is for the operator of the store, not
-    /// for its tenants.
+    /// list them, by name; `after` is the last tenant of the page before. It is for the operator of the
+    /// store, not for its tenants.
     ///
     /// A scope that carries a [readable name](Scope::tenant) when a session begins is listed with it. The
     /// name is kept in one place, and goes with the tenant's last snapshot at the latest.
@@ -200,7 +201,7 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
         Err(Error::unimplemented("this store cannot list its tenants"))
     }
 
-    /// Deletes snapshots for good and returns their number. Deleting a snapshot that does not exist is no
+    /// Deletes snapshots for good and returns their number. Deleting a snapshot that does not exist is not an
     /// error.
     ///
     /// Nothing of the deleted text is left in files that the store keeps.
@@ -239,8 +240,8 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     /// Returns the statuses of a snapshot: the current one at once, then every later one or, if they come
     /// faster than they are read, at least the last. The stream of a snapshot that does not exist is empty.
     ///
-    /// A store that cannot tell answers `None`, and `false` to [`SessionStore::can_watch`]; its agents have
-    /// no background runs.
+    /// A store that cannot watch returns `None`, and `false` from [`SessionStore::can_watch`]; its agents
+    /// have no background runs.
     fn watch(&self, scope: &Scope, id: &SnapshotId) -> Option<StatusStream>;
 
     /// Returns whether [`SessionStore::watch`] works.
@@ -283,7 +284,7 @@ pub fn admit(id: &SnapshotId, existing: Option<&Snapshot>, mut row: Snapshot) ->
                 "snapshot '{id}' cannot move to another session"
             )));
         }
-        // A rewrite may come from a peer that does not know session ids.
+        // A rewrite may come from a peer that does not support session ids.
         if existing.session_id.is_some() {
             row.session_id.clone_from(&existing.session_id);
         }
@@ -310,8 +311,8 @@ pub fn admit(id: &SnapshotId, existing: Option<&Snapshot>, mut row: Snapshot) ->
 
 /// Drops the journals of turns that have ended.
 ///
-/// A journal that cannot be dropped is no failure: nothing reads it any more, and [`Journal::sweep`] drops it
-/// when it is old.
+/// A journal that cannot be dropped is not a failure: nothing reads it any more, and [`Journal::sweep`] drops
+/// it when it is old.
 pub async fn drop_journals(journal: &dyn Journal, scope: &Scope, keys: &[JournalKey]) {
     for key in keys {
         if let Err(error) = journal.clear(scope, key).await {

@@ -143,7 +143,7 @@ impl StoredSession {
     pub(crate) async fn end_of_branch(&self, from: &SnapshotId) -> Result<Option<Snapshot>> {
         let mut end = None;
         let mut next = Some(from.clone());
-        // A successor is later than the snapshot before it, so this comes to an end.
+        // A successor is later than the snapshot before it, so the loop terminates.
         while let Some(id) = next.take() {
             let Some(snapshot) = self.tenant.get(&id, Detail::Metadata).await? else {
                 break;

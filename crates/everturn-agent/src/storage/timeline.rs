@@ -32,8 +32,8 @@ pub enum Timeline {
     /// already stored. Then the existing snapshot becomes the tip: the snapshots that lead to it are kept,
     /// even if they were orphaned, and all others become orphaned. Later snapshots continue its numbering.
     ///
-    /// Resuming an orphaned snapshot recovers it and the snapshots that lead to it, and orphans those that
-    /// had replaced them.
+    /// Resuming a superseded snapshot recovers it and the snapshots that lead to it, and supersedes those
+    /// that had replaced them.
     Linear,
 }
 
@@ -64,7 +64,7 @@ impl StoredSession {
         let mut seen = HashSet::new();
         let mut next = Some(to.clone());
         let mut fork = None;
-        // Stored parents may form a cycle, which must not be followed for ever.
+        // Stored parents may form a cycle, which must not be followed forever.
         while let Some(id) = next.take().filter(|id| seen.insert(id.clone())) {
             let Some(ancestor) = self.tenant().get(&id, Detail::Metadata).await? else {
                 break;
@@ -78,8 +78,8 @@ impl StoredSession {
         Ok(Rewind::new(to.clone(), fork))
     }
 
-    /// Keeps the snapshots that lead to `snapshot`, which exists already, and orphans those after it. `tip`
-    /// is the latest snapshot that the caller knows.
+    /// Keeps the snapshots that lead to `snapshot`, which exists already, and supersedes those after it.
+    /// `tip` is the latest snapshot known to the caller.
     ///
     /// # Errors
     /// `ABORTED` if `tip` is not the latest snapshot any more; the store's own errors.
@@ -110,7 +110,7 @@ impl StoredSession {
         }
     }
 
-    /// Marks every snapshot that the unfinished rewind of the session's latest snapshot, `tip`, orphans.
+    /// Marks every snapshot that the unfinished rewind of the session's latest snapshot, `tip`, supersedes.
     ///
     /// All readers that find the rewind make the same marks, so several may do it at once. A later snapshot
     /// is not touched: its writer had finished this rewind first.

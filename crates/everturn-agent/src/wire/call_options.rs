@@ -69,8 +69,8 @@ pub struct NewConversation;
 /// Identifies a call, so that a repetition of it is recognised; an extension of the context.
 ///
 /// The snapshot of the call's turn records the key, if the agent has a store. A further call of the session
-/// with the same key and the same input returns the stored turn and runs nothing, so a caller that does not
-/// know whether its call succeeded can repeat it. A turn that failed or was not stored is run.
+/// with the same key and the same input returns the stored turn and runs nothing, so a caller that received
+/// no answer can repeat its call. A turn that failed or was not stored is run.
 ///
 /// The last four calls of a branch are recognised. The key is for the first turn of one invocation: agents
 /// that it calls have none, and a call with several inputs is recognised by its first.

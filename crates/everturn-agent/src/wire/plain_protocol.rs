@@ -10,9 +10,9 @@ use serde_json::Value;
 
 /// Reduces the answers of an agent's actions to the fields of Genkit's protocol.
 ///
-/// Some clients refuse a chunk, an output or a snapshot that has an unknown field. Servers reduce what they
-/// send unless the caller asks for the added fields. Fields are kept by name, so a field that is added later
-/// is left out too.
+/// Some clients refuse a chunk, an output or a snapshot that has an unknown field. Servers remove added
+/// fields unless the caller requests them. Fields are kept by name, so a field that is added later is left
+/// out too.
 #[derive(Debug, Clone, Copy)]
 pub struct PlainProtocol {
     output: &'static Shape,
@@ -63,8 +63,8 @@ static SNAPSHOT: Shape = Shape(&[
 ]);
 
 impl PlainProtocol {
-    /// Returns the form in which Genkit's clients know the answers of an action; `None` if they do not know
-    /// the action.
+    /// Returns the form of an action's answers in Genkit's protocol; `None` if the protocol does not have the
+    /// action.
     pub fn of(action_type: &ActionType) -> Option<Self> {
         let output = if [ActionType::AGENT, ActionType::AGENT_WATCH].contains(action_type) {
             &OUTPUT

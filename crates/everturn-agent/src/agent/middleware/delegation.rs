@@ -50,12 +50,12 @@ pub struct Delegation {
     /// How many messages of the conversation a sub-agent is shown; only for agents that keep no sessions.
     #[serde(default)]
     history_length: usize,
-    /// How the model learns what a sub-agent made.
+    /// How a sub-agent's artifacts reach the model.
     #[serde(default)]
     artifact_strategy: ArtifactStrategy,
 }
 
-/// How the model learns what a sub-agent made.
+/// How a sub-agent's artifacts reach the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum ArtifactStrategy {
@@ -104,7 +104,7 @@ impl Delegation {
         self
     }
 
-    /// Sets how the model learns of a sub-agent's artifacts.
+    /// Sets how a sub-agent's artifacts reach the model.
     pub fn artifact_strategy(mut self, strategy: ArtifactStrategy) -> Self {
         self.artifact_strategy = strategy;
         self

@@ -126,7 +126,7 @@ async fn converse(
     connection: Connection<AgentInput, AgentOutput, AgentStreamChunk>,
     input: AgentInput,
 ) -> Result<AgentOutput> {
-    // An invocation that was refused takes no input; its output says why.
+    // An invocation that was refused takes no input; its output holds the reason.
     let _ = connection.send(input).await;
     connection.into_output().await
 }

@@ -106,7 +106,7 @@ impl<S, T, O> AgentBuilder<S, InlinePrompt, T, O> {
         self.define_prompt(|prompt| prompt.tool_choice(choice))
     }
 
-    /// Sets in how many rounds of a turn the model may ask for tools before the turn fails.
+    /// Sets in how many rounds of a turn the model may request tools before the turn fails.
     pub fn max_rounds(self, rounds: u32) -> Self {
         self.define_prompt(|prompt| prompt.max_rounds(rounds))
     }

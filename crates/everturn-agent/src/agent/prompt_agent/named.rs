@@ -153,7 +153,7 @@ impl<S: CustomState, T, O> AgentBuilder<S, NamedPrompt, T, O> {
 impl sealed::Sealed for NamedPrompt {}
 
 impl<S: CustomState> AgentKind<S> for NamedPrompt {
-    /// Fails with `NOT_FOUND` if there is no such prompt, with `INVALID_ARGUMENT` if one of its tools needs
+    /// Fails with `NOT_FOUND` if the prompt does not exist, with `INVALID_ARGUMENT` if one of its tools needs
     /// another custom state than the agent's, and with the errors of rendering: the prompt is rendered once
     /// here, so that a broken one is found when the program starts.
     fn into_program(self, agent: &AgentOrigin<'_>) -> Result<AgentProgram<S>> {

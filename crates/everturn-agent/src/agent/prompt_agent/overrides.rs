@@ -64,7 +64,7 @@ impl<S: CustomState, T, O> AgentBuilder<S, NamedPrompt, T, O> {
         self.overriding(|overrides| overrides.tool_choice(choice))
     }
 
-    /// Sets in how many rounds of a turn the model may ask for tools before the turn fails.
+    /// Sets in how many rounds of a turn the model may request tools before the turn fails.
     pub fn max_rounds(self, rounds: u32) -> Self {
         self.overriding(|overrides| overrides.max_rounds(rounds))
     }

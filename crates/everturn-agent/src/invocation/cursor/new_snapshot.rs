@@ -140,7 +140,7 @@ async fn continue_from_existing(
     })
 }
 
-/// Returns whether a rewind is finished. An unfinished rewind is no failure of the turn, which is durable:
+/// Returns whether a rewind is finished. An unfinished rewind is not a failure of the turn, which is durable:
 /// the snapshot records that marks are missing, and the next snapshot continues with them.
 fn is_finished(outcome: &Result<()>, tip: &SnapshotId) -> bool {
     if let Err(error) = outcome {

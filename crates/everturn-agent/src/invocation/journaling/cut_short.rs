@@ -1,5 +1,5 @@
-//! Calls of another turn that was cut short: its process died or it failed, and the conversation went on with
-//! another input. Pure: no store, no clock.
+//! Calls of another turn that was cut short: its process died or it failed, and the conversation continued
+//! with another input. Pure: no store, no clock.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ pub(super) struct CutShortCalls {
     requests: HashMap<EffectId, ToolRequest>,
     /// In the order in which they began.
     calls: Vec<CutShort>,
-    /// The reply that asks for these calls in this turn.
+    /// The reply that requests these calls in this turn.
     reply: Option<EffectId>,
 }
 

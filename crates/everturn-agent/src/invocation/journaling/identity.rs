@@ -30,7 +30,7 @@ pub(crate) fn journal_key(
 /// Names a turn that continues the snapshot `base`, in a conversation of that length. `own` distinguishes it
 /// from identical concurrent turns.
 ///
-/// The length stands for the number of turns since `base`: every turn adds to the conversation and, unlike a
+/// The length represents the number of turns since `base`: every turn adds to the conversation and, unlike a
 /// counter, the length is the same for every worker that continues from the same state.
 pub(crate) fn turn_key(
     session: &SessionId,
@@ -80,7 +80,7 @@ pub(super) fn effect_id(key: &JournalKey, fingerprint: &str, occurrence: u64) ->
 }
 
 /// Returns the identity of the `occurrence`-th of equal model calls of a turn. It is made when it is needed:
-/// few calls ask for tools, and their texts may be long.
+/// few calls request tools, and their texts may be long.
 pub(super) fn model_effect_id(key: &TurnKey, asked: &Arc<AskedModel>, occurrence: u64) -> EffectId {
     let (key, asked) = (TurnKey::clone(key), Arc::clone(asked));
     EffectId::when_needed(move || identity(&key, &asked.fingerprint(), occurrence))
@@ -143,7 +143,7 @@ impl PartialEq for AskedModel {
     }
 }
 
-/// Returns the fingerprint of a tool call: the reply that asks for it, the position in it, and the tool with
+/// Returns the fingerprint of a tool call: the reply that requests it, the position in it, and the tool with
 /// its input.
 pub(super) fn call_fingerprint(reply: Option<&EffectId>, position: usize, call: &str) -> String {
     match reply {

@@ -69,7 +69,7 @@ impl KnownEffects {
 
     /// Learns an entry of another turn that was cut short.
     pub(super) fn learn_of_another(&mut self, entry: Entry, turn: &JournalKey, is_past: bool) {
-        // Another turn may have come to a call of this one, which had been cut short before.
+        // Another turn may have made a call of this one, which had been cut short before.
         let is_of_this = match &entry {
             Entry::Ended { effect, .. } | Entry::Failed { effect } => self.calls.contains_key(effect),
             _ => false,
@@ -124,7 +124,8 @@ impl KnownEffects {
                 known.changes = changes;
             }
             Entry::Failed { effect } => {
-                // The tool said that nothing happened, so the call may be made again under the same identity.
+                // The tool reported that nothing happened, so the call may be made again under the same
+                // identity.
                 self.calls.remove(&effect);
             }
             Entry::Abandoned => {
@@ -174,7 +175,7 @@ impl KnownEffects {
         if self.replies.is_empty() {
             return (id, None, Vec::new());
         }
-        // Moved out, not cloned: an attempt comes to an identity once.
+        // Moved out, not cloned: an attempt reaches an identity once.
         let Some(response) = self.replies.remove(&id) else {
             return (id, None, Vec::new());
         };
@@ -200,7 +201,7 @@ impl KnownEffects {
         self.meet_call_as(own, call, replay)
     }
 
-    /// Returns a call of a turn that was cut short, if the reply that asks for those asks for it.
+    /// Returns a call of a turn that was cut short, if the reply that requests those calls requests it.
     pub(super) fn meet_cut_short(
         &mut self,
         asked_by: Option<&EffectId>,

@@ -50,7 +50,7 @@ struct Live {
 struct Call {
     /// The digest of the tool and its input.
     what: String,
-    /// The reply that asks for it.
+    /// The reply that requests it.
     asked_by: Option<EffectId>,
     replay: Replay,
     has_begun: bool,

@@ -312,7 +312,7 @@ impl<I: Clone, E: Clone> Attached<I, E> {
             }
             Meanwhile::Returned(result) => self.conclude(result),
         };
-        // Between two turns the lock is free for other invocations, even if the next turn asks for it at
+        // Between two turns the lock is free for other invocations, even if the next turn requests it at
         // once.
         next.preceded_by([
             Command::SendTurnEnd(outcome),

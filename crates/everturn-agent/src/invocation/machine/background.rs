@@ -70,7 +70,7 @@ impl<I: Clone> Background<I> {
         }
     }
 
-    /// Handles a function that asks for the next turn. Only now is it certain that the turns before it stand,
+    /// Handles a function that requests the next turn. Only now is it certain that the turns before it stand,
     /// so only now is progress recorded; a run of one turn never records any.
     pub(super) fn ask<E>(mut self) -> Step<I, E> {
         if !self.unrecorded || self.queue.is_empty() {

@@ -5,7 +5,7 @@ use super::TurnOutcome;
 /// A command to the driver. Commands are executed in the order given.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Command<I, E> {
-    /// Reserve a new snapshot id, for a turn or a background run, and ask for the session's turn lock under
+    /// Reserve a new snapshot id, for a turn or a background run, and request the session's turn lock under
     /// it. Answered by `LockGranted` or `LockRefused`: at once, unless turns that find the lock taken wait
     /// for it. An invocation that holds the lock already is granted it again.
     TakeLock,
@@ -14,7 +14,7 @@ pub(crate) enum Command<I, E> {
     /// Let other turns have the session. Holding no lock is fine.
     ReleaseLock,
     /// Hand the input to the waiting turn loop, with a turn context that names the snapshot. Answered by
-    /// `TurnEnded`, or by `TurnRefused` if no loop waits any more.
+    /// `TurnEnded`, or by `TurnRefused` if no loop is waiting.
     StartTurn {
         /// The turn's input.
         input: I,
@@ -27,7 +27,7 @@ pub(crate) enum Command<I, E> {
     /// End the input of the waiting turn loop, if there is one.
     EndInput(EndOfInput),
     /// Make the turn that just succeeded durable: write its snapshot if there is a store and the snapshot
-    /// policy wants one, and take the session's state as the last good one. Answered by `TurnCommitted` or
+    /// policy takes one, and take the session's state as the last good one. Answered by `TurnCommitted` or
     /// `CommitFailed`, at once where there is nothing to write.
     CommitTurn,
     /// Keep the turn that just failed, or was stopped: write a snapshot with what the turn had committed and
@@ -35,12 +35,12 @@ pub(crate) enum Command<I, E> {
     /// nothing for the turn.
     KeepTurn,
     /// Write a snapshot in the middle of the turn, for the generation that reported `RoundEnded` first of
-    /// those that wait, if the snapshot policy wants one. Answered by `RoundCommitted` or `CommitFailed`.
+    /// those that wait, if the snapshot policy takes one. Answered by `RoundCommitted` or `CommitFailed`.
     CommitRound,
-    /// Let the generation go on that reported `RoundEnded` first of those that wait; on `Err`, it fails with
+    /// Resume the generation that was the first waiting one to report `RoundEnded`; on `Err`, it fails with
     /// this error. Nobody waiting is fine.
     SettleRound(Result<(), E>),
-    /// Write a snapshot for the end of the invocation, if the snapshot policy wants one. Answered by
+    /// Write a snapshot for the end of the invocation, if the snapshot policy takes one. Answered by
     /// `EndCommitted` or `CommitFailed`.
     CommitEnd,
     /// Queue the `turnEnd` chunk behind every chunk of its turn: with the snapshot's id and the turn's reason
@@ -99,7 +99,7 @@ pub(crate) enum Command<I, E> {
     /// answer.
     Resolve(Resolution<E>),
     /// The invocation has ended: release the session, the client stream and the input, and cancel the work's
-    /// context for any tasks that the function left behind. Always the last command.
+    /// context for the remaining tasks of the function. Always the last command.
     Release,
 }
 
@@ -148,7 +148,7 @@ pub(crate) enum Ending<E> {
 pub(crate) enum Resolution<E> {
     /// The output of a function that returned normally.
     Completed,
-    /// An output that says `failed` or `aborted`, with the last good state.
+    /// An output with `failed` or `aborted`, and the last good state.
     Failed(Cause<E>),
     /// An output that names the pending snapshot.
     Detached,

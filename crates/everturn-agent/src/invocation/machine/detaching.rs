@@ -1,7 +1,7 @@
 //! The phase in which a detach was accepted and its pending snapshot is not yet written.
 //!
 //! Nothing starts before the snapshot is durable: an accepted input is then never lost with the process, and
-//! if the snapshot cannot be written, nothing ran that the client was not told about.
+//! if the snapshot cannot be written, nothing ran without the client's knowledge.
 
 use std::collections::VecDeque;
 

@@ -11,23 +11,23 @@ pub(crate) enum Event<I, E> {
     Detach(Vec<I>),
     /// The client ended its input.
     InputClosed,
-    /// Nobody waits for the output any more: cancelled, disconnected, or past the deadline.
+    /// The output has no receiver any more: cancelled, disconnected, or past the deadline.
     ClientGone(E),
 
-    /// The function's turn loop asks for an input.
+    /// The function's turn loop requests an input.
     NextInput,
     /// Answers `TakeLock`: the invocation holds the session's turn lock.
     LockGranted,
     /// Answers `TakeLock`: another turn holds the session or has moved its tip, or the session cannot be
     /// resumed any more.
     LockRefused(E),
-    /// Answers `StartTurn`: no turn loop waits any more, and the turn did not begin. The input comes back.
+    /// Answers `StartTurn`: no turn loop is waiting, and the turn did not begin. The input comes back.
     TurnRefused(I),
     /// The turn that was started last came to its end.
     TurnEnded(TurnOutcome),
     /// A round ended: all tools that the model asked for have answered, and the generation waits for
     /// `SettleRound` before the model sees the answers. Raised for generations of a turn that has begun and
-    /// not ended; others go on by themselves.
+    /// not ended; others continue by themselves.
     RoundEnded,
     /// The function returned, failed or panicked.
     Returned(Result<(), E>),
@@ -84,6 +84,6 @@ pub(crate) enum TurnOutcome {
 pub(crate) enum Commit {
     /// A snapshot, which is durable.
     Snapshot,
-    /// Nothing: there is no store, or the snapshot policy wanted none.
+    /// Nothing: there is no store, or the snapshot policy took none.
     Nothing,
 }

@@ -3,8 +3,8 @@
 //! [`Machine::handle`] takes an [`Event`] (something happened) and gives the [`Command`]s that follow from it
 //! (something must be done). Nothing here waits, reads a clock, draws a random number or touches a store. One
 //! driver executes the commands and reports the results; it decides nothing. Inputs (`I`) and errors (`E`)
-//! pass through unread. Beside the machine, [`TakeoverPoint`] follows the same events and knows from which
-//! state a worker would continue a lost run.
+//! pass through unread. [`TakeoverPoint`] follows the same events and records the state from which a worker
+//! would continue a lost run.
 //!
 //! # Phases
 //!
@@ -45,7 +45,7 @@
 //! | wire | [`TransformFailed`](Event::TransformFailed) | a stream or state transform failed; that chunk and all later ones are withheld |
 //! | store | [`AbortSeen`](Event::AbortSeen), [`LeaseLost`](Event::LeaseLost) | from the status subscription, or from a beat or a record that found the snapshot changed |
 //! | timer | [`HeartbeatDue`](Event::HeartbeatDue) | between `StartHeartbeat` and `StopHeartbeat` |
-//! | answers | see the commands | exactly one per command that asks for one |
+//! | answers | see the commands | exactly one per command that requires one |
 //!
 //! The turn lock may take its time, because another invocation may hold the session, and a function may drop
 //! its turn loop while its turn waits. If no loop waits when the turn could begin,
@@ -71,8 +71,8 @@
 //! | detach read | lock refused | as if the pending snapshot had failed |
 //! | detach read | function returns | the detach wins: pending snapshot, finalized at once if the function is done |
 //! | function returned, output not yet out | detach read | the same; an input riding on it is discarded, because no function is left to run it |
-//! | detach read | client gone | the work goes on: a background run has no client |
-//! | client gone | detach read | cancelled: the detach is not accepted any more |
+//! | detach read | client gone | the work continues: a background run has no client |
+//! | client gone | detach read | cancelled: the detach is no longer accepted |
 //! | turn-end write in flight | detach | the write is done (or fails the turn) first; the pending snapshot becomes its child, and the lock is kept between the two |
 //! | detach read | riding input | the wire is silent and the pending snapshot is durable before it runs |
 //! | detach read, pending snapshot in flight | turn ends, function asks or returns | no snapshot of the turn, no `turnEnd`; the next turn, or the final write, waits for the pending snapshot |
@@ -87,19 +87,19 @@
 //! | transform failed | client gone | rejected with the transform's error |
 //! | turn-end write in flight | function returns (turn loop dropped) | the write settles, its `turnEnd` is sent, then the output |
 //! | turn fails, and failed turns are kept | anything | as with a turn-end write in flight; if the failure cannot be written, the turn fails all the same |
-//! | turn-end write fails | | the turn fails with the store's error; the function may go on with the next input |
+//! | turn-end write fails | | the turn fails with the store's error; the function may continue with the next input |
 //! | snapshot inside a turn in flight | another round ends (generations side by side) | its snapshot waits for the first and becomes its child |
 //! | snapshot inside a turn in flight | turn ends (its generation was dropped) | that snapshot first; the turn's becomes its child |
-//! | snapshot inside a turn in flight | function returns | the snapshot is written, `turnEnd` says failed, then the output |
+//! | snapshot inside a turn in flight | function returns | the snapshot is written, `turnEnd` with `failed`, then the output |
 //! | snapshot inside a turn in flight | detach | that snapshot first; the pending snapshot becomes its child and holds the state at which the turn began, or becomes the child of the turn's snapshot if the turn ended meanwhile |
 //! | snapshot inside a turn in flight | client gone, transform fails | work cancelled at once; the snapshot is written before anything else is written or answered |
 //! | snapshot inside a turn fails | | the generation fails with the store's error, and the turn by it |
-//! | detached, or work cancelled | round ends | no snapshot; the generation goes on |
+//! | detached, or work cancelled | round ends | no snapshot; the generation continues |
 //! | snapshot of the end in flight | detach | it is written or fails; the pending snapshot follows and is finalized at once |
 //! | snapshot of the end in flight | client gone, transform fails | it is written; then the answer |
 //! | snapshot of the end fails | | failed output, with the store's error; a detach read before that output leaves a failed snapshot |
 //! | function returns | inputs queued | discarded |
-//! | turn ended, more inputs queued | function asks | the next turn waits until the pending snapshot says that the last one is done |
+//! | turn ended, more inputs queued | function requests a turn | the next turn waits until the pending snapshot records that the last one is done |
 //! | progress being recorded | function drops its loop and returns | the final write decides; a record that lands after it changes nothing |
 //! | progress being recorded | abort, lease lost | the function's request is answered with the cancellation |
 //! | abort | function returns later, with whatever | the run ends as aborted |

@@ -108,7 +108,7 @@ pub(super) enum Phase<I, E> {
     Stopping(Stopping<E>),
     /// A detach was accepted; its pending snapshot is not yet written.
     Detaching(Detaching<I, E>),
-    /// The work goes on without a client.
+    /// The work continues without a client.
     Background(Background<I>),
     /// Background work was cancelled; the function has yet to return.
     WindingDown(WindingDown),

@@ -205,7 +205,7 @@ impl<E: Clone> Stopping<E> {
 
     fn resolution(self, result: Result<(), E>) -> Resolution<E> {
         match (self.cause, result) {
-            // Its own error says more than that the client left.
+            // Its own error is more specific than the client's departure.
             (Cause::ClientGone(_), Err(error)) => Resolution::Rejected(Cause::Function(error)),
             (cause @ (Cause::ClientGone(_) | Cause::LockRefused(_)), _) => Resolution::Rejected(cause),
             (cause, _) if self.client_gone => Resolution::Rejected(cause),

@@ -2,7 +2,7 @@
 //!
 //! A turn takes it after the lock of its process and before it calls a model or a tool, and its commit
 //! releases it. The lock has a lease, which the driver renews while the turn runs, so a process that dies
-//! lets go of it.
+//! releases it.
 
 use std::convert::Infallible;
 use std::time::Duration;

@@ -46,8 +46,7 @@ pub struct Bookkeeping {
 struct InputsLeft(Vec<AgentInput>);
 
 impl Bookkeeping {
-    /// Returns whether there are no notes but what the conversation has used, where that is counted, and
-    /// which calls it answered.
+    /// Returns whether there are no notes other than the usage, its account, and the answered calls.
     pub fn is_empty(&self) -> bool {
         self.background_run.is_none() && self.open_turn.is_none() && self.unfinished_rewind.is_none()
     }

@@ -52,7 +52,7 @@ impl Lease {
 
     /// Returns whether no other worker holds the run behind a snapshot.
     ///
-    /// A pending snapshot without a lease lost it to a writer who does not know leases. It counts as this
+    /// A pending snapshot without a lease lost it to a writer who does not support leases. It counts as this
     /// worker's, because only a run with a lease can be taken over.
     ///
     /// # Errors

@@ -60,7 +60,7 @@ impl Rewind {
         let mut kept = HashSet::new();
         let mut next = Some(&self.keep);
         while let Some((id, parent)) = next.and_then(|id| parents.get_key_value(id)) {
-            // Snapshots in a cycle were not written by this framework, but must not be followed for ever.
+            // Snapshots in a cycle were not written by this framework, but must not be followed forever.
             if !kept.insert(*id) {
                 break;
             }

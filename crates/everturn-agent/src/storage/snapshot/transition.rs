@@ -71,7 +71,7 @@ pub(crate) enum Transition {
     Orphan { orphaned: bool },
     /// Removes the decision of a rewind from the session's latest snapshot, once all others are marked.
     FinishRewind { rewind: Rewind, orphaned: bool },
-    /// Changes labels or the note. It is the only change of a final snapshot that people ask for.
+    /// Changes labels or the note. It is the only change of a final snapshot that users request.
     Annotate { annotation: Annotation, now: Timestamp },
 }
 
@@ -111,7 +111,7 @@ impl Transition {
     /// written.
     ///
     /// # Errors
-    /// As the table in the module's text says.
+    /// According to the table in the module's documentation.
     pub(crate) fn apply(&self, current: Option<&Snapshot>) -> Result<Option<Snapshot>> {
         match self {
             Self::Create {
@@ -326,8 +326,8 @@ fn without_rewind(snapshot: &Snapshot, orphaned: bool) -> Snapshot {
     marked
 }
 
-/// Checks that two states with the same hash are equal: they may differ in numbers that the hash cannot tell
-/// apart.
+/// Checks that two states with the same hash are equal: they may differ in numbers that the hash does not
+/// distinguish.
 fn check_same_state(current: &Snapshot, snapshot: &Snapshot) -> Result<()> {
     if let (Some(current), Some(state)) = (&current.state, &snapshot.state)
         && holds_the_same(current, state)

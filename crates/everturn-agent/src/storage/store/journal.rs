@@ -121,7 +121,7 @@ impl JournalGuard {
 
     /// Checks the guard, for a store that holds still meanwhile. `reserved` is the reserved snapshot of the
     /// `session`, if it exists, as [`Detail::Metadata`](super::Detail::Metadata) reads it; `found` is the
-    /// snapshot that [`Precondition::check`] asks for.
+    /// snapshot that [`Precondition::check`] requires.
     ///
     /// # Errors
     /// `ABORTED` with [`TURN_TAKEN_OVER`] if the reserved snapshot is not this worker's; as
@@ -140,8 +140,7 @@ impl JournalGuard {
     }
 }
 
-/// Creates the error of a worker that wants to write a record of a turn whose snapshot it may no longer
-/// write.
+/// Creates the error for a record of a turn whose snapshot the worker may no longer write.
 fn turn_over(snapshot: &Snapshot) -> Error {
     let id = &snapshot.snapshot_id;
     let message = if snapshot.status == SnapshotStatus::Pending {
@@ -179,17 +178,17 @@ pub trait Journal: Send + Sync {
         guard: Option<&JournalGuard>,
     ) -> Result<()>;
 
-    /// Reads every record of a journal, in the order of their numbers; none if there is no such journal.
+    /// Reads every record of a journal, in the order of their numbers; none if the journal does not exist.
     async fn read(&self, scope: &Scope, key: &JournalKey) -> Result<Vec<JournalRecord>>;
 
-    /// Returns whether it is known, without reading, that a session has no journal. The default knows
+    /// Returns whether it is known, without reading, that a session has no journal. The default returns
     /// nothing.
     fn is_known_empty(&self, scope: &Scope, session: &SessionId) -> bool {
         let _ = (scope, session);
         false
     }
 
-    /// Drops a journal. A missing journal is no error.
+    /// Drops a journal. A missing journal is not an error.
     async fn clear(&self, scope: &Scope, key: &JournalKey) -> Result<()>;
 
     /// Drops the journals, of all tenants, to which nothing was added since `before`, and returns their

@@ -246,7 +246,7 @@ pub trait UsageLedger: Send + Sync {
     /// Returns the accounts of a session's turns and branches, in any order.
     async fn of_session(&self, scope: &Scope, session: &SessionId) -> Result<Vec<TurnExpenses>>;
 
-    /// Drops the account of a turn that a snapshot holds. A missing account is no error.
+    /// Drops the account of a turn that a snapshot holds. A missing account is not an error.
     async fn close(&self, scope: &Scope, key: &JournalKey) -> Result<()>;
 
     /// Returns the tenant's account.
@@ -256,7 +256,7 @@ pub trait UsageLedger: Send + Sync {
 /// Drops the accounts of turns that a snapshot holds, for a store that cannot do so in the step that writes
 /// the snapshot.
 ///
-/// An account that cannot be dropped is no failure of the commit: a branch at the snapshot that the turn
+/// An account that cannot be dropped is not a failure of the commit: a branch at the snapshot that the turn
 /// continued counts it.
 pub async fn close_accounts(ledger: &dyn UsageLedger, scope: &Scope, keys: &[JournalKey]) {
     for key in keys {

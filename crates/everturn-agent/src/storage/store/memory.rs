@@ -183,7 +183,7 @@ impl Tenant {
         *releases
     }
 
-    /// The row that a precondition asks for, where `written` is being written.
+    /// The row that a precondition requires, where `written` is being written.
     fn found(
         &self,
         session: &SessionId,

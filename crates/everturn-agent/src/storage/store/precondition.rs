@@ -118,7 +118,7 @@ impl Precondition {
     /// | [`Unfollowed`](Self::Unfollowed) | a successor of the snapshot; the snapshot itself if it has none; `None` if it is orphaned or not in the session |
     /// | `Unfollowed` with `snapshot: None` | any snapshot that counts; `None` if there is none |
     /// | [`Tip`](Self::Tip) | the session's latest snapshot |
-    /// | [`Held`](Self::Held) | as the condition in it says; the store checks the lock |
+    /// | [`Held`](Self::Held) | by its inner condition; the store checks the lock |
     ///
     /// # Errors
     /// `ABORTED` with [`TIP_MOVED`] if the condition does not hold.

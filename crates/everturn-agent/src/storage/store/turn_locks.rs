@@ -32,7 +32,7 @@ impl LockPlace {
     }
 }
 
-/// A turn that asks for its lock.
+/// A turn that requests its lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockRequest {
@@ -82,7 +82,7 @@ impl LockRequest {
     }
 }
 
-/// The snapshot that a turn wants to continue.
+/// The snapshot that a turn continues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ResumeAt {
     /// The latest snapshot of this session.
@@ -101,7 +101,7 @@ pub struct Recalled {
     pub version: i64,
 }
 
-/// The answer to a turn that asks for its lock.
+/// The answer to a turn that requests its lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LockGrant {
     /// The turn holds the lock.
@@ -120,9 +120,9 @@ pub enum LockGrant {
 ///
 /// # What it guarantees
 ///
-/// - **One holder.** Of any number of turns that ask for one place, in any process, one holds the lock.
+/// - **One holder.** Of any number of turns that request one place, in any process, one holds the lock.
 /// - **Preconditions inside the grant.** A turn is granted its lock only if its precondition holds in the
-///   same step. So a turn that was too late for a snapshot learns it before it works.
+///   same step. So a turn that was too late for a snapshot is refused before it works.
 /// - **Leases.** A lock whose lease has lapsed goes to the next turn that asks. The store's clock decides,
 ///   not that of the processes. An expired lock that no other turn has taken is still its holder's.
 /// - **Fencing.** A commit or a journal record under [`Precondition::Held`] is written only while the turn
@@ -155,14 +155,14 @@ pub trait TurnLocks: Send + Sync {
         lease: Duration,
     ) -> Result<bool>;
 
-    /// Releases the lock of a turn, and its place in the queue. A turn that has neither is no error.
+    /// Releases the lock of a turn, and its place in the queue. A turn that has neither is not an error.
     async fn release(&self, scope: &Scope, session: &SessionId, turn: &SnapshotId) -> Result<()>;
 
-    /// Waits until a lock of the session may have become free, for this long at most. A store that cannot
-    /// tell sleeps.
+    /// Waits until a lock of the session may have become free, for this long at most. A store without
+    /// notifications sleeps.
     async fn freed(&self, scope: &Scope, session: &SessionId, at_most: Duration);
 
-    /// Returns whether agents with this store lock turns in it unless they say otherwise.
+    /// Returns whether agents with this store lock turns in it by default.
     fn is_default(&self) -> bool;
 
     /// Returns the latest snapshot of a session, or a snapshot if it is the latest of its session, as this

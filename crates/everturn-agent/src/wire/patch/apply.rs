@@ -20,7 +20,7 @@ impl JsonPatch {
     ///
     /// # Errors
     ///
-    /// A path that is no JSON pointer, a `test` that does not hold, or an operation beyond the bounds on
+    /// A path that is not a JSON pointer, a `test` that does not hold, or an operation beyond the bounds on
     /// depth and copying. Every other operation that cannot be applied is skipped.
     pub fn apply(&self, document: &Value) -> Result<Value, PatchError> {
         let mut target = Target {

@@ -1,7 +1,7 @@
 //! Every order of events that a legal driver can produce, explored as a graph of states.
 //!
-//! Paths that lead to the same state go on alike, so the graph covers every path of any length, while a tree
-//! of paths would not end.
+//! Paths that lead to the same state continue alike, so the graph covers every path of any length, while a
+//! tree of paths would not end.
 
 use std::collections::{HashMap, HashSet};
 use std::mem::Discriminant;
