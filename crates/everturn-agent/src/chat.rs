@@ -14,10 +14,11 @@ mod watch;
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use everturn_ai::{Answers, History};
 use everturn_core::{Connection, Context, Emitter, Error, Result};
+use parking_lot::Mutex;
 use serde_json::Value;
 
 pub use self::chat_builder::ChatBuilder;
@@ -32,7 +33,6 @@ pub use self::task::AgentTask;
 pub use self::transport::{Abort, AgentTransport};
 pub use self::watch::RunWatch;
 use crate::chat::connection::CustomView;
-use crate::lock::lock;
 use crate::policy::visibility::SNAPSHOT_NOT_FOUND;
 use crate::storage::artifact::put;
 use crate::storage::session_state::AgentTypes;
@@ -193,7 +193,7 @@ impl<S: CustomState, T, O> Chat<S, T, O> {
         let view = Arc::clone(&custom);
         let emitter = Emitter::placing(
             move |chunk| {
-                lock(&view).take_in(&chunk);
+                view.lock().take_in(&chunk);
                 ControlFlow::Break(Ok(()))
             },
             |_| std::future::ready(Ok(())),
@@ -202,7 +202,7 @@ impl<S: CustomState, T, O> Chat<S, T, O> {
             .agent
             .run(self.next_init(), input.clone(), emitter, &self.context)
             .await;
-        self.custom.clone_from(&lock(&custom));
+        self.custom.clone_from(&custom.lock());
         self.conclude(&input, output)
     }
 

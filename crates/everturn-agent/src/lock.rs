@@ -1,14 +1,9 @@
-//! Locks that outlive a panic.
+//! A lock that detects reentrance.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
-/// Returns the value behind a lock. No critical section of this crate leaves the value half changed, so a
-/// panic elsewhere does not make it unusable.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+use parking_lot::{Mutex, MutexGuard};
 
 /// A lock under which a user's function runs. If that function takes the same lock again, it panics with a
 /// message; with a plain mutex the thread would wait for itself.
@@ -32,11 +27,11 @@ impl<T> ChangeLock<T> {
     pub(crate) fn enter(&self, what: &str) -> ChangeGuard<'_, T> {
         let this = Some(thread::current().id());
         assert!(
-            *lock(&self.holder) != this,
+            *self.holder.lock() != this,
             "{what} cannot be changed from inside a function that is changing {what}: let that function return first"
         );
-        let value = lock(&self.value);
-        *lock(&self.holder) = this;
+        let value = self.value.lock();
+        *self.holder.lock() = this;
         ChangeGuard {
             value,
             holder: &self.holder,
@@ -62,6 +57,6 @@ impl<T> Drop for ChangeGuard<'_, T> {
     fn drop(&mut self) {
         // The holder is removed before the value is unlocked, so that the next holder's name is not
         // overwritten.
-        *lock(self.holder) = None;
+        *self.holder.lock() = None;
     }
 }

@@ -6,12 +6,13 @@ pub(crate) mod run_stream;
 pub(crate) mod stream_logs;
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 pub use self::run_stream::RunChunks;
 pub use self::stream_logs::erase_streams_in;
 use crate::SnapshotId;
-use crate::lock::lock;
 use crate::store::Scope;
 
 type Key = (Scope, SnapshotId);
@@ -29,7 +30,7 @@ pub(crate) struct RunEntry {
 
 impl Runs {
     fn table(&self) -> MutexGuard<'_, HashSet<Key>> {
-        lock(&self.0)
+        self.0.lock()
     }
 
     /// Enters a run into the table.

@@ -4,9 +4,10 @@
 //! were added since are read, so a run costs as much as its request, however long the conversation is.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use everturn_ai::{History, Message, Role};
+use parking_lot::Mutex;
 use serde_json::Value;
 
 /// The entry of a message's metadata that holds the client's id of the message, and the run that said it.
@@ -36,7 +37,7 @@ fn search(record: &History, find: impl Fn(&GivenIds, usize) -> Option<usize>) ->
     let mut part = Some(record);
     while let Some(history) = part {
         let ids: Arc<Mutex<GivenIds>> = history.lineage().extension();
-        let mut ids = ids.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ids = ids.lock();
         ids.read(history);
         if let Some(place) = find(&ids, history.len()) {
             return Some(place);
@@ -102,7 +103,7 @@ mod tests {
 
     fn read_of(record: &History) -> usize {
         let ids: Arc<Mutex<GivenIds>> = record.lineage().extension();
-        let ids = ids.lock().unwrap();
+        let ids = ids.lock();
         ids.read
     }
 

@@ -1,10 +1,11 @@
 //! The runs under way in this process, so that they can be stopped from outside.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use everturn_agent::store::Scope;
 use everturn_core::Context;
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 /// A thread of one caller and one agent.
@@ -45,7 +46,7 @@ impl Runs {
     /// Enters a run. Threads may have several at once, on their branches.
     pub(crate) fn enter(&self, thread: Thread) -> UnderWay {
         let stopped = CancellationToken::new();
-        let mut tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tokens = self.0.lock();
         let runs = tokens.entry(thread.clone()).or_default();
         let number = runs.last().map_or(0, |(number, _)| number + 1);
         runs.push((number, stopped.clone()));
@@ -60,7 +61,7 @@ impl Runs {
 
     /// Stops the runs of a thread; returns whether there were any.
     pub(crate) fn stop(&self, thread: &Thread) -> bool {
-        let tokens = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let tokens = self.0.lock();
         let runs = tokens.get(thread);
         for (_, token) in runs.into_iter().flatten() {
             token.cancel();
@@ -78,7 +79,7 @@ impl UnderWay {
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        let mut tokens = self.runs.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tokens = self.runs.0.lock();
         if let Some(runs) = tokens.get_mut(&self.thread) {
             runs.retain(|(number, _)| *number != self.number);
             if runs.is_empty() {

@@ -1,10 +1,11 @@
 //! Counting what the models and tools of an invocation use, and asking before each call whether it may be made.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use everturn_core::{Context, Result, SpanRecorder};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::{ModelResponse, Money, Prices, Usage, UsageTotal};
 
@@ -125,7 +126,7 @@ impl UsageMeter {
     }
 
     fn counts(&self) -> MutexGuard<'_, MeterReading> {
-        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
+        self.reading.lock()
     }
 
     /// Changes the count of this meter and of all around it, the nearest first. Each is passed on with its reading.

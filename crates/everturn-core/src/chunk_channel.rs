@@ -5,9 +5,10 @@
 //! be received.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::task::coop::poll_proceed;
 use tokio_util::sync::CancellationToken;
 
@@ -88,7 +89,7 @@ impl Drop for Place {
 
 impl<S> Channel<S> {
     fn state(&self) -> MutexGuard<'_, State<S>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

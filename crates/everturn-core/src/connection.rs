@@ -16,10 +16,11 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::{Poll, ready};
 
 use futures::Stream;
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOwned};
 use tokio_util::task::AbortOnDropHandle;
@@ -256,7 +257,7 @@ impl<I: Send + 'static> Sender<I> {
         if self.completed.is_cancelled() {
             return Err(completed());
         }
-        let inputs = self.inputs.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let inputs = self.inputs.lock().clone();
         let Some(inputs) = inputs else {
             return Err(Error::failed_precondition(
                 "the connection is closed; open another one to send more",
@@ -274,7 +275,7 @@ impl<I: Send + 'static> Sender<I> {
 
     /// Closes the input: the action sees its inputs end after those already sent.
     pub fn close(&self) {
-        self.inputs.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.inputs.lock().take();
     }
 }
 

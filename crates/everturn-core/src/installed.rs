@@ -1,8 +1,9 @@
 //! An installed plugin: it is initialised once, and one caller at a time asks it for a name.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::OnceCell;
 
 use crate::panic::catch_panic;
@@ -123,8 +124,7 @@ impl Drop for QueuePlace<'_> {
 }
 
 fn locked(queues: &Mutex<Queues>) -> MutexGuard<'_, Queues> {
-    // Every change is a single insertion or removal, so a panic leaves the table whole.
-    queues.lock().unwrap_or_else(PoisonError::into_inner)
+    queues.lock()
 }
 
 #[cfg(test)]

@@ -6,9 +6,10 @@ use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use jsonschema::{PatternOptions, ValidationError, Validator};
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde::{Serialize, Serializer};
@@ -77,8 +78,7 @@ impl Schema {
     fn kept(key: (TypeId, bool), make: impl FnOnce() -> Self) -> Self {
         /// The schemas of types, and whether they are lenient.
         static KEPT: Mutex<BTreeMap<(TypeId, bool), Schema>> = Mutex::new(BTreeMap::new());
-        // Every change is a single insertion.
-        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = KEPT.lock();
         kept.entry(key).or_insert_with(make).clone()
     }
 

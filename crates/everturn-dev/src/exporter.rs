@@ -4,11 +4,12 @@
 //! may be absent, slow or broken: a post that fails is lost, and after one that took too long none is tried for a while.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use everturn_core::{LogLine, Result, SpanInterest, SpanListener, SpanRecord};
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
@@ -87,7 +88,7 @@ impl Exporter {
     pub(crate) fn use_server(&self, url: &str) {
         let server = &self.0.server;
         if !server.fixed {
-            *server.url.lock().unwrap_or_else(PoisonError::into_inner) = Some(url.to_owned());
+            *server.url.lock() = Some(url.to_owned());
         }
     }
 
@@ -204,12 +205,7 @@ impl Posting {
     }
 
     async fn post(&mut self, path: &str, body: impl FnOnce() -> Value) {
-        let url = self
-            .server
-            .url
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let url = self.server.url.lock().clone();
         let Some(url) = url else {
             return;
         };

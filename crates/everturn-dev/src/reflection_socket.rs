@@ -3,11 +3,12 @@
 //! Messages are JSON-RPC 2.0. Both sides number their requests on their own; an id is a text, and comes back as it was.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_core::{Error, Result, Status};
 use futures::{SinkExt as _, StreamExt as _};
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
@@ -286,8 +287,8 @@ impl Session {
         let _ = self.outgoing.send(message.to_string()).await;
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, mpsc::UnboundedSender<Value>>> {
-        self.inputs.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, HashMap<String, mpsc::UnboundedSender<Value>>> {
+        self.inputs.lock()
     }
 }
 

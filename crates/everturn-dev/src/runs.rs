@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use everturn_core::stream_log::JsonText;
 use everturn_core::{
     Context, DynAction, Emitter, Error, JsonCall, Registry, Result, SpanIds, SpanLabels, SpanObserver,
     TraceId,
 };
+use parking_lot::Mutex;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, oneshot};
@@ -122,9 +123,9 @@ impl Runs {
                 Some(inputs) => converse(action.as_ref(), request, context.clone(), inputs, chunks).await,
                 None => once(action.as_ref(), request, context.clone(), chunks).await,
             };
-            let ids = *lock(&ids);
+            let ids = *ids.lock();
             if let Some(ids) = ids {
-                lock(&this.0.running).remove(&ids.trace);
+                this.0.running.lock().remove(&ids.trace);
             }
             // A command of the tools ends with the answer, and its trace server with the command.
             this.0.exporter.flush().await;
@@ -159,12 +160,12 @@ impl Runs {
         let shared = Arc::downgrade(&self.0);
         let start = Mutex::new(Some(start));
         let observer = SpanObserver::new(move |recorder| {
-            let (Some(ids), Some(start)) = (recorder.ids(), lock(&start).take()) else {
+            let (Some(ids), Some(start)) = (recorder.ids(), start.lock().take()) else {
                 return;
             };
-            *lock(&known) = Some(ids);
+            *known.lock() = Some(ids);
             if let Some(shared) = shared.upgrade() {
-                lock(&shared.running).insert(ids.trace, token.clone());
+                shared.running.lock().insert(ids.trace, token.clone());
             }
             let _ = start.send(ids);
         });
@@ -175,7 +176,7 @@ impl Runs {
 
     /// Cancels the run with this trace id. Returns whether there is one.
     pub(crate) fn cancel(&self, trace: &str) -> bool {
-        let running = lock(&self.0.running);
+        let running = self.0.running.lock();
         let found = running.iter().find(|(id, _)| id.to_string() == trace);
         if let Some((_, token)) = found {
             token.cancel();
@@ -252,8 +253,4 @@ async fn converse(
         output = talking => output,
         never = feeding => match never {},
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

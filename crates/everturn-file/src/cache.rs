@@ -4,8 +4,10 @@ use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::disk::Disk;
 use crate::version::Version;
@@ -36,7 +38,7 @@ struct Listings {
 
 impl Listings {
     fn lock(&self) -> MutexGuard<'_, u64> {
-        self.complete.lock().unwrap_or_else(PoisonError::into_inner)
+        self.complete.lock()
     }
 }
 
@@ -234,7 +236,7 @@ impl<T> Cache<T> {
     }
 
     fn folders(&self) -> MutexGuard<'_, Folders<T>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use everturn_agent::store::Scope;
+use parking_lot::Mutex;
 use tokio::sync::{Mutex as Queue, OwnedMutexGuard};
 
 use crate::cache::Cache;
@@ -72,7 +73,7 @@ pub(crate) struct Queues(Arc<Mutex<HashMap<Folder, Weak<Queue<()>>>>>);
 
 impl Queues {
     pub(crate) fn of(&self, folder: &Folder) -> Arc<Queue<()>> {
-        let mut queues = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queues = self.0.lock();
         if let Some(queue) = queues.get(folder).and_then(Weak::upgrade) {
             return queue;
         }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use everturn_agent::store::{Expense, JournalKey, UsageLedger, Scope, TurnAccount, TurnExpenses, UsageTotal};
+use everturn_agent::store::{Expense, JournalKey, Scope, TurnAccount, TurnExpenses, UsageLedger, UsageTotal};
 use everturn_agent::{SessionId, SnapshotId};
 use everturn_core::{Error, Result};
 use serde::{Deserialize, Serialize};

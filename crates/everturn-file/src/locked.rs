@@ -5,11 +5,12 @@
 //! stopped while it holds the lock costs the others their saves of the meantime, and nothing else.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_agent::store::Scope;
 use everturn_core::{Error, Result, lock_holder};
+use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 
@@ -109,7 +110,7 @@ pub(crate) struct LastHolder(Arc<Mutex<Option<(PathBuf, Instant, String)>>>);
 
 impl LastHolder {
     fn of(&self, lock: &Path) -> String {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.0.lock();
         if let Some((path, at, holder)) = &*last
             && path == lock
             && at.elapsed() < INTERVALS[1]

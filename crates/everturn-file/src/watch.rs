@@ -1,13 +1,14 @@
 //! Watching the status of a row: changes made in this process are delivered at once, others by polling.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use everturn_agent::store::StatusStream;
 use everturn_agent::{SnapshotId, SnapshotStatus};
 use everturn_core::Result;
 use futures::StreamExt;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -30,7 +31,7 @@ struct Watched {
 
 impl Watchers {
     fn watched(&self) -> MutexGuard<'_, HashMap<Key, Weak<Watched>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Tells the watchers of a row its new status; `None` if the row was deleted.
@@ -77,7 +78,7 @@ impl Watchers {
             if let Some(interval) = poll {
                 let task = poll_file(Arc::downgrade(&watched), files.clone(), id.clone(), interval);
                 let handle = AbortOnDropHandle::new(tokio::spawn(task));
-                *watched.poller.lock().unwrap_or_else(PoisonError::into_inner) = Some(handle);
+                *watched.poller.lock() = Some(handle);
             }
             all.insert(key, Arc::downgrade(&watched));
             watched

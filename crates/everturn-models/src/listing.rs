@@ -1,11 +1,10 @@
 //! What a provider lists, for people who choose.
 
 use std::future::Future;
-use std::sync::Mutex;
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use everturn_core::Result;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// How long a list is good.
@@ -21,7 +20,7 @@ impl<T: Clone> Listing<T> {
     }
 
     fn known(&self) -> Option<Vec<T>> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.0.lock();
         let (fetched, entries) = kept.as_ref()?;
         (fetched.elapsed() < LIFETIME).then(|| entries.clone())
     }
@@ -40,7 +39,7 @@ impl<T: Clone> Listing<T> {
             return Ok(known);
         }
         let entries = fetch.await?;
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.0.lock();
         *kept = Some((Instant::now(), entries.clone()));
         Ok(entries)
     }

@@ -1,7 +1,8 @@
 //! Warnings that a process gives once for each cause.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 /// How many causes are remembered. Beyond that there is no more to say.
 const MAX_CAUSES: usize = 1_000;
@@ -10,7 +11,7 @@ static WARNED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
 /// Tells whether a cause is new to this process, and remembers it.
 pub(crate) fn is_new(cause: String) -> bool {
-    let mut warned = WARNED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut warned = WARNED.lock();
     warned.len() < MAX_CAUSES && warned.insert(cause)
 }
 

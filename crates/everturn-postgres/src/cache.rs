@@ -7,10 +7,11 @@
 //! writes nothing.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use everturn_agent::Artifact;
 use everturn_ai::{History, LineageId, Message};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 
 use crate::known::Known;
@@ -120,7 +121,7 @@ impl Cache {
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
         // A panic can at worst have lost an entry.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Returns the longest remembered history of a stored lineage.

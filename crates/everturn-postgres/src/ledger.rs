@@ -6,7 +6,8 @@
 use async_trait::async_trait;
 use everturn_agent::SessionId;
 use everturn_agent::store::{
-    Expense, JournalKey, UsageLedger, Scope, TurnAccount, TurnExpenses, UsageTotal, read_account, write_account,
+    Expense, JournalKey, Scope, TurnAccount, TurnExpenses, UsageLedger, UsageTotal, read_account,
+    write_account,
 };
 use everturn_core::Result;
 use tokio_postgres::Client;

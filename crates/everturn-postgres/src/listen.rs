@@ -6,13 +6,14 @@
 //! nothing, is closed, and polling alone is left.
 
 use std::collections::BTreeSet;
+use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use everturn_agent::SnapshotId;
 use everturn_agent::store::Scope;
 use futures::StreamExt;
+use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use tokio::sync::{Notify, mpsc};
 use tokio_postgres::AsyncMessage;
@@ -57,10 +58,7 @@ pub(crate) struct Announcer {
 
 impl Announcer {
     pub(crate) fn announce(&self, key: &Key) {
-        self.tags
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(tag(key));
+        self.tags.lock().insert(tag(key));
         self.wake.notify_one();
     }
 
@@ -72,7 +70,7 @@ impl Announcer {
                 return;
             };
             let tags: Vec<i64> = {
-                let mut tags = self.tags.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut tags = self.tags.lock();
                 std::mem::take(&mut *tags).into_iter().collect()
             };
             for tags in tags.chunks(MAX_TAGS) {

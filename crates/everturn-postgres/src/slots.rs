@@ -4,11 +4,12 @@
 //! the connections that are open instead of asking for further ones. From time to time one more is tried.
 
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use deadpool_postgres::{ClientWrapper, Object};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
@@ -47,7 +48,7 @@ impl Slots {
 
     fn refused(&self) -> MutexGuard<'_, Refused> {
         // Every change leaves the state whole.
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+        self.refused.lock()
     }
 
     /// Waits for a slot. Calls get theirs in order.

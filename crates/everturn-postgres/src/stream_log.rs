@@ -9,7 +9,7 @@ mod writer;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use everturn_agent::Clock;
@@ -19,6 +19,7 @@ use everturn_core::stream_log::{
     erased, not_found,
 };
 use futures::StreamExt;
+use parking_lot::{Mutex, MutexGuard};
 
 use self::live::Live;
 pub use self::options::PostgresStreamLogOptions;
@@ -137,7 +138,7 @@ impl PostgresStreamLog {
 
     fn live(&self) -> MutexGuard<'_, HashMap<StreamKey, Arc<Live>>> {
         // Every change is a single insertion or removal.
-        self.0.live.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.live.lock()
     }
 
     fn result<T>(&self, outcome: Outcome<T>) -> Result<T> {

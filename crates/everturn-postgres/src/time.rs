@@ -1,9 +1,9 @@
 //! The database's clock, as this process knows it.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
 
 /// The database's time at a moment of this process.
 ///
@@ -20,12 +20,12 @@ impl DatabaseTime {
     /// Takes note of the database's time, in nanoseconds since 1970, which it has just said.
     pub(crate) fn learn(&self, nanos: i64) {
         if let Ok(time) = Timestamp::from_nanosecond(nanos.into()) {
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = (time, Instant::now());
+            *self.0.lock() = (time, Instant::now());
         }
     }
 
     pub(crate) fn now(&self) -> Timestamp {
-        let (time, at) = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (time, at) = *self.0.lock();
         let since = SignedDuration::try_from(at.elapsed()).unwrap_or(SignedDuration::MAX);
         time.saturating_add(since).unwrap_or(Timestamp::MAX)
     }

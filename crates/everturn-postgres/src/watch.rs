@@ -7,12 +7,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use everturn_agent::store::{Scope, StatusStream};
 use everturn_agent::{SnapshotId, SnapshotStatus};
 use futures::StreamExt;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 use tokio_postgres::types::Type;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -69,7 +70,7 @@ struct State {
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         // Every change of the state is a single insertion or removal.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn wake_freed(&self, tag: i64) {

@@ -1,6 +1,6 @@
 //! One call of an action on behalf of a request.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use everturn_core::offload::{is_heavy, offload};
 use everturn_core::stream_log::JsonText;
@@ -8,6 +8,7 @@ use everturn_core::{
     ActionType, Connection, Context, DynAction, Emitter, Error, Exposure, JsonCall, Reason, RefusedBy,
     RequestId, Result,
 };
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::correlation::{keyed, log_failed_call};
@@ -88,7 +89,7 @@ impl Call {
 fn until_first_chunk(permit: Permit, emitter: Emitter<JsonText>) -> Emitter<JsonText> {
     let permit = Mutex::new(Some(permit));
     Emitter::new(move |chunk| {
-        drop(permit.lock().unwrap_or_else(PoisonError::into_inner).take());
+        drop(permit.lock().take());
         let emitter = emitter.clone();
         async move { Ok(emitter.send(chunk).await?) }
     })

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use everturn_core::{Error, Principal, Result};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::Limits;
@@ -116,7 +117,7 @@ impl Permits {
 impl Permit {
     fn used(&self) -> MutexGuard<'_, Used> {
         // Every change is an addition or a subtraction of a number, so a panic leaves the table whole.
-        self.permits.used.lock().unwrap_or_else(PoisonError::into_inner)
+        self.permits.used.lock()
     }
 
     /// Counts the call, and the bytes held so far, as its caller's.
@@ -376,7 +377,7 @@ mod tests {
         drop(values);
         again().unwrap();
         drop(frame);
-        assert!(permits.used.lock().unwrap().callers.is_empty());
+        assert!(permits.used.lock().callers.is_empty());
     }
 
     #[test]
@@ -387,7 +388,7 @@ mod tests {
         gone.take(10).unwrap();
         drop(gone);
 
-        let used = permits.used.lock().unwrap();
+        let used = permits.used.lock();
         assert!(used.callers.is_empty());
         assert_eq!(used.bytes, 0);
     }

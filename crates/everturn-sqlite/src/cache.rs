@@ -5,10 +5,11 @@
 //! [`Cache`] holds the facts of its transaction apart until they are published.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use everturn_agent::{Artifact, SessionState};
 use everturn_ai::{History, LineageId, json_heap_size, parts_heap_size};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 
 use crate::recency::Recency;
@@ -115,7 +116,7 @@ impl<'a> Cache<'a> {
 
     fn shared(&self) -> MutexGuard<'a, Memory> {
         // A panic can at worst have lost an entry.
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.lock()
     }
 
     /// Returns whether the index of a table is known to be complete.

@@ -2,10 +2,10 @@
 
 use std::cell::Cell;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use everturn_core::Result;
+use parking_lot::{Mutex, MutexGuard};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -291,7 +291,7 @@ impl<C> Pool<C> {
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<C>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.idle.lock()
     }
 }
 

@@ -4,8 +4,9 @@
 //! once.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 pub(crate) struct Queue<T> {
     state: Mutex<State<T>>,
@@ -33,7 +34,7 @@ impl<T> Queue<T> {
 
     fn state(&self) -> MutexGuard<'_, State<T>> {
         // Every change is a single assignment, insertion or removal.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Adds an item. Returns `false` if the queue is closed.
@@ -57,13 +58,12 @@ impl<T> Queue<T> {
         let mut state = self.state();
         state.wanted = count;
         let is_short = |state: &mut State<T>| state.items.len() < count && !state.is_closed;
-        let mut state = if let Some(time) = within {
-            let waited = self.wake.wait_timeout_while(state, time, is_short);
-            waited.unwrap_or_else(PoisonError::into_inner).0
-        } else {
-            let waited = self.wake.wait_while(state, is_short);
-            waited.unwrap_or_else(PoisonError::into_inner)
-        };
+        match within {
+            Some(time) => {
+                self.wake.wait_while_for(&mut state, is_short, time);
+            }
+            None => self.wake.wait_while(&mut state, is_short),
+        }
         state.wanted = 0;
         std::mem::take(&mut state.items)
     }

@@ -2,16 +2,17 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use everturn_agent::store::{
-    Deletion, Detail, Journal, JournalKey, UsageLedger, Mutation, Page, PendingPage, PendingQuery, Precondition,
-    Scope, SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream, TurnLocks, id_to_save,
-    page_of_tenants,
+    Deletion, Detail, Journal, JournalKey, Mutation, Page, PendingPage, PendingQuery, Precondition, Scope,
+    SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream, TurnLocks, UsageLedger,
+    id_to_save, page_of_tenants,
 };
 use everturn_agent::{Clock, SessionId, Snapshot, SnapshotId};
 use everturn_core::{Error, Result};
+use parking_lot::Mutex;
 
 use crate::cache::{Cache, Memory};
 use crate::connection::{Pool, Reader, Thoroughness, deadline_after, with_deadline};

@@ -11,8 +11,8 @@ mod writer;
 
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use async_trait::async_trait;
@@ -21,6 +21,7 @@ use everturn_core::stream_log::{
 };
 use everturn_core::{Error, Result};
 use futures::StreamExt;
+use parking_lot::{Mutex, MutexGuard};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
@@ -110,7 +111,7 @@ impl Drop for Inner {
 
 fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Every change is a single assignment.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }
 
 impl SqliteStreamLog {

@@ -12,10 +12,10 @@
 //! microseconds and never waits, so it is done where a row is needed, without another thread.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use everturn_agent::SessionId;
 use everturn_agent::store::Scope;
+use parking_lot::{Mutex, MutexGuard};
 use rusqlite::Connection;
 
 use crate::connection::{data_version, open_sentinel};
@@ -95,7 +95,7 @@ impl Tips {
 
     fn state(&self) -> MutexGuard<'_, State> {
         // A panic can at worst have left `true_at` as it was, which the next commit moves.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Returns the latest row of a session that has no journals, if it is remembered and nobody has written since.

@@ -6,13 +6,14 @@
 //! Without watchers it sleeps. It ends with its store.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use everturn_agent::store::{Scope, StatusStream};
 use everturn_agent::{SnapshotId, SnapshotStatus};
 use futures::StreamExt;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use crate::connection::{data_version, open_reader};
@@ -56,7 +57,7 @@ struct State {
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         // Every change of the state is a single insertion or removal.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
@@ -134,7 +135,7 @@ impl Watchers {
     }
 
     fn thread(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {
-        self.thread.lock().unwrap_or_else(PoisonError::into_inner)
+        self.thread.lock()
     }
 }
 
@@ -177,15 +178,11 @@ fn wait(shared: &Shared, interval: Duration) -> Option<HashSet<Key>> {
             watchers.retain(|watcher| watcher.receiver_count() > 0);
             !watchers.is_empty()
         });
-        state = if state.rows.is_empty() {
-            shared.wake.wait(state).unwrap_or_else(PoisonError::into_inner)
+        if state.rows.is_empty() {
+            shared.wake.wait(&mut state);
         } else {
-            shared
-                .wake
-                .wait_timeout(state, interval)
-                .unwrap_or_else(PoisonError::into_inner)
-                .0
-        };
+            shared.wake.wait_for(&mut state, interval);
+        }
     }
     (!state.closed).then(|| std::mem::take(&mut state.changed))
 }

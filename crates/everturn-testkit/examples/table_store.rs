@@ -5,13 +5,13 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use everturn_agent::store::{
-    Cursor, Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, UsageLedger, Mutation, Order,
-    Page, PendingPage, PendingQuery, PendingRun, Precondition, Scope, SessionQuery, SessionStore,
-    SessionSummary, SnapshotQuery, StatusStream, TurnLocks, admit, id_to_save, page_of_tenants, record_taken,
+    Cursor, Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, Mutation, Order, Page,
+    PendingPage, PendingQuery, PendingRun, Precondition, Scope, SessionQuery, SessionStore, SessionSummary,
+    SnapshotQuery, StatusStream, TurnLocks, UsageLedger, admit, id_to_save, page_of_tenants, record_taken,
 };
 use everturn_agent::{Clock, SessionId, Snapshot, SnapshotId, SnapshotStatus};
 use everturn_ai::{History, LineageId, Message};
@@ -19,6 +19,7 @@ use everturn_core::{Error, Result};
 use everturn_testkit::certify::{certify, certify_growth};
 use futures::StreamExt;
 use jiff::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -333,7 +334,7 @@ struct TableStore(Arc<Mutex<Tables>>);
 impl TableStore {
     /// Begins a transaction, which ends when the guard is dropped.
     fn tables(&self) -> MutexGuard<'_, Tables> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// How many bytes of text are stored.

@@ -1,10 +1,11 @@
 //! Collecting streams and emitted chunks into lists.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use everturn_core::Emitter;
 use futures::{Stream, StreamExt as _, TryStreamExt as _};
+use parking_lot::Mutex;
 
 /// Collects the items of a stream.
 pub async fn collect<T>(stream: impl Stream<Item = T>) -> Vec<T> {
@@ -62,11 +63,11 @@ impl<S: Send + 'static> Collector<S> {
 
     /// Takes the chunks that were collected since the last call, in order.
     pub fn take(&self) -> Vec<S> {
-        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.0.lock())
     }
 
     fn keep(&self, chunk: S) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(chunk);
+        self.0.lock().push(chunk);
     }
 }
 

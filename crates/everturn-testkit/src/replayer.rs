@@ -1,12 +1,13 @@
 //! Playing recorded calls.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use everturn_ai::{
     Middleware, Model, ModelCall, ModelRequest, ModelResponse, ModelResponseChunk, NextModel, async_trait,
 };
 use everturn_core::{Context, Emitter, Error, HandlerResult, Reason, Result};
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::Difference;
@@ -76,7 +77,7 @@ impl Replayer {
 
     /// Returns the number of recordings that have not been played.
     pub fn recordings_left(&self) -> usize {
-        let played = self.tape.played.lock().unwrap_or_else(PoisonError::into_inner);
+        let played = self.tape.played.lock();
         played.iter().filter(|played| !**played).count()
     }
 
@@ -117,7 +118,7 @@ impl Replayer {
                 .min_by_key(|(_, differences)| distance(differences));
             return Err(self.no_recording(model, nearest));
         };
-        let mut played = self.tape.played.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut played = self.tape.played.lock();
         let index = matching.into_iter().find(|&index| !played[index]).unwrap_or(last);
         played[index] = true;
         Ok(&self.tape.recordings[index])

@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use everturn_ai::{
     Model, ModelAction, ModelInfo, ModelRequest, ModelResponse, ModelResponseChunk, register_model,
 };
 use everturn_core::{Context, Emitter, Error, HandlerResult, Reason, Registry, Result};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 
 use crate::{Reply, contains};
@@ -69,7 +70,7 @@ impl ScriptedModel {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Adds a reply at the end of the script.

@@ -1,11 +1,12 @@
 //! The model of the harness.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_ai::{Model, ModelRequest, ModelResponse, ModelResponseChunk};
 use everturn_core::{Context, Emitter, HandlerResult};
 use everturn_testkit::{Reply, ScriptedModel};
+use parking_lot::Mutex;
 
 /// A model that gives the answers it was last programmed with, one per call. A clone is another handle to it.
 #[derive(Debug, Clone, Default)]
@@ -38,21 +39,17 @@ impl ProgrammableModel {
     }
 
     fn play(&self, script: ScriptedModel) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).script = script;
+        self.0.lock().script = script;
     }
 
     /// Makes the model wait before each answer.
     pub fn delay(&self, delay: Duration) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).delay = delay;
+        self.0.lock().delay = delay;
     }
 
     /// Returns the current script with the requests since it was set.
     pub fn script(&self) -> ScriptedModel {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .script
-            .clone()
+        self.0.lock().script.clone()
     }
 }
 
@@ -64,7 +61,7 @@ impl Model for ProgrammableModel {
         context: Context,
     ) -> HandlerResult<ModelResponse> {
         // The answer is chosen when the model is called, however long it then waits.
-        let delay = self.0.lock().unwrap_or_else(PoisonError::into_inner).delay;
+        let delay = self.0.lock().delay;
         let script = self.script();
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;

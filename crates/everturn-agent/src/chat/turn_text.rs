@@ -3,10 +3,11 @@
 //! Chunks share one text and store only their own length in it, so a chunk costs what it adds. A chunk copies
 //! the text when it is first asked for it.
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
 
 use crate::AgentStreamChunk;
-use crate::lock::lock;
 
 /// The text of a turn that is being streamed.
 #[derive(Debug, Default)]
@@ -31,7 +32,7 @@ impl TurnText {
         if chunk.model_chunk.as_ref().is_some_and(|chunk| chunk.aggregated) {
             self.begin();
         }
-        let mut text = lock(&self.0);
+        let mut text = self.0.lock();
         if let Some(chunk) = &chunk.model_chunk {
             text.push_str(&chunk.text());
         }
@@ -46,7 +47,7 @@ impl TurnText {
 impl TextSoFar {
     pub(super) fn as_str(&self) -> &str {
         self.copy.get_or_init(|| {
-            let whole = lock(&self.whole);
+            let whole = self.whole.lock();
             whole[..self.length].into()
         })
     }

@@ -1,9 +1,10 @@
 //! The positions of streamed messages in their session.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use everturn_ai::history::awaiting;
 use everturn_ai::{History, ModelResponseChunk, Role};
+use parking_lot::Mutex;
 
 /// Finds the position that the message of each chunk will have in the session, before the message is there.
 ///
@@ -37,7 +38,7 @@ impl MessagePositions {
     /// Returns the position of the message that a chunk is part of.
     pub(super) fn of(&self, chunk: &ModelResponseChunk) -> usize {
         let (role, index) = (chunk.role.unwrap_or(Role::Model), chunk.index.unwrap_or_default());
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.lock();
         let (position, gap) = match *current {
             Some(place) if place.index == index && place.role == role => (place.position, place.gap),
             Some(place) if index >= place.index => {

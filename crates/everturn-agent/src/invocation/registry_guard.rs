@@ -1,8 +1,9 @@
 //! Keeping an agent's registry until its invocation has begun.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use everturn_core::{Context, Registry};
+use parking_lot::Mutex;
 
 /// A registry in the context of a call, which the invocation takes over when it begins.
 ///
@@ -22,14 +23,14 @@ impl RegistryGuard {
     /// The contexts of calls that the invocation makes itself have an guard that was released.
     pub(super) fn is_held(context: &Context) -> bool {
         let guard = context.extension::<Self>();
-        guard.is_some_and(|guard| guard.0.lock().unwrap_or_else(PoisonError::into_inner).is_some())
+        guard.is_some_and(|guard| guard.0.lock().is_some())
     }
 
     /// Lets the registry of a context go.
     pub(super) fn release(context: &Context) {
         if let Some(guard) = context.extension::<Self>() {
             // Every change is a single assignment.
-            guard.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+            guard.0.lock().take();
         }
     }
 }

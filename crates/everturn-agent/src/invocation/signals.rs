@@ -7,17 +7,17 @@
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use everturn_ai::{History, Messages, ModelResponseChunk};
 use everturn_core::{Emitter, Error, Result, Schema};
+use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::message_positions::MessagePositions;
 use super::turn::TurnStart;
-use crate::lock::lock;
 use crate::session::Publisher;
 use crate::{AgentFinishReason, AgentStreamChunk, SessionState, SnapshotId};
 
@@ -208,12 +208,12 @@ impl Signals {
 
     /// Notes the state that is left of the turn if it fails from now on.
     pub(crate) fn commit(&self, committed: Committed) {
-        *lock(&self.0.committed) = Some(Box::new(committed));
+        *self.0.committed.lock() = Some(Box::new(committed));
     }
 
     /// Takes the state that is left of the turn; `None` if a failure leaves nothing of it.
     pub(crate) fn take_committed(&self) -> Option<Box<Committed>> {
-        lock(&self.0.committed).take()
+        self.0.committed.lock().take()
     }
 
     /// Returns whether the ends of rounds may become snapshots.

@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 use std::future::Future;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use everturn_ai::{History, Messages, UsageTotal, reason};
 use everturn_core::{Error, Result, SpanKind, SpanRecorder, in_span};
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 
 use super::client::lost_the_session;
 use super::conversation::conversation_so_far;
@@ -17,7 +18,6 @@ use super::signals::{Answer, Committed};
 use super::{AgentEvent, Driver, Written};
 use crate::invocation::cursor::Saved;
 use crate::journal::TurnJournal;
-use crate::lock::lock;
 use crate::policy::state_limit::StateLimit;
 use crate::storage::content_id::SNAPSHOT_ID_ENTRY;
 use crate::storage::snapshot::OpenTurn;
@@ -57,11 +57,11 @@ pub(super) struct CreatedSnapshots(Arc<Mutex<Vec<SnapshotId>>>);
 
 impl CreatedSnapshots {
     fn note(&self, id: &SnapshotId) {
-        lock(&self.0).push(id.clone());
+        self.0.lock().push(id.clone());
     }
 
     pub(super) fn ids(&self) -> Vec<SnapshotId> {
-        lock(&self.0).clone()
+        self.0.lock().clone()
     }
 }
 

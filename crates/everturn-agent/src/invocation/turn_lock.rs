@@ -12,14 +12,14 @@
 mod in_store;
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard};
+use std::sync::{Arc, LazyLock};
 
 use everturn_core::{Error, Reason, Result};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub use self::in_store::TurnLocking;
 pub(crate) use self::in_store::{EarlyLock, StoreLock, TURN_LEASE};
-use crate::lock::lock;
 use crate::policy::failed_turns::{FailedTurns, resumable};
 use crate::storage::stored_session::StoredSession;
 use crate::store::{Detail, LockPlace, Scope};
@@ -107,7 +107,7 @@ impl Entry {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        lock(&self.known)
+        self.known.lock()
     }
 }
 
@@ -180,7 +180,7 @@ pub(crate) struct AwaitedLock {
 }
 
 fn sessions() -> MutexGuard<'static, HashMap<Key, Session>> {
-    lock(&SESSIONS)
+    SESSIONS.lock()
 }
 
 impl SessionLocks {
@@ -426,7 +426,7 @@ mod tests {
         let served = Mutex::new(Vec::new());
         let wait = async |turn: &str| {
             let guard = lock.take_in_order(&turn.into()).await;
-            served.lock().unwrap().push(turn.to_owned());
+            served.lock().push(turn.to_owned());
             drop(guard);
         };
 
@@ -434,7 +434,7 @@ mod tests {
             drop(held);
         });
 
-        assert_eq!(*served.lock().unwrap(), ["turn-1", "turn-2", "turn-3"]);
+        assert_eq!(*served.lock(), ["turn-1", "turn-2", "turn-3"]);
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! Observers of turns that end, for metrics.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use everturn_ai::UsageTotal;
 use everturn_core::{Registry, Status};
+use parking_lot::Mutex;
 
 use crate::AgentFinishReason;
 
@@ -51,7 +52,7 @@ impl TurnObservers {
         const KEY: &str = "everturn/turnObservers";
         // One at a time: two that find none must not make two.
         static MAKING: Mutex<()> = Mutex::new(());
-        let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+        let _making = MAKING.lock();
         if let Some(observers) = registry.value::<Self>(KEY) {
             return Self::clone(&observers);
         }
@@ -61,14 +62,14 @@ impl TurnObservers {
     }
 
     fn add(&self, observer: Weak<dyn TurnObserver>) {
-        let mut observers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut observers = self.0.lock();
         observers.retain(|observer| observer.strong_count() > 0);
         observers.push(observer);
     }
 
     pub(crate) fn notify(&self, turn: &EndedTurn<'_>) {
         let observers: Vec<_> = {
-            let observers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let observers = self.0.lock();
             observers.iter().filter_map(Weak::upgrade).collect()
         };
         for observer in observers {

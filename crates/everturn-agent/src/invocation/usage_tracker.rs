@@ -5,16 +5,16 @@
 //! is refused still counts.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use everturn_ai::{Budget, BudgetGuard, MeterReading, NextCall, UsageMeter, UsageTotal, async_trait, reason};
 use everturn_core::{Context, Error, Result};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 
 use crate::invocation::cursor::UsedBefore;
-use crate::lock::lock;
 use crate::storage::stored_session::TenantStore;
 use crate::store::{Admission, Expense, JournalKey, SessionExpense, TurnAccount, UsageLedger};
 use crate::{Limits, SnapshotId};
@@ -126,7 +126,7 @@ impl UsageTracker {
     }
 
     fn marks(&self) -> MutexGuard<'_, Marks> {
-        lock(&self.marks)
+        self.marks.lock()
     }
 
     fn reading(&self, marks: &Marks) -> UsageTotal {

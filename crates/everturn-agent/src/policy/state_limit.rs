@@ -1,12 +1,12 @@
 //! The limit on the size of a session's state.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use everturn_ai::MessageStats;
 use everturn_core::{Error, Reason, Result};
+use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::lock::lock;
 use crate::{Artifact, SessionState};
 
 /// A session's state has grown beyond its agent's limit.
@@ -54,7 +54,7 @@ impl StateLimit {
     }
 
     fn documents(&self, state: &SessionState) -> u64 {
-        let mut measured = lock(&self.measured);
+        let mut measured = self.measured.lock();
         let custom = state.custom.as_ref().map_or(0, |custom| {
             size_of(&mut measured.custom, custom, MessageStats::bytes_of_json)
         });

@@ -6,13 +6,13 @@
 //! does.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::SnapshotId;
-use crate::lock::lock;
 use crate::store::Scope;
 
 /// The time between two polls of a run.
@@ -58,7 +58,7 @@ impl RunPolls {
     /// Joins the poll of a run.
     pub(crate) fn join(self: &Arc<Self>, scope: &Scope, id: &SnapshotId) -> RunPoll {
         let key = (scope.clone(), id.clone());
-        let mut polls = lock(&self.0);
+        let mut polls = self.0.lock();
         let (watchers, poll) = polls.entry(key.clone()).or_insert_with(|| {
             let poll = Poll {
                 found: watch::Sender::new(None),
@@ -109,7 +109,7 @@ impl RunPoll {
 
 impl Drop for RunPoll {
     fn drop(&mut self) {
-        let mut polls = lock(&self.polls.0);
+        let mut polls = self.polls.0.lock();
         if let Some((watchers, _)) = polls.get_mut(&self.key) {
             *watchers -= 1;
             if *watchers == 0 {
@@ -160,7 +160,7 @@ mod tests {
 
         assert!(silent.is_err());
         assert!(looks_in_silence <= 51, "{looks_in_silence} looks at a silent run");
-        assert!(polls.0.lock().unwrap().is_empty());
+        assert!(polls.0.lock().is_empty());
     }
 
     #[tokio::test(start_paused = true)]

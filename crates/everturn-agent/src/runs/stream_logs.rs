@@ -1,10 +1,11 @@
 //! The stream logs that hold text of an application's agents, which is erased with their sessions.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use everturn_core::Registry;
 use everturn_core::stream_log::StreamLog;
+use parking_lot::Mutex;
 
 /// Adds a log that keeps streams of a registry's agents, including agents defined later. Sessions deleted
 /// from an archive are erased from the log too. A server does this for its log. The log is not kept alive.
@@ -22,7 +23,7 @@ impl StreamLogs {
         const KEY: &str = "everturn/streamLogs";
         // One at a time: two that find none must not make two.
         static MAKING: Mutex<()> = Mutex::new(());
-        let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+        let _making = MAKING.lock();
         if let Some(logs) = registry.value::<Self>(KEY) {
             return Self::clone(&logs);
         }
@@ -32,13 +33,13 @@ impl StreamLogs {
     }
 
     fn add(&self, log: Weak<dyn StreamLog>) {
-        let mut logs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logs = self.0.lock();
         logs.retain(|known| known.strong_count() > 0 && !known.ptr_eq(&log));
         logs.push(log);
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<dyn StreamLog>> {
-        let logs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let logs = self.0.lock();
         logs.iter().filter_map(Weak::upgrade).collect()
     }
 }

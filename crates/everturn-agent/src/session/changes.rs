@@ -1,12 +1,12 @@
 //! The changes that a tool call or an effect makes to the session, so that a replay can make them again.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use everturn_ai::Message;
 use everturn_core::Context;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use crate::lock::lock;
 use crate::patch::JsonPatch;
 use crate::{Artifact, SessionId};
 
@@ -56,11 +56,11 @@ impl Changes {
     }
 
     pub(super) fn note(&self, change: Change) {
-        lock(&self.made).push(change);
+        self.made.lock().push(change);
     }
 
     /// Returns the changes so far.
     pub(crate) fn made(&self) -> Vec<Change> {
-        lock(&self.made).clone()
+        self.made.lock().clone()
     }
 }

@@ -1,15 +1,16 @@
 //! The live state of a session, shared by all code that runs in one invocation.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use everturn_ai::{History, Message, Messages, messages::Segment};
 use everturn_core::{Context, Error, Result};
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::patcher::Patcher;
 use super::typed_write::{is_covered, rewritten};
 use super::{Change, Changes};
-use crate::lock::{ChangeLock, lock};
+use crate::lock::ChangeLock;
 use crate::patch::JsonPatch;
 use crate::policy::transform::{StateTransform, shown_state};
 use crate::storage::artifact::put;
@@ -129,7 +130,7 @@ impl<S: CustomState> Core<S> {
     }
 
     pub(crate) fn state(&self) -> SessionState {
-        lock(&self.live).state.clone()
+        self.live.lock().state.clone()
     }
 
     /// Replaces the state by another one of the same session.
@@ -141,14 +142,14 @@ impl<S: CustomState> Core<S> {
         state.session_id = Some(self.session_id.clone());
         // A user's change that is in progress began on the old state and must not overwrite the new one.
         let _changing = (self.patcher.enter(CUSTOM), self.messages.enter(MESSAGES));
-        *lock(&self.live) = Live::new(state, custom);
+        *self.live.lock() = Live::new(state, custom);
         Ok(())
     }
 
     /// Begins a turn: the next patch is a whole document, and nothing of the turn is in a snapshot yet.
     pub(crate) fn begin_turn(&self) {
         self.arm_patcher();
-        lock(&self.live).ahead = Ahead::default();
+        self.live.lock().ahead = Ahead::default();
     }
 
     /// Makes the next patch a whole document.
@@ -158,7 +159,7 @@ impl<S: CustomState> Core<S> {
 
     /// Returns the state in the middle of a turn, with a conversation that the session does not have yet.
     pub(crate) fn state_with(&self, conversation: Messages) -> SessionState {
-        let live = lock(&self.live);
+        let live = self.live.lock();
         SessionState {
             messages: live.adopted(conversation),
             ..live.state.clone()
@@ -167,7 +168,7 @@ impl<S: CustomState> Core<S> {
 
     /// Notes a snapshot inside the current turn: its conversation, without and with the snapshot's id in it.
     pub(crate) fn saved_ahead(&self, conversation: &History, named: &History) {
-        let mut live = lock(&self.live);
+        let mut live = self.live.lock();
         live.ahead.messages = Some(named.clone());
         if let (Some(original), Some(named)) = (conversation.last(), named.last())
             && !original.is_same(named)
@@ -179,7 +180,7 @@ impl<S: CustomState> Core<S> {
     /// Puts the snapshot's id into the last of the saved messages, unless the session has replaced them.
     pub(crate) fn adopt_named(&self, saved: &History, named: &History) {
         let _changing = self.messages.enter(MESSAGES);
-        let mut live = lock(&self.live);
+        let mut live = self.live.lock();
         let present = &live.state.messages;
         // Messages that were added since the snapshot are kept after the named one.
         if present.shared_prefix(saved) == saved.len() {
@@ -192,7 +193,7 @@ impl<S: CustomState> Core<S> {
     /// Replaces all messages.
     pub(super) fn set_messages(&self, messages: Messages) {
         let _changing = self.messages.enter(MESSAGES);
-        let mut live = lock(&self.live);
+        let mut live = self.live.lock();
         live.state.messages = live.adopted(messages);
     }
 
@@ -207,18 +208,18 @@ impl<S: CustomState> Core<S> {
 
     /// Reads or changes the state under its lock: `access` is never a user's function.
     pub(super) fn edit<T>(&self, access: impl FnOnce(&mut SessionState) -> T) -> T {
-        access(&mut lock(&self.live).state)
+        access(&mut self.live.lock().state)
     }
 
     pub(super) fn custom(&self) -> S {
-        let custom = Arc::clone(&lock(&self.live).custom);
+        let custom = Arc::clone(&self.live.lock().custom);
         S::clone(&custom)
     }
 
     /// Returns the custom state as its type writes it, the defaults included.
     pub(super) fn custom_json(&self) -> Arc<Value> {
         let (custom, stored) = {
-            let live = lock(&self.live);
+            let live = self.live.lock();
             if let Some(typed) = &live.typed {
                 return Arc::clone(typed);
             }
@@ -229,7 +230,7 @@ impl<S: CustomState> Core<S> {
             (Ok(typed), _) => Arc::new(typed),
             (Err(_), stored) => stored.unwrap_or_default(),
         };
-        let mut live = lock(&self.live);
+        let mut live = self.live.lock();
         if Arc::ptr_eq(&live.custom, &custom) {
             live.typed = Some(Arc::clone(&typed));
         }
@@ -238,7 +239,7 @@ impl<S: CustomState> Core<S> {
 
     /// Returns the custom state as it is stored, the default where it was never set.
     fn document(&self) -> Arc<Value> {
-        let stored = lock(&self.live).state.custom.clone();
+        let stored = self.live.lock().state.custom.clone();
         stored.unwrap_or_else(|| self.custom_json())
     }
 
@@ -272,7 +273,7 @@ impl<S: CustomState> Core<S> {
         match serde_json::to_value(&custom) {
             Ok(typed) => {
                 let typed = Arc::new(typed);
-                let stored = lock(&self.live).state.custom.clone();
+                let stored = self.live.lock().state.custom.clone();
                 let document = merged(stored.as_ref(), &typed).map_or_else(|| Arc::clone(&typed), Arc::new);
                 // A replay repeats the change as a patch, because it does not run the code that made it.
                 if let Some(changes) = Changes::current(&self.session_id) {
@@ -289,7 +290,7 @@ impl<S: CustomState> Core<S> {
 
     fn put_custom(&self, patcher: &mut Patcher, custom: S, document: Arc<Value>, typed: Option<Arc<Value>>) {
         let state = {
-            let mut live = lock(&self.live);
+            let mut live = self.live.lock();
             live.state.custom = Some(document);
             live.custom = Arc::new(custom);
             live.typed = typed;
@@ -322,7 +323,7 @@ impl<S: CustomState> Core<S> {
     /// Adds artifacts and streams each of them.
     pub(super) fn add_artifacts(&self, artifacts: impl IntoIterator<Item = Artifact>) {
         let changes = Changes::current(&self.session_id);
-        let mut live = lock(&self.live);
+        let mut live = self.live.lock();
         for artifact in artifacts {
             if let Some(changes) = &changes {
                 changes.note(Change::Artifact(artifact.clone()));

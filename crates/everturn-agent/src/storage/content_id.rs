@@ -13,14 +13,14 @@
 //! serialised.
 
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use everturn_ai::{History, Message};
 use everturn_core::{Error, Result};
+use parking_lot::Mutex;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::lock::lock;
 use crate::{SessionId, SessionState, SnapshotId};
 
 /// The metadata entry in which a message names the snapshot that it ended.
@@ -215,7 +215,7 @@ fn checkpoints(messages: &History) -> Arc<Checkpoints> {
 
 impl Checkpoints {
     fn keep(&self, session: Option<&SessionId>, length: usize, sha: &Sha256) {
-        let mut kept = lock(&self.0);
+        let mut kept = self.0.lock();
         kept.push(Checkpoint {
             session: session.cloned(),
             length,
@@ -229,7 +229,7 @@ impl Checkpoints {
 
     /// Returns the hash over the most messages, but no more than `most`.
     fn longest(&self, session: Option<&SessionId>, most: usize) -> Option<(usize, Sha256)> {
-        let kept = lock(&self.0);
+        let kept = self.0.lock();
         kept.iter()
             .rev()
             .find(|checkpoint| checkpoint.length <= most && checkpoint.session.as_ref() == session)

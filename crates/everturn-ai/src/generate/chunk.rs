@@ -6,8 +6,9 @@
 use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -38,7 +39,7 @@ impl<T> Chunk<T> {
 
     /// Like [`Chunk::output`], as JSON; includes output that is not yet a whole `T`.
     pub fn output_value(&self) -> Option<Value> {
-        let parsed = || locked(self.partial.as_ref()?).parse();
+        let parsed = || self.partial.as_ref()?.lock().parse();
         self.value.get_or_init(parsed).clone()
     }
 
@@ -46,7 +47,7 @@ impl<T> Chunk<T> {
     /// [accumulates](super::GenerateStream::accumulating).
     pub fn accumulated_text(&self) -> Option<String> {
         let (text, len) = self.text.as_ref()?;
-        Some(locked(text)[..*len].to_owned())
+        Some(text.lock()[..*len].to_owned())
     }
 
     /// Returns the chunk as it is sent on the wire.
@@ -67,10 +68,6 @@ impl<T> fmt::Debug for Chunk<T> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_tuple("Chunk").field(&self.inner).finish()
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The state that a consumer keeps of the message being streamed.
@@ -104,11 +101,11 @@ impl Accumulation {
         let is_models = chunk.role == Some(Role::Model);
         let partial = self.partial.clone().filter(|_| is_models);
         if let Some(partial) = &partial {
-            locked(partial).waiting.push(&chunk);
+            partial.lock().waiting.push(&chunk);
         }
         let text = self.keeps_text.then(|| {
-            let mut text = locked(&self.text);
-            // Shared by all chunks of the message: each chunk remembers only its length.
+            let mut text = self.text.lock();
+            // Shared by all chunks of the message; each chunk stores only its length.
             text.push_str(&self.added.added(&chunk));
             (Arc::clone(&self.text), text.len())
         });

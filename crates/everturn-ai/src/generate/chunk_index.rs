@@ -1,8 +1,9 @@
 //! The index that says which message of the exchange a chunk belongs to.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use everturn_core::Emitter;
+use parking_lot::Mutex;
 
 use crate::{ModelResponseChunk, Role};
 
@@ -29,7 +30,7 @@ impl ChunkIndex {
     }
 
     pub(super) fn stamped(&self, mut chunk: ModelResponseChunk) -> ModelResponseChunk {
-        let mut position = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut position = self.0.lock();
         let role = chunk.role.unwrap_or(Role::Model);
         if role != position.role && position.has_streamed {
             position.index += 1;
@@ -43,7 +44,7 @@ impl ChunkIndex {
 
     /// Returns the index for the round that follows.
     pub(super) fn following(&self) -> u32 {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).index + 1
+        self.0.lock().index + 1
     }
 
     /// Returns an emitter that stamps chunks and sends them to `sink`; a silent one if `sink` has no listener.

@@ -2,9 +2,9 @@
 
 use std::error::Error as StdError;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
 
 use everturn_core::{Context, Error};
+use parking_lot::Mutex;
 
 use super::observer::reached;
 use super::tool_errors::is_limit;
@@ -78,7 +78,7 @@ impl Progress {
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Option<(Messages, UsageTotal)>) -> T) -> T {
-        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        change(&mut self.0.lock())
     }
 }
 

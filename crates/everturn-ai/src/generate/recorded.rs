@@ -1,9 +1,10 @@
 //! The loop's use of an [`EffectJournal`]: known outcomes are not produced again, and new ones are recorded before use.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use everturn_core::{Error, Result, Status};
 use futures::future::BoxFuture;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
 
 use super::call::Call;
@@ -245,7 +246,7 @@ impl Recording {
     }
 
     fn run(&self) -> MutexGuard<'_, Run> {
-        self.run.lock().unwrap_or_else(PoisonError::into_inner)
+        self.run.lock()
     }
 
     /// Records that the tool's own code is about to run, and returns the context for it.

@@ -1,9 +1,10 @@
 //! Stopping a model that makes one call again and again.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use everturn_core::{Context, Error, Result, Status};
+use parking_lot::Mutex;
 use serde_json::json;
 
 use super::tool_errors::failed_call_answer;
@@ -59,7 +60,7 @@ pub(super) fn judge(context: &Context, parts: &[Part]) -> Result<Vec<Verdict>> {
 
 impl Repetitions {
     fn judge(&self, parts: &[Part]) -> Result<Vec<Verdict>> {
-        let mut counts = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = self.calls.lock();
         let mut counted = HashSet::new();
         let mut verdict = |part: &Part| {
             let Some(request) = part.as_tool_request() else {

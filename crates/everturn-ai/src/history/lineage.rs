@@ -4,10 +4,12 @@ use std::{
     any::Any,
     fmt,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
+
+use parking_lot::Mutex;
 
 use super::{History, log::Log};
 use crate::{Message, MessageStats};
@@ -100,7 +102,7 @@ impl Lineage {
     /// lineage. It lets others cache facts about the messages instead of walking them again.
     pub fn extension<T: Any + Send + Sync + Default>(&self) -> Arc<T> {
         // A value is added whole or not at all, so a poisoned lock guards valid data.
-        let mut extensions = self.extensions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut extensions = self.extensions.lock();
         let known = extensions
             .iter()
             .find_map(|extension| Arc::clone(extension).downcast::<T>().ok());

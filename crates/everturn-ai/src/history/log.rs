@@ -1,6 +1,8 @@
 //! An append-only list that can be read while it grows.
 
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
+
+use parking_lot::Mutex;
 
 /// The number of messages stored inline: most lineages are branches of a turn or two, and only longer ones allocate.
 const INLINE: usize = 4;
@@ -36,7 +38,7 @@ impl<T> Log<T> {
 
     /// Appends if the log has exactly `expected` items, else returns the item.
     pub(super) fn push_at(&self, expected: usize, item: T) -> Result<(), T> {
-        let mut len = self.len.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut len = self.len.lock();
         if *len != expected {
             return Err(item);
         }
@@ -58,6 +60,6 @@ impl<T> Log<T> {
     }
 
     pub(super) fn len(&self) -> usize {
-        *self.len.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.len.lock()
     }
 }

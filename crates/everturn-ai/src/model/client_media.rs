@@ -2,10 +2,11 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use everturn_core::{Context, Error, Result};
+use parking_lot::Mutex;
 
 use super::fetch_rules::{FetchBudget, FetchRules};
 use super::{FetchedMedia, MediaFetcher};
@@ -99,9 +100,9 @@ impl ClientMedia {
         Ok(media)
     }
 
-    fn fetched(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<FetchedMedia>>> {
+    fn fetched(&self) -> parking_lot::MutexGuard<'_, HashMap<String, Arc<FetchedMedia>>> {
         // Every change is a single insertion.
-        self.fetched.lock().unwrap_or_else(PoisonError::into_inner)
+        self.fetched.lock()
     }
 
     fn refused(&self) -> Error {

@@ -9,10 +9,11 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use everturn_core::{Error, Registry, Result};
+use parking_lot::Mutex;
 
 use super::definition::Parts;
 use super::{Mistakes, PromptSource, action, define_partial, file};
@@ -97,7 +98,7 @@ impl PromptFolder {
             let Some(parts) = prompt.parse(registry, mistakes)? else {
                 continue;
             };
-            *prompt.compiled.lock().unwrap_or_else(PoisonError::into_inner) = Some((stamp, Arc::new(parts)));
+            *prompt.compiled.lock() = Some((stamp, Arc::new(parts)));
             let source: Arc<dyn PromptSource> = Arc::new(prompt);
             action::register(registry, &entry.name, &source)?;
             names.push(entry.name.clone());
@@ -238,7 +239,7 @@ impl PromptSource for FilePrompt {
         // Taken before the files are read: a change in between is noticed at the next use.
         let stamp = self.stamp();
         // Held during compilation, which never waits: two first uses at the same time compile once.
-        let mut compiled = self.compiled.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut compiled = self.compiled.lock();
         if let Some((compiled_at, parts)) = &*compiled
             && *compiled_at == stamp
         {

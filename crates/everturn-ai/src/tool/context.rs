@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use everturn_core::{Context, Emitter, Error, Result};
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -180,21 +181,11 @@ impl ToolContext {
 
     /// Adds content, such as media, to the tool's response beside its output.
     pub fn attach(&self, part: impl Into<Part>) {
-        self.call
-            .attachments
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(part.into());
+        self.call.attachments.lock().push(part.into());
     }
 
     pub(super) fn take_attachments(&self) -> Vec<Part> {
-        std::mem::take(
-            &mut *self
-                .call
-                .attachments
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner),
-        )
+        std::mem::take(&mut *self.call.attachments.lock())
     }
 
     /// Streams progress: a response marked as partial, which never becomes part of the conversation.

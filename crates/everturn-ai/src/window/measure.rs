@@ -2,7 +2,9 @@
 
 use std::fmt;
 use std::ops::Sub;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::messages::Segment;
 use crate::{History, Message, Messages};
@@ -151,7 +153,7 @@ fn totals(history: &History) -> Arc<Totals> {
 impl Totals {
     fn with<T>(&self, function: usize, access: impl FnOnce(&mut Vec<Cost>) -> T) -> T {
         // A total is added whole or not at all, so a poisoned lock guards valid data.
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         let found = all.iter().position(|(of, _)| *of == function);
         let found = found.unwrap_or_else(|| {
             all.push((function, Vec::new()));

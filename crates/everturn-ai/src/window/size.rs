@@ -1,8 +1,8 @@
 //! How much room a window has.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::{MessageStats, ModelRequest};
@@ -71,12 +71,12 @@ impl Size {
 impl Experience {
     fn with<T>(&self, model: &str, access: impl FnOnce(&mut Learnt) -> T) -> T {
         // Each value is set whole, so a poisoned lock guards valid data.
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         access(all.entry(model.to_owned()).or_default())
     }
 
     fn of(&self, model: &str) -> Learnt {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let all = self.0.lock();
         all.get(model).copied().unwrap_or_default()
     }
 

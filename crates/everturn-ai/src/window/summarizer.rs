@@ -3,11 +3,12 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use everturn_core::{Context, Emitter, Error, Registry, Result, WeakRegistry, catch_panic};
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tracing::instrument::{Instrument, WithSubscriber};
@@ -74,7 +75,7 @@ impl Workshop {
         let text = material.text();
         let key = (self.hashers.0.hash_one(&text), self.hashers.1.hash_one(&text));
         // The state changes in single steps, so a poisoned lock guards valid data.
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         if let Some((_, making)) = state.makings.iter().find(|(known, _)| *known == key) {
             return making.clone();
         }

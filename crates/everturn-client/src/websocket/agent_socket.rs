@@ -1,8 +1,8 @@
 //! A remote agent over one WebSocket.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use everturn_agent::{
     Abort, AgentConnection, AgentInit, AgentInput, AgentOutput, AgentReply, AgentStreamChunk, AgentTask,
@@ -10,6 +10,7 @@ use everturn_agent::{
 };
 use everturn_core::{Connection, Context, Emitter, Inputs, Result};
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
@@ -141,7 +142,7 @@ impl<S: CustomState> AgentSocket<S> {
 
 impl Shared {
     fn open_line(&self) -> Option<Line> {
-        let line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
+        let line = self.line.lock();
         line.clone().filter(Line::is_open)
     }
 
@@ -157,7 +158,7 @@ impl Shared {
             max_bytes: settings.max_bytes,
         };
         let line = Line::start(socket, pace);
-        *self.line.lock().unwrap_or_else(PoisonError::into_inner) = Some(line.clone());
+        *self.line.lock() = Some(line.clone());
         Ok(line)
     }
 

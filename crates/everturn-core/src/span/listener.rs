@@ -4,10 +4,11 @@
 //! that, so it does not travel in the fields of `tracing`'s spans.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
+use parking_lot::RwLock;
 use serde_json::{Map, Value};
 
 use super::TraceParent;
@@ -216,7 +217,7 @@ fn count(listeners: &[Arc<dyn SpanListener>]) {
 
 /// Tells `listener` of all spans that begin from now on in this process, until the returned guard is dropped.
 pub fn listen_to_spans(listener: Arc<dyn SpanListener>) -> ListeningToSpans {
-    let mut listeners = LISTENERS.write().unwrap_or_else(PoisonError::into_inner);
+    let mut listeners = LISTENERS.write();
     listeners.push(Arc::clone(&listener));
     count(&listeners);
     ListeningToSpans(listener)
@@ -228,7 +229,7 @@ pub struct ListeningToSpans(Arc<dyn SpanListener>);
 
 impl Drop for ListeningToSpans {
     fn drop(&mut self) {
-        let mut listeners = LISTENERS.write().unwrap_or_else(PoisonError::into_inner);
+        let mut listeners = LISTENERS.write();
         if let Some(index) = listeners
             .iter()
             .position(|listener| Arc::ptr_eq(listener, &self.0))
@@ -262,7 +263,7 @@ pub(super) fn anybody_wants_content() -> bool {
 
 /// Calls `tell` with each listener. The list is copied, so that no lock is held while a listener runs.
 pub(super) fn each(tell: impl Fn(&dyn SpanListener)) {
-    let listeners = LISTENERS.read().unwrap_or_else(PoisonError::into_inner).clone();
+    let listeners = LISTENERS.read().clone();
     for listener in listeners {
         tell(listener.as_ref());
     }

@@ -1,8 +1,9 @@
 //! Adding to a span while its work runs.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
+use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use tracing::Span;
@@ -57,7 +58,7 @@ impl Recording {
     }
 
     fn lock(&self) -> MutexGuard<'_, SpanRecord> {
-        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+        self.record.lock()
     }
 }
 

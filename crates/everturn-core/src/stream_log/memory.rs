@@ -2,12 +2,13 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::StreamExt;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -144,14 +145,13 @@ impl MemoryStreamLog {
 
 impl Shared {
     fn streams(&self) -> MutexGuard<'_, HashMap<StreamKey, Arc<Stream>>> {
-        // Every change is a single insertion or removal, so a panic leaves the table whole.
-        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+        self.streams.lock()
     }
 
     /// Removes expired streams. This need not happen often, because an expired stream is never returned.
     fn sweep(&self) {
         let keep_for = self.options.keep_for;
-        let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut swept = self.swept.lock();
         if swept.is_some_and(|swept| swept.elapsed() < keep_for / 16) {
             return;
         }
@@ -163,8 +163,7 @@ impl Shared {
     }
 
     fn owners(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<AtomicUsize>>> {
-        // Every change is a single insertion or removal, so a panic leaves the table whole.
-        self.owners.lock().unwrap_or_else(PoisonError::into_inner)
+        self.owners.lock()
     }
 
     /// Returns the total of an owner's bytes.
@@ -225,8 +224,7 @@ fn full(limit: &str, whose: &str, most: usize) -> Error {
 
 impl Stream {
     fn state(&self) -> MutexGuard<'_, State> {
-        // Every change is a push or an assignment, so a panic leaves the state whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     fn ended_at(&self) -> Option<Instant> {

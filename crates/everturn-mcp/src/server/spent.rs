@@ -1,10 +1,11 @@
 //! Questions that were answered: each can be answered once.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use everturn_agent::store::{IntoStore, JournalKey, JournalRecord, RECORD_TAKEN, Scope, SessionStore};
 use everturn_core::{Error, Result};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -54,7 +55,7 @@ impl Spent {
     }
 
     fn here(&self) -> MutexGuard<'_, HashMap<String, Instant>> {
-        self.here.lock().unwrap_or_else(PoisonError::into_inner)
+        self.here.lock()
     }
 
     fn claim_here(&self, id: &str) -> Result<()> {

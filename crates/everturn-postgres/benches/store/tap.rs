@@ -4,9 +4,10 @@
 //! types of its parameters and their bytes.
 
 use std::error::Error;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
@@ -106,7 +107,7 @@ impl Tap {
 
     /// Returns the statements that were sent since the last call.
     pub(crate) fn take(&self) -> Vec<Recorded> {
-        let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recorded = self.recorded.lock();
         std::mem::take(&mut *recorded)
     }
 }
@@ -126,10 +127,7 @@ async fn pass(mut client: OwnedReadHalf, mut server: OwnedWriteHalf, recorded: &
                 Some(b'B') => {
                     let mut whole = std::mem::take(&mut statement);
                     whole.params = bound(message);
-                    recorded
-                        .lock()
-                        .unwrap_or_else(PoisonError::into_inner)
-                        .push(whole);
+                    recorded.lock().push(whole);
                 }
                 _ => {}
             }

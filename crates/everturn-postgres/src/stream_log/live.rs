@@ -2,10 +2,9 @@
 //!
 //! Readers get only what is in the database: a client never holds a chunk that a crash takes back.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 use everturn_core::stream_log::{Entry, JsonText, Position, StoredError, StreamEvent, too_large};
 use everturn_core::{Error, Result};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -57,7 +56,7 @@ impl Live {
 
     fn state(&self) -> MutexGuard<'_, State> {
         // Every change leaves the state whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Adds a chunk and returns its position.

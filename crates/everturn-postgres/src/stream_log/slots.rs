@@ -4,9 +4,9 @@
 //! streams one by one leaves their chunks. When the last stream of a slot is gone, the partition is truncated: that costs
 //! the same for any number of chunks and leaves nothing to vacuum.
 
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio_postgres::error::SqlState;
 
 use super::options::length;
@@ -45,10 +45,7 @@ impl SlotSweep {
     }
 
     fn is_due(&self) -> bool {
-        let mut last = self
-            .last
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut last = self.last.lock();
         let is_due = last.is_none_or(|last| last.elapsed() >= self.every);
         if is_due {
             *last = Some(Instant::now());

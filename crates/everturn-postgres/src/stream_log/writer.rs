@@ -1,13 +1,14 @@
 //! The writer of a stream, and the task that brings its chunks to the database.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use everturn_core::stream_log::{
     JsonText, Position, StoredError, StreamEvent, StreamKey, StreamSubject, StreamWriter, erased, writer_lost,
 };
 use everturn_core::{Error, Result};
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -43,10 +44,7 @@ impl Writer {
         tokio::spawn(async move {
             let outcome = task.run().await;
             task.live.settled();
-            streams
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .remove(&key);
+            streams.lock().remove(&key);
             // Nobody waits if the writer was dropped.
             let _ = reply.send(outcome);
         });

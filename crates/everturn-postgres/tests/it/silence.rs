@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use everturn_agent::store::{
-    Detail, Expense, Journal, JournalKey, JournalRecord, UsageLedger, LockRequest, Precondition, SAVE_UNKNOWN,
-    SessionStore, SnapshotQuery, TurnAccount, TurnLocks, UsageTotal,
+    Detail, Expense, Journal, JournalKey, JournalRecord, LockRequest, Precondition, SAVE_UNKNOWN,
+    SessionStore, SnapshotQuery, TurnAccount, TurnLocks, UsageLedger, UsageTotal,
 };
 use everturn_agent::{Agent, AgentReply, AgentSession, IdempotencyKey, custom_agent};
 use everturn_ai::Message;

@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_core::{Error, Result};
 use jsonwebtoken::jwk::{Jwk, JwkSet};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// The age at which keys are read again.
@@ -147,12 +148,12 @@ impl Jwks {
                 return Err(Error::unavailable(message));
             }
         };
-        *self.cached.lock().unwrap_or_else(PoisonError::into_inner) = Some(cached.clone());
+        *self.cached.lock() = Some(cached.clone());
         Ok(cached.keys)
     }
 
     fn cached(&self) -> Option<Cached> {
-        self.cached.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.cached.lock().clone()
     }
 
     async fn read(&self) -> Result<JwkSet> {

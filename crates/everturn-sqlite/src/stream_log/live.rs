@@ -5,12 +5,12 @@
 //! Readers get only those in the file: a client never holds a chunk that a crash takes back.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use everturn_core::stream_log::{
     Entry, JsonText, Position, StoredError, StreamEvent, WRITER_LOST, too_large,
 };
 use everturn_core::{Error, Result};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -97,7 +97,7 @@ impl Live {
 
     fn state(&self) -> MutexGuard<'_, State> {
         // No change of the state can panic half-way.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     pub(super) fn subscribe(&self) -> watch::Receiver<()> {

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use everturn_core::stream_log::{StreamEvent, StreamKey};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use super::live::Live;
@@ -55,7 +56,7 @@ impl Shared {
 
     pub(super) fn live(&self) -> MutexGuard<'_, HashMap<StreamKey, Arc<Live>>> {
         // Every change is a single insertion or removal.
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+        self.live.lock()
     }
 
     /// Removes a stream that this process has ceased to write.
@@ -67,7 +68,7 @@ impl Shared {
 
     fn watched(&self) -> MutexGuard<'_, Watched> {
         // Every change is a single insertion, removal or assignment.
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+        self.watched.lock()
     }
 
     /// Returns the streams of other processes that are read here.

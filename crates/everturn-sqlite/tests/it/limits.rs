@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use everturn_agent::store::{UsageLedger, Scope};
+use everturn_agent::store::{Scope, UsageLedger};
 use everturn_agent::{Agent, Budget, Limits, agent};
 use everturn_ai::{
     Message, ModelInfo, ModelResponse, Part, Replay, Tool, ToolRequest, Usage, define_model, reason,

@@ -5,9 +5,9 @@ mod locks;
 
 use async_trait::async_trait;
 use everturn_agent::store::{
-    Bookkeeping, Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, KEPT, UsageLedger,
-    MemoryStore, Mutation, Order, Page, PendingPage, PendingQuery, Precondition, Scope, SessionQuery,
-    SessionStore, SessionSummary, SnapshotQuery, StatusStream, TurnLocks, close_accounts, drop_journals,
+    Bookkeeping, Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, KEPT, MemoryStore,
+    Mutation, Order, Page, PendingPage, PendingQuery, Precondition, Scope, SessionQuery, SessionStore,
+    SessionSummary, SnapshotQuery, StatusStream, TurnLocks, UsageLedger, close_accounts, drop_journals,
 };
 use everturn_agent::{Clock, SessionId, Snapshot, SnapshotId, SnapshotStatus};
 use everturn_core::Result;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use everturn_agent::store::{
-    Admission, Deletion, Expense, JournalKey, UsageLedger, Precondition, Scope, SessionExpense, SessionStore,
-    TurnAccount,
+    Admission, Deletion, Expense, JournalKey, Precondition, Scope, SessionExpense, SessionStore, TurnAccount,
+    UsageLedger,
 };
 use everturn_agent::{Budget, UsageTotal};
 use everturn_ai::{NextCall, reason};
@@ -39,7 +39,11 @@ fn account(session: &str, turn: &str, base: Option<&str>) -> TurnAccount {
     TurnAccount::new(JournalKey::new(session.into(), turn), base.map(Into::into))
 }
 
-async fn of_turn(ledger: &dyn UsageLedger, scope: &Scope, account: &TurnAccount) -> Result<UsageTotal, String> {
+async fn of_turn(
+    ledger: &dyn UsageLedger,
+    scope: &Scope,
+    account: &TurnAccount,
+) -> Result<UsageTotal, String> {
     let accounts = ledger
         .of_session(scope, account.key().session())
         .await

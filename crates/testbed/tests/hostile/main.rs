@@ -1,5 +1,6 @@
 //! Hostile clients and frozen neighbours: a server in a process of its own keeps its memory within bounds, and goes on
 //! answering promptly.
+
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 #![allow(clippy::disallowed_methods, reason = "attacks and stops last for a time")]
 #![cfg(target_os = "linux")]
@@ -14,7 +15,7 @@ mod processes;
 mod served;
 mod wire;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
 
 const MEGABYTE: usize = 1024 * 1024;
 
@@ -22,5 +23,5 @@ const MEGABYTE: usize = 1024 * 1024;
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     // A test that failed leaves nothing behind.
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+    ALONE.lock()
 }

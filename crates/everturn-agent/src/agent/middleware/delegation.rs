@@ -1,8 +1,8 @@
 //! Delegating tasks to other agents.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use everturn_ai::{
@@ -10,12 +10,12 @@ use everturn_ai::{
     NextRound, Tool, ToolContext, place_system_part,
 };
 use everturn_core::{ActionType, Error, HandlerResult, Registry, Result};
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::AgentRef;
 use super::subagent;
-use crate::lock::lock;
 
 /// The metadata entry that marks the part with the list of sub-agents.
 const MARKER: &str = "agents-middleware-instructions";
@@ -199,7 +199,7 @@ pub(super) struct Made {
 impl Middleware for Delegating {
     async fn generate(&self, mut round: GenerateRound, next: NextRound) -> HandlerResult<ModelResponse> {
         // A tool is not given the conversation, so it is kept here for the tools of this round.
-        *lock(&self.0.conversation) = round.request.messages.clone();
+        *self.0.conversation.lock() = round.request.messages.clone();
         let instructions = self.0.instructions().await?;
         place_system_part(&mut round.request.messages, MARKER, instructions);
         Ok(next.run(round).await?)
@@ -249,7 +249,7 @@ impl Shared {
         if self.config.max_delegations.is_some_and(|limit| number > limit) {
             return Outcome::text("No more tasks can be handed on now: finish with what there is.");
         }
-        let conversation = lock(&self.conversation).clone();
+        let conversation = self.conversation.lock().clone();
         let task = subagent::DelegatedTask {
             registry: &self.registry,
             agent,

@@ -1,13 +1,12 @@
 //! The policy of keeping journals.
 
-use std::sync::Mutex;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::Clock;
-use crate::lock::lock;
 use crate::store::Journal;
 
 /// The shortest time between two sweeps of one agent.
@@ -73,7 +72,7 @@ impl Retention {
 
     fn is_due(&self) -> bool {
         let now = Instant::now();
-        let mut swept = lock(&self.swept);
+        let mut swept = self.swept.lock();
         let due = swept.is_none_or(|last| now.duration_since(last) >= SWEEP_EVERY);
         if due {
             *swept = Some(now);

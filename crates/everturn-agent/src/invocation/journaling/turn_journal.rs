@@ -1,8 +1,8 @@
 //! The journal of one turn, as the generations in the turn use it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 
 use everturn_ai::metadata::OUTCOME_UNKNOWN;
 use everturn_ai::{
@@ -10,6 +10,7 @@ use everturn_ai::{
     ToolOutcome, ToolRecord, async_trait, reason, with_journal,
 };
 use everturn_core::{Context, Error, Result, Status};
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use tokio::sync::OnceCell;
 
@@ -19,7 +20,6 @@ use super::identity::{AskedModel, call_fingerprint, call_of, effect_fingerprint}
 use super::known_effects::{KnownEffects, Met};
 use super::sweep::Retention;
 use super::writer::{JournalLocation, Writer};
-use crate::lock::lock;
 use crate::session::{Change, Changes};
 use crate::storage::snapshot::OpenTurn;
 use crate::store::{JournalKey, Precondition};
@@ -140,7 +140,7 @@ impl TurnJournal {
     }
 
     fn live(&self) -> MutexGuard<'_, Live> {
-        lock(&self.live)
+        self.live.lock()
     }
 
     async fn take_up(&self) -> Result<()> {

@@ -1,16 +1,16 @@
 //! Writing records, one after the other, as the only writer.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
 
 use everturn_core::{Context, Error, Result, SpanKind, in_span};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Mutex as AsyncMutex;
 use uuid::Uuid;
 
 use super::entry::{Batch, Entry};
 use super::identity::TurnKey;
-use crate::lock::lock;
 use crate::storage::stored_session::StoredSession;
 use crate::store::{
     Journal, JournalGuard, JournalKey, JournalRecord, Precondition, RECORD_TAKEN, TIP_MOVED, TURN_TAKEN_OVER,
@@ -110,11 +110,11 @@ impl Writer {
 
     /// The invocation wrote a snapshot while the turn ran: from now on the turn continues from that one.
     pub(super) fn moved_on(&self, precondition: Precondition) {
-        lock(&self.guard).precondition = precondition;
+        self.guard.lock().precondition = precondition;
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        lock(&self.waiting)
+        self.waiting.lock()
     }
 
     /// Returns whether the journal has records.
@@ -230,12 +230,12 @@ impl Writer {
         let JournalLocation { session, key, .. } = &self.location;
         let journal = self.location.journal()?;
         loop {
-            let guard = lock(&self.guard).clone();
+            let guard = self.guard.lock().clone();
             let appended = journal.append(session.tenant().scope(), key, record.clone(), Some(&guard));
             match appended.await {
                 // The invocation itself wrote a snapshot while the record was on its way, so the guard is
                 // renewed.
-                Err(error) if error.is(TIP_MOVED) && *lock(&self.guard) != guard => {}
+                Err(error) if error.is(TIP_MOVED) && *self.guard.lock() != guard => {}
                 appended => return appended,
             }
         }

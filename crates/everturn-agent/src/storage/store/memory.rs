@@ -6,7 +6,7 @@ mod positions;
 use std::collections::{BTreeMap, BTreeSet, HashMap, btree_map};
 use std::fmt;
 use std::ops::Bound;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -14,6 +14,7 @@ use everturn_ai::UsageTotal;
 use everturn_core::{Error, Result};
 use futures::StreamExt;
 use jiff::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 
@@ -26,7 +27,6 @@ use super::{
     TurnAccount, TurnExpenses, TurnLocks, UsageLedger, admit, id_to_save, lock_lost, page_of_tenants,
     record_taken,
 };
-use crate::lock::lock;
 use crate::{Clock, SessionId, Snapshot, SnapshotId, SnapshotStatus};
 
 /// Keeps snapshots in this process: for tests, tools and conversations that need not outlive it.
@@ -106,7 +106,7 @@ impl MemoryStore {
     }
 
     fn tenants(&self) -> MutexGuard<'_, HashMap<Scope, Tenant>> {
-        lock(&self.0.tenants)
+        self.0.tenants.lock()
     }
 
     fn save_now(

@@ -3,7 +3,7 @@
 //! Models take text and images from users more readily than from tools, so a read answers with a short note and its
 //! content follows as a user message before the next model call.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::{Message, Part, ToolResponse};
 
@@ -59,7 +59,7 @@ impl PendingContent {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

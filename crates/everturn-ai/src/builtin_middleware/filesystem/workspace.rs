@@ -6,7 +6,6 @@
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, OpenOptions};
@@ -14,6 +13,7 @@ use everturn_core::{Error, Result, Status};
 
 use super::path::WorkspacePath;
 use super::seen::{SeenFiles, Stamp};
+use parking_lot::{Mutex, MutexGuard};
 
 /// The most bytes that one read shows, whether of a whole file or of some of its lines.
 pub(super) const MAX_SHOWN_BYTES: u64 = 256 * 1024;
@@ -56,7 +56,7 @@ impl Workspace {
     /// Returns the files that the model has seen. A change to a file holds this guard for its whole duration, so that
     /// nothing can come between checking the file's state and writing it.
     pub(super) fn seen(&self) -> MutexGuard<'_, SeenFiles> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        self.seen.lock()
     }
 
     /// Opens a regular file; returns `None` if the path does not exist.

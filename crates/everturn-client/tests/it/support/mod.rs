@@ -5,10 +5,11 @@ mod proxy;
 pub(crate) mod websocket_server;
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_client::{Client, ClientBuilder, Retries, reqwest};
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -183,8 +184,8 @@ impl Loopback {
                     let Some(request) = Received::read(&mut connection).await else {
                         return;
                     };
-                    log.lock().unwrap_or_else(PoisonError::into_inner).push(request);
-                    let reply = replies.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                    log.lock().push(request);
+                    let reply = replies.lock().pop_front();
                     let reply =
                         reply.unwrap_or_else(|| Reply::new(418, "text/plain", "nobody expected this"));
                     let _ = reply.write(&mut connection).await;
@@ -199,10 +200,7 @@ impl Loopback {
     }
 
     pub(crate) fn received(&self) -> Vec<Received> {
-        self.received
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.received.lock().clone()
     }
 }
 

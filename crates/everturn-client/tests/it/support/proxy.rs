@@ -1,8 +1,9 @@
 //! A way to a server that breaks.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -38,7 +39,7 @@ impl Proxy {
 
     /// The heads of the requests that came through.
     pub(crate) fn heads(&self) -> Vec<String> {
-        self.heads.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.heads.lock().clone()
     }
 }
 
@@ -59,7 +60,7 @@ async fn pass_on(mut client: TcpStream, server: SocketAddr, events: usize, heads
                 Ok(n) if n > 0 && server.write_all(&request[..n]).await.is_ok() => {
                     asked.extend_from_slice(&request[..n]);
                     if let Some(head) = taken_head(&mut asked) {
-                        heads.lock().unwrap_or_else(PoisonError::into_inner).push(head);
+                        heads.lock().push(head);
                     }
                 }
                 _ => return,

@@ -3,10 +3,11 @@
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use everturn_file::{Disk, Version};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 /// What a loss of power takes, of that which was not forced to the device.
@@ -119,7 +120,7 @@ impl Platter {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// The state for one more operation, if there still is power.

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use everturn_agent::SessionId;
-use everturn_agent::store::{Expense, JournalKey, UsageLedger, Scope, TurnExpenses, UsageTotal};
+use everturn_agent::store::{Expense, JournalKey, Scope, TurnExpenses, UsageLedger, UsageTotal};
 use everturn_core::Result;
 
 use super::{Defect, DefectiveStore};

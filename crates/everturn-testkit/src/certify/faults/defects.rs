@@ -1,17 +1,19 @@
 //! Stores that do not notice what happens to them from outside, to show that the kit can tell.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use everturn_agent::store::{
-    Deletion, Detail, Journal, JournalKey, UsageLedger, MemoryStore, Mutation, Page, PendingPage, PendingQuery,
+    Deletion, Detail, Journal, JournalKey, MemoryStore, Mutation, Page, PendingPage, PendingQuery,
     Precondition, Scope, SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream, TurnLocks,
+    UsageLedger,
 };
 use everturn_agent::{Clock, SessionId, Snapshot, SnapshotId};
 use everturn_ai::Message;
 use everturn_core::{Error, Result};
+use parking_lot::Mutex;
 use tokio::sync::{Mutex as Queue, watch};
 
 use super::{Fault, Faults};
@@ -104,7 +106,7 @@ impl DefectiveKeeper {
         let Some(mut row) = row else {
             return Ok(None);
         };
-        let damaged = self.0.damaged.lock().unwrap_or_else(PoisonError::into_inner);
+        let damaged = self.0.damaged.lock();
         if !damaged.contains(&row.snapshot_id) {
             return Ok(Some(row));
         }
@@ -125,7 +127,7 @@ impl DefectiveKeeper {
     }
 
     fn check_tip(&self, session: Option<&SessionId>) -> Result<()> {
-        let missing = self.0.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        let missing = self.0.missing.lock();
         match &*missing {
             Some((of, id))
                 if session.is_none_or(|session| session == of) && !self.has(FaultDefect::ForgottenTip) =>
@@ -161,7 +163,7 @@ impl Faults for DefectiveKeeper {
     }
 
     async fn damage(&self, snapshot: &SnapshotId) -> Fault<()> {
-        let mut damaged = self.0.damaged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut damaged = self.0.damaged.lock();
         damaged.insert(snapshot.clone());
         Fault::Done(())
     }
@@ -176,7 +178,7 @@ impl Faults for DefectiveKeeper {
             matches!(deleted, Ok(1)),
             "a snapshot that is there can be deleted"
         );
-        let mut missing = self.0.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut missing = self.0.missing.lock();
         *missing = session.map(|session| (session, snapshot.clone()));
         Fault::Done(())
     }
