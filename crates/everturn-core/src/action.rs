@@ -18,12 +18,12 @@ use crate::span::{SpanKind, in_span, refused};
 use crate::stream_log::JsonText;
 use crate::{ActionType, Connection, Context, Descriptor, Emitter, Error, HandlerResult, Result, Schema};
 
-/// A value an action takes, streams or returns: plain data with a JSON form and a schema.
+/// A value that an action takes, streams or returns: plain data with a JSON form and a schema.
 pub trait Payload: Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'static {}
 
 impl<T: Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'static> Payload for T {}
 
-/// A call as transports make it: everything is JSON.
+/// A call as transports make it: all values are JSON.
 #[derive(Debug, Default)]
 pub struct JsonCall {
     /// The input; `None` if the caller sent none.
@@ -57,15 +57,17 @@ pub trait DynAction: Any + Send + Sync {
     /// Returns the action's key, description and schemas.
     fn descriptor(&self) -> &Descriptor;
 
-    /// Runs the action once, validating at the boundary.
+    /// Runs the action once and validates its input and output.
     ///
-    /// Fails with `INVALID_ARGUMENT` naming the JSON pointer if the input does not match, with `INTERNAL` if the output
-    /// does not.
+    /// # Errors
+    /// `INVALID_ARGUMENT` with the JSON pointer if the input does not match the schema, `INTERNAL` if the
+    /// output does not.
     fn run_json(&self, call: JsonCall) -> BoxFuture<'_, Result<Value>>;
 
     /// Opens a bidirectional invocation.
     ///
-    /// Fails with `INVALID_ARGUMENT` if the action is not bidirectional or `init` does not match its schema.
+    /// # Errors
+    /// `INVALID_ARGUMENT` if the action is not bidirectional or `init` does not match its schema.
     fn connect_json(&self, init: Option<Value>, context: &Context) -> Result<JsonConnection> {
         let _ = (init, context);
         Err(not_bidirectional(self.descriptor()))
@@ -209,7 +211,7 @@ impl<I: Payload, O: Payload, S: Payload> Action<I, O, S> {
     /// # Errors
     /// As [`Action::run`].
     pub fn call(&self, input: I, context: Context, emitter: Emitter<S>) -> impl Future<Output = Result<O>> {
-        // Boxed, because every future below has room for it.
+        // Boxed to keep the futures below small.
         let input = Box::new(input);
         in_span(
             &self.descriptor.name,
@@ -335,7 +337,7 @@ mod tests {
     #[derive(Default, Serialize, Deserialize, JsonSchema)]
     struct Large([u64; 32]);
 
-    /// Calls wait for as long as a model does, and a server holds many of them.
+    /// Calls take as long as a model call, and a server holds many of them.
     #[test]
     fn the_future_of_a_call_has_no_room_for_its_input() {
         let small = Action::new(ActionType::CUSTOM, "small", |_: u8, _| async { Ok(()) });

@@ -118,8 +118,8 @@ impl fmt::Debug for Requirement {
 }
 
 impl Dependencies {
-    /// Checks that the application can provide what `function` takes as arguments. Requirements from other providers are not
-    /// looked at.
+    /// Checks that the application can provide the arguments of `function`. Requirements from other providers
+    /// are not checked.
     ///
     /// # Errors
     /// `FAILED_PRECONDITION` that names the function and every missing type.

@@ -1,4 +1,4 @@
-//! Bidirectional actions: opened once, fed many inputs, streaming many chunks, ending in one output.
+//! Bidirectional actions: opened once, they read many inputs, stream many chunks and end with one output.
 
 use std::fmt;
 use std::future::Future;
@@ -39,9 +39,9 @@ where
     O: Payload,
     S: Payload,
 {
-    /// Creates a bidirectional action. If the caller sends nothing to open it with, `function` gets `T::default()`.
+    /// Creates a bidirectional action. If the caller sends no opening value, `function` gets `T::default()`.
     ///
-    /// Undeclared fields are ignored unless a type refuses them with `#[serde(deny_unknown_fields)]`.
+    /// Undeclared fields are ignored unless a type rejects them with `#[serde(deny_unknown_fields)]`.
     pub fn new<F, Fut>(action_type: ActionType, name: impl Into<String>, function: F) -> Self
     where
         F: Fn(T, Inputs<I>, Emitter<S>, Context) -> Fut + Send + Sync + 'static,
@@ -133,7 +133,7 @@ where
     /// The error that the action's function returns; `INTERNAL` if it panics; `CANCELLED` or `DEADLINE_EXCEEDED` if the
     /// context ends first.
     pub async fn call(&self, init: T, inputs: Inputs<I>, emitter: Emitter<S>, context: Context) -> Result<O> {
-        // Boxed, because every future below has room for it.
+        // Boxed to keep the futures below small.
         let init = Box::new(init);
         in_span(
             &self.descriptor.name,
@@ -185,7 +185,8 @@ where
                     let _over = refusal.over.clone().drop_guard();
                     let work = self.invoke(Box::new(init), inputs, emitter, refusal.context.clone());
                     let result = refusal.context.clone().scope(work).await;
-                    // The invalid input is the cause, whatever the action made of its cancellation.
+                    // The invalid input is the cause, even if the action returned its own error when it was
+                    // cancelled.
                     if let Some(error) = refusal.error.get() {
                         return Err(Error::clone(error));
                     }
@@ -234,7 +235,7 @@ where
         })
     }
 
-    /// Decodes a heavy value on a thread that may be held up.
+    /// Decodes a heavy value on a thread that may block.
     async fn decode_heavy_init(&self, raw: Untrusted) -> Result<Option<Box<Init<T>>>> {
         let action = self.clone();
         offload(move || action.decode_init(Some(raw.into_value()))).await
@@ -274,7 +275,7 @@ where
     }
 }
 
-/// The value that opens an invocation, decoded and as JSON. It is boxed because every future around it has room for it.
+/// The value that opens an invocation, decoded and as JSON. Boxed to keep the futures around it small.
 struct Init<T> {
     decoded: T,
     raw: Value,
@@ -283,7 +284,7 @@ struct Init<T> {
 /// The value that opens a connection.
 enum Opening<T> {
     Decoded(Option<Box<Init<T>>>),
-    /// A value to be decoded where that holds up nobody.
+    /// A value that is decoded off the runtime's threads.
     Heavy(Untrusted),
 }
 
@@ -306,8 +307,8 @@ impl Refusal {
         }
     }
 
-    /// Keeps the error, cancels the action and waits until it has ended. If the inputs ended earlier, the action would
-    /// believe that its caller had closed them.
+    /// Keeps the error, cancels the action and waits until it has ended. If the inputs ended earlier, the
+    /// action could not distinguish the refusal from a caller that closed them.
     async fn refuse<I>(self, error: Error) -> Option<I> {
         // The cell is still empty: nothing is decoded after the first invalid input.
         let _ = self.error.set(error);
@@ -329,7 +330,7 @@ where
     }
 
     fn run_json(&self, call: JsonCall) -> BoxFuture<'_, Result<Value>> {
-        // Boxed twice, because the future would have room for the call twice.
+        // Boxed twice, because the future would otherwise store the call twice.
         Box::pin(self.run_once_json(Box::new(call)))
     }
 

@@ -1,8 +1,9 @@
-//! Where JSON enters and leaves an action: measured, validated and decoded on the way in, encoded and validated on the
-//! way out.
+//! The boundary of an action, where JSON is measured, validated and decoded on the way in, and encoded and
+//! validated on the way out.
 //!
-//! Everything here is written for hostile input. Nothing recurses before the depth is known, messages and details stay
-//! small whatever the value, an invalid value is named by its JSON pointer, and heavy values leave the runtime's threads.
+//! This module is written for hostile input: nothing recurses before the depth is known, messages and details
+//! stay small for any value, the JSON pointer of an invalid value is reported, and heavy values leave the
+//! runtime's threads.
 
 use std::fmt;
 use std::sync::Arc;
@@ -44,10 +45,10 @@ impl Entrance {
     }
 }
 
-/// The source of an error about an invalid input: names the action that refused it.
+/// The source of an error about an invalid input; names the action that rejected it.
 ///
-/// Only the sender of an input may see what is wrong with it. A transport compares this key with that of the action it
-/// called: if they differ, other code sent the input, and the transport's caller must not see the details.
+/// Only the sender of an input may see its violations. A transport compares this key with that of the action
+/// it called: if they differ, other code sent the input, and the transport's caller must not see the details.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RefusedBy(String);
 
@@ -161,9 +162,9 @@ pub(crate) fn encode<T: Serialize + Send + 'static>(
     offload_if(is_heavy, move || encode_now(&descriptor, &output))
 }
 
-/// Does the work at once or, if it is heavy, on a thread that may be held up.
+/// Does the work at once or, if it is heavy, on a thread that may block.
 ///
-/// The future has no room for the work itself, which is seldom heavy.
+/// The future does not store the work itself, which is seldom heavy.
 fn offload_if<T: Send + 'static>(
     is_heavy: bool,
     work: impl FnOnce() -> Result<T> + Send + 'static,

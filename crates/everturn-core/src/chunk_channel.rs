@@ -1,8 +1,8 @@
 //! The channel of a connection's chunks: any number of senders, one receiver.
 //!
-//! Each chunk has its place in the queue from the moment in which it is sent, and the receiver finds all that are there, so a
-//! burst of chunks wakes the receiver once. The senders wait nevertheless: a chunk counts as taken when it is the next to
-//! be received.
+//! A chunk takes its position in the queue when it is sent, and the receiver drains all queued chunks, so a
+//! burst wakes the receiver once. Senders still experience backpressure: a chunk counts as taken when it is
+//! the next to be received.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{Emitter, Error, Result, Sending};
 
-/// Creates a channel for the chunks of an action. A chunk that is sent after `completed` is cancelled is never taken.
+/// Creates a channel for the chunks of an action. Chunks sent after `completed` is cancelled are rejected.
 pub(crate) fn chunk_channel<S: Send + 'static>(
     completed: CancellationToken,
 ) -> (Emitter<S>, ChunkReceiver<S>) {
@@ -33,7 +33,7 @@ pub(crate) fn chunk_channel<S: Send + 'static>(
     (emitter, ChunkReceiver(channel))
 }
 
-/// The receiving end of a channel. Dropping it refuses all chunks that were not taken.
+/// The receiving end of a channel. Dropping it rejects all chunks that were not taken.
 pub(crate) struct ChunkReceiver<S>(Arc<Channel<S>>);
 
 /// All senders of a channel. Dropped with the last of them.
@@ -49,26 +49,26 @@ struct State<S> {
     queue: VecDeque<Entry<S>>,
     /// The number of chunks that were received or withdrawn, which is the number of the first in the queue.
     received: u64,
-    /// The number from which on chunks are refused.
+    /// The number from which on chunks are rejected.
     refused_from: u64,
     has_senders: bool,
     receiver: Option<Waker>,
 }
 
 struct Entry<S> {
-    /// `None` if it was withdrawn. Boxed, because a queue has room for four from its first one on.
+    /// `None` if it was withdrawn. Boxed, because the queue allocates four entries at once.
     chunk: Option<Box<S>>,
     is_taken: bool,
     sender: Option<Waker>,
 }
 
-/// A chunk's place in a channel. Dropping it withdraws the chunk unless it was taken.
+/// A chunk's position in a channel. Dropping it withdraws the chunk unless it was taken.
 pub(crate) struct Place {
     channel: Arc<dyn Waiting>,
     number: u64,
 }
 
-/// A channel as a waiting sender sees it.
+/// A channel from the view of a waiting sender.
 trait Waiting: Send + Sync {
     fn poll_taken(&self, number: u64, cx: &Context<'_>) -> Poll<Result<()>>;
     fn withdraw(&self, number: u64);
@@ -151,7 +151,7 @@ impl<S: Send> Waiting for Channel<S> {
 
     fn withdraw(&self, number: u64) {
         let chunk = self.state().waiting(number).and_then(|entry| entry.chunk.take());
-        // The lock is released: the chunk may be anything.
+        // Dropped after the lock is released, because dropping a chunk may run arbitrary code.
         drop(chunk);
     }
 }
@@ -181,7 +181,7 @@ impl<S> ChunkReceiver<S> {
         Poll::Pending
     }
 
-    /// Refuses all chunks that are not taken, and returns the one that is.
+    /// Rejects all chunks that are not taken, and returns the one that is.
     pub(crate) fn end(&mut self) -> Option<S> {
         let mut state = self.0.state();
         let has_taken = state.queue.front().is_some_and(|entry| entry.is_taken);
@@ -197,7 +197,7 @@ impl<S> ChunkReceiver<S> {
 }
 
 impl<S> State<S> {
-    /// Takes out the first chunk. The next one is taken then, and its sender is returned.
+    /// Removes the first chunk. The next one then counts as taken, and its sender's waker is returned.
     fn pop(&mut self) -> Option<(Box<S>, Option<Waker>)> {
         let first = loop {
             self.received += u64::from(!self.queue.is_empty());
@@ -216,14 +216,14 @@ impl<S> State<S> {
         Some((first, next))
     }
 
-    /// Returns the entry of a chunk that is not taken yet; `None` if it is, or was received or refused.
+    /// Returns the entry of a chunk that is still waiting; `None` if it was taken, received or rejected.
     fn waiting(&mut self, number: u64) -> Option<&mut Entry<S>> {
         let ahead = usize::try_from(number.checked_sub(self.received)?).ok()?;
         self.queue.get_mut(ahead).filter(|entry| !entry.is_taken)
     }
 }
 
-/// Keeps the task to wake.
+/// Registers the task to wake.
 fn wait(waiting: &mut Option<Waker>, cx: &Context<'_>) {
     match waiting {
         Some(waker) => waker.clone_from(cx.waker()),

@@ -32,8 +32,8 @@ use crate::{Context, Emitter, Error, HandlerResult, Reason, Result};
 
 /// The caller's end of a bidirectional invocation: inputs go in, chunks come out, one output ends it.
 ///
-/// Receiving and taking the output need the connection exclusively, so they cannot run at the same time; to send while
-/// another task receives, take a [`Sender`].
+/// Receiving and taking the output need the connection exclusively, so they cannot run at the same time;
+/// another task can send with a [`Sender`] at the same time.
 ///
 /// ```compile_fail,E0499
 /// # async fn both(connection: &mut everturn_core::Connection<(), (), ()>) {
@@ -47,7 +47,7 @@ pub struct Connection<I, O, S> {
     chunks: Chunks<S>,
     outcome: Outcome<O>,
     context: Context,
-    // Cancelling reaches work the action handed to others; aborting ends the action itself.
+    // Cancelling also ends work that the action handed to other tasks; aborting ends only the action itself.
     _cancel: DropGuard,
     _work: AbortOnDropHandle<()>,
 }
@@ -72,8 +72,8 @@ impl<S> Chunks<S> {
             }
             ready!(self.completion.as_mut().poll(cx));
         }
-        // The action's own chunks are all taken by now. Only an emitter that outlives the action can still be sending,
-        // and its chunks are not wanted.
+        // The action's own chunks are all taken by now. Only an emitter that outlives the action can still
+        // send, and its chunks are dropped.
         let next = receiver.end();
         if next.is_none() {
             self.receiver = None;
@@ -125,7 +125,7 @@ where
         let name = name.into();
         let context = context.child();
         let completed = CancellationToken::new();
-        // Boxed, because a channel allocates room for 32 elements at once, however few it may hold.
+        // Boxed, because a channel allocates 32 slots at once, whatever its capacity.
         let (input_sender, input_receiver) = mpsc::channel(1);
         let (emitter, receiver) = chunk_channel(completed.clone());
         let (outcome_sender, outcome) = oneshot::channel();
@@ -142,7 +142,7 @@ where
                 let result = context.clone().scope(context.guard(running)).await;
                 // Before the result is sent, so that a caller that has the output finds the action completed.
                 drop(completion);
-                // Fails only if the caller dropped the connection; then nobody needs the result.
+                // Sending fails only if the caller dropped the connection, and then the result is not needed.
                 let _ = outcome_sender.send(result);
             }
         };
@@ -172,7 +172,7 @@ where
         self.sender.send(input).await
     }
 
-    /// Closes the input: the action sees its inputs end after those already sent.
+    /// Closes the input. The action still reads the inputs that were already sent.
     pub fn close(&self) {
         self.sender.close();
     }
@@ -265,7 +265,7 @@ impl<I: Send + 'static> Sender<I> {
             .with_reason(Reason::CONNECTION_CLOSED));
         };
         tokio::select! {
-            // Completion first: an input that still fits into the channel would never be read.
+            // Completion is checked first: the action never reads an input that still fits into the channel.
             biased;
             () = self.completed.cancelled() => Err(completed()),
             // Fails if the action has dropped its inputs and still runs: it will not read this one.
@@ -273,7 +273,7 @@ impl<I: Send + 'static> Sender<I> {
         }
     }
 
-    /// Closes the input: the action sees its inputs end after those already sent.
+    /// Closes the input. The action still reads the inputs that were already sent.
     pub fn close(&self) {
         self.inputs.lock().take();
     }

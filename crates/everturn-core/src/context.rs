@@ -1,9 +1,10 @@
-//! The context of an invocation: its caller, its deadline, its cancellation and the values that providers added.
+//! The context of an invocation: its caller, its deadline, its cancellation and the values that providers
+//! added.
 //!
-//! A context is handed to every action explicitly and is also the *current* one inside the action's future, so that
-//! code several calls down finds it without every signature in between carrying it. It never leaks between concurrent
-//! invocations: the current context belongs to the task that runs the action. A task spawned by hand starts without
-//! one; wrap its future in [`Context::scope`].
+//! A context is passed to every action explicitly. It is also the *current* context inside the action's
+//! future, so that functions several calls down find it without a parameter. It never leaks between
+//! concurrent invocations: the current context belongs to the task that runs the action. A spawned task
+//! starts without one; wrap its future in [`Context::scope`].
 
 mod dependencies;
 
@@ -21,15 +22,15 @@ use tokio_util::sync::CancellationToken;
 pub use self::dependencies::{Dep, Dependencies};
 use crate::{Error, HandlerResult, Result};
 
-/// The room for further extensions where there is none left.
+/// The number of extensions for which room is allocated at a time.
 const ROOM: usize = 4;
 
 tokio::task_local! {
     static CURRENT: Context;
 }
 
-/// The caller, deadline, cancellation and values of one invocation. Cloning is cheap; changing a clone leaves the
-/// original alone.
+/// The caller, deadline, cancellation and values of one invocation. Cloning is cheap; changing a clone does
+/// not change the original.
 #[derive(Clone, Default)]
 pub struct Context {
     values: Arc<Map<String, Value>>,
@@ -41,7 +42,8 @@ pub struct Context {
 }
 
 impl Context {
-    /// Creates a context without values, deadline or extensions, which only its own [`cancel`](Context::cancel) ends.
+    /// Creates a context without values, deadline or extensions. Only its own [`cancel`](Context::cancel)
+    /// ends it.
     pub fn new() -> Self {
         Self::default()
     }
@@ -87,7 +89,7 @@ impl Context {
     pub fn with_extension<T: Send + Sync + 'static>(mut self, extension: Arc<T>) -> Self {
         let added = TypeId::of::<T>();
         if Arc::get_mut(&mut self.extensions).is_none() {
-            // A copy with room: contexts get several extensions, one after the other.
+            // Reserves capacity, because contexts get several extensions one after the other.
             let mut copy = Vec::with_capacity(self.extensions.len() + ROOM);
             copy.extend_from_slice(&self.extensions);
             self.extensions = Arc::new(copy);
@@ -97,7 +99,7 @@ impl Context {
             *earlier = extension;
             return self;
         }
-        // By a few, because a turn keeps several contexts.
+        // Grows by a constant, because a turn keeps several contexts.
         if extensions.len() == extensions.capacity() {
             extensions.reserve_exact(ROOM);
         }
@@ -204,8 +206,8 @@ impl Context {
             return Err(error);
         }
         let future = std::pin::pin!(future);
-        // The work is polled first, so that of nested guards the innermost returns the error and each outer one can
-        // still record the outcome in its span.
+        // The work is polled first, so that the innermost of nested guards returns the error and each outer
+        // one can still record the outcome in its span.
         tokio::select! {
             biased;
             result = future => result,
@@ -215,7 +217,7 @@ impl Context {
 
     /// Runs the function of an action as [`Context::guard`] does.
     ///
-    /// The function is called at once, so that no future has room for its arguments.
+    /// The function is called at once, so that no future stores its arguments.
     pub(crate) fn guarding<T: Send + 'static>(
         self,
         function: impl FnOnce(Self) -> BoxFuture<'static, HandlerResult<T>>,

@@ -1,4 +1,4 @@
-//! Emitters: through them a streaming action sends its chunks.
+//! Emitters, with which a streaming action sends its chunks.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -19,7 +19,7 @@ type SendFn<S> = dyn Fn(S) -> Sending + Send + Sync;
 /// Sends an action's chunks to the caller. Cloning is cheap.
 ///
 /// If the caller did not ask for a stream, the emitter is *silent*: sending does nothing. An action can check
-/// [`Emitter::is_streaming`] and skip the work of making chunks.
+/// [`Emitter::is_streaming`] and skip creating chunks.
 pub struct Emitter<S>(Option<Arc<SendFn<S>>>);
 
 /// The future of a chunk being sent; it completes when the receiver has taken or buffered the chunk.
@@ -29,7 +29,7 @@ pub struct Sending(Progress);
 enum Progress {
     Done(Result<()>),
     Waiting(BoxFuture<'static, Result<()>>),
-    /// The chunk has its place in the receiver's queue.
+    /// The chunk has a position in the receiver's queue.
     Queued(Place),
 }
 
@@ -42,7 +42,8 @@ impl Sending {
         Self(Progress::Queued(place))
     }
 
-    /// Returns whether the chunk has its place before all that are sent from now on, although this future may not be complete.
+    /// Returns whether the chunk precedes all chunks that are sent from now on, although this future may not
+    /// be complete.
     pub fn is_in_order(&self) -> bool {
         !matches!(self.0, Progress::Waiting(_))
     }

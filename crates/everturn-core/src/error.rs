@@ -55,13 +55,13 @@ struct Inner {
     source: Option<Source>,
     reason: Option<Reason>,
     classified: bool,
-    /// Whether a model that called a tool may be told.
+    /// Whether the message may be returned to a model that called a tool.
     for_model: bool,
     /// Whether the work that returned the error states that it had no effect.
     had_no_effect: bool,
     /// Whether a span has already been marked as the origin of this failure.
     traced: bool,
-    /// Whether the operator was told of this failure. Clones share it.
+    /// Whether the failure was reported to the operator. Clones share the flag.
     reported: Arc<AtomicBool>,
 }
 
@@ -108,8 +108,9 @@ impl Error {
         self.edit(|inner| inner.source = Some(Arc::from(source.into())))
     }
 
-    /// Marks the error as one that a model can act on. Returned by a tool that a model called, its public message, or else its
-    /// message, is the tool's answer to the model, in agents and wherever such errors are told.
+    /// Marks the error as one that a model can act on. If a tool that a model called returns it, its public
+    /// message, or else its message, becomes the tool's answer to the model, in agents and wherever tool
+    /// errors are returned to the model.
     pub fn for_model(self) -> Self {
         self.edit(|inner| inner.for_model = true)
     }
@@ -119,11 +120,11 @@ impl Error {
         self.0.for_model
     }
 
-    /// States that the work which returns this error had no effect, so that it may be done again: the service refused the
-    /// request, or it was never sent.
+    /// States that the work which returns this error had no effect and can be repeated: the service rejected
+    /// the request, or it was never sent.
     ///
-    /// A tool that must not run twice says so with the errors for which it is true. The outcome of a call that fails with any
-    /// other error is unknown, and the call is not repeated.
+    /// A tool that must not run twice marks such errors with this method. The outcome of a call that fails
+    /// with any other error is unknown, and the call is not repeated.
     pub fn nothing_happened(self) -> Self {
         self.edit(|inner| inner.had_no_effect = true)
     }
@@ -195,8 +196,8 @@ impl Error {
         }
     }
 
-    /// Claims the report of this failure to the operator: `true` for the first caller only, whichever clone of the error,
-    /// or error made from it, it asks.
+    /// Claims the report of this failure to the operator. Returns `true` for the first caller only, across
+    /// all clones of the error and errors made from it.
     pub fn claim_report(&self) -> bool {
         let claimed = |cause: &(dyn StdError + 'static)| {
             let own = cause.downcast_ref::<Self>();

@@ -1,4 +1,4 @@
-//! An installed plugin: it is initialised once, and one caller at a time asks it for a name.
+//! An installed plugin: it is initialised once, and one caller at a time resolves a name.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ type Actions = Vec<Arc<dyn DynAction>>;
 
 /// A plugin and the actions it has resolved so far.
 ///
-/// Resolved actions are kept and read without a lock. Names that the plugin does not know are not kept: a client can
-/// guess any number of them, and they would fill the memory.
+/// Resolved actions are cached and read without a lock. Unknown names are not cached: a client could request
+/// any number of them and fill the memory.
 pub(crate) struct Installed {
     plugin: Arc<dyn Plugin>,
     initialised: OnceCell<()>,
@@ -22,8 +22,8 @@ pub(crate) struct Installed {
     queues: Mutex<Queues>,
 }
 
-/// For each key that is being resolved, the number of callers and their lock. The caller that holds the lock asks the
-/// plugin; the others wait.
+/// For each key that is being resolved, the number of callers and their lock. The caller that holds the lock
+/// calls the plugin; the others wait.
 type Queues = HashMap<String, (usize, Arc<tokio::sync::Mutex<()>>)>;
 
 impl Installed {
@@ -72,7 +72,7 @@ impl Installed {
         }
         let place = QueuePlace::new(&self.queues, key);
         let _asking = place.lock.lock().await;
-        // A caller before this one may have found the action while this one waited.
+        // An earlier caller may have resolved the action while this one waited.
         if let Some(action) = remembered() {
             return Ok(Some(action));
         }
@@ -112,8 +112,8 @@ impl<'a> QueuePlace<'a> {
 impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
         let mut table = locked(self.queues);
-        // Counted in the table, not by the lock's references: those go only after this body, when another thread may
-        // already have looked.
+        // Counted in the table, not by the lock's references, which are released only after this body, when
+        // another thread may already have checked.
         if let Some((callers, _)) = table.get_mut(self.key) {
             *callers -= 1;
             if *callers == 0 {

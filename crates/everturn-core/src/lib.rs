@@ -1,7 +1,7 @@
 //! The core of Everturn, without AI: actions, connections, the registry, schemas, errors and spans.
 //!
-//! An **action** is a named function whose input, output and chunks are plain data with a schema. Called from Rust it
-//! is typed and moves values as they are; called from a transport it takes JSON and validates it.
+//! An **action** is a named function whose input, output and chunks are plain data with a schema. Called from
+//! Rust it is typed and moves values as they are; called from a transport it takes JSON and validates it.
 //!
 //! A flow is an action of your own:
 //!
@@ -76,10 +76,10 @@
 //! | read the caller, the deadline and values | [`Context`], [`Principal`], [`Scope`] |
 //! | give functions a database or configuration | [`Dep`], [`FromContext`], [`Registry::provide`] |
 //! | report and classify failures | [`Error`], [`HandlerError`], [`Status`], [`Reason`] |
-//! | trace work in spans, and hear of them | [`in_span`], [`run`], [`listen_to_spans`] |
+//! | trace work in spans, and observe them | [`in_span`], [`run`], [`listen_to_spans`] |
 //! | export log lines beside spans | [`LogLine`] |
 //! | follow a trace and a request across programs | [`TraceParent`], [`RequestId`] |
-//! | let readers join a stream late, again or together | [`stream_log`] |
+//! | let readers join or resume a stream late | [`stream_log`] |
 //! | keep long computations off the runtime's threads | [`offload`] |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

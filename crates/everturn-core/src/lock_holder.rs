@@ -28,11 +28,13 @@ impl fmt::Display for LockHolder {
 
 /// Returns the process that holds an exclusive lock on a byte of a file, for error messages.
 ///
-/// Only Linux tells. The answer is `None` elsewhere, for a lock that was released meanwhile, and for a process of another
-/// container. The file is not opened: closing it would release this process's own locks on it.
+/// Available on Linux only. Returns `None` on other systems, for a lock that was released meanwhile, and for
+/// a process of another container. The file is not opened, because closing it would release this process's
+/// own locks on it.
 pub fn lock_holder(file: &Path, byte: u64) -> Option<LockHolder> {
     let file = identity(file)?;
-    // The list is read in pieces, and misses a lock if another one is released between two pieces.
+    // The kernel prints the list in pieces, and a lock is missed if another one is released between two
+    // pieces.
     let process =
         (0..3).find_map(|_| holder_in(&std::fs::read_to_string("/proc/locks").ok()?, file, byte))?;
     let about = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
@@ -60,8 +62,8 @@ fn identity(_: &Path) -> Option<Identity> {
     None
 }
 
-/// Finds the holder in the text of `/proc/locks`. Some file systems give their files another device there than elsewhere, so
-/// a lock on a file of this inode number on another device counts if it is the only one.
+/// Finds the holder in the text of `/proc/locks`. Some file systems report another device there than
+/// elsewhere, so a lock on a file of this inode number on another device counts if it is the only one.
 fn holder_in(locks: &str, (device, inode): Identity, byte: u64) -> Option<u32> {
     let same_number: Vec<(u64, u32)> = locks
         .lines()
@@ -80,7 +82,7 @@ fn holder_in(locks: &str, (device, inode): Identity, byte: u64) -> Option<u32> {
 /// Parses a line, such as `1: POSIX ADVISORY WRITE 4711 fe:00:6081090 120 120`, into a device, an inode and a process.
 fn exclusive_lock(line: &str, byte: u64) -> Option<(u64, u64, u32)> {
     let mut words = line.split_whitespace().skip(1);
-    // A line with an arrow here is of a process that waits.
+    // An arrow marks a process that waits.
     let _kind = words.next().filter(|kind| *kind != "->")?;
     let _advice = words.next()?;
     let _write = words.next().filter(|mode| *mode == "WRITE")?;

@@ -16,7 +16,7 @@ pub struct LogLine {
     pub at: SystemTime,
     /// How severe it is.
     pub level: Level,
-    /// The part of the program that logged it, mostly a module.
+    /// The target that the event names, usually a module.
     pub target: String,
     /// The message.
     pub text: String,
@@ -27,7 +27,7 @@ pub struct LogLine {
 }
 
 impl LogLine {
-    /// Reads the line that an event is, with the current time and span: for the `on_event` of a layer.
+    /// Creates a line from an event, with the current time and span; for the `on_event` of a layer.
     pub fn of(event: &Event<'_>) -> Self {
         let metadata = event.metadata();
         let mut line = Self {
@@ -42,7 +42,7 @@ impl LogLine {
         line
     }
 
-    /// Returns about how many bytes the line holds.
+    /// Returns the approximate size of the line in bytes.
     pub fn size(&self) -> usize {
         let fields = self.fields.iter().map(|(name, value)| name.len() + value.len());
         128 + self.text.len() + fields.sum::<usize>()

@@ -1,8 +1,8 @@
-//! Work that would hold up a runtime thread, such as parsing a large body.
+//! Running work that would block a runtime thread, such as parsing a large body.
 //!
-//! A runtime thread that computes for more than a few milliseconds makes everybody else's requests wait. Transports and
-//! actions measure a value with [`is_heavy`], which costs little whatever the value, and hand the work on heavy ones to
-//! [`offload`].
+//! A runtime thread that computes for more than a few milliseconds delays all other requests. Transports and
+//! actions estimate a value with [`is_heavy`], which is cheap for any value, and pass the work on heavy ones
+//! to [`offload`].
 
 mod parsed_size;
 mod scale;
@@ -20,24 +20,24 @@ pub use self::parsed_size::parsed_size;
 use self::scale::Scale;
 use crate::schema::visit;
 
-/// The number of bytes of JSON from which on work on it counts as heavy: its parsing, checking and printing takes about a
-/// millisecond.
+/// The number of bytes of JSON above which a value is heavy: parsing, validating and printing it takes about
+/// a millisecond.
 pub const HEAVY: usize = 128 * 1024;
 
-/// The weight of a value besides its text, in bytes: small values take longer to check than to copy.
+/// The cost of a value besides its text, in bytes: validating a small value takes longer than copying it.
 const PER_VALUE: usize = 32;
 
-/// The threads that heavy work may have at once, in the whole process. More would not make it faster, and each holds values
+/// The permits for heavy work in the whole process. More would not make it faster, and each one holds values
 /// in memory.
 static PLACES: LazyLock<Arc<Semaphore>> = LazyLock::new(|| {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     Arc::new(Semaphore::new(cores.max(2)))
 });
 
-/// Runs heavy work on a thread that may be held up. At most as many works run at once as there are cores, and at least two;
+/// Runs heavy work on a blocking thread. As many works run at once as there are cores, and at least two;
 /// others wait in the order of their arrival.
 ///
-/// Dropping the future does not end work that has begun. Outside a Tokio runtime, the work runs at once.
+/// Dropping the future does not end work that has started. Outside a Tokio runtime, the work runs at once.
 ///
 /// # Panics
 /// If the work panics.
@@ -57,7 +57,7 @@ pub async fn offload<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'stati
         Ok(done) => done,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => resume_unwind(panic),
-            // The runtime is shutting down, and nobody will poll this again.
+            // The runtime is shutting down, and this future will not be polled again.
             Err(_) => std::future::pending().await,
         },
     }
@@ -78,8 +78,8 @@ pub fn is_heavy(value: &Value) -> bool {
     weighed.is_break()
 }
 
-/// Returns whether work on a value that is to be serialised should be [offloaded](offload). A long string costs no more to
-/// weigh than a short one, and weighing ends when the value is known to be heavy.
+/// Returns whether work on a value that is to be serialised should be [offloaded](offload). A long string
+/// costs no more to check than a short one, and the check stops as soon as the value is known to be heavy.
 pub fn is_heavy_to_serialize(value: &(impl Serialize + ?Sized)) -> bool {
     Scale::is_heavy(value)
 }
@@ -113,7 +113,7 @@ mod tests {
         let is_heavy = (0..1_000).all(|_| is_heavy_to_serialize(&text));
 
         assert!(is_heavy);
-        // Reading it as often takes a minute.
+        // Printing the value as often takes a minute.
         let took = begin.elapsed();
         assert!(took < Duration::from_secs(1), "{took:?}");
     }
@@ -131,7 +131,7 @@ mod tests {
     async fn no_more_works_run_at_once_than_there_are_places() {
         let places = std::thread::available_parallelism().map_or(1, usize::from).max(2);
         let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        // As many as may run at once wait for each other.
+        // As many works as may run at once wait for each other.
         let all = Arc::new(std::sync::Barrier::new(places));
 
         let works = (0..4 * places).map(|_| {

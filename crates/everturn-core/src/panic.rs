@@ -8,15 +8,15 @@ use futures::FutureExt;
 
 use crate::{Error, Reason, Result};
 
-/// Runs `future` to its end and turns a panic inside it into an `INTERNAL` error with [`Reason::PANIC`].
+/// Runs `future` to its end and converts a panic inside it to an `INTERNAL` error with [`Reason::PANIC`].
 ///
-/// The future is dropped after the panic and nothing it owned is read again, so no broken invariant is observed. Code
-/// that creates the future is not covered: put it into an `async` block to cover it too.
+/// The future is dropped after the panic and its data is not read again, so no broken invariant is observed.
+/// Code that creates the future is not covered; put it into an `async` block to include it.
 pub fn catch_panic<T>(
     what: &str,
     future: impl Future<Output = Result<T>>,
 ) -> impl Future<Output = Result<T>> {
-    // No `async` block, which would have room for the future twice: as it is captured, and as it is awaited.
+    // Without an `async` block, which would store the future twice: as a capture and while it is awaited.
     AssertUnwindSafe(future)
         .catch_unwind()
         .map(move |caught| caught.unwrap_or_else(|payload| Err(panic_error(what, payload.as_ref()))))

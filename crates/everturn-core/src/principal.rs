@@ -67,8 +67,8 @@ impl Principal {
         self
     }
 
-    /// Makes the principal's calls see the sessions of `tenant`: an organisation with several users, or the customer on whose
-    /// behalf a member of the staff acts. The id of a principal is the name of its own tenant.
+    /// Sets the tenant whose sessions the principal's calls see: an organisation with several users, or the
+    /// customer on whose behalf an employee acts. By default a principal's id is the name of its own tenant.
     ///
     /// ```
     /// use everturn_core::Principal;
@@ -104,11 +104,11 @@ impl Principal {
         self.roles().any(|known| known == role)
     }
 
-    /// Returns the tenant whose sessions this principal's calls see, as stores know it.
+    /// Returns the tenant whose sessions this principal's calls see, in the form that stores use.
     ///
-    /// The scope is a hash of the tenant's name: names may have any characters and any length, while scopes become folder
-    /// names, on file systems that may not distinguish `Alice` from `alice`. It carries the name, which stores keep beside the
-    /// hash.
+    /// The scope is a hash of the tenant's name: names may have any characters and any length, while scopes
+    /// become folder names, on file systems that may not distinguish `Alice` from `alice`. The scope carries
+    /// the name, which stores keep beside the hash.
     pub fn scope(&self) -> Scope {
         let digest = Sha256::digest(self.tenant().as_bytes());
         let mut name = String::from("principal-");
@@ -118,8 +118,8 @@ impl Principal {
         Scope::new(name).with_tenant(Arc::clone(self.tenant.as_ref().unwrap_or(&self.id)))
     }
 
-    /// Returns a context for work on behalf of this principal, as a server makes it for the principal's calls: with its
-    /// tenant, and with its id, and its roles if it has some, as the value `auth`.
+    /// Returns a context for work on behalf of this principal, as a server creates it for the principal's
+    /// calls. It has the principal's tenant, and the principal's id and roles as the value `auth`.
     pub fn context(&self) -> Context {
         let mut auth = Map::new();
         auth.insert("principal".to_owned(), self.id().into());
@@ -129,29 +129,28 @@ impl Principal {
         self.enter(Context::new().with_value("auth", Value::Object(auth)))
     }
 
-    /// Makes this the principal of a context, which keeps its values.
+    /// Sets the principal of a context. The context keeps its values.
     #[must_use]
     pub fn enter(&self, context: Context) -> Context {
         context.with(self.scope()).with(self.clone())
     }
 
-    /// Returns the principal on whose behalf a context's work runs, with the roles that the value `auth` of the context gives
-    /// it; `None` if the caller was not identified.
+    /// Returns the principal on whose behalf a context's work runs; `None` if the caller was not identified.
     ///
-    /// A role is the `role` of `auth`, or one in the list of its `roles`.
+    /// Its roles come from the value `auth` of the context: the field `role` and the list `roles`.
     pub fn of(context: &Context) -> Option<Self> {
         let principal = context.extension::<Self>()?;
         Some(roles_given_to(context).fold(Self::clone(&principal), Self::with_role))
     }
 }
 
-/// Marks the context of a client, also if it was not identified.
+/// Marks the context of a client, identified or not.
 #[derive(Debug, Clone, Copy)]
 struct OfClient;
 
 impl Context {
-    /// Marks work on behalf of a client, which does not have the rights of the program itself. A server with context
-    /// providers does so for each of its calls.
+    /// Marks work on behalf of a client, which does not have the rights of the program itself. A server with
+    /// context providers marks each of its calls.
     #[must_use]
     pub fn for_client(self) -> Self {
         self.with(OfClient)
@@ -163,8 +162,8 @@ impl Context {
         self.extension::<Principal>().is_some() || self.extension::<OfClient>().is_some()
     }
 
-    /// Returns whether the caller has a role: its [principal](Principal::has_role) has it, or the value `auth` has it as its
-    /// `role` or in the list of its `roles`.
+    /// Returns whether the caller has a role: its [principal](Principal::has_role) has it, or the value
+    /// `auth` names it as its `role` or in the list of its `roles`.
     pub fn has_role(&self, role: &str) -> bool {
         let principal = self.extension::<Principal>();
         principal.is_some_and(|principal| principal.has_role(role))

@@ -27,7 +27,7 @@ struct Tables {
     schemas: HashMap<String, Schema>,
     values: HashMap<String, Arc<dyn Any + Send + Sync>>,
     dependencies: Dependencies,
-    /// Sends when an action is registered or removed; empty until somebody subscribes.
+    /// Notified when an action is registered or removed; empty until the first subscription.
     changes: OnceLock<watch::Sender<()>>,
 }
 
@@ -161,7 +161,7 @@ impl Registry {
     }
 
     async fn lookup_here(&self, key: &str) -> Result<Option<Arc<dyn DynAction>>> {
-        // A child's own actions and plugins come before its parent's.
+        // A child's own actions and plugins take precedence over its parent's.
         let own = |key: &str| self.0.actions.pin().get(key).cloned();
         if let Some(action) = own(key) {
             return Ok(Some(action));
@@ -222,7 +222,7 @@ impl Registry {
                         .into_iter()
                         .map(|descriptor| (descriptor.key.clone(), descriptor)),
                 );
-                // After the offers, because a resolved action describes itself more fully.
+                // Added after the plugins' lists, because a resolved action has a more complete description.
                 all.extend(
                     installed
                         .resolved()
@@ -294,15 +294,15 @@ impl Registry {
         }
     }
 
-    /// Gives a value to everything that runs for this registry: tools, flows and turn loops take it as an argument
-    /// ([`Dep`](crate::Dep)), and every other function finds it in its context ([`Context::dep`](crate::Context::dep)). It
-    /// replaces an earlier value of its type.
+    /// Provides a value to everything that runs for this registry. Tools, flows and turn loops take it as an
+    /// argument ([`Dep`](crate::Dep)), and every other function finds it in its context
+    /// ([`Context::dep`](crate::Context::dep)). It replaces an earlier value of its type.
     pub fn provide<T: Send + Sync + 'static>(&self, value: T) {
         self.0.dependencies.insert(value);
     }
 
-    /// Declares that the context of every call brings a `T`, such as a server's context provider gives, so that functions
-    /// which take one can be defined.
+    /// Declares that the context of every call provides a `T`, for example from a server's context provider,
+    /// so that functions that take one can be defined.
     pub fn provided_by_each_call<T: Send + Sync + 'static>(&self) {
         self.0.dependencies.expect_of_each_call::<T>();
     }

@@ -1,26 +1,27 @@
-//! The id of a request, by which its caller and the operator speak of the same thing.
+//! The id of a request, which its caller and the operator can refer to.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// The longest id that is taken from a request.
+/// The longest id that is accepted from a request.
 const LONGEST: usize = 128;
 
 /// The id of the request that an invocation is part of; an extension of the context.
 ///
-/// It is on the invocation's outermost span, in the lines that report failures, and in the answer.
+/// It is an attribute of the invocation's outermost span, part of the lines that report failures, and a
+/// header of the response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestId(Arc<str>);
 
 impl RequestId {
-    /// Returns the id that a caller chose, if it is text of at most 128 letters, digits and `-_.:/+=@`.
+    /// Returns the id that a caller chose, if it consists of at most 128 letters, digits and `-_.:/+=@`.
     pub fn given(id: &str) -> Option<Self> {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:/+=@".contains(&byte);
         let is_usable = !id.is_empty() && id.len() <= LONGEST && id.bytes().all(is_plain);
         is_usable.then(|| Self(id.into()))
     }
 
-    /// Makes a new id.
+    /// Creates a random id.
     pub fn random() -> Self {
         Self(format!("{:032x}", fastrand::u128(..)).into())
     }

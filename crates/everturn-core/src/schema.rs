@@ -30,7 +30,7 @@ const MAX_SEARCHED: usize = 10_000;
 /// The length to which a violation's text and pointer are clipped, so that hostile input cannot make a huge message.
 const MAX_VIOLATION_CHARS: usize = 240;
 
-/// How large a regular expression may become when it is compiled, and how often one may be tried at other places of a text.
+/// The largest compiled size of a regular expression, and the most backtracking steps of one match.
 const MAX_PATTERN_BYTES: usize = 1024 * 1024;
 const MAX_BACKTRACKS: usize = 100_000;
 
@@ -45,8 +45,8 @@ struct Inner {
 
 enum Json {
     Given(Value),
-    /// Described when it is first asked for: an application defines many actions whose types nobody ever validates or lists,
-    /// and describing them would take most of the time until its first turn.
+    /// Described when it is first used: an application defines many actions whose types are never validated
+    /// or listed, and describing them would take most of the time until its first turn.
     OfType {
         describe: fn() -> Value,
         described: OnceLock<Value>,
@@ -59,8 +59,8 @@ impl Schema {
         Self::described_by(describe::<T>)
     }
 
-    /// Returns the schema of a Rust type as [`Schema::of`] does, and the same one each time: a type that many actions have is
-    /// described and compiled once in a program.
+    /// Returns the schema of a Rust type like [`Schema::of`], cached per type: a type that many actions use
+    /// is described and compiled once per program.
     pub fn shared<T: JsonSchema + ?Sized + 'static>() -> Self {
         Self::kept((TypeId::of::<T>(), false), Self::of::<T>)
     }
@@ -121,7 +121,7 @@ impl Schema {
         match &self.0.json {
             Json::Given(json) => json,
             Json::OfType { describe, described } => described.get().unwrap_or_else(|| {
-                // A type's own code describes it, so nobody is made to wait for it.
+                // Describing runs the type's own code, so no lock is held during it.
                 let json = describe();
                 described.get_or_init(|| json)
             }),
@@ -251,7 +251,7 @@ pub(crate) fn visit(value: &Value, mut visitor: impl FnMut(&Value) -> ControlFlo
     visit_levels(value, MAX_DEPTH, &mut visitor)
 }
 
-/// Visits a value in a recursion of at most so many levels.
+/// Visits a value recursively, up to a number of levels.
 fn visit_levels(
     value: &Value,
     levels: usize,
@@ -280,10 +280,10 @@ pub fn check_depth(value: &Value) -> Result<()> {
     Size::of(value).map(|_| ())
 }
 
-/// Drops a value level by level. The ordinary drop recurses, and a value that was refused for its depth could overflow
-/// the stack.
+/// Drops a value level by level. The default drop recurses, and a value that was rejected for its depth could
+/// overflow the stack.
 pub(crate) fn dismantle(value: Value) {
-    // Without room at first: most values that come here were taken out of an `Untrusted`, and are null.
+    // Without capacity at first: most values here were taken out of an `Untrusted` and are null.
     let mut open = Vec::new();
     let mut next = Some(value);
     while let Some(value) = next {
@@ -296,7 +296,7 @@ pub(crate) fn dismantle(value: Value) {
     }
 }
 
-/// A value whose depth is not known. It is dropped without recursion, wherever it is on its way.
+/// A value of unknown depth. It is always dropped without recursion.
 pub(crate) struct Untrusted(Value);
 
 impl Untrusted {
@@ -447,7 +447,7 @@ mod tests {
 
         assert!(check_depth(&deepest).is_ok());
         assert!(check_depth(&too_deep).is_err());
-        // The parser counts the level it is about to enter, so its last allowed one is one short of ours.
+        // The parser counts the level that it is about to enter, so its limit is one below this crate's.
         assert!(serde_json::from_str::<Value>(&nested(MAX_DEPTH - 1).to_string()).is_ok());
         assert!(serde_json::from_str::<Value>(&too_deep.to_string()).is_err());
     }

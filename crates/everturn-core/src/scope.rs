@@ -9,10 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::Context;
 
-/// A tenant: calls in its name see its stored sessions and streams, and no others. Cloning is cheap.
+/// A tenant. Calls in its name see its stored sessions and streams, and no others. Cloning is cheap.
 ///
-/// The scope of a [principal](crate::Principal::scope) is a hash, and carries the [readable name](Scope::tenant) of which it is
-/// one. Stores keep that name beside the hash, for their operators. It plays no part in comparisons.
+/// The scope of a [principal](crate::Principal::scope) is a hash, and carries the [readable
+/// name](Scope::tenant) that was hashed. Stores keep that name beside the hash, for their operators. It is
+/// not part of comparisons.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(from = "Arc<str>", into = "Arc<str>")]
 pub struct Scope {
@@ -48,8 +49,8 @@ impl Scope {
         &self.name
     }
 
-    /// Returns the tenant's readable name, if it is known and the name in stores is a hash of it: the id of a principal, or the
-    /// name of the tenant that it is in.
+    /// Returns the tenant's readable name, if it is known and the name in stores is a hash of it: the id of a
+    /// principal, or the name of its tenant.
     pub fn tenant(&self) -> Option<&str> {
         self.tenant.as_deref()
     }

@@ -1,9 +1,9 @@
 //! One span per action and step, with the attribute names that the developer tools read.
 //!
-//! A span is known in two forms. As an ordinary [`tracing`] span it has few and short fields, because subscribers print them
-//! before each log line inside it: the name, the key, the ids of request, session and snapshot, and the outcome. As a
-//! [`SpanRecord`] it goes to [`SpanListener`]s, which export it: with every attribute, and with inputs and outputs for
-//! those that want them.
+//! A span has two forms. As an ordinary [`tracing`] span it has few and short fields, because subscribers
+//! print them before each log line inside it: the name, the key, the ids of request, session and snapshot,
+//! and the outcome. As a [`SpanRecord`] it goes to [`SpanListener`]s, which export it with every attribute,
+//! and with inputs and outputs for listeners that request them.
 
 mod listener;
 mod recorder;
@@ -71,9 +71,9 @@ struct SpanPlace {
     failure: Arc<OnceLock<String>>,
 }
 
-/// A callback that receives the outermost span of an invocation when it begins; an extension of the context.
+/// A callback that receives the outermost span of an invocation when it starts; an extension of the context.
 ///
-/// It tells the code that starts an invocation which trace the invocation belongs to.
+/// It gives the code that starts an invocation the id of its trace.
 pub struct SpanObserver(Box<dyn Fn(&SpanRecorder) + Send + Sync>);
 
 impl SpanObserver {
@@ -110,11 +110,11 @@ where
         let work = in_box(context.clone(), || work(context, recorder));
         return work.await;
     }
-    // Boxed, so that work that nobody watches has no room for this.
+    // Boxed, so that the future of unobserved work does not include it.
     Box::pin(watched(name, kind, context, span, work)).await
 }
 
-/// Runs `work` inside a span that somebody sees.
+/// Runs `work` inside a span that a subscriber or listener observes.
 async fn watched<T, F, Fut>(
     name: &str,
     kind: SpanKind<'_>,
@@ -152,7 +152,7 @@ fn in_box<T, Fut>(context: Context, work: impl FnOnce() -> Fut) -> impl Future<O
 where
     Fut: Future<Output = Result<T>>,
 {
-    // No `async` block, which would keep room for the captures of `work` beside its future.
+    // Without an `async` block, which would store the captures of `work` beside its future.
     context.scope(Box::pin(future::lazy(|_| work()).flatten()))
 }
 
@@ -166,7 +166,8 @@ pub(crate) fn refused(name: &str, kind: SpanKind<'_>, context: Context, error: E
     record_failure(&recorder, error)
 }
 
-/// Makes the span for `tracing`. Its target is not that of a crate, so that lines and spans are filtered apart.
+/// Creates the span for `tracing`. Its target is no crate name, so that lines and spans can be filtered
+/// separately.
 fn open(name: &str, kind: SpanKind<'_>) -> Span {
     let span = tracing::info_span!(
         target: "everturn_span",
@@ -185,8 +186,8 @@ fn open(name: &str, kind: SpanKind<'_>) -> Span {
     span
 }
 
-/// Marks its span as failed when it is dropped before the work has ended. The work was then cut short from outside and
-/// returned no error, so this span is not marked as the failure's origin.
+/// Marks its span as failed when it is dropped before the work has ended. The work was then interrupted from
+/// outside and returned no error, so this span is not marked as the failure's origin.
 struct Unfinished(Option<SpanRecorder>);
 
 impl Drop for Unfinished {
@@ -197,7 +198,7 @@ impl Drop for Unfinished {
     }
 }
 
-/// Begins the span: records what is known of it, tells listeners, and returns the context for the work inside.
+/// Starts the span: records its attributes, notifies listeners, and returns the context for the work inside.
 fn enter(name: &str, kind: SpanKind<'_>, context: Context, span: Span) -> (Context, SpanRecorder) {
     let parent = context.extension::<SpanPlace>();
     let recording = listener::anybody().then(|| {
@@ -245,7 +246,7 @@ fn enter(name: &str, kind: SpanKind<'_>, context: Context, span: Span) -> (Conte
             }
         }
     }
-    // Before the observer, which may pass on ids that listeners must know by then.
+    // Called before the observer, which may pass on ids that listeners must have seen.
     recorder.begin();
     if parent.is_none()
         && let Some(observer) = context.extension::<SpanObserver>()

@@ -30,7 +30,7 @@ pub enum Status {
     PermissionDenied,
     /// A quota or limit is used up.
     ResourceExhausted,
-    /// The system is not in the state the operation needs; do not retry as is.
+    /// The system is not in the state that the operation needs; retrying without a change does not help.
     FailedPrecondition,
     /// The operation lost a race; retry at a higher level.
     Aborted,

@@ -1,8 +1,9 @@
-//! Stream logs: they keep the events of a stream as they are sent, so that a reader can join late, leave and come back.
+//! Stream logs keep the events of a stream as they are sent, so that a reader can join late, leave and
+//! reconnect.
 //!
-//! A stream is a sequence of chunks that ends with one output or one error. One writer appends to it; any number of
-//! readers follow it, each from the beginning or from the last event it saw. The same log serves streams over HTTP,
-//! whose client may lose its connection, and background runs, which a client may watch.
+//! A stream is a sequence of chunks that ends with one output or one error. One writer appends to it; any
+//! number of readers follow it, each from the beginning or from the last event it saw. The same log serves
+//! streams over HTTP, whose client may lose its connection, and background runs, which clients can watch.
 //!
 //! ```
 //! use everturn_core::Result;
@@ -28,27 +29,30 @@
 //!
 //! # What a log guarantees
 //!
-//! - **One writer.** A key is opened once; opening it again fails with `ALREADY_EXISTS` until the stream has expired. A
-//!   writer that the log has declared dead cannot write any more.
-//! - **No gaps.** Events have the positions 1, 2, 3 and so on, the end included. Every reader gets every event after
-//!   its starting point once and in order, with exactly the text that was written. A crash can only lose the latest
-//!   events, and none that a reader has got.
-//! - **Nobody waits for a reader.** A slow reader slows down neither the writer nor other readers, and costs a bounded
-//!   amount of memory, because it reads from the log at its own pace.
-//! - **Every stream ends.** A writer that is dropped without finishing ends its stream with an error. If
-//!   the writer's process died, the stream ends with an error after the writer has been silent for longer than the log
-//!   allows. A stream that the log cannot keep, for example because it is full, ends with that error. Every reader gets
-//!   the end, wherever it started.
-//! - **A stream is bounded.** A stream that grows beyond the log's limit ends with `RESOURCE_EXHAUSTED`; its readers
-//!   get the events before the limit first. Only the stream ends: the writer gets the error and may continue its work.
-//! - **A log is bounded**, in all and for each [owner](StreamKey::owner): the oldest finished streams make room for new
-//!   ones. If there are none, a stream is refused or ends with `RESOURCE_EXHAUSTED`, and its writer goes on without it.
-//! - **Finished streams expire** some minutes after their end; reading them then fails with `NOT_FOUND`. Streams that
-//!   are still being written never expire. A log removes expired streams when a stream is opened, and never returns
-//!   one.
+//! - **One writer.** A key is opened once; opening it again fails with `ALREADY_EXISTS` until the stream has
+//!   expired. A writer that the log has declared dead cannot write any more.
+//! - **No gaps.** Events have the positions 1, 2, 3 and so on, the end included. Every reader gets every
+//!   event after its starting point once and in order, with exactly the text that was written. A crash can
+//!   only lose the latest events, and none that a reader has received.
+//! - **Nobody waits for a reader.** A slow reader slows down neither the writer nor other readers, and costs
+//!   a bounded amount of memory, because it reads from the log at its own pace.
+//! - **Every stream ends.** A writer that is dropped without finishing ends its stream with an error. If the
+//!   writer's process died, the stream ends with an error after the writer has been silent for longer than
+//!   the log allows. A stream that the log cannot keep, for example because it is full, ends with that error.
+//!   Every reader gets the end, wherever it started.
+//! - **A stream is bounded.** A stream that grows beyond the log's limit ends with `RESOURCE_EXHAUSTED`; its
+//!   readers get the events before the limit first. Only the stream ends: the writer gets the error and may
+//!   continue its work.
+//! - **A log is bounded**, in all and for each [owner](StreamKey::owner): the oldest finished streams make
+//!   room for new ones. If there are none, a stream is rejected or ends with `RESOURCE_EXHAUSTED`, and its
+//!   writer continues without it.
+//! - **Finished streams expire** some minutes after their end; reading them then fails with `NOT_FOUND`.
+//!   Streams that are still being written never expire. A log removes expired streams when a stream is
+//!   opened, and never returns one.
 //! - **Scopes are separate.** A stream opened in one scope cannot be read or stopped from another.
-//! - **Erased streams are gone.** [`StreamLog::erase`] removes the streams of a tenant or a session, in whichever process they
-//!   are written, and nothing of them is left in the log's files. The writer of such a stream cannot write any more.
+//! - **Erased streams are gone.** [`StreamLog::erase`] removes the streams of a tenant or a session, in
+//!   whichever process they are written, and nothing of them is left in the log's files. The writer of such a
+//!   stream cannot write any more.
 //! - **Durability** differs between logs; each log's documentation states it.
 
 mod entry;
@@ -79,16 +83,18 @@ pub const WRITER_LOST: Reason = Reason::new("stream-writer-lost");
 
 /// The entries of a stream in order; the last one is the stream's end.
 ///
-/// An `Err` means that the log could not be read any further. It is the last item too, but the stream itself may go on.
+/// An `Err` means that the log could not be read any further. It is the last item too, but the stream itself
+/// may continue.
 pub type Entries = BoxStream<'static, Result<Entry>>;
 
 /// Keeps streams. The trait is object-safe; the [module](self)'s documentation lists its guarantees.
 #[async_trait]
 pub trait StreamLog: fmt::Debug + Send + Sync + 'static {
-    /// Begins a stream.
+    /// Creates a stream.
     ///
     /// # Errors
-    /// `ALREADY_EXISTS` if there is a stream with that key; `RESOURCE_EXHAUSTED` if the log has no room for another.
+    /// `ALREADY_EXISTS` if there is a stream with that key; `RESOURCE_EXHAUSTED` if the log has no room for
+    /// another.
     async fn open(&self, key: &StreamKey) -> Result<Box<dyn StreamWriter>>;
 
     /// Reads the events after a position, those already written and then new ones, until the stream's end.
@@ -100,30 +106,30 @@ pub trait StreamLog: fmt::Debug + Send + Sync + 'static {
     /// `NOT_FOUND` if the stream does not exist or has expired.
     async fn read(&self, key: &StreamKey, after: Position) -> Result<Entries>;
 
-    /// Asks the stream's writer to stop, also if it is in another process: see [`StreamWriter::stop_requested`]. A
+    /// Requests the stream's writer to stop, also in another process: see [`StreamWriter::stop_requested`]. A
     /// finished stream stays as it is.
     ///
     /// # Errors
     /// `NOT_FOUND` if the stream does not exist or has expired.
     async fn stop(&self, key: &StreamKey) -> Result<()>;
 
-    /// Removes all streams about a subject for good, finished or not, and returns their number.
+    /// Removes all streams of a subject permanently, finished or not, and returns their number.
     ///
     /// # Errors
-    /// The log's own errors; `UNAVAILABLE` if the streams are gone but another process keeps their text from being wiped out of
-    /// the log's files for the moment: erase again.
+    /// The log's own errors; `UNAVAILABLE` if the streams are removed but another process temporarily
+    /// prevents their text from being wiped from the log's files: erase again.
     async fn erase(&self, subject: &StreamSubject) -> Result<u64>;
 }
 
 /// Writes one stream. If it is dropped without [`finish`](StreamWriter::finish), the stream ends with an error.
 #[async_trait]
 pub trait StreamWriter: fmt::Debug + Send + Sync + 'static {
-    /// Appends a chunk and returns its position. Readers get it as soon as it is stored as durably as the log's documentation
-    /// states, and not before.
+    /// Appends a chunk and returns its position. Readers receive it as soon as it is stored as durably as the
+    /// log's documentation states, and not before.
     ///
     /// # Errors
-    /// `RESOURCE_EXHAUSTED` if there is no room: the stream has then ended, and every later call fails in this way too.
-    /// `FAILED_PRECONDITION` if the log has declared the writer dead.
+    /// `RESOURCE_EXHAUSTED` if there is no room: the stream has then ended, and every later call fails in the
+    /// same way. `FAILED_PRECONDITION` if the log has declared the writer dead.
     async fn append(&self, chunk: JsonText) -> Result<Position>;
 
     /// Ends the stream with its output or its error, and returns when everything written is durable in this log.
@@ -135,7 +141,7 @@ pub trait StreamWriter: fmt::Debug + Send + Sync + 'static {
     /// As [`append`](StreamWriter::append): the stream has then already ended.
     async fn finish(self: Box<Self>, outcome: Result<JsonText>) -> Result<()>;
 
-    /// Says whose text the stream holds, once that is known; see [`StreamKey::about`].
+    /// Sets the subject of the stream once it is known; see [`StreamKey::about`].
     ///
     /// # Errors
     /// As [`append`](StreamWriter::append).

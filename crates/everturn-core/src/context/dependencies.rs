@@ -77,12 +77,12 @@ struct Table {
 #[derive(Clone)]
 enum Entry {
     Value(Arc<dyn Any + Send + Sync>),
-    /// The context of every call brings a value of this type.
+    /// The context of every call provides a value of this type.
     EachCall,
 }
 
 impl Dependencies {
-    /// Returns an empty table that looks in this one for what it does not have.
+    /// Returns an empty table that falls back to this one.
     pub(crate) fn child(&self) -> Self {
         Self(Arc::new(Table {
             parent: Some(self.clone()),

@@ -69,9 +69,9 @@ thread_local! {
 
 /// Returns the text of a foreign error, and the `Error` whose text is part of it.
 ///
-/// Transparent wrappers (`anyhow::Error` in a box, `#[error(transparent)]`, `io::Error::other`) leave the error that
-/// they hold out of the chain of sources: their `source` is the source of that error. They do forward `Display`, so an
-/// `Error` records itself here when it is displayed as part of a foreign error.
+/// Transparent wrappers (`anyhow::Error` in a box, `#[error(transparent)]`, `io::Error::other`) omit the
+/// error that they hold from the chain of sources: their `source` is the source of that error. They forward
+/// `Display`, so an `Error` records itself here when it is displayed as part of a foreign error.
 fn display(foreign: &(dyn StdError + 'static)) -> (String, Option<Error>) {
     let outer = DISPLAY.replace(Display::Going);
     let message = foreign.to_string();

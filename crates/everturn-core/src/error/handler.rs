@@ -11,12 +11,13 @@ pub type HandlerResult<T> = Result<T, HandlerError>;
 
 /// The error of a function or closure that a user writes.
 ///
-/// Anything that can be boxed as a standard error converts with `?`: errors of the standard library and of other
-/// crates, `anyhow::Error`, strings, and [`Error`], which keeps its status, its reason, its public message and its
-/// details, also when another error wraps it. A `HandlerError` dereferences to [`Error`], and the caller of the
-/// function gets an [`Error`]. [`Error::foreign`] documents the status of other errors.
+/// Anything that can be boxed as a standard error converts with `?`: errors of the standard library and of
+/// other crates, `anyhow::Error`, strings, and [`Error`], which keeps its status, its reason, its public
+/// message and its details, also when another error wraps it. A `HandlerError` dereferences to [`Error`], and
+/// the caller of the function gets an [`Error`]. [`Error::foreign`] documents the status of other errors.
 ///
-/// Like `anyhow::Error`, it does not implement [`std::error::Error`]: Rust would not allow the conversion then.
+/// Like `anyhow::Error`, it does not implement [`std::error::Error`]: the conversion would overlap with the
+/// reflexive `From`.
 ///
 /// ```
 /// use everturn_core::{Error, HandlerResult, Status};

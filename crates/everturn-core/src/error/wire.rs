@@ -12,9 +12,9 @@ pub struct RuntimeError {
     /// The canonical status; absent in errors written by older peers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<Status>,
-    /// What went wrong, for a person.
+    /// The description of the failure, for people.
     pub message: String,
-    /// Anything machine-readable that helps the caller.
+    /// Machine-readable details for the caller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
 }

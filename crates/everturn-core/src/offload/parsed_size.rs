@@ -1,11 +1,11 @@
 //! Estimating the memory of values before they are parsed.
 
-/// About how many bytes a value takes, and how many more an object with members.
+/// The approximate memory of a value in bytes, and the additional memory of an object with members.
 const VALUE: usize = 80;
 const OBJECT: usize = 512;
 
-/// Returns about how many bytes of memory the values of a JSON text take once they are parsed: a text of many small objects
-/// becomes a hundred times as large as it was.
+/// Returns the approximate memory in bytes that the values of a JSON text take once they are parsed. A text
+/// of many small objects grows a hundredfold.
 pub fn parsed_size(text: &[u8]) -> usize {
     // Values are counted by the characters that begin or separate them, outside strings.
     let (mut values, mut objects) = (0, 0);

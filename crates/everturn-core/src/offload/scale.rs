@@ -1,6 +1,7 @@
-//! A serializer that weighs a value without printing it.
+//! A serializer that estimates the size of a value without printing it.
 //!
-//! Printing would look at every byte of every string to escape it. Here a string of any length is weighed by its length.
+//! Printing reads every byte of every string to escape it. This serializer counts the length of a string in
+//! constant time.
 
 use std::fmt;
 
@@ -11,14 +12,14 @@ use serde::ser::{
 
 use super::{HEAVY, PER_VALUE};
 
-/// The weight that is left until a value is heavy.
+/// The number of bytes left until a value is heavy.
 pub(super) struct Scale(usize);
 
-/// The end of weighing.
+/// The reason why the serializer stopped.
 #[derive(Debug)]
 pub(super) enum Stop {
     Heavy,
-    /// The value cannot be serialised, and whoever tries to print it will learn why.
+    /// The value cannot be serialised; printing it returns the error.
     Unserialisable,
 }
 
@@ -155,7 +156,7 @@ impl Serializer for &mut Scale {
     }
 
     fn collect_str<T: fmt::Display + ?Sized>(self, _: &T) -> Result<(), Stop> {
-        // Values that print themselves are ids, times and the like.
+        // Values with a `Display` form are ids, times and the like.
         self.add(0)
     }
 }

@@ -1,4 +1,4 @@
-//! Limits on schemas that clients bring: compiling and applying one must cost no more than its size suggests.
+//! Limits on schemas that clients send: compiling and applying one must cost no more than its size suggests.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use crate::{Error, Reason, Result};
 /// The deepest nesting of a client's schema.
 const MAX_LEVELS: usize = 32;
 
-/// The greatest number of JSON values in a client's schema, each reference replaced by its target.
+/// The greatest number of JSON values in a client's schema, with each reference replaced by its target.
 const MAX_VALUES: usize = 4_000;
 
 /// The greatest number of references in a client's schema.
@@ -21,12 +21,12 @@ const MAX_PATTERNS: usize = 16;
 const MAX_PATTERN_BYTES: usize = 256;
 
 impl Schema {
-    /// Creates a schema that a client brought. It is compiled only when it is first used.
+    /// Creates a schema from JSON that a client sent. It is compiled when it is first used.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if it is not a valid JSON Schema; and for a schema of more than `max_bytes` bytes of JSON, with more than 32
-    /// levels, 4,000 values or 64 references (`$ref`), with references to other than its own parts (`#/$defs/…`) or in a circle, or with more
-    /// than 16 regular expressions or one of more than 256 bytes.
+    /// `INVALID_ARGUMENT` if it is not a valid JSON Schema, or exceeds a limit: `max_bytes` bytes of JSON, 32
+    /// levels, 4,000 values, 64 references (`$ref`), 16 regular expressions of 256 bytes each. References
+    /// must point to the schema's own parts (`#/$defs/…`), without a cycle.
     pub fn from_client(json: Value, max_bytes: usize) -> Result<Self> {
         let bytes = serde_json::to_vec(&json).map_or(usize::MAX, |text| text.len());
         if bytes > max_bytes {

@@ -1,7 +1,7 @@
-//! Listeners: code of this process that is told of every span, whatever subscriber `tracing` has.
+//! Listeners: code of this process that receives every span, independently of the `tracing` subscriber.
 //!
-//! Developer tools need whole inputs and outputs, live and with ids of their own. A log or an exporter should have none of
-//! that, so it does not travel in the fields of `tracing`'s spans.
+//! Developer tools need complete inputs and outputs, live and with ids of their own. Logs and exporters
+//! should not contain them, so they are not fields of `tracing`'s spans.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,16 +13,17 @@ use serde_json::{Map, Value};
 
 use super::TraceParent;
 
-/// The id of a trace: all spans of one invocation and of what it called. It prints as 32 hexadecimal digits.
+/// The id of a trace: all spans of one invocation and of the calls it made. Its text has 32 hexadecimal
+/// digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TraceId(u128);
 
-/// The id of a span. It prints as 16 hexadecimal digits.
+/// The id of a span. Its text has 16 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SpanId(u64);
 
 impl TraceId {
-    // Zero is no id in the formats that traces are exported in.
+    // Zero is invalid in the formats in which traces are exported.
     pub(super) fn random() -> Self {
         Self(fastrand::u128(1..))
     }
@@ -85,17 +86,17 @@ pub struct SpanIds {
     pub span: SpanId,
 }
 
-/// A span with all that was recorded so far, content included if any listener wants it.
+/// A span with everything recorded so far, including content if a listener requests it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct SpanRecord {
     /// The ids of the span and of its trace.
     pub ids: SpanIds,
-    /// The span in which this one began; `None` for the outermost one of this program.
+    /// The parent span in this program; `None` for the outermost one.
     pub parent: Option<SpanId>,
     /// The span of another program that called this one; only the outermost span of an invocation has it.
     pub remote_parent: Option<SpanId>,
-    /// Whether the trace is to be exported; the program that began the trace may have decided against it.
+    /// Whether the trace is sampled; the program that started the trace decides.
     pub is_sampled: bool,
     /// The name of the action or step.
     pub name: String,
@@ -105,16 +106,16 @@ pub struct SpanRecord {
     pub ended_at: Option<SystemTime>,
     /// The attributes, under the names that the developer tools read. Values are texts, booleans, numbers and lists.
     pub attributes: Map<String, Value>,
-    /// Spans elsewhere that this one has to do with.
+    /// Related spans in other traces.
     pub links: Vec<SpanLink>,
-    /// What happened meanwhile.
+    /// The events during the span.
     pub events: Vec<SpanEvent>,
     /// The operator's message of the error that the work ended with.
     pub failure: Option<String>,
 }
 
 impl SpanRecord {
-    /// The names of the attributes that hold what a call was given or answered.
+    /// The names of the attributes that hold a call's input and output.
     pub const CONTENT: [&str; 4] = [
         "genkit:input",
         "genkit:init",
@@ -122,14 +123,14 @@ impl SpanRecord {
         "genkit:metadata:context",
     ];
 
-    /// Returns about how many bytes the span holds.
+    /// Returns the approximate size of the span in bytes.
     pub fn size(&self) -> usize {
         let values = self.attributes.values();
         let texts = values.map(|value| value.as_str().map_or(8, str::len));
         256 + self.name.len() + texts.sum::<usize>()
     }
 
-    /// Returns the record that late writers find in place of one that was handed on.
+    /// Returns the record that late writers find in place of one that was handed to listeners.
     pub(super) fn remains(&self) -> Self {
         Self {
             name: String::new(),
@@ -142,46 +143,46 @@ impl SpanRecord {
     }
 }
 
-/// A span elsewhere that a span has to do with, without being inside it.
+/// A link to a related span that is not a parent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SpanLink {
     /// The other span.
     pub to: TraceParent,
-    /// How the two are related, in a word: `takeover`, `watch`.
+    /// The relation, in a word: `takeover`, `watch`.
     pub relation: String,
 }
 
-/// Something that happened while a span ran.
+/// An event while a span ran.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct SpanEvent {
-    /// The time at which it happened.
+    /// The time of the event.
     pub at: SystemTime,
-    /// What happened, in a word.
+    /// The name of the event.
     pub name: String,
-    /// More about it.
+    /// The attributes of the event.
     pub attributes: Map<String, Value>,
 }
 
-/// The parts of spans that a listener needs. Parts that nobody needs are not made.
+/// The parts of spans that a listener needs. Parts that no listener needs are not recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpanInterest {
     /// Whether [`SpanListener::started`] is to be called.
     pub beginnings: bool,
-    /// Whether inputs and outputs are to be recorded, which cost as much as they are long.
+    /// Whether inputs and outputs are to be recorded. Recording costs time in proportion to their size.
     pub content: bool,
 }
 
-/// Code that is told of every span of this process when it begins and when it ends; see [`listen_to_spans`].
+/// Receives every span of this process when it starts and when it ends; see [`listen_to_spans`].
 ///
 /// Both methods are called by the task that does the work and must not block.
 pub trait SpanListener: Send + Sync + 'static {
-    /// Tells that a span has begun, and once more when the session that it belongs to is known. Listeners that did not ask
-    /// for it may be told nonetheless.
+    /// Called when a span starts, and again when its session is known. It may also be called for listeners
+    /// that did not request it.
     fn started(&self, span: &SpanRecord);
 
-    /// Tells that a span has ended, well or not.
+    /// Called when a span has ended, successfully or not.
     fn ended(&self, span: &Arc<SpanRecord>);
 
     /// Returns the parts of spans that the listener needs, which must not change; all of them by default.
@@ -199,8 +200,8 @@ pub struct SpanLabels(pub Map<String, Value>);
 
 static LISTENERS: RwLock<Vec<Arc<dyn SpanListener>>> = RwLock::new(Vec::new());
 
-/// The number of listeners, so that a span costs one load where nobody listens; and of those that need beginnings and
-/// content.
+/// The numbers of all listeners, of those that need starts and of those that need content. A span costs one
+/// load if there is no listener.
 static LISTENING: AtomicUsize = AtomicUsize::new(0);
 static WANTING_BEGINNINGS: AtomicUsize = AtomicUsize::new(0);
 static WANTING_CONTENT: AtomicUsize = AtomicUsize::new(0);
@@ -215,7 +216,8 @@ fn count(listeners: &[Arc<dyn SpanListener>]) {
     LISTENING.store(listeners.len(), Ordering::Relaxed);
 }
 
-/// Tells `listener` of all spans that begin from now on in this process, until the returned guard is dropped.
+/// Passes all spans that start from now on in this process to `listener`, until the returned guard is
+/// dropped.
 pub fn listen_to_spans(listener: Arc<dyn SpanListener>) -> ListeningToSpans {
     let mut listeners = LISTENERS.write();
     listeners.push(Arc::clone(&listener));
@@ -223,7 +225,7 @@ pub fn listen_to_spans(listener: Arc<dyn SpanListener>) -> ListeningToSpans {
     ListeningToSpans(listener)
 }
 
-/// Keeps a listener told of spans; dropping it ends that.
+/// Keeps a listener registered until it is dropped.
 #[must_use = "the listener is told of spans only while this is kept"]
 pub struct ListeningToSpans(Arc<dyn SpanListener>);
 
@@ -246,22 +248,22 @@ impl fmt::Debug for ListeningToSpans {
     }
 }
 
-/// Returns whether anybody listens.
+/// Returns whether there is a listener.
 pub(super) fn anybody() -> bool {
     LISTENING.load(Ordering::Relaxed) > 0
 }
 
-/// Returns whether anybody needs the beginnings of spans.
+/// Returns whether a listener needs the starts of spans.
 pub(super) fn anybody_wants_beginnings() -> bool {
     WANTING_BEGINNINGS.load(Ordering::Relaxed) > 0
 }
 
-/// Returns whether anybody needs the content of calls.
+/// Returns whether a listener needs the content of calls.
 pub(super) fn anybody_wants_content() -> bool {
     WANTING_CONTENT.load(Ordering::Relaxed) > 0
 }
 
-/// Calls `tell` with each listener. The list is copied, so that no lock is held while a listener runs.
+/// Calls `notify` with each listener. The list is copied, so that no lock is held while a listener runs.
 pub(super) fn each(tell: impl Fn(&dyn SpanListener)) {
     let listeners = LISTENERS.read().clone();
     for listener in listeners {

@@ -1,4 +1,4 @@
-//! Adding to a span while its work runs.
+//! Recording attributes and events of a span while its work runs.
 
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
@@ -15,7 +15,7 @@ use crate::{Context, Error};
 /// The text recorded in place of a secret.
 pub(super) const REDACTED: &str = "<redacted>";
 
-/// A span as listeners see it, while it runs.
+/// The record of a running span, for listeners.
 #[derive(Debug)]
 pub(super) struct Recording {
     trace_parent: TraceParent,
@@ -23,7 +23,7 @@ pub(super) struct Recording {
 }
 
 impl Recording {
-    /// Begins a span: inside another of this program, or called by one of another program, or of a trace of its own.
+    /// Starts a span: as the child of a span of this program or of a caller's, or as the root of a new trace.
     pub(super) fn new(name: &str, parent: Option<&Self>, caller: Option<&TraceParent>) -> Self {
         let above = parent.map(|parent| &parent.trace_parent).or(caller);
         let ids = SpanIds {
@@ -62,17 +62,17 @@ impl Recording {
     }
 }
 
-/// Adds attributes to a span, if a subscriber records it or a listener is told of it.
+/// Adds attributes to a span, if a subscriber or a listener observes it.
 #[derive(Debug, Clone)]
 pub struct SpanRecorder {
     pub(super) span: Span,
     recording: Option<Arc<Recording>>,
-    /// The failure of work that returned well; absent if nobody sees the span.
+    /// The failure of work that returned a value; absent if the span is not observed.
     failure: Option<Arc<OnceLock<String>>>,
 }
 
 impl SpanRecorder {
-    /// Returns the recorder of a span that nobody sees.
+    /// Returns the recorder of a span that is not observed.
     pub(super) fn blind(span: Span) -> Self {
         Self {
             span,
@@ -102,19 +102,20 @@ impl SpanRecorder {
         }
     }
 
-    /// Returns the span as `tracing` knows it.
+    /// Returns the `tracing` span.
     pub fn span(&self) -> &Span {
         &self.span
     }
 
-    /// Returns the ids under which listeners know the span; `None` if nobody listens.
+    /// Returns the span's ids; `None` without a listener.
     pub fn ids(&self) -> Option<SpanIds> {
         self.recording
             .as_ref()
             .map(|recording| recording.trace_parent.ids())
     }
 
-    /// Returns the span as other programs, and later processes, can name it; `None` if nobody listens.
+    /// Returns the span in the form in which other programs and later processes can refer to it; `None`
+    /// without a listener.
     pub fn trace_parent(&self) -> Option<TraceParent> {
         self.recording.as_ref().map(|recording| recording.trace_parent())
     }
@@ -124,7 +125,7 @@ impl SpanRecorder {
         self.note(name, || value.into());
     }
 
-    /// Records that the work has to do with a span elsewhere, which is not above this one: the `relation` says how.
+    /// Records a link to a related span that is not a parent; `relation` names how they are related.
     pub fn link(&self, other: &TraceParent, relation: &str) {
         if let Some(recording) = &self.recording {
             recording.lock().links.push(SpanLink {
@@ -134,7 +135,7 @@ impl SpanRecorder {
         }
     }
 
-    /// Records something that happened at this moment.
+    /// Records an event at this moment.
     pub fn event(&self, name: &str, attributes: impl IntoIterator<Item = (&'static str, Value)>) {
         if let Some(recording) = &self.recording {
             let attributes = attributes.into_iter();
@@ -146,7 +147,7 @@ impl SpanRecorder {
         }
     }
 
-    /// Ends the span as failed even if its work returns a value: the value says that it failed.
+    /// Marks the span as failed although its work returns a value, because the value reports a failure.
     pub fn mark_failed(&self, error: &Error) {
         if let Some(failure) = &self.failure {
             // The first failure is the cause.
@@ -188,7 +189,7 @@ impl SpanRecorder {
                 let mut record = recording.lock();
                 record.ended_at = Some(SystemTime::now());
                 let next = record.remains();
-                // The span is over, so the record leaves with all its content instead of being copied.
+                // The span has ended, so the record is moved out instead of copied.
                 Arc::new(std::mem::replace(&mut *record, next))
             };
             listener::each(|listener| listener.ended(&record));
@@ -220,10 +221,10 @@ impl SpanRecorder {
         self.content("genkit:output", value);
     }
 
-    /// Records the session that an agent's invocation belongs to, and tells listeners of it.
+    /// Records the session that an agent's invocation belongs to, and notifies listeners.
     pub fn session_id(&self, id: &str) {
         self.text("genkit:metadata:agent:sessionId", id);
-        // Whoever looks for the session finds the span while it is under way.
+        // A reader that looks for the session finds the span while it runs.
         self.begin();
     }
 
@@ -232,13 +233,15 @@ impl SpanRecorder {
         self.text("genkit:metadata:agent:snapshotId", id);
     }
 
-    /// Records the session flow that wrote a snapshot, and the snapshot, under the names that session flows have for them.
+    /// Records the session flow that wrote a snapshot, and the snapshot, under the attribute names of session
+    /// flows.
     pub fn session_flow(&self, name: &str, snapshot: &str) {
         self.attribute("genkit:metadata:sessionFlow", name);
         self.attribute("genkit:metadata:snapshotId", snapshot);
     }
 
-    /// Records what a call was given or answered. It never goes to `tracing`: a log line would print all of it.
+    /// Records the input or output of a call. It is never passed to `tracing`, whose log lines would print
+    /// all of it.
     fn content<T: Serialize + ?Sized>(&self, field: &'static str, value: &T) {
         if self.recording.is_none() || !listener::anybody_wants_content() {
             return;
@@ -267,7 +270,7 @@ fn without_keys(text: String) -> String {
         return text;
     }
     serde_json::from_str(&text).map_or_else(
-        // What cannot be parsed cannot be searched for keys, so none of it is recorded.
+        // Text that cannot be parsed cannot be searched for keys, so none of it is recorded.
         |_| REDACTED.to_owned(),
         |mut value| {
             hide_keys(&mut value);

@@ -1,4 +1,4 @@
-//! A place in a trace that spans programs, as the W3C's recommendation on trace contexts writes it.
+//! A span in a distributed trace, in the form of the W3C recommendation on trace context.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::Context;
 /// The flag of a trace that is recorded somewhere.
 const SAMPLED: u8 = 1;
 
-/// The longest `tracestate` that is passed on; longer ones may be dropped by anybody.
+/// The longest `tracestate` that is passed on; intermediaries may drop longer ones.
 const LONGEST_STATE: usize = 512;
 
 /// A span that other programs can name as the parent or the cause of theirs: the values of the headers `traceparent` and
@@ -43,7 +43,7 @@ impl TraceParent {
         let mut parts = header.trim().split('-');
         let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
         let version = hex::<2>(version)?;
-        // Later versions may add parts, and the four first stay as they are.
+        // Later versions may add parts after the first four.
         if version == 0xff || (version == 0 && parts.next().is_some()) {
             return None;
         }
@@ -55,7 +55,8 @@ impl TraceParent {
         Some(Self::new(ids, flags, None))
     }
 
-    /// Sets the value of the header `tracestate`, which is passed on unread. One that is too long or not text is left out.
+    /// Sets the value of the header `tracestate`, which is passed on unparsed. A value that is too long or
+    /// not text is ignored.
     pub fn with_state(mut self, state: &str) -> Self {
         let is_usable = !state.is_empty()
             && state.len() <= LONGEST_STATE
@@ -64,8 +65,8 @@ impl TraceParent {
         self
     }
 
-    /// Returns the span of the current invocation, or of its caller if nobody records this program's spans; `None` if
-    /// there is neither.
+    /// Returns the span of the current invocation, or of its caller if this program's spans are not recorded;
+    /// `None` if there is neither.
     pub fn current() -> Option<Self> {
         Self::of(&Context::current())
     }
@@ -83,7 +84,7 @@ impl TraceParent {
         self.ids
     }
 
-    /// Returns whether the trace is recorded, as far as the program knows that began it.
+    /// Returns whether the program that started the trace records it.
     pub fn is_sampled(&self) -> bool {
         self.flags & SAMPLED != 0
     }

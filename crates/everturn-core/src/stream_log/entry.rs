@@ -72,7 +72,7 @@ impl StreamEvent {
     }
 }
 
-/// Two errors are equal if every reader sees them alike.
+/// Two errors are equal if every reader sees the same.
 impl PartialEq for StreamEvent {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {

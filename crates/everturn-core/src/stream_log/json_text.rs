@@ -10,8 +10,8 @@ use crate::{Error, Result};
 
 /// The text of a JSON value, on one line. Cloning is cheap.
 ///
-/// An event is serialised once, when it is written, and every reader gets that text. So no reader sees a different
-/// value than another, for example other digits of a number.
+/// An event is serialised once, when it is written, and every reader gets that text. So all readers see the
+/// same value, down to the digits of a number.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct JsonText(Arc<str>);
 

@@ -8,11 +8,11 @@ use super::StreamSubject;
 
 /// The name of a stream: an id within the scope of its owner. Cloning is cheap.
 ///
-/// A scope separates owners that must not see each other's streams, such as principals, tenants or agents. An id is not
-/// a credential: without its scope it finds no stream.
+/// A scope separates owners that must not see each other's streams, such as principals, tenants or agents. An
+/// id is not a credential: without its scope it finds no stream.
 ///
-/// Keys are equal if their scopes and ids are; the [owner](StreamKey::owner) only says who is charged, and the
-/// [subject](StreamKey::subject) with whom the stream is erased.
+/// Keys are equal if their scopes and ids are; the [owner](StreamKey::owner) only determines who is charged,
+/// and the [subject](StreamKey::subject) with what the stream is erased.
 #[derive(Debug, Clone)]
 pub struct StreamKey {
     scope: Arc<str>,
@@ -40,14 +40,14 @@ impl StreamKey {
         self
     }
 
-    /// Says whose text the stream holds, so that it is erased with them.
+    /// Sets the subject whose text the stream holds, so that the stream is erased with it.
     #[must_use]
     pub fn about(mut self, subject: StreamSubject) -> Self {
         self.subject = subject;
         self
     }
 
-    /// Returns whose text the stream holds.
+    /// Returns the subject whose text the stream holds.
     pub fn subject(&self) -> &StreamSubject {
         &self.subject
     }

@@ -54,10 +54,11 @@ impl MemoryStreamLogOptions {
         self
     }
 
-    /// Sets the approximate memory limit of the streams of one [owner](StreamKey::owner) together; 64 MiB by default.
+    /// Sets the approximate memory limit of the streams of one [owner](StreamKey::owner) together; 64 MiB by
+    /// default.
     ///
     /// An owner at its limit loses its own finished streams, the oldest first, and then its streams end with
-    /// `RESOURCE_EXHAUSTED`. So one owner cannot take the room of all others.
+    /// `RESOURCE_EXHAUSTED`. So one owner cannot use up the memory of all others.
     pub fn max_owner_bytes(mut self, bytes: usize) -> Self {
         self.max_owner_bytes = bytes;
         self
@@ -107,7 +108,7 @@ struct State {
     chunks: Vec<JsonText>,
     bytes: usize,
     end: Option<End>,
-    /// Whose text the stream holds.
+    /// The subject whose text the stream holds.
     subject: StreamSubject,
 }
 
@@ -148,7 +149,7 @@ impl Shared {
         self.streams.lock()
     }
 
-    /// Removes expired streams. This need not happen often, because an expired stream is never returned.
+    /// Removes expired streams. Running it rarely is enough, because an expired stream is never returned.
     fn sweep(&self) {
         let keep_for = self.options.keep_for;
         let mut swept = self.swept.lock();
@@ -158,7 +159,7 @@ impl Shared {
         *swept = Some(Instant::now());
         drop(swept);
         self.streams().retain(|_, stream| !stream.is_over_since(keep_for));
-        // Nobody but the table has the total of an owner without streams.
+        // Only the table references the total of an owner without streams.
         self.owners().retain(|_, total| Arc::strong_count(total) > 1);
     }
 
@@ -171,8 +172,8 @@ impl Shared {
         Arc::clone(self.owners().entry(key.owner().into()).or_default())
     }
 
-    /// Makes room for that many bytes of an owner by removing finished streams: its own if it is at its limit, and anybody's
-    /// if the log is full.
+    /// Frees that many bytes for an owner by removing finished streams: its own if the owner is at its limit,
+    /// any if the log is full.
     fn make_room(&self, bytes: usize, owner: &Arc<AtomicUsize>) -> Result<()> {
         let MemoryStreamLogOptions {
             max_bytes,
@@ -189,7 +190,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Removes finished streams, the oldest first, until a total has room for that many bytes more; returns whether it has.
+    /// Removes finished streams, the oldest first, until a total has room for that many more bytes; returns
+    /// whether it has.
     fn free(&self, bytes: usize, total: &AtomicUsize, most: usize, may_go: impl Fn(&Stream) -> bool) -> bool {
         let has_room = |bytes: usize| total.load(Ordering::Relaxed).saturating_add(bytes) <= most;
         if has_room(bytes) {
@@ -264,7 +266,7 @@ impl Stream {
         }
     }
 
-    /// Drops the text of the stream, also for readers that still hold it, and ends it.
+    /// Drops the text of the stream, also for readers that still hold it, and ends the stream.
     fn erase(&self) {
         let mut state = self.state();
         state.chunks = Vec::new();
@@ -401,7 +403,7 @@ struct MemoryWriter {
 }
 
 impl MemoryWriter {
-    /// Makes room for that many more bytes of this stream.
+    /// Reserves room for that many more bytes of this stream.
     fn admit(&self, bytes: usize) -> Result<()> {
         let most = self.log.options.max_stream_bytes;
         if self.stream.state().bytes.saturating_add(bytes) > most {
@@ -419,7 +421,8 @@ impl StreamWriter for MemoryWriter {
             let ended_before = Stream::refusal(&self.stream.state());
             self.stream
                 .end(StreamEvent::Failed(StoredError::from(&error).into()));
-            // Readers got the stored form, perhaps without private text; the writer's operator needs the whole error.
+            // Readers received the stored form, perhaps without private text; the writer's operator needs the
+            // complete error.
             return Err(ended_before.unwrap_or(error));
         }
         let mut state = self.stream.state();
@@ -440,7 +443,8 @@ impl StreamWriter for MemoryWriter {
         }
         self.stream.end(match outcome {
             Ok(output) => {
-                // The end is kept even if there is no room, because a stream without an end would never expire.
+                // The end is stored even if there is no room, because a stream without an end would never
+                // expire.
                 let cost = output.as_str().len();
                 self.stream.charge(&mut self.stream.state(), cost);
                 StreamEvent::Done(output)

@@ -1,4 +1,4 @@
-//! Whose text a stream holds.
+//! The subject whose text a stream holds.
 
 use std::sync::Arc;
 
@@ -57,14 +57,15 @@ impl StreamSubject {
     }
 }
 
-/// A place in the context of a streamed call where an agent leaves the session that the stream is about, once it is known.
+/// A slot in the context of a streamed call in which an agent stores the session that the stream is about,
+/// once it is known.
 #[derive(Debug, Default)]
 pub struct SubjectNote(std::sync::OnceLock<StreamSubject>);
 
 impl SubjectNote {
-    /// Leaves the subject; the first one stays.
+    /// Stores the subject; the first one stays.
     pub fn leave(&self, subject: StreamSubject) {
-        // A call is about one session; agents that it calls leave theirs too late.
+        // A call is about one session; agents that it calls store theirs later and are ignored.
         let _ = self.0.set(subject);
     }
 
