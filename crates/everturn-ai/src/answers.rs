@@ -8,15 +8,16 @@ use crate::{JsonObject, Part};
 
 /// Answers to the interrupted tool requests of the last model message.
 ///
-/// Every interrupted request needs one answer: a response, which takes the place of the tool's output, or a restart, which
-/// runs the tool again. An iterator of parts collects into answers: tool responses respond, tool requests restart.
+/// Every interrupted request needs one answer: a response, which replaces the tool's output, or a restart,
+/// which runs the tool again. An iterator of parts collects into answers: tool responses respond, tool
+/// requests restart.
 ///
-/// On the wire the answers are the object `resume`, as in every other language.
+/// On the wire the answers are the object `resume`, as in Genkit's other languages.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "ResumeOptions")]
 pub struct Answers {
-    /// The tool responses that stand in for the tools' outputs.
+    /// The tool responses that replace the tools' outputs.
     #[serde(
         default,
         deserialize_with = "null_as_empty",
@@ -32,14 +33,14 @@ pub struct Answers {
     )]
     #[schemars(with = "Option<Vec<Part>>")]
     pub restart: Vec<Part>,
-    /// Metadata for the tool message that the answers make.
+    /// Metadata for the tool message that contains the answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<JsonObject>,
 }
 
-/// An answer by which a person declines a tool call instead of giving its output.
+/// An answer with which a person declines a tool call instead of giving its output.
 ///
-/// It is exempt from the tool's output schema, so that a person can always say no.
+/// It is exempt from the tool's output schema, so that every call can be declined.
 ///
 /// ```
 /// use everturn_ai::Declined;
@@ -51,9 +52,9 @@ pub struct Answers {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Declined {
-    /// The person gave up the question: `{"cancelled": true}`.
+    /// The person cancelled the question: `{"cancelled": true}`.
     Cancelled,
-    /// The person forbade the call: `{"denied": true, "reason"?}`.
+    /// The person denied the call: `{"denied": true, "reason"?}`.
     Denied {
         /// The person's reason, if one was given.
         reason: Option<String>,
@@ -100,7 +101,7 @@ impl Answers {
     }
 }
 
-/// Reads `null` as an empty list: some clients write it for a list that they leave out.
+/// Reads `null` as an empty list, because some clients send it for an omitted list.
 fn null_as_empty<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Part>, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }

@@ -1,7 +1,8 @@
-//! Approvals: the question about one call of a tool, and the people who answered it.
+//! Approvals: the question about one tool call, and the people who answered it.
 //!
-//! A question is bound to its call by a digest of the tool's name and arguments. It is an entry of the tool request's
-//! metadata, so it is stored, branched and exported with the conversation. Each answer adds who gave it, and when.
+//! A question is bound to its call by a digest of the tool's name and arguments. It is an entry of the tool
+//! request's metadata, so it is stored, branched and exported with the conversation. Each answer records who
+//! gave it, and when.
 
 mod digest;
 mod questions;
@@ -18,7 +19,7 @@ pub(crate) use self::digest::{answer_digest, call_digest};
 pub use self::questions::{Questions, with_questions};
 use crate::{Message, Part, ToolRequest, metadata};
 
-/// The role of callers who may settle a call whose outcome is unknown.
+/// The role of callers who may resolve a call whose outcome is unknown.
 pub const OPERATOR: &str = "operator";
 
 /// A question about one call of a tool, with the answers to it. On the wire it is the entry `approval` of the tool
@@ -27,7 +28,7 @@ pub const OPERATOR: &str = "operator";
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Approval {
-    /// Identifies the question; a call that is asked about again has a new one.
+    /// The id of the question. A call that is asked about again has a new one.
     pub id: String,
     /// The digest of the call that the question is about: the SHA-256 of the tool's name and its arguments.
     pub call: String,
@@ -40,24 +41,25 @@ pub struct Approval {
     /// The session in which the tool asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<String>,
-    /// The last moment at which the question may be answered; none if it does not expire.
+    /// The time until which the question may be answered; without a limit if not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
     /// The number of different people who must give the same answer.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub needed: u32,
-    /// Whether the principal who asked does not count among them.
+    /// Whether the answer of the principal in whose turn the tool asked does not count.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub by_another: bool,
-    /// The callers who may answer, as the tool declared them when it asked; none if everyone who may use the session may.
+    /// The callers who may answer, as the tool declared them when it asked; everyone who may use the session
+    /// if not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered_by: Option<Answerer>,
-    /// Whether another resumption of the conversation has already made the call, so that it runs again only if a person says
-    /// so.
+    /// Whether another resumption of the conversation has already made the call. It runs again only if a
+    /// person confirms it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub already_made: bool,
-    /// A sentence about the people whose answer is missing, while the question is open and more than one person, or
-    /// another than the one who asked, has to answer.
+    /// A sentence about the missing answers, while the question is open and needs more than one person, or
+    /// another person than the one who asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub still_needed: Option<String>,
     /// The answers that count, in the order in which they were given.
@@ -92,11 +94,11 @@ pub struct ApprovalAnswer {
     pub form: ApprovalForm,
     /// The digest of the answer: its form, the call, and the decision or output.
     pub answer: String,
-    /// Whether the decision refuses the call: it is `false`, or has `approved: false`. The tool runs with it nonetheless, to
-    /// say so.
+    /// Whether the decision rejects the call: it is `false`, or has `approved: false`. The tool still runs
+    /// with it, to report the rejection.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub refuses: bool,
-    /// The arguments that this person wrote in place of the model's; none if the call was not edited.
+    /// The arguments that this person wrote in place of the model's; `None` if the call was not edited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edited_input: Option<Value>,
 }
@@ -115,7 +117,7 @@ impl ApprovalAnswer {
 pub enum ApprovalForm {
     /// The tool runs, with a decision.
     Restart,
-    /// An output stands in for the tool's.
+    /// An output replaces the tool's.
     Respond,
     /// The call was denied or cancelled.
     Decline,
@@ -152,7 +154,7 @@ impl Approval {
     /// Reads the question in the metadata of a tool request.
     ///
     /// # Errors
-    /// `DATA_LOSS` if the entry cannot be read: it must not count as a question without rules.
+    /// `DATA_LOSS` if the entry cannot be read, because it must not count as a question without rules.
     pub(crate) fn read(part: &Part) -> Result<Option<Self>> {
         let read = |entry: &Value| Self::deserialize(entry);
         part.metadata_entry(metadata::APPROVAL)
@@ -169,7 +171,8 @@ impl Approval {
         self.answers.iter().any(declines) || self.answers.len() >= self.needed.max(1) as usize
     }
 
-    /// Returns whether a caller may answer, by what the question records. The tool itself decides when the answer comes.
+    /// Returns whether a caller may answer, according to the recorded question. The tool itself decides when
+    /// the answer arrives.
     fn is_for(&self, caller: &Context) -> bool {
         let is_asker = || Principal::of(caller).map(|person| person.id().to_owned()) == self.asked_by;
         let is_chosen = match &self.answered_by {
@@ -186,8 +189,8 @@ impl Approval {
         self.until.is_some_and(|until| now > until)
     }
 
-    /// Adds an answer. An answer that differs from the earlier ones begins the count anew, and so does another answer of
-    /// the same person: the people must agree.
+    /// Adds an answer. An answer that differs from the earlier ones, or a different answer of the same
+    /// person, restarts the count, because all people must agree.
     pub(crate) fn add(&mut self, answer: ApprovalAnswer) {
         self.answers
             .retain(|known| known.answer == answer.answer && known.by != answer.by);
@@ -195,7 +198,7 @@ impl Approval {
         self.describe();
     }
 
-    /// Writes the sentence about the people whose answer is missing.
+    /// Updates the sentence about the missing answers.
     pub(crate) fn describe(&mut self) {
         let has_rule = self.needed > 1 || self.by_another;
         self.still_needed = (has_rule && !self.is_answered()).then(|| {
@@ -219,16 +222,15 @@ impl Approval {
 }
 
 impl Part {
-    /// Returns the question about this tool request, with the answers to it: who approved what, and when. `None` if
-    /// nobody was asked.
+    /// Returns the question about this tool request, with the answers to it; `None` if no question was asked.
     pub fn approval(&self) -> Option<Approval> {
         self.as_tool_request()?;
         Approval::read(self).ok().flatten()
     }
 
-    /// Returns whether this tool request waits for an answer that is reserved for others, so that a message of this caller
-    /// does not close it. No message closes an unknown outcome that the tool reserves for a role, not even one of a caller
-    /// with that role: somebody has to find out.
+    /// Returns whether this tool request waits for an answer that is reserved for others, so that a message
+    /// of this caller does not close it. No message closes an unknown outcome that the tool reserves for a
+    /// role, not even one of a caller with that role, because the outcome must be determined.
     pub fn is_reserved(&self, caller: &Context) -> bool {
         if self.interrupt().is_none() {
             return false;
@@ -239,7 +241,8 @@ impl Part {
                 let is_role = matches!(question.answered_by, Some(Answerer::Role(_)));
                 (is_outcome && is_role) || !question.is_for(caller)
             }
-            // Sessions of earlier versions, and agents that ask in their own way, do not record who may answer.
+            // Sessions of earlier versions, and agents with their own questions, do not record who may
+            // answer.
             None => is_outcome,
         }
     }

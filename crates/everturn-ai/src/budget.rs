@@ -1,4 +1,4 @@
-//! How much may be used.
+//! Budgets: limits on usage.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use crate::{Money, NextCall, UsageTotal, reason};
 
-/// How much models and tools may use. Amounts that are not set are not limited.
+/// A limit on what models and tools may use. Amounts that are not set are not limited.
 ///
-/// A budget is compared with a [`UsageTotal`] before each call of a model and of a tool. Tokens and money are known only after
-/// a call, so the call that reaches the limit is made, and the next one is not.
+/// A budget is compared with a [`UsageTotal`] before each call of a model and of a tool. Tokens and money are
+/// known only after a call, so the call that reaches the limit is made, and the next one is rejected.
 ///
 /// ```
 /// use std::time::Duration;
@@ -45,8 +45,8 @@ impl Budget {
         }
     }
 
-    /// Limits the cost of model calls, in the currency of the application's [`Prices`](crate::Prices). A call of a model that
-    /// has no price is then refused.
+    /// Limits the cost of model calls, in the currency of the application's [`Prices`](crate::Prices). A call
+    /// of a model without a price is then rejected.
     pub fn money(self, money: impl Into<Money>) -> Self {
         Self {
             money: Some(money.into()),
@@ -54,7 +54,7 @@ impl Budget {
         }
     }
 
-    /// Limits the number of model calls, those that fail included.
+    /// Limits the number of model calls, including failed ones.
     pub fn model_calls(self, calls: u64) -> Self {
         Self {
             model_calls: Some(calls),
@@ -62,7 +62,7 @@ impl Budget {
         }
     }
 
-    /// Limits the number of tool calls, those that fail included.
+    /// Limits the number of tool calls, including failed ones.
     pub fn tool_calls(self, calls: u64) -> Self {
         Self {
             tool_calls: Some(calls),
@@ -70,7 +70,7 @@ impl Budget {
         }
     }
 
-    /// Limits the number of rounds: model calls with the tool calls that they ask for.
+    /// Limits the number of rounds: model calls with the tool calls that they request.
     pub fn rounds(self, rounds: u64) -> Self {
         Self {
             rounds: Some(rounds),
@@ -78,7 +78,7 @@ impl Budget {
         }
     }
 
-    /// Limits the wall-clock time that turns take. A call that is under way when the time is up is not cut short.
+    /// Limits the wall-clock time of turns. A call in progress is not interrupted when the time is up.
     pub fn time(self, time: Duration) -> Self {
         Self {
             time: Some(time),
@@ -108,9 +108,10 @@ impl Budget {
         self.money.is_some()
     }
 
-    /// Returns the limit that forbids a call. `used` counts everything before the call, and the call itself.
+    /// Returns the limit that a call exceeds. `used` includes everything before the call, and the call
+    /// itself.
     pub fn exceeded(&self, call: &NextCall<'_>, used: &UsageTotal) -> Option<Exceeded> {
-        // The call is counted already, so as many as the limit are allowed.
+        // The call is already counted, so the limit itself is still allowed.
         let number = |of, used: u64, max: Option<u64>| {
             let max = max.filter(|max| used > *max)?;
             Some(Exceeded::new(of, used - 1, max))
@@ -140,7 +141,7 @@ impl Budget {
     }
 }
 
-/// A limit that is reached.
+/// A limit that was reached.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Exceeded {
     of: &'static str,
@@ -163,10 +164,12 @@ impl Exceeded {
         self.of
     }
 
-    /// Returns the error of a call that the limit forbids, where `per` says what the limit is of: a turn, a session.
+    /// Returns the error for a call that the limit forbids, where `per` is the scope of the limit: a turn, a
+    /// session.
     ///
-    /// It is `RESOURCE_EXHAUSTED` with [`reason::LIMIT_REACHED`], and its details name the limit:
-    /// `{"limit": {"per": "session", "of": "tokens", "used": 2100, "max": 2000}, "reason": "limit-reached", "retryable": false}`.
+    /// It is `RESOURCE_EXHAUSTED` with [`reason::LIMIT_REACHED`], and its details name the limit: `{"limit":
+    /// {"per": "session", "of": "tokens", "used": 2100, "max": 2000}, "reason": "limit-reached", "retryable":
+    /// false}`.
     pub fn error(&self, per: &str) -> Error {
         let Self { of, used, max } = self;
         let what = match *of {
@@ -185,7 +188,7 @@ impl Exceeded {
         .with_details(json!({
             "limit": { "per": per, "of": of, "used": used.1, "max": max.1 },
             "reason": reason::LIMIT_REACHED.name(),
-            // Waiting does not help, so retries give up at once.
+            // A retry cannot succeed, so middleware must not try.
             "retryable": false,
         }))
         .with_public()

@@ -1,27 +1,28 @@
-//! Middleware that most programs need, ready to use.
+//! Built-in middleware.
 //!
 //! | type | name | hooks | what it does |
 //! |---|---|---|---|
-//! | [`Retry`] | `retry` | model | calls the model again after failures that may pass |
-//! | [`Fallback`] | `fallback` | model | asks other models when one fails |
+//! | [`Retry`] | `retry` | model | retries model calls after transient failures |
+//! | [`Fallback`] | `fallback` | model | calls other models when one fails |
 //! | [`ToolApproval`] | `toolApproval` | tool | interrupts before tools that are not on a list |
 //! | `Filesystem` | `filesystem` | round, tool | gives the model tools for the files in one directory |
 //! | `Skills` | `skills` | round | lets the model look up instructions |
 //! | [`SimulateSystemPrompt`] | `simulateSystemPrompt` | model | a system prompt without a system role |
 //! | [`AugmentWithContext`] | `augmentWithContext` | model | documents, written into the conversation |
 //! | [`DownloadMedia`] | `downloadRequestMedia` | model | media behind URLs, given inline |
-//! | [`ValidateSupport`] | `validateSupport` | model | refuses what a model cannot do |
+//! | [`ValidateSupport`] | `validateSupport` | model | rejects requests that a model does not support |
 //! | [`SimulateConstrained`] | `simulateConstrainedGeneration` | model | an output schema in words |
 //!
-//! Each is used as a value, `.use_middleware(Retry::default().max_retries(5))`, or, once [`register_builtin_middleware`] has
-//! defined it, by name with a JSON configuration, as `.prompt` files do. Names may also be written with the prefix
-//! `genkit-middleware/`. A configuration with a key that does not exist is refused.
+//! Each is used as a value, `.use_middleware(Retry::default().max_retries(5))`, or, once
+//! [`register_builtin_middleware`] has defined it, by name with a JSON configuration, as `.prompt` files do.
+//! Names may also be written with the prefix `genkit-middleware/`. A configuration with an unknown key is
+//! rejected.
 //!
-//! `Filesystem` and `Skills` come with the feature `filesystem`; `downloadRequestMedia` is known by name with the feature
-//! `download`.
+//! `Filesystem` and `Skills` come with the feature `filesystem`; `downloadRequestMedia` is registered with
+//! the feature `download`.
 //!
-//! In `.use_middleware(a).use_middleware(b)`, `a` is outside `b`. So `Retry` before [`Fallback`] tries all the models
-//! again, and `Retry` after it retries only the first.
+//! In `.use_middleware(a).use_middleware(b)`, `a` is outside `b`. So `Retry` before [`Fallback`] tries all
+//! the models again, and `Retry` after it retries only the first.
 
 mod fallback;
 #[cfg(feature = "filesystem")]
@@ -47,7 +48,7 @@ pub use self::{
 pub use self::{filesystem::Filesystem, skills::Skills};
 use crate::{MiddlewareDefinition, define_middleware};
 
-/// Defines every middleware of this module under its name.
+/// Registers all middleware of this module by name.
 ///
 /// ```
 /// use everturn_ai::builtin_middleware::register_builtin_middleware;
@@ -63,7 +64,7 @@ use crate::{MiddlewareDefinition, define_middleware};
 /// ```
 ///
 /// # Errors
-/// `ALREADY_EXISTS` if there is a middleware of one of the names.
+/// `ALREADY_EXISTS` if a middleware with one of the names is registered.
 pub fn register_builtin_middleware(registry: &Registry) -> Result<()> {
     definitions()
         .into_iter()

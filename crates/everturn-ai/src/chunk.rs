@@ -1,4 +1,4 @@
-//! Chunks of an answer that is being streamed.
+//! Chunks of a streamed response.
 
 use std::borrow::Cow;
 
@@ -12,18 +12,18 @@ use crate::{Content, Media, Part, Role, ToolRequest, message::joined};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "GenerateResponseChunk")]
 pub struct ModelResponseChunk {
-    /// Who speaks; a model if not said.
+    /// The role of the message; a model if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
-    /// Which message of the exchange the chunk belongs to.
+    /// The index of the message that the chunk belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub index: Option<u32>,
-    /// What is new, or all so far if [`aggregated`](Self::aggregated).
+    /// The new content, or all content so far if [`aggregated`](Self::aggregated).
     pub content: Vec<Part>,
     /// The provider's own data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub custom: Option<Value>,
-    /// Whether the chunk repeats everything that came before it.
+    /// Whether the chunk repeats all previous content.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub aggregated: bool,
 }

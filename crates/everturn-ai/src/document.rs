@@ -14,13 +14,13 @@ pub struct Document {
     /// The parts; only text and media.
     #[serde(deserialize_with = "text_and_media")]
     pub content: Vec<Part>,
-    /// Anything known about the document, for instance its source.
+    /// Metadata of the document, for instance its source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<JsonObject>,
 }
 
 impl Document {
-    /// Creates a document with this content; parts other than text and media are left out.
+    /// Creates a document with this content; parts other than text and media are dropped.
     pub fn new(content: impl Into<Content>) -> Self {
         let mut content = content.into().into_parts();
         content.retain(belongs_in_document);

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::primitive::{call, metadata};
 use crate::{Document, JsonObject};
 
-/// An embedder as the registry holds it.
+/// An embedder in the registry.
 pub type EmbedderAction = Action<EmbedRequest, EmbedResponse>;
 
 /// Creates the action that runs an embedder, for plugins that provide one. `options` is the schema of its settings.
@@ -58,7 +58,7 @@ where
 /// Embeds documents with the embedder of that name.
 ///
 /// # Errors
-/// `NOT_FOUND` if there is no such embedder, else what it fails with.
+/// `NOT_FOUND` if there is no such embedder, or else its error.
 pub async fn embed(
     registry: &Registry,
     embedder: &str,
@@ -73,7 +73,7 @@ pub async fn embed(
         .map(|response| response.embeddings)
 }
 
-/// Calls the embedder of that name with a whole request.
+/// Calls the embedder of that name with a complete request.
 ///
 /// # Errors
 /// As [`embed`].
@@ -91,44 +91,44 @@ pub struct EmbedRequest {
     pub options: Option<Value>,
 }
 
-/// An embedder's answer.
+/// The response of an embedder.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct EmbedResponse {
     /// The embeddings, in the order of the documents; a document of several parts may give several.
     pub embeddings: Vec<Embedding>,
 }
 
-/// A vector that stands for a document, or for a part of it.
+/// A vector for a document, or for a part of it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Embedding {
     /// The vector.
     pub embedding: Vec<f32>,
-    /// What the vector stands for, when that is not the whole document.
+    /// The part of the document that the vector covers, if it does not cover all of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<JsonObject>,
 }
 
-/// What an embedder is and can do.
+/// The capabilities of an embedder.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EmbedderInfo {
-    /// A name for people.
+    /// The display name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// The length of the vectors.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dimensions: Option<u32>,
-    /// What it can embed.
+    /// The supported input.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub supports: Option<EmbedderSupports>,
 }
 
-/// What an embedder can embed.
+/// The input that an embedder supports.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct EmbedderSupports {
     /// The kinds of input: `text`, `image`, `video`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<Vec<String>>,
-    /// Whether it knows more than one language.
+    /// Whether it supports more than one language.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub multilingual: Option<bool>,
 }

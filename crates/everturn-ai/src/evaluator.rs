@@ -1,4 +1,4 @@
-//! Evaluators: every case of a data set gets a score, also when scoring it fails.
+//! Evaluators: every case of a data set gets a score, even if its evaluation fails.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,12 +14,13 @@ use uuid::Uuid;
 use crate::JsonObject;
 use crate::primitive::{call, metadata};
 
-/// An evaluator as the registry holds it.
+/// An evaluator in the registry.
 pub type EvaluatorAction = Action<EvalRequest, EvalResponse>;
 
-/// Registers an evaluator from a function that scores one case; it gets `options` unchanged.
+/// Registers an evaluator from a function that scores one case; the function gets `options` unchanged.
 ///
-/// Each case runs in a span of its own. A case that fails gets a score that says so, and the run goes on.
+/// Each case runs in a span of its own. A case that fails gets a score with the error, and the evaluation
+/// continues.
 ///
 /// # Errors
 /// `ALREADY_EXISTS` if there is an evaluator of that name.
@@ -103,7 +104,7 @@ fn failed(error: &Error) -> Evaluation {
 /// Scores a data set with the evaluator of that name.
 ///
 /// # Errors
-/// `NOT_FOUND` if there is no such evaluator, else what it fails with as a whole.
+/// `NOT_FOUND` if there is no such evaluator, or else its error.
 pub async fn evaluate(registry: &Registry, evaluator: &str, request: EvalRequest) -> Result<EvalResponse> {
     call(registry, &ActionType::EVALUATOR, evaluator, request).await
 }
@@ -126,34 +127,34 @@ pub struct EvalRequest {
 #[serde(rename_all = "camelCase")]
 #[schemars(rename = "BaseDataPoint")]
 pub struct EvalDataPoint {
-    /// What went in.
+    /// The input.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
-    /// What came out.
+    /// The output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<Value>,
-    /// What the output was to be based on.
+    /// The context on which the output should be based.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub context: Option<Vec<Value>>,
-    /// What should have come out.
+    /// The expected output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reference: Option<Value>,
     /// The name of the case.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test_case_id: Option<String>,
-    /// The traces in which the output came about.
+    /// The traces of the output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_ids: Option<Vec<String>>,
 }
 
-/// An evaluator's answer: the evaluation of each case.
+/// The response of an evaluator: the evaluation of each case.
 pub type EvalResponse = Vec<EvalFnResponse>;
 
 /// The evaluation of one case.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EvalFnResponse {
-    /// The index of the sample, when a case is run several times.
+    /// The index of the sample, if a case is evaluated several times.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sample_index: Option<u32>,
     /// The name of the case.
@@ -173,16 +174,16 @@ pub struct EvalFnResponse {
 #[serde(untagged)]
 #[schemars(inline)]
 pub enum Evaluation {
-    /// Several scores, told apart by their ids.
+    /// Several scores, distinguished by their ids.
     Many(Vec<Score>),
     /// One score.
     One(Score),
 }
 
-/// How well a case did in one respect.
+/// A score of a case.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Score {
-    /// Tells several scores of a case apart.
+    /// The id of the score among several scores of a case.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The score itself.
@@ -191,10 +192,10 @@ pub struct Score {
     /// Whether the case passed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<EvalStatus>,
-    /// Why there is no score.
+    /// The reason why there is no score.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// More about the score, for instance its `reasoning`.
+    /// Details of the score, for instance its `reasoning`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub details: Option<JsonObject>,
 }
@@ -204,7 +205,7 @@ pub struct Score {
 #[serde(untagged)]
 #[schemars(inline)]
 pub enum ScoreValue {
-    /// Yes or no.
+    /// A boolean.
     Verdict(bool),
     /// A number.
     Number(Number),
@@ -225,14 +226,14 @@ pub enum EvalStatus {
     Fail,
 }
 
-/// What people are told about an evaluator.
+/// The description of an evaluator for people.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EvaluatorInfo {
     /// Whether using it costs money.
     pub evaluator_is_billed: bool,
-    /// A name for people.
+    /// The display name.
     pub evaluator_display_name: String,
-    /// What it measures.
+    /// The property that it measures.
     pub evaluator_definition: String,
 }

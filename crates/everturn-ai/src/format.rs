@@ -1,8 +1,8 @@
-//! Output formats: how a model is asked for structured output and how its answer is read.
+//! Output formats: how structured output is requested from a model and how its response is parsed.
 //!
-//! A [`Format`] is known by name. For each generation it makes a [`FormatHandler`] for the schema at hand, and for
-//! each streamed message that handler makes a [`ChunkParser`]. The formats `text`, `json`, `array`, `jsonl` and `enum`
-//! are built in; others implement the same traits.
+//! A [`Format`] has a name. For each generation it creates a [`FormatHandler`] for the schema, and for each
+//! streamed message that handler creates a [`ChunkParser`]. The formats `text`, `json`, `array`, `jsonl` and
+//! `enum` are built in; others implement the same traits.
 
 mod array;
 mod choice;
@@ -27,9 +27,9 @@ pub use self::{
 };
 use crate::{GenerateActionOutputConfig, Message, ModelResponseChunk, OutputConfig};
 
-/// A named way of asking for output and reading it.
+/// A named way to request output and parse it.
 pub trait Format: Send + Sync {
-    /// Returns the name by which requests ask for the format.
+    /// Returns the name of the format in requests.
     fn name(&self) -> &str;
 
     /// Returns the format's defaults for a request; the caller's settings override them.
@@ -73,18 +73,18 @@ pub trait ChunkParser: Send {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FormatConfig {
-    /// The format's name as providers see it.
+    /// The format's name for providers.
     pub format: Option<String>,
     /// The MIME type of the output.
     pub content_type: Option<String>,
     /// Whether the provider should enforce the schema.
     pub constrained: Option<bool>,
-    /// Whether the model is told the format in words even if nobody asks for that.
+    /// Whether the prompt describes the format even if the caller does not request it.
     pub default_instructions: bool,
 }
 
 impl FormatConfig {
-    /// Creates a configuration with the format's name as providers see it and nothing else.
+    /// Creates a configuration with the format's name for providers and nothing else.
     pub fn new(format: impl Into<String>) -> Self {
         Self {
             format: Some(format.into()),
@@ -108,7 +108,7 @@ impl FormatConfig {
         }
     }
 
-    /// Makes the model always be told the format in words.
+    /// Always describes the format in the prompt.
     pub fn with_default_instructions(self) -> Self {
         Self {
             default_instructions: true,

@@ -1,7 +1,8 @@
 //! Digests of calls and answers.
 //!
-//! Values are hashed in one canonical spelling: members sorted by name, whole numbers as integers. RFC 8785 is not used
-//! because it reads numbers as doubles: two account numbers beyond 2^53 must not be one call.
+//! Values are hashed in one canonical form: members sorted by name, whole numbers as integers. RFC 8785 is
+//! not used because it reads numbers as doubles: two account numbers beyond 2^53 must not produce the same
+//! digest.
 
 use std::fmt::Write as _;
 
@@ -11,7 +12,7 @@ use sha2::{Digest, Sha256};
 use super::ApprovalForm;
 use crate::ToolRequest;
 
-/// The first whole number whose double stands for other numbers, too.
+/// The first integer whose double also represents other integers.
 const EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// Returns the digest of a call: the tool's name and the arguments. A missing input is null.
@@ -44,8 +45,8 @@ fn add_call(hash: &mut Sha256, call: &ToolRequest) {
     add(hash, call.input.as_ref().unwrap_or(&Value::Null));
 }
 
-/// Adds a value. Each kind begins with a letter of its own, and lengths come first, so that no two values give the same
-/// bytes.
+/// Adds a value. Each kind has its own prefix letter, and lengths come first, so that no two values give the
+/// same bytes.
 fn add(hash: &mut Sha256, value: &Value) {
     match value {
         Value::Null => hash.update(b"n"),
@@ -83,7 +84,7 @@ fn add_text(hash: &mut Sha256, text: &str) {
     hash.update(text.as_bytes());
 }
 
-/// Returns one spelling of a number: `7` for `7.0`.
+/// Returns the canonical form of a number: `7` for `7.0`.
 fn spelt(number: &Number) -> String {
     match number.as_f64() {
         Some(double) if number.is_f64() && double.fract() == 0.0 && double.abs() < EXACT => {

@@ -1,4 +1,4 @@
-//! The circumstances in which tools ask and people answer.
+//! The conditions under which tools ask and people answer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 use everturn_core::Context;
 use jiff::Timestamp;
 
-/// The circumstances in which tools ask and people answer: the clock, the session, and whether arguments may be edited.
-/// An agent sets them for its turns. Cloning is cheap.
+/// The conditions under which tools ask and people answer: the clock, the session, and whether arguments may
+/// be edited. An agent sets them for its turns. Cloning is cheap.
 #[derive(Clone)]
 pub struct Questions {
     now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
@@ -17,7 +17,7 @@ pub struct Questions {
 }
 
 impl Questions {
-    /// Creates the circumstances of a generation on its own: no session, and edits are allowed.
+    /// Creates the conditions of a generation outside any agent: no session, and edits are allowed.
     pub fn new(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
         Self {
             now: Arc::new(now),
@@ -27,7 +27,7 @@ impl Questions {
         }
     }
 
-    /// Names the session in which tools ask.
+    /// Sets the session in which tools ask.
     #[must_use]
     pub fn in_session(self, session: impl Into<Arc<str>>) -> Self {
         Self {
@@ -36,15 +36,15 @@ impl Questions {
         }
     }
 
-    /// Sets whether people may edit the arguments of calls of tools that
-    /// [do not say](crate::Tool::with_editable_input).
+    /// Sets whether people may edit the arguments of calls of tools that [do not decide it
+    /// themselves](crate::Tool::with_editable_input).
     #[must_use]
     pub fn allowing_edits(self, allows_edits: bool) -> Self {
         Self { allows_edits, ..self }
     }
 
-    /// Sets whether the client that answers keeps the conversation, so that nothing in it can be verified: neither that a tool
-    /// was called, nor that it asked.
+    /// Sets whether the conversation is kept by the client that answers. Then nothing in it can be verified,
+    /// neither that a tool was called nor that it asked.
     #[must_use]
     pub fn kept_by_client(self, is_kept_by_client: bool) -> Self {
         Self {
@@ -53,12 +53,12 @@ impl Questions {
         }
     }
 
-    /// Returns the circumstances that a context has, if it has some.
+    /// Returns the conditions of a context, if it has any.
     pub(crate) fn in_context(context: &Context) -> Option<Arc<Self>> {
         context.extension::<Self>()
     }
 
-    /// Returns the circumstances of a context: those that it has, or the system's clock.
+    /// Returns the conditions of a context, or the default ones with the system's clock.
     pub(crate) fn of(context: &Context) -> Arc<Self> {
         Self::in_context(context).unwrap_or_else(|| Arc::new(Self::new(Timestamp::now)))
     }
@@ -89,7 +89,7 @@ impl fmt::Debug for Questions {
     }
 }
 
-/// Returns the context with these circumstances for the questions that are asked and answered in it.
+/// Returns the context with these conditions for its questions and answers.
 pub fn with_questions(context: Context, questions: Questions) -> Context {
     context.with_extension(Arc::new(questions))
 }

@@ -1,4 +1,4 @@
-//! Asking other models when the first one fails.
+//! Calling other models when the first one fails.
 
 use async_trait::async_trait;
 use everturn_core::{Error, HandlerResult, Result, Status};
@@ -10,16 +10,17 @@ use crate::{
     Middleware, ModelCall, ModelReference, ModelResponse, NextModel, call_model, interrupt_data, reason,
 };
 
-/// Asks other models, in order, when the model fails with one of the listed statuses.
+/// Calls other models, in order, when the model fails with one of the listed statuses.
 ///
-/// An unclassified error, or one with another status, is returned at once, whichever model it came from; so is the
-/// `NOT_FOUND` of a fallback model that is not registered, since that is a mistake and not an outage. If every model
-/// fails, the last one's error is returned.
+/// An unclassified error, or one with another status, is returned at once, whichever model it came from. So
+/// is the `NOT_FOUND` of a fallback model that is not registered, because it is a configuration mistake and
+/// not an outage. If every model fails, the last one's error is returned.
 ///
-/// A fallback model gets the configuration of its reference, else the request's, unless
-/// [`isolate_config`](Self::isolate_config) says that the request's is for the first model only. It is called directly,
-/// without the middleware inside this one, and streams to the same receiver: chunks that the failed model streamed stay
-/// in the stream, and the final response holds only what the answering model said.
+/// A fallback model gets the configuration of its reference, or else the request's, unless
+/// [`isolate_config`](Self::isolate_config) restricts the request's to the first model. It is called
+/// directly, without the middleware inside this one, and streams to the same receiver: chunks that the failed
+/// model streamed stay in the stream, and the final response contains only the output of the model that
+/// answered.
 ///
 /// ```
 /// use everturn_ai::builtin_middleware::Fallback;
@@ -32,13 +33,13 @@ use crate::{
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Fallback {
-    /// The models to ask, in order: names, or names with configuration.
+    /// The models to call, in order: names, or names with configuration.
     #[schemars(with = "Vec<NameOrReference>")]
     models: Vec<ModelReference>,
-    /// The statuses on which the next model is asked.
+    /// The statuses on which the next model is called.
     #[serde(default = "default_statuses")]
     statuses: Statuses,
-    /// Whether the request's configuration is kept from the fallback models.
+    /// Whether the fallback models do not receive the request's configuration.
     #[serde(default)]
     isolate_config: bool,
 }
@@ -70,13 +71,13 @@ impl Fallback {
         }
     }
 
-    /// Adds one more model at the end.
+    /// Adds a model at the end.
     pub fn model(mut self, model: impl Into<ModelReference>) -> Self {
         self.models.push(model.into());
         self
     }
 
-    /// Sets the statuses on which the next model is asked, instead of the default ones.
+    /// Sets the statuses on which the next model is called, instead of the default ones.
     pub fn statuses(self, statuses: impl IntoIterator<Item = Status>) -> Self {
         Self {
             statuses: statuses.into_iter().collect(),
@@ -84,7 +85,7 @@ impl Fallback {
         }
     }
 
-    /// Keeps the request's configuration from the fallback models.
+    /// Does not pass the request's configuration to the fallback models.
     pub fn isolate_config(self) -> Self {
         Self {
             isolate_config: true,
@@ -102,7 +103,7 @@ impl Fallback {
 
     fn is_covered(&self, error: &Error) -> bool {
         error.is_classified() && self.statuses.contains(error.status()) && interrupt_data(error).is_none()
-            // A limit holds for every model.
+            // A limit applies to every model.
             && !error.is(reason::LIMIT_REACHED)
     }
 
@@ -125,13 +126,13 @@ impl Middleware for Fallback {
             result => return Ok(result?),
         };
         for model in &self.models {
-            // Nobody waits for another model's answer.
+            // A cancelled call needs no other model's answer.
             if call.context.is_cancelled() {
                 break;
             }
             tracing::warn!(failed = call.model, %error, fallback = model.name, "asking another model");
             error = match self.ask(model, call.clone()).await {
-                // `NOT_FOUND` may be a status to fall back on, but a model that is not registered is a mistake in the
+                // `NOT_FOUND` may be a status to fall back on, but an unregistered model is a mistake in the
                 // configuration.
                 Err(error) if error.is(reason::MODEL_NOT_FOUND) => {
                     return Err(error.context("falling back on another model").into());

@@ -27,19 +27,21 @@ use crate::{IntoMiddleware, MiddlewareSource};
 ///
 /// | tool | what it does |
 /// |---|---|
-/// | `list_files` | lists a directory, or all below it |
+/// | `list_files` | lists a directory, optionally with its subdirectories |
 /// | `read_file` | reads a text file, some of its lines, or an image |
-/// | `write_file` | makes a file, or replaces what is in one |
+/// | `write_file` | creates or replaces a file |
 /// | `edit_file` | replaces exact pieces of a file |
-/// | `search_and_replace` | the same by `SEARCH`/`REPLACE` blocks |
+/// | `search_and_replace` | the same with `SEARCH`/`REPLACE` blocks |
 ///
-/// The last three are there only with [`allow_write`](Self::allow_write). Paths are relative to the root directory; `..`
-/// and symbolic links are followed only inside it. What a file holds reaches the model as a user message right after the
-/// tool's answer, wrapped in a `read_file` element. A tool that fails tells the model why and the generation goes on.
+/// The last three exist only with [`allow_write`](Self::allow_write). Paths are relative to the root
+/// directory; `..` and symbolic links are followed only inside it. The content of a file reaches the model as
+/// a user message right after the tool's answer, wrapped in a `read_file` element. A tool that fails returns
+/// the reason to the model and the generation continues.
 ///
-/// Limits: 256 KiB for one read, 10 MiB for any file, 10,000 entries for one listing. A file that exists may be written
-/// only after it was read in the same generate call, and only if its size and time of modification are still the same.
-/// Reading the same lines of an unchanged file again gives a short note. The last 200 files are remembered for this.
+/// Limits: 256 KiB for one read, 10 MiB for any file, 10,000 entries for one listing. An existing file may be
+/// written only after it was read in the same generate call, and only if its size and time of modification
+/// have not changed. Reading the same lines of an unchanged file again returns a short note. The last 200
+/// files are remembered for this.
 ///
 /// ```no_run
 /// use everturn_ai::builtin_middleware::Filesystem;
@@ -51,10 +53,10 @@ use crate::{IntoMiddleware, MiddlewareSource};
 pub struct Filesystem {
     /// The directory that everything is confined to.
     root_directory: PathBuf,
-    /// Whether there are tools that write.
+    /// Whether the writing tools exist.
     #[serde(default)]
     allow_write_access: bool,
-    /// What the tools' names begin with, to tell several directories apart.
+    /// The prefix of the tools' names, which distinguishes several directories.
     #[serde(default)]
     tool_name_prefix: String,
 }
@@ -77,7 +79,7 @@ impl Filesystem {
         }
     }
 
-    /// Sets the prefix of the tools' names, which tells several directories apart.
+    /// Sets the prefix of the tools' names, which distinguishes several directories.
     pub fn tool_name_prefix(self, prefix: impl Into<String>) -> Self {
         Self {
             tool_name_prefix: prefix.into(),
@@ -96,7 +98,7 @@ impl Filesystem {
     }
 }
 
-/// Opens a bundle for each generate call: the files seen and the contents waiting to be shown belong to one call.
+/// Opens a bundle for each generate call, because the seen files and the pending contents belong to one call.
 impl IntoMiddleware for Filesystem {
     fn into_middleware(self) -> MiddlewareSource {
         MiddlewareSource::factory(move |_| Ok(Arc::new(self.open()?)))

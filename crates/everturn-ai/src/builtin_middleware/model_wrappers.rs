@@ -1,5 +1,5 @@
-//! The wrappers around every model, as middleware: for models that declare their abilities wrongly, and for wordings or
-//! limits other than the built-in ones.
+//! The wrappers of model actions as middleware, for models that declare wrong capabilities, and for other
+//! wordings or limits than the default ones.
 
 use async_trait::async_trait;
 use everturn_core::{ActionType, HandlerResult, Registry, Result};
@@ -14,22 +14,23 @@ use crate::{
     simulate_constrained, simulate_system_prompt_with, validate_support,
 };
 
-/// Refuses requests that need what the model declares unsupported; what is not declared is assumed to work.
+/// Rejects requests that need a feature the model declares unsupported. Undeclared features are assumed to
+/// work.
 ///
-/// Models made by [`model_action`](crate::model_action) refuse these requests themselves. The middleware serves models
-/// that plugins implement directly, and rules that are stricter than a model's own: `ValidateSupport::new(supports)`
-/// replaces the model's declaration.
+/// Models made by [`model_action`](crate::model_action) reject these requests themselves. The middleware is
+/// for models that plugins implement directly, and for stricter rules than a model's own:
+/// `ValidateSupport::new(supports)` replaces the model's declaration.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ValidateSupport {
-    /// The name that a refusal gives the model; the model's own if not given.
+    /// The model's name in error messages; the model's own if not given.
     name: Option<String>,
-    /// What is supported; what the model declares if not given.
+    /// The supported features; the model's declaration if not given.
     supports: Option<ModelSupports>,
 }
 
 impl ValidateSupport {
-    /// Checks against `supports` instead of what the model declares.
+    /// Checks against `supports` instead of the model's declaration.
     pub fn new(supports: ModelSupports) -> Self {
         Self {
             supports: Some(supports),
@@ -69,10 +70,10 @@ impl Middleware for ValidateSupport {
     }
 }
 
-/// Tells the model an enforced output schema in words and takes it out of the request.
+/// Writes an enforced output schema into the prompt and removes it from the request.
 ///
-/// Models that do not declare that they enforce schemas get this anyway; the middleware is for models that enforce them
-/// badly.
+/// Models that do not declare support for schemas get this anyway; the middleware is for models that enforce
+/// them badly.
 #[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SimulateConstrained {}
@@ -93,9 +94,9 @@ impl Middleware for SimulateConstrained {
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SimulateSystemPrompt {
-    /// What the user message with the instructions begins with.
+    /// The beginning of the user message with the instructions.
     preface: Option<String>,
-    /// What the model is made to answer.
+    /// The model's acknowledgement.
     acknowledgement: Option<String>,
 }
 
@@ -135,11 +136,11 @@ impl Middleware for SimulateSystemPrompt {
 
 /// Adds the request's documents as text to the last user message.
 ///
-/// Models that do not declare that they take documents get this anyway; the middleware is for another wording.
+/// Models that do not declare support for documents get this anyway; the middleware is for another wording.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct AugmentWithContext {
-    /// What stands before the documents.
+    /// The text before the documents.
     preface: Option<String>,
     /// The metadata entry by which a document is named; `null` leaves documents unnamed.
     #[serde(rename = "citationKey", deserialize_with = "citation")]
@@ -183,10 +184,10 @@ impl Middleware for AugmentWithContext {
     }
 }
 
-/// Fetches the media behind `http` URLs and gives it to the model inline.
+/// Downloads media behind `http` URLs and passes it to the model inline.
 ///
-/// Media over the limit fails the call: truncated media is worse than none. [`MediaDownload::apply`] documents which URLs are
-/// fetched: those of a conversation with a client only as the agent allows it.
+/// Media over the limit fails the call, because truncated media is worse than none. [`MediaDownload::apply`]
+/// documents which URLs are downloaded: those of a conversation with a client only if the agent allows it.
 #[derive(Debug, Clone)]
 pub struct DownloadMedia(MediaDownload);
 
@@ -223,7 +224,7 @@ mod http {
     use super::DownloadMedia;
     use crate::{HttpMediaFetcher, MediaDownload};
 
-    /// How media is downloaded when the middleware is used by name.
+    /// The configuration of the middleware when it is used by name.
     #[derive(Debug, Default, Deserialize, JsonSchema)]
     #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
     pub(in crate::builtin_middleware) struct HttpDownload {

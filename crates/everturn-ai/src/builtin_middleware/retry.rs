@@ -1,4 +1,4 @@
-//! Retrying model calls that failed for reasons that may pass.
+//! Retrying model calls after transient failures.
 
 mod backoff;
 
@@ -15,16 +15,18 @@ use self::backoff::{Backoff, Random};
 use super::statuses::Statuses;
 use crate::{Middleware, ModelCall, ModelResponse, ModelResponseChunk, NextModel, interrupt_data};
 
-/// Calls the model again when it fails for a reason that may pass, after a growing pause.
+/// Calls the model again after a transient failure, with exponential backoff.
 ///
-/// An error whose status someone chose is retried if the status is listed; an unclassified one always. Cancellation,
-/// interrupts and errors that say `retryable: false` in their details never are. The pause is the larger of the current delay and the provider's wish (`details.retryAfterMs` of
-/// the error), plus jitter of up to one second that doubles with each retry. If the invocation is cancelled during a
-/// pause, or its deadline is nearer than the pause is long, the last error is returned at once.
+/// A classified error is retried if its status is listed; an unclassified one always. Cancellation,
+/// interrupts and errors with `retryable: false` in their details are never retried. The pause is the larger
+/// of the current delay and the delay that the provider requests (`details.retryAfterMs` of the error), plus
+/// jitter of up to one second that doubles with each retry. If the invocation is cancelled during a pause, or
+/// its deadline is before the end of the pause, the last error is returned at once.
 ///
-/// A failed attempt may already have streamed chunks. They stay in the stream and the next attempt streams from its
-/// beginning, at the same message index, so a reader of the stream sees the text anew; the final response holds only
-/// what the successful attempt said. Each retry is logged as a warning that counts the chunks already streamed.
+/// A failed attempt may already have streamed chunks. They stay in the stream and the next attempt streams
+/// from its beginning, at the same message index, so a reader of the stream sees the text again. The final
+/// response contains only the output of the successful attempt. Each retry is logged as a warning with the
+/// number of chunks already streamed.
 ///
 /// ```
 /// use everturn_ai::builtin_middleware::Retry;
@@ -34,9 +36,9 @@ use crate::{Middleware, ModelCall, ModelResponse, ModelResponseChunk, NextModel,
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Retry {
-    /// How often a failed call is made again.
+    /// The number of retries.
     max_retries: u32,
-    /// The statuses that are worth a retry.
+    /// The statuses that are retried.
     statuses: Statuses,
     /// The pause before the first retry, in milliseconds.
     #[serde(rename = "initialDelayMs", with = "milliseconds")]
@@ -46,11 +48,11 @@ pub struct Retry {
     #[serde(rename = "maxDelayMs", with = "milliseconds")]
     #[schemars(with = "f64", range(min = 0))]
     max_delay: Duration,
-    /// By how much the pause grows with each retry.
+    /// The factor by which the pause grows with each retry.
     #[serde(deserialize_with = "factor")]
     #[schemars(range(min = 0))]
     backoff_factor: f64,
-    /// Whether pauses are exact, without anything random added to them.
+    /// Whether pauses have no jitter.
     no_jitter: bool,
     #[serde(skip)]
     random: Random,
@@ -72,12 +74,12 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// Sets how often a failed call is made again.
+    /// Sets the number of retries.
     pub fn max_retries(self, max_retries: u32) -> Self {
         Self { max_retries, ..self }
     }
 
-    /// Sets the statuses that are worth a retry, instead of the default ones.
+    /// Sets the statuses that are retried, instead of the default ones.
     pub fn statuses(self, statuses: impl IntoIterator<Item = Status>) -> Self {
         Self {
             statuses: statuses.into_iter().collect(),
@@ -93,12 +95,12 @@ impl Retry {
         }
     }
 
-    /// Sets the longest that pauses grow to.
+    /// Sets the longest pause.
     pub fn max_delay(self, max_delay: Duration) -> Self {
         Self { max_delay, ..self }
     }
 
-    /// By how much the pause grows with each retry.
+    /// Sets the factor by which the pause grows with each retry.
     pub fn backoff_factor(self, backoff_factor: f64) -> Self {
         Self {
             backoff_factor,
@@ -106,7 +108,7 @@ impl Retry {
         }
     }
 
-    /// Makes pauses exact, without anything random added to them.
+    /// Disables jitter.
     pub fn no_jitter(self) -> Self {
         Self {
             no_jitter: true,
@@ -114,7 +116,7 @@ impl Retry {
         }
     }
 
-    /// Takes jitter from `source`, a function that gives numbers from 0 up to, not including, 1.
+    /// Takes jitter from `source`, a function that returns numbers from 0 up to, not including, 1.
     pub fn random(self, source: impl Fn() -> f64 + Send + Sync + 'static) -> Self {
         Self {
             random: Random::new(source),
@@ -142,14 +144,14 @@ impl Middleware for Retry {
             emitter: counted(&call.emitter, &streamed),
             ..call
         };
-        // The last attempt is after the loop: its error is returned as it is.
+        // The last attempt is made after the loop, and its error is returned unchanged.
         for retry in 1..=self.max_retries {
             let error = match next.run(call.clone()).await {
                 Err(error) if self.is_worth_retrying(&error) => error,
                 result => return Ok(result?),
             };
             let delay = backoff.next_delay(wished_delay(&error));
-            // The model's own error says more than that the time is over.
+            // The model's own error is more informative than an expired deadline.
             if !pause(&call.context, delay).await {
                 return Err(error.into());
             }
@@ -160,7 +162,7 @@ impl Middleware for Retry {
     }
 }
 
-/// Returns an emitter that passes chunks on to `emitter` and counts them; a silent one if `emitter` is silent.
+/// Returns an emitter that passes chunks to `emitter` and counts them; a silent one if `emitter` is silent.
 fn counted(emitter: &Emitter<ModelResponseChunk>, count: &Arc<AtomicU64>) -> Emitter<ModelResponseChunk> {
     let count = Arc::clone(count);
     emitter.map_from(move |chunk| {
@@ -169,21 +171,21 @@ fn counted(emitter: &Emitter<ModelResponseChunk>, count: &Arc<AtomicU64>) -> Emi
     })
 }
 
-/// Returns whether the provider says that retrying cannot help, whatever the status: an exhausted quota stays
-/// exhausted.
+/// Returns whether the provider states that a retry cannot succeed, whatever the status, as for an exhausted
+/// quota.
 fn is_hopeless(error: &Error) -> bool {
     let retryable = error.details().and_then(|details| details.get("retryable"));
     retryable == Some(&false.into())
 }
 
-/// Returns the delay that the provider asks for.
+/// Returns the delay that the provider requests.
 fn wished_delay(error: &Error) -> Option<Duration> {
     let milliseconds = error.details()?.get("retryAfterMs")?.as_f64()?;
     Duration::try_from_secs_f64(milliseconds / 1000.0).ok()
 }
 
-/// Waits, and returns whether the invocation still goes on afterwards. Does not begin a pause that would outlast the
-/// deadline.
+/// Waits, and returns whether the invocation is still running afterwards. Returns at once if the pause would
+/// outlast the deadline.
 async fn pause(context: &Context, delay: Duration) -> bool {
     let outlasts = |deadline: tokio::time::Instant| {
         deadline.saturating_duration_since(tokio::time::Instant::now()) <= delay
@@ -192,7 +194,7 @@ async fn pause(context: &Context, delay: Duration) -> bool {
         return false;
     }
     tokio::select! {
-        // With a pause of zero both may be ready, and a cancelled call must not be made again.
+        // With a pause of zero both may be ready, and a cancelled call must not be repeated.
         biased;
         _ = context.ended() => false,
         () = tokio::time::sleep(delay) => true,
@@ -208,7 +210,7 @@ fn factor<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     }
 }
 
-/// Durations as configurations write them: in milliseconds.
+/// Durations in milliseconds, as in configurations.
 mod milliseconds {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
     use std::time::Duration;

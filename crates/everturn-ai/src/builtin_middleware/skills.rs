@@ -1,4 +1,4 @@
-//! Folders with instructions that the model can look up.
+//! Folders with instructions that the model can read on demand.
 
 mod library;
 
@@ -16,19 +16,19 @@ use crate::{
     place_system_part,
 };
 
-/// Tells the model which skills there are and lets it look one up.
+/// Lists the available skills to the model and lets it read one.
 ///
-/// A skill is a folder with a file `SKILL.md`: instructions in Markdown, usually after front matter with `name` and
-/// `description`. Each direct subfolder of a skill path is looked at, except those whose name begins with a dot; links
-/// are not followed. A skill without a name goes by its folder's. Of two skills with one name the one from the later
-/// path counts. Folders are read once, when a generation begins; those that cannot be read, and files over 1 MiB, are
-/// left out.
+/// A skill is a folder with a file `SKILL.md`: instructions in Markdown, usually after front matter with
+/// `name` and `description`. Each direct subfolder of a skill path is read, except those whose name begins
+/// with a dot; links are not followed. The default name of a skill is its folder's. Of two skills with one
+/// name the one from the later path is used. Folders are read once per generation; unreadable ones, and files
+/// over 1 MiB, are skipped.
 ///
 /// The system prompt gets a `<skills>` element with a line for each skill, in a part with the metadata entry
-/// `skills-instructions: true`, and the model gets the tool `use_skill`, which returns the text of `SKILL.md`. Without
-/// any skill it gets neither.
+/// `skills-instructions: true`, and the model gets the tool `use_skill`, which returns the text of
+/// `SKILL.md`. Without any skill neither is added.
 ///
-/// What is in a skill is told to the model as instructions; treat the folders like source code.
+/// The model receives the content of a skill as instructions; treat the folders like source code.
 ///
 /// ```no_run
 /// use everturn_ai::builtin_middleware::Skills;
@@ -76,7 +76,7 @@ impl IntoMiddleware for Skills {
 /// The skills middleware of one generate call.
 pub(super) struct Bundle(Arc<Library>);
 
-/// Which skill to use.
+/// The input of the tool `use_skill`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct UseSkill {

@@ -6,12 +6,12 @@ use everturn_core::Status;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
-/// A set of statuses, parsed strictly. Elsewhere an unknown name stands for `UNKNOWN`; here it is a spelling mistake
-/// that would disable a safety net.
+/// A set of statuses, parsed strictly. Elsewhere an unknown name is read as `UNKNOWN`; here it is a spelling
+/// mistake that would disable a retry or fallback.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Statuses(Vec<Status>);
 
-/// The statuses of failures that may pass.
+/// The statuses of transient failures.
 pub(super) const TRANSIENT: [Status; 5] = [
     Status::Unavailable,
     Status::DeadlineExceeded,

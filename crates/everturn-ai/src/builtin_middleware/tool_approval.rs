@@ -14,9 +14,9 @@ use crate::{Middleware, MultipartToolResponse, NextTool, Part, Questions, ToolCa
 
 /// Interrupts before every tool that is not on a list, so that a person can approve the call.
 ///
-/// The interrupt's data is `{message}`, which names the tool. To allow the call, restart it with what
-/// [`ToolApproval::approve`] makes of the interrupted request; to refuse it, respond to it instead. A restart without
-/// that mark is interrupted again, so that an answer to another question approves nothing.
+/// The interrupt's data is `{message}`, which names the tool. To allow the call, restart it with the part
+/// that [`ToolApproval::approve`] returns; to reject it, respond to it instead. A restart without that mark
+/// is interrupted again, so that an answer to another question approves nothing.
 ///
 /// ```
 /// use everturn_ai::builtin_middleware::ToolApproval;
@@ -34,9 +34,9 @@ use crate::{Middleware, MultipartToolResponse, NextTool, Part, Questions, ToolCa
 pub struct ToolApproval {
     /// The tools that run without asking.
     approved: BTreeSet<String>,
-    /// Another spelling of `approved`; both lists count.
+    /// An alias of `approved`; both lists count.
     allowed_tools: BTreeSet<String>,
-    /// How many seconds a question may be answered; without an end if it is missing.
+    /// The number of seconds in which a question may be answered; unlimited if not set.
     expires_after_seconds: Option<u64>,
 }
 
@@ -51,8 +51,8 @@ impl ToolApproval {
         }
     }
 
-    /// Sets how long a question may be answered. Its data then has the time as `answerUntil`, and a later answer is refused
-    /// with [`reason::QUESTION_EXPIRED`](crate::reason::QUESTION_EXPIRED).
+    /// Sets how long a question may be answered. Its data then has the time as `answerUntil`, and a later
+    /// answer is rejected with [`reason::QUESTION_EXPIRED`](crate::reason::QUESTION_EXPIRED).
     #[must_use]
     pub fn answered_within(self, time: Duration) -> Self {
         Self {

@@ -27,9 +27,9 @@ pub struct ModelEffect<'a> {
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct ToolEffect<'a> {
-    /// The reply that asks for it; `None` for a call that a client restarts after an interrupt.
+    /// The reply that requests it; `None` for a call that a client restarts after an interrupt.
     pub asked_by: Option<&'a EffectId>,
-    /// The number of the request among those of its message.
+    /// The index of the request among those of its message.
     pub position: usize,
     /// The tool request.
     pub request: &'a ToolRequest,
@@ -57,24 +57,27 @@ pub enum ToolOutcome {
 pub enum ToolRecord {
     /// No record that prevents the call.
     Nothing,
-    /// The call began and its end is unknown.
+    /// The call was started and its end is unknown.
     Started,
     /// The call ended with this outcome.
     Ended(ToolOutcome),
-    /// Another turn began the call and was cut short; its end is unknown. The conversation has gone on, so the call is not made
-    /// even if it has not happened.
+    /// Another turn started the call and was interrupted; its end is unknown. The conversation has continued,
+    /// so the call is not made even if it has not happened.
     CutShort,
-    /// Another resumption of the conversation began this approved call, and its end is unknown. It may still be under way.
+    /// Another resumption of the conversation started this approved call, and its end is unknown. It may
+    /// still be in progress.
     StartedElsewhere,
-    /// Another resumption of the conversation has made this approved call, and a person decides whether it is repeated.
+    /// Another resumption of the conversation has made this approved call, and a person decides whether to
+    /// repeat it.
     AlreadyMade,
 }
 
 /// Records the effects of generations, so that an interrupted turn can be replayed.
 ///
-/// Calls of one message run at the same time, so all methods may be called concurrently; only
+/// Calls of one message run concurrently, so all methods may be called concurrently; only
 /// [`calling`](EffectJournal::calling) is called in the order of the requests. An error of any method but
-/// [`failed`](EffectJournal::failed) fails the generation unchanged: an outcome that cannot be recorded is not used.
+/// [`failed`](EffectJournal::failed) fails the generation unchanged: an outcome that cannot be recorded is
+/// not used.
 #[async_trait]
 pub trait EffectJournal: Send + Sync + 'static {
     /// Returns the identity of a model call, and its reply if it is known.
@@ -89,21 +92,21 @@ pub trait EffectJournal: Send + Sync + 'static {
     /// Records that the tool's own code is about to run.
     async fn started(&self, id: &EffectId) -> Result<()>;
 
-    /// Records how the tool call ended.
+    /// Records the end of the tool call.
     async fn ended(&self, id: &EffectId, outcome: &ToolOutcome) -> Result<()>;
 
     /// Records that the tool call failed. `had_no_effect` is `false` if it is unknown whether the call took effect, for
     /// example because the work was cancelled while the tool ran.
     async fn failed(&self, id: &EffectId, error: &Error, had_no_effect: bool);
 
-    /// Returns the context in which the tool runs, which lets the journal follow its work.
+    /// Returns the context in which the tool runs, with which the journal can follow its work.
     fn enter(&self, id: &EffectId, context: Context) -> Context {
         let _ = id;
         context
     }
 }
 
-/// `None` shields the generations below from a journal further out.
+/// `None` hides an outer journal from the generations inside.
 struct Journal(Option<Arc<dyn EffectJournal>>);
 
 /// Returns the context with `journal`, which records the effects of generations that run in it.
@@ -168,7 +171,8 @@ impl EffectId {
         Self::when_needed(|| Uuid::new_v4().simple().to_string())
     }
 
-    /// Creates an identity whose text is made when somebody asks for it: most model calls have no tools to tell it to.
+    /// Creates an identity whose text is computed on first use, because most model calls have no tools that
+    /// need it.
     pub fn when_needed(text: impl FnOnce() -> String + Send + 'static) -> Self {
         Self(Arc::new(LazyLock::new(Box::new(text))))
     }

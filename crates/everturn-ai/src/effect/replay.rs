@@ -4,32 +4,32 @@ use serde::{Deserialize, Serialize};
 
 /// How a tool may be called again when a turn is replayed after a crash.
 ///
-/// It makes a difference only where a journal records effects, as in agents with a store. A recorded result is always
-/// used again; the declaration decides about a call of which only the beginning is known.
+/// It matters only where a journal records effects, as in agents with a store. A recorded result is always
+/// used again; the declaration applies to a call that was started but has no recorded end.
 ///
-/// | | recorded | if the call was under way when the process died |
+/// | | recorded | if the call was in progress when the process died |
 /// |---|---|---|
-/// | `Pure` | nothing | it is run again, as are calls that had finished |
+/// | `Pure` | nothing | it is run again, like finished calls |
 /// | `Idempotent` | its result | it is run again |
 /// | `Keyed` | its result | it is run again under the same [`ToolContext::effect_id`](crate::ToolContext::effect_id) |
-/// | `Once` | its beginning and its result | it is not run again: [`Tool::with_reconcile`](crate::Tool::with_reconcile) determines its outcome, or else the turn is interrupted and a person does |
+/// | `Once` | its start and its result | it is not run again: [`Tool::with_reconcile`](crate::Tool::with_reconcile) determines its outcome, or else the turn is interrupted and a person does |
 ///
-/// A `Once` call that fails is treated like one whose process died, unless its error states that
-/// [nothing happened](everturn_core::Error::nothing_happened).
+/// A `Once` call that fails is treated like one whose process died, unless its error states that [nothing
+/// happened](everturn_core::Error::nothing_happened).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Replay {
     /// The tool only computes or reads, or changes only the session: it may run any number of times.
     Pure,
-    /// Running the tool twice with equal input has the effect of running it once.
+    /// Running the tool twice with equal input has the same effect as running it once.
     Idempotent,
-    /// The service behind the tool recognises a repetition by a key: the tool passes on its effect id.
+    /// The service behind the tool detects a repetition by a key; the tool passes on its effect id.
     Keyed,
     /// The tool must not run twice.
     ///
-    /// This is the default: a needless question can be answered, a second payment cannot be taken back. It costs one
-    /// more write per call.
+    /// This is the default: an unnecessary question can be answered, a second payment cannot be undone. It
+    /// costs one more write per call.
     #[default]
     Once,
 }
@@ -40,23 +40,23 @@ pub enum Replay {
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Repeat {
-    /// The recorded outcome is the answer, if the approval is the same; an approval with another decision, or of other
-    /// arguments, is asked for again.
+    /// The recorded outcome is the answer, if the approval is the same; an approval with another decision or
+    /// other arguments leads to a new question.
     #[default]
     Recorded,
-    /// The person is asked again, and told that the call was made before.
+    /// The person is asked again, with the information that the call was already made.
     Ask,
 }
 
-/// The outcome of a call that began and whose end is unknown, as determined afterwards.
+/// The outcome of a started call whose end is unknown, as determined afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reconciliation<O> {
     /// The call took effect and would have returned this output.
     Happened(O),
-    /// The call did not take effect and cannot any more. After a crash it is run now; a call that failed in this turn is not
-    /// repeated: its error is its outcome.
+    /// The call did not take effect and no longer can. After a crash it is run now. A call that failed in
+    /// this turn is not repeated: its error is its outcome.
     NeverHappened,
-    /// The outcome cannot be determined: a person is asked.
+    /// The outcome cannot be determined, so a person is asked.
     Unknown,
 }
 

@@ -1,4 +1,4 @@
-//! The `array` format: a JSON array whose items can be used as they come.
+//! The `array` format: a JSON array whose items can be used as they arrive.
 
 use serde_json::Value;
 

@@ -39,7 +39,7 @@ impl Format for EnumFormat {
 struct Choices(Option<Vec<Value>>);
 
 impl Choices {
-    /// Returns the value that an answer names; any text is a value if the schema lists none.
+    /// Returns the value in an answer; if the schema lists none, any text is a value.
     fn pick(&self, answer: &str) -> Option<Value> {
         match &self.0 {
             None => Some(Value::String(answer.to_owned())),
@@ -51,12 +51,12 @@ impl Choices {
     }
 }
 
-/// Returns a value in the form in which a model is told to write it.
+/// Returns a value in the form that the instructions show.
 fn shown(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Removes quotes: models like to quote what they were asked to write plainly.
+/// Removes quotes, because models often quote plain values.
 fn unquoted(text: &str) -> String {
     text.replace(['\'', '"'], "").trim().to_owned()
 }

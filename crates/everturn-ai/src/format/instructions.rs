@@ -1,4 +1,4 @@
-//! Instructions that tell a model in words which form its output should have.
+//! Instructions that describe the form of the output to a model.
 
 use super::{FormatConfig, FormatHandler};
 use crate::{Feature, Message, Messages, OutputInstructions, Part, Role, metadata};
@@ -19,9 +19,10 @@ pub fn resolve_instructions(
 
 /// Adds format instructions to a request, and returns whether they were added.
 ///
-/// They replace the placeholder that a template kept for them; without one they go to the end of the first system
-/// message, or else of the last user message. Nothing is added if the messages already hold instructions, or if neither
-/// message exists. Only one message is replaced: a history that the request shares is neither changed nor copied.
+/// They replace the placeholder that a template contains for them. Without one they are appended to the first
+/// system message, or else to the last user message. Nothing is added if the messages already contain
+/// instructions, or if neither message exists. Only one message is replaced; a history that the request
+/// shares is neither changed nor copied.
 pub fn inject_instructions(messages: &mut Messages, instructions: &str) -> bool {
     if messages.any_with(Feature::OutputInstructions) {
         return false;

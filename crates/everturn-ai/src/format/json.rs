@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{ChunkParser, ChunkText, Format, FormatConfig, FormatError, FormatHandler, schema};
 use crate::{Message, ModelResponseChunk, extract_json};
 
-/// One JSON object or array. A chunk's output is the value as far as it has been streamed.
+/// One JSON object or array. A chunk's output is the part of the value that has been streamed so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct JsonFormat;
 

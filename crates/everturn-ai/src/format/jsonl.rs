@@ -86,7 +86,7 @@ impl ChunkParser for Chunks {
     }
 }
 
-/// Parses the object on a line; returns `None` for a line that holds something else.
+/// Parses the object on a line; returns `None` for a line with something else.
 fn object(line: &str) -> Option<Result<Value, FormatError>> {
     let line = line.trim();
     line.starts_with('{').then(|| {

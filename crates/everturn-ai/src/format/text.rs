@@ -52,7 +52,7 @@ impl ChunkParser for Chunks {
     }
 }
 
-/// Finds the text that is new in each chunk, even if chunks repeat everything before them.
+/// Finds the new text in each chunk, even if chunks repeat everything before them.
 #[derive(Debug, Clone, Default)]
 pub struct ChunkText {
     seen: usize,

@@ -14,7 +14,7 @@ use crate::{GenerateActionOptions, ModelResponse, ModelResponseChunk};
 /// # Errors
 /// `ALREADY_EXISTS` if it is registered already.
 pub fn register_generate(registry: &Registry) -> Result<()> {
-    // A strong handle would be a cycle: the registry holds the action.
+    // A strong handle would be a cycle, because the registry holds the action.
     let own = registry.downgrade();
     let action: Action<GenerateActionOptions, ModelResponse, ModelResponseChunk> =
         Action::streaming(ActionType::UTIL, "generate", move |options, context, emitter| {

@@ -1,4 +1,4 @@
-//! Checking a model's answer before anything uses it. An unusable answer becomes an error that carries it.
+//! Checking a model's response before it is used. An unusable response becomes an error that contains it.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use super::call::Call;
 use crate::{FinishReason, Message, ModelResponse, Part, PartKind, reason};
 
 impl Call {
-    /// Prepares a response for use: gives every tool request a reference and validates a finished output.
+    /// Prepares a response: gives every tool request a reference and validates a finished output.
     pub(super) fn examined(&self, mut response: ModelResponse) -> Result<ModelResponse> {
         let is_blocked = response.finish_reason == Some(FinishReason::Blocked);
         if is_blocked && !self.allows_blocked {
@@ -35,12 +35,13 @@ impl Call {
 /// Returns whether the message is a finished answer, which must match the output's schema.
 fn is_finished(message: &Message, finish: Option<FinishReason>) -> bool {
     use FinishReason::{Aborted, Blocked, Interrupted, Other};
-    // `Length` is missing on purpose: a truncated output does not match its schema, and the caller must know.
+    // `Length` is missing on purpose: a truncated output does not match its schema, and the caller must get
+    // an error.
     let is_cut_short = matches!(finish, Some(Blocked | Aborted | Interrupted | Other));
     !is_cut_short && message.tool_requests().next().is_none()
 }
 
-/// Adds references to tool requests whose provider gave none: responses and restarts refer to calls by them.
+/// Adds references to tool requests without one, because responses and restarts refer to calls by them.
 fn with_references(message: Message) -> Message {
     if message.tool_requests().all(|request| request.reference.is_some()) {
         return message;
@@ -59,7 +60,7 @@ fn with_reference(part: Part) -> Part {
     }
 }
 
-/// The response that an error carries in its source chain.
+/// The response in the source chain of an error.
 #[derive(Debug)]
 struct UnusableResponse(ModelResponse);
 
@@ -105,7 +106,7 @@ pub(super) fn no_message(response: ModelResponse) -> Error {
 }
 
 fn unusable(message: String, reason: Reason, response: ModelResponse) -> Error {
-    // The request is left out of the error: it is the caller's own, and may be long.
+    // The request is omitted from the error: the caller has it, and it may be long.
     let told = ModelResponse {
         request: None,
         ..response.clone()

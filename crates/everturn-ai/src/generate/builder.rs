@@ -18,7 +18,7 @@ use crate::{
     ModelReference, ModelRequest, ModelResponseChunk, OutputInstructions, Part, Resource, ToolChoice, Window,
 };
 
-/// A generation to run. Everything is optional except something to generate from.
+/// A generation to run. Everything is optional except the input.
 ///
 /// `T` is the type that [`Generated::output`] returns; choose it with [`Generate::output`].
 ///
@@ -60,7 +60,8 @@ impl Generate {
         }
     }
 
-    /// Creates a generation from options that name everything, as prompts and remote callers send them.
+    /// Creates a generation from options that refer to everything by name, as prompts and remote callers send
+    /// them.
     pub fn from_options(registry: &Registry, options: GenerateActionOptions) -> Self {
         Self {
             plan: Box::new(Plan::from_options(registry, options)),
@@ -120,7 +121,7 @@ impl<T> Generate<T> {
         self.edit(|plan| plan.returns_tool_requests = returns)
     }
 
-    /// Sets in how many rounds the model may ask for tools before the call fails; 5 if not given.
+    /// Sets the number of rounds in which the model may request tools before the call fails; 5 if not given.
     pub fn max_rounds(self, rounds: u32) -> Self {
         self.edit(|plan| plan.max_rounds = Some(rounds))
     }
@@ -140,10 +141,10 @@ impl<T> Generate<T> {
         self.edit(|plan| plan.resources.push(ResourceReference::Name(name.into())))
     }
 
-    /// Asks for output of a Rust type.
+    /// Requests output of a Rust type.
     ///
-    /// The schema is the type's. The format is `json`, unless another is named; for a type of nothing but constant
-    /// strings it is `enum`, and for a `String` it is `text`.
+    /// The schema is the type's. The format is `json` by default, `enum` for a type of constant strings only,
+    /// and `text` for a `String`.
     pub fn output<U: JsonSchema>(self) -> Generate<U> {
         let schema = Schema::of::<U>();
         let format = natural_format(schema.as_json());
@@ -152,23 +153,23 @@ impl<T> Generate<T> {
             output: PhantomData,
         };
         typed.edit(|plan| {
-            // A format that the caller named stays; one that came from an earlier type goes with that type.
+            // A format that the caller named stays; one that was inferred from an earlier type is replaced.
             if plan.output.format.is_none() || plan.has_natural_format {
                 plan.output.format = format.map(str::to_owned);
                 plan.has_natural_format = true;
             }
-            // A schema of a bare string would make models quote their text.
+            // With the schema of a bare string, models would quote their text.
             let is_text = plan.output.format.as_deref() == Some("text");
             plan.output.json_schema = (!is_text).then(|| schema.as_json().clone());
         })
     }
 
-    /// Asks for output of a JSON Schema.
+    /// Requests output of a JSON Schema.
     pub fn output_schema(self, schema: &Schema) -> Self {
         self.edit(|plan| plan.output.json_schema = Some(schema.as_json().clone()))
     }
 
-    /// Asks for output in a format: `text`, `json`, `array`, `jsonl`, `enum`, or one of your own.
+    /// Requests output in a format: `text`, `json`, `array`, `jsonl`, `enum`, or one of your own.
     pub fn output_format(self, format: impl Into<String>) -> Self {
         self.edit(|plan| {
             plan.output.format = Some(format.into());
@@ -186,17 +187,17 @@ impl<T> Generate<T> {
         self.edit(|plan| plan.output.content_type = Some(content_type.into()))
     }
 
-    /// Sets whether the model is told the format in words, and in which; the format decides if not given.
+    /// Sets whether, and with which text, the prompt describes the format; the format decides if not given.
     pub fn output_instructions(self, instructions: impl Into<OutputInstructions>) -> Self {
         self.edit(|plan| plan.output.instructions = Some(instructions.into()))
     }
 
-    /// Asks for the output that a prompt describes.
+    /// Requests the output that a prompt describes.
     pub(crate) fn output_config(self, output: GenerateActionOutputConfig) -> Self {
         self.edit(|plan| plan.output = output)
     }
 
-    /// Changes the type that the output is read as.
+    /// Changes the type of the parsed output.
     pub(crate) fn read_as<U>(self) -> Generate<U> {
         Generate {
             plan: self.plan,
@@ -240,14 +241,14 @@ impl<T> Generate<T> {
         self.edit(|plan| plan.step_name = Some(name.into()))
     }
 
-    /// Sets whether the model is told of tool calls that fail. By default every failure ends the generation; in an agent's turn,
-    /// the agent's choice counts.
+    /// Sets whether errors of tool calls are returned to the model. By default every failure ends the
+    /// generation; in an agent's turn, the agent's choice applies.
     pub fn tool_errors(self, choice: ToolErrors) -> Self {
         self.edit(|plan| plan.tool_errors = Some(choice))
     }
 
-    /// Sets what the model sees of a long conversation; in an agent's turn the agent's window if not given, else everything.
-    /// The response has all messages in any case.
+    /// Sets the context window of a long conversation: in an agent's turn the agent's window if not given,
+    /// otherwise no window. The response has all messages in any case.
     pub fn window(self, window: Window) -> Self {
         self.edit(|plan| plan.window = Some(window))
     }
@@ -257,7 +258,7 @@ impl<T> Generate<T> {
         self.edit(|plan| plan.allows_blocked = true)
     }
 
-    /// Sends chunks to `emitter` as they come, for a caller that feeds a stream of its own.
+    /// Sends chunks to `emitter` as they arrive, for a caller that feeds a stream of its own.
     pub fn emitter(self, emitter: Emitter<ModelResponseChunk>) -> Self {
         self.edit(|plan| plan.emitter = emitter)
     }
@@ -271,7 +272,7 @@ impl<T> Generate<T> {
         Ok(Generated::new(self.plan.run(FirstSpan::Own, |_| ()).await?))
     }
 
-    /// Returns the request that the model would be sent first; no model is needed.
+    /// Returns the first request to the model; no model is needed.
     pub(crate) async fn request(self) -> Result<ModelRequest> {
         self.plan.request().await
     }
@@ -291,7 +292,7 @@ impl<T: 'static> IntoFuture for Generate<T> {
     }
 }
 
-/// Returns the format in which a model best writes a value that is neither an object nor an array.
+/// Returns the format in which models write a value best that is neither an object nor an array.
 fn natural_format(schema: &Value) -> Option<&'static str> {
     let is_constant = |alternative: &Value| alternative.get("const").is_some_and(Value::is_string);
     let alternatives = schema.get("oneOf").and_then(Value::as_array);

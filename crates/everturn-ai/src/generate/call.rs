@@ -1,4 +1,4 @@
-//! One generate call: everything that is resolved once and stays the same for all its rounds.
+//! One generate call: everything that is resolved once and does not change between its rounds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -28,7 +28,7 @@ pub(super) struct Call {
     pub(super) tool_errors: ToolErrors,
     pub(super) mistakes: Mistakes,
     pub(super) progress: Progress,
-    /// What the model sees of the conversation; all of it if not given.
+    /// The context window; the whole conversation if not given.
     pub(super) window: Option<Window>,
     pub(super) step_name: String,
     /// The index of the first message that the current round streams.
@@ -36,7 +36,7 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// Asks the model, through the model hooks.
+    /// Calls the model through the model hooks.
     pub(super) fn ask(
         self: &Arc<Self>,
         request: ModelRequest,
@@ -46,7 +46,7 @@ impl Call {
         let call = Arc::clone(self);
         let core = move |asked: ModelCall| -> BoxFuture<'static, _> {
             let call = Arc::clone(&call);
-            // Boxed, because every future below has room for it.
+            // Boxed to keep the futures below small.
             let asked = Box::new(asked);
             Box::pin(async move {
                 let model = call.model_for(&asked.model).await?;
@@ -68,7 +68,7 @@ impl Call {
         NextModel::around_model(&self.chain, core).run(asked)
     }
 
-    /// Returns the model with that name: a hook may have chosen another than the call's own.
+    /// Returns the model with that name, because a hook may have chosen another than the call's own.
     async fn model_for(&self, name: &str) -> Result<ModelHandle> {
         if name == self.model_name {
             return Ok(self.model.clone());
@@ -95,9 +95,9 @@ impl Call {
         }
     }
 
-    /// Gives chunks from hooks without a role or an index those of the model's next message.
+    /// Sets the role and index of chunks from hooks that have none to those of the model's next message.
     fn with_defaults(&self, emitter: &Emitter<ModelResponseChunk>) -> Emitter<ModelResponseChunk> {
-        // Without hooks every chunk is stamped already.
+        // Without hooks every chunk already has both.
         if self.chain.is_empty() {
             return emitter.clone();
         }

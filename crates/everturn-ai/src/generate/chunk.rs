@@ -1,7 +1,7 @@
-//! Chunks as a consumer receives them, and the text accumulated over them.
+//! Chunks as a consumer receives them, and the text accumulated from them.
 //!
-//! Text accumulates only where it is needed, so that a long stream does not fill the memory: for partial output if an
-//! output format was asked for, and for the text so far if the stream was told to keep it.
+//! Text accumulates only where it is needed, so that a long stream does not fill the memory: for partial
+//! output if an output format was requested, and for the accumulated text if the stream has it enabled.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -16,7 +16,7 @@ use super::output::OutputPlan;
 use crate::format::{ChunkParser, ChunkText};
 use crate::{ModelResponseChunk, Role};
 
-/// A piece of a streamed answer.
+/// A chunk of a streamed response.
 pub struct Chunk<T = Value> {
     inner: ModelResponseChunk,
     partial: Option<Arc<Mutex<PartialOutput>>>,
@@ -26,10 +26,10 @@ pub struct Chunk<T = Value> {
 }
 
 impl<T> Chunk<T> {
-    /// Returns the known, or new, part of the output if it can already be read as a `T`.
+    /// Parses the known, or new, part of the output; `None` if it is not a `T` yet.
     ///
-    /// For `json` this is the whole value so far; for `array` and `jsonl` it is the items completed since the output of
-    /// an earlier chunk was read.
+    /// For `json` this is the whole value so far; for `array` and `jsonl` it is the items completed since the
+    /// output of an earlier chunk was read.
     pub fn output(&self) -> Option<T>
     where
         T: DeserializeOwned,
@@ -37,7 +37,7 @@ impl<T> Chunk<T> {
         serde_json::from_value(self.output_value()?).ok()
     }
 
-    /// Like [`Chunk::output`], as JSON; includes output that is not yet a whole `T`.
+    /// Like [`Chunk::output`], as JSON; includes output that is not yet a complete `T`.
     pub fn output_value(&self) -> Option<Value> {
         let parsed = || self.partial.as_ref()?.lock().parse();
         self.value.get_or_init(parsed).clone()
@@ -85,7 +85,7 @@ impl Accumulation {
         self.keeps_text = true;
     }
 
-    /// Wraps a chunk for the consumer. A chunk with another index begins another message.
+    /// Wraps a chunk for the consumer. A chunk with another index starts another message.
     pub(super) fn dress<T>(&mut self, chunk: ModelResponseChunk, plan: Option<&OutputPlan>) -> Chunk<T> {
         if chunk.index != self.index {
             let parser = plan.and_then(OutputPlan::chunk_parser);
@@ -97,7 +97,7 @@ impl Accumulation {
                 ..Self::default()
             };
         }
-        // Chunks of tools are in the stream too, and are not output.
+        // The stream also has chunks of tools, which are not output.
         let is_models = chunk.role == Some(Role::Model);
         let partial = self.partial.clone().filter(|_| is_models);
         if let Some(partial) = &partial {
@@ -146,7 +146,7 @@ impl PartialOutput {
         }
     }
 
-    /// Parses the waiting chunks only when asked: parsing everything so far with every chunk would be quadratic.
+    /// Parses the pending chunks on demand: parsing everything so far with every chunk would be quadratic.
     fn parse(&mut self) -> Option<Value> {
         let waiting = ModelResponseChunk::new(std::mem::take(&mut self.waiting.text));
         self.parser.parse_chunk(&waiting).ok().flatten()

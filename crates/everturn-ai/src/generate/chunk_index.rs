@@ -1,4 +1,4 @@
-//! The index that says which message of the exchange a chunk belongs to.
+//! The index of the message that a chunk belongs to.
 
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use crate::{ModelResponseChunk, Role};
 
 /// Stamps the chunks of one round with their role and index. Cloning gives another handle to the same count.
 ///
-/// The index goes up when the role changes within the round. If the model streamed nothing in a round, its tools'
-/// answers do not raise the index.
+/// The index increases when the role changes within the round. If the model streamed nothing in a round, its
+/// tools' answers do not increase the index.
 #[derive(Clone)]
 pub(super) struct ChunkIndex(Arc<Mutex<Position>>);
 

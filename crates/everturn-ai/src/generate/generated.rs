@@ -31,10 +31,10 @@ impl<T> Generated<T> {
         }
     }
 
-    /// Parses the output as the format says; without a format, parses JSON found in the text.
+    /// Parses the output in its format; without a format, parses JSON found in the text.
     ///
     /// # Errors
-    /// `INTERNAL` with [`Reason::INVALID_OUTPUT`] if the answer holds no output, or not a `T`.
+    /// `INTERNAL` with [`Reason::INVALID_OUTPUT`] if the response contains no output, or not a `T`.
     pub fn output(&self) -> Result<T>
     where
         T: DeserializeOwned,
@@ -45,10 +45,10 @@ impl<T> Generated<T> {
         serde_json::from_value(value).map_err(|error| invalid(&format!("the output cannot be read: {error}")))
     }
 
-    /// Returns the output as JSON; `None` if the answer holds none.
+    /// Returns the output as JSON; `None` if the response contains none.
     ///
     /// # Errors
-    /// `INTERNAL` with [`Reason::INVALID_OUTPUT`] if the answer is not of the format.
+    /// `INTERNAL` with [`Reason::INVALID_OUTPUT`] if the response is not in the format.
     pub fn output_value(&self) -> Result<Option<Value>> {
         self.response
             .message
@@ -68,7 +68,7 @@ impl<T> Generated<T> {
         messages
     }
 
-    /// Why the answer ended; [`FinishReason::Unknown`] if the model did not say.
+    /// Returns why the response ended; [`FinishReason::Unknown`] if the model did not report it.
     pub fn finish_reason(&self) -> FinishReason {
         self.response.finish_reason.unwrap_or(FinishReason::Unknown)
     }

@@ -58,8 +58,8 @@ enum Outcome {
 /// A tool call by its name and reference.
 type CallId<'a> = (&'a str, Option<&'a str>);
 
-/// The given answers by the call they answer; of several for one call the first counts. A caller decides how many answers
-/// there are, so they are not searched for each request.
+/// The given answers by the call they answer; the first of several for one call counts. Indexed, because a
+/// caller decides how many answers there are.
 struct GivenAnswers<'a> {
     responses: HashMap<CallId<'a>, &'a Part>,
     restarts: HashMap<CallId<'a>, &'a Part>,
@@ -75,7 +75,7 @@ impl<'a> GivenAnswers<'a> {
             let request = part.as_tool_request()?;
             Some(((request.name.as_str(), request.reference.as_deref()), part))
         };
-        // From the end, so that the first stays.
+        // Reversed, so that the first one stays.
         Self {
             responses: respond.iter().rev().filter_map(response).collect(),
             restarts: restart.iter().rev().filter_map(request).collect(),
@@ -91,7 +91,7 @@ impl Call {
         given: Answers,
     ) -> Result<Resolved> {
         let (place, interrupted) = interrupted_message(&round)?;
-        // Before anything runs: an answer that is not allowed must not reach a tool.
+        // Checked before anything runs: an answer that is not allowed must not reach a tool.
         let resolutions = self
             .resolutions(&interrupted, &given, &round.context)
             .map_err(refused)?;
@@ -121,7 +121,7 @@ impl Call {
         let waited = waited
             .iter()
             .map(|message| message.clone().without_metadata_entry(metadata::WAITING));
-        // A copy in the request: the caller's history keeps the message with its interrupt.
+        // The request gets a copy; the caller's history keeps the message with its interrupt.
         let resolved = [resolved_message(&interrupted, &approvals), answers.clone()];
         messages.splice(place..messages.len(), resolved.into_iter().chain(waited));
         self.progress.reach(&round);
@@ -131,8 +131,8 @@ impl Call {
         Ok(Resolved::Next(Box::new(round)))
     }
 
-    /// Returns the interrupted message with the answers that it has now. Calls that are resolved keep their output until the
-    /// others are, too.
+    /// Returns the interrupted message with the answers so far. Resolved calls keep their output until the
+    /// others are resolved, too.
     fn still_asking(
         &self,
         interrupted: &Message,
@@ -182,7 +182,8 @@ impl Call {
         if restart.iter().any(|part| part.as_tool_request().is_none()) {
             return Err(wrong_directive("restart", "tool requests"));
         }
-        // The clients of other languages restart a call without an answer. The data of all answers stands in for it.
+        // Genkit's clients in other languages restart a call without an answer. The data of all answers is
+        // used in its place.
         let plain = data.clone().map_or(Value::Bool(true), Value::Object);
         let restart: Vec<Part> = restart
             .iter()
@@ -201,7 +202,7 @@ impl Call {
     fn resolution(&self, part: &Part, given: &GivenAnswers<'_>, context: &Context) -> Result<Resolution> {
         let unresolved = || Error::internal("a part of a tool request is no tool request");
         let request = part.as_tool_request().ok_or_else(unresolved)?;
-        // A call that had finished is not run again, even if the client asks for it.
+        // A finished call is not run again, even if the client requests it.
         if let Some(answer) = part.pending_answer() {
             return Ok(Resolution {
                 way: Way::Answered(answer),
@@ -234,19 +235,20 @@ impl Call {
             return Err(another_question(request));
         }
         let mut approval = None;
-        // A tool that is gone is no tool to ask; running it fails.
+        // A removed tool cannot be asked; running it fails.
         if let (Ok(tool), Some(call)) = (self.tools.get(&request.name), again.as_tool_request()) {
             let decision = again.metadata_entry(metadata::RESUMED).unwrap_or(&Value::Null);
             let answered = tool.answered(part, GivenAnswer::Restart { call, decision }, context)?;
             approval = recorded(answered, part, context);
         }
-        // The client must not be able to invent an answered interrupt, or an approval.
+        // The client must not be able to forge an answered interrupt, or an approval.
         let again = again
             .clone()
             .without_metadata_entry(metadata::RESOLVED_INTERRUPT)
             .without_metadata_entry(metadata::APPROVAL)
             .with_approval(approval.as_ref());
-        // The interrupt's data is taken from the conversation and not from the client, so that the tool may trust it.
+        // The interrupt's data is taken from the conversation and not from the client, so that the tool can
+        // trust it.
         let again = match part.interrupt() {
             Some(asked) => again.with_metadata_entry(metadata::RESOLVED_INTERRUPT, asked.clone()),
             None => again,
@@ -254,7 +256,7 @@ impl Call {
         Ok(Resolution::of(approval, Way::Restarted(again)))
     }
 
-    /// Returns the outcomes in the order of the requests; restarted tools run at the same time.
+    /// Returns the outcomes in the order of the requests; restarted tools run concurrently.
     async fn outcomes(
         self: &Arc<Self>,
         round: &GenerateRound,
@@ -267,7 +269,7 @@ impl Call {
             Way::Answered(_) | Way::Waiting => None,
         });
         let mut outcomes = self
-            // No reply asked for these calls: the journal identifies them by the restart alone.
+            // No reply requested these calls, so the journal identifies them by the restart alone.
             .run_requests(round, restarts.collect(), None, index)
             .await?
             .into_iter();
@@ -290,8 +292,9 @@ impl Call {
         Ok(answered)
     }
 
-    /// Returns the answer to a call whose outcome was unknown. A person reports that it happened; the tool's reconcile function,
-    /// if it finds the same, makes the changes of the session that the call would have made.
+    /// Returns the answer to a call whose outcome was unknown. If a person reports that it happened and the
+    /// tool's reconcile function confirms it, the reconcile function makes the changes of the session that
+    /// the call would have made.
     async fn confirmed(&self, round: &GenerateRound, asked: &Part, given: Part) -> Part {
         let declines = |output: &Value| Declined::of(output).is_some();
         let output = given
@@ -334,15 +337,15 @@ impl Resolution {
     }
 }
 
-/// Returns the approval if it is to be recorded. A generation on its own keeps to Genkit's metadata where no rule needs
-/// more, and the program of a client that answers for its own tool approves nothing.
+/// Returns the approval if it is to be recorded. A generation outside an agent writes only Genkit's metadata
+/// unless a rule needs more, and the program of a client that answers for its own tool approves nothing.
 fn recorded(approval: Approval, asked: &Part, context: &Context) -> Option<Approval> {
     let was_asked = asked.metadata_entry(metadata::APPROVAL).is_some();
     let is_kept = was_asked || Questions::in_context(context).is_some() || !approval.is_answered();
     (is_kept && !asked.is_call_of_client()).then_some(approval)
 }
 
-/// Returns the loop's own question about a call that was restarted; `None` if it is the tool that asks once more.
+/// Returns the loop's own question about a restarted call; `None` if the tool itself asks again.
 fn own_question(data: Value) -> Option<Outcome> {
     if let Some(question) = asked_again(&data) {
         return Some(Outcome::AsksAgain(question.clone()));
@@ -350,7 +353,7 @@ fn own_question(data: Value) -> Option<Outcome> {
     is_outcome_unknown(&data).then_some(Outcome::Asks(data))
 }
 
-/// Returns a resolved tool request as it waits for the others of its message.
+/// Returns a resolved tool request that waits for the others of its message.
 fn kept(request: &Part, answer: &Part) -> Part {
     let response = answer.as_tool_response().cloned().unwrap_or_default();
     let outcome = ToolOutcome::Finished(MultipartToolResponse {
@@ -361,7 +364,7 @@ fn kept(request: &Part, answer: &Part) -> Part {
     tool_calls::waiting(resolved(request), outcome)
 }
 
-/// Writes to the span who answered which call, and when.
+/// Records the answers of this resumption on the span.
 fn record(interrupted: &Message, approvals: &[Option<Approval>], context: &Context) {
     let requests = interrupted.tool_requests().zip(approvals);
     let given: Vec<Value> = requests
@@ -399,8 +402,8 @@ fn interrupted_message(round: &GenerateRound) -> Result<(usize, Message)> {
     })
 }
 
-/// Returns the interrupted message as the history keeps it: no request waits any more, and the interrupts' data and
-/// answers are recorded.
+/// Returns the interrupted message in the form that the history keeps: no request waits any more, and the
+/// interrupts' data and answers are recorded.
 fn resolved_message(interrupted: &Message, approvals: &[Option<Approval>]) -> Message {
     let mut approvals = approvals.iter();
     let resolve = |part: &Part| {
@@ -428,7 +431,7 @@ fn resolved(part: &Part) -> Part {
     }
 }
 
-/// Marks the error of an answer that was refused before anything ran.
+/// Marks the error of an answer that was rejected before anything ran.
 fn refused(error: Error) -> Error {
     let has_own = [reason::QUESTION_EXPIRED, reason::UNRESOLVED_TOOL_REQUEST];
     if has_own.into_iter().any(|reason| error.is(reason)) {

@@ -11,8 +11,8 @@ use crate::Messages;
 /// not observed.
 #[async_trait]
 pub trait GenerateObserver: Send + Sync + 'static {
-    /// Called whenever the conversation can be continued from here: before each model call, and when all tools of a round
-    /// have answered. `messages` is the whole conversation, without the answer that is asked for.
+    /// Called whenever the conversation can be continued from here: before each model call, and when all
+    /// tools of a round have answered. `messages` is the whole conversation, without the requested answer.
     fn reached(&self, messages: &Messages) {
         let _ = messages;
     }

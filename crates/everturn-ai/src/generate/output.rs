@@ -1,4 +1,4 @@
-//! The output that a generation is asked for: resolving its format, and parsing it.
+//! The requested output of a generation: resolving its format, and parsing it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use crate::format::{
 };
 use crate::{GenerateActionOutputConfig, Message, OutputConfig, extract_json, metadata};
 
-/// A format name that only providers understand; there is nothing to parse.
+/// A format name for providers only; there is nothing to parse.
 const MEDIA: &str = "media";
 
-/// The output that a generation was asked for, resolved once.
+/// The requested output of a generation, resolved once.
 pub(super) struct OutputPlan {
     pub(super) config: OutputConfig,
-    /// What to tell the model about the format at the start.
+    /// The initial instructions about the format for the model.
     pub(super) instructions: Option<String>,
     schema: Option<Schema>,
     handler: Option<Box<dyn FormatHandler>>,
@@ -31,7 +31,7 @@ impl OutputPlan {
             .format
             .as_deref()
             .or_else(|| schema.is_some().then_some("json"));
-        // Media is the provider's business: it is passed on and nothing is parsed.
+        // Media is passed to the provider, and nothing is parsed.
         let Some(name) = name.filter(|&name| name != MEDIA) else {
             let config = FormatConfig::default().resolve(asked);
             return Ok(Self {
@@ -48,7 +48,7 @@ impl OutputPlan {
         let defaults = format.config();
         let config = defaults.resolve(asked);
         let instructions = resolve_instructions(asked.instructions.as_ref(), &defaults, handler.as_ref());
-        // If the provider does not enforce the schema, the instructions are the only way for the model to learn it.
+        // If the provider does not enforce the schema, the model learns it only from the instructions.
         let is_untold = asked.instructions.is_none() && config.constrained == Some(false);
         let instructions = instructions.or_else(|| is_untold.then(|| handler.instructions()).flatten());
         Ok(Self {
@@ -59,7 +59,7 @@ impl OutputPlan {
         })
     }
 
-    /// Checks that a finished message holds the output that was asked for.
+    /// Checks that a finished message contains the requested output.
     pub(super) fn check(&self, message: &Message) -> Result<()> {
         let Some(handler) = &self.handler else {
             return Ok(());
@@ -125,8 +125,8 @@ impl fmt::Display for Mismatch {
 
 impl std::error::Error for Mismatch {}
 
-/// Returns whether an error of [`Generate`](crate::Generate) is about an answer that is not the output that was asked for.
-/// The outputs of tools, which have the same reason, are others.
+/// Returns whether an error of [`Generate`](crate::Generate) is about an answer that is not the requested
+/// output. Errors about outputs of tools have the same reason and are not included.
 pub fn is_unfit_answer(error: &Error) -> bool {
     error.find_source::<Mismatch>().is_some() || error.find_source::<FormatError>().is_some()
 }

@@ -1,4 +1,4 @@
-//! What a generation that failed had finished.
+//! The finished part of a generation that failed.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -11,7 +11,7 @@ use super::tool_errors::is_limit;
 use crate::middleware::GenerateRound;
 use crate::{FinishReason, Messages, ModelResponse, UsageTotal};
 
-/// What a generation that failed had finished. Its error carries it: see [`partial_generation`].
+/// The finished part of a generation that failed. The error contains it: see [`partial_generation`].
 ///
 /// A generation from these messages repeats no tool that had answered.
 #[derive(Debug, Clone)]
@@ -21,21 +21,22 @@ pub struct PartialGeneration {
     pub messages: Messages,
     /// [`FinishReason::Aborted`] if the caller or a limit stopped the generation, otherwise [`FinishReason::Failed`].
     pub finish_reason: FinishReason,
-    /// What the model calls that were answered used.
+    /// The usage of the model calls that were answered.
     pub usage: UsageTotal,
 }
 
-/// Returns what a generation had finished, from its error; `None` if it failed before the model was asked.
+/// Returns the finished part of a generation from its error; `None` if it failed before the first model call.
 pub fn partial_generation(error: &Error) -> Option<&PartialGeneration> {
     error.find_source::<Carrier>()?.partial.as_ref()
 }
 
-/// How far a generation has come.
+/// The progress of a generation.
 #[derive(Default)]
 pub(super) struct Progress(Mutex<Option<(Messages, UsageTotal)>>);
 
 impl Progress {
-    /// Notes a moment at which the conversation can be continued: the model is about to be asked, or all tools have answered.
+    /// Records a point at which the conversation can be continued: before a model call, or when all tools
+    /// have answered.
     pub(super) fn reach(&self, round: &GenerateRound) {
         let messages = &round.request.messages;
         self.change(|progress| match progress {
@@ -56,7 +57,7 @@ impl Progress {
         });
     }
 
-    /// Returns the error of the generation with what was finished.
+    /// Returns the error of the generation with the finished part.
     pub(super) fn attach_to(&self, error: Error, context: &Context) -> Error {
         let is_stopped = context.is_over() || is_limit(&error);
         let finish_reason = if is_stopped {
@@ -82,7 +83,7 @@ impl Progress {
     }
 }
 
-/// Carries the partial generation among the causes of an error. It adds nothing to the error's text.
+/// Holds the partial generation among the causes of an error. It adds nothing to the error's text.
 #[derive(Debug)]
 struct Carrier {
     partial: Option<PartialGeneration>,
@@ -96,7 +97,7 @@ impl fmt::Display for Carrier {
 }
 
 impl StdError for Carrier {
-    // The causes of the failure and not the failure itself, which is the error that carries this one.
+    // The causes of the failure and not the failure itself, which is the error that contains this one.
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.failure.source()
     }

@@ -1,4 +1,4 @@
-//! The settings that a caller gave, and resolving them to a call.
+//! The caller's settings, and resolving them to a call.
 
 use std::sync::Arc;
 
@@ -22,10 +22,10 @@ use crate::{
     ModelReference, ModelRequest, ModelResponse, ModelResponseChunk, ToolChoice, ToolReference,
 };
 
-/// In how many rounds a model may ask for tools unless the caller says otherwise, as in Genkit since 1.13.
+/// The default number of rounds in which a model may request tools, as in Genkit since 1.13.
 const DEFAULT_MAX_ROUNDS: u32 = 50;
 
-/// A resource itself, or the name of a registered one.
+/// A resource, or the name of a registered one.
 #[derive(Clone)]
 pub(super) enum ResourceReference {
     Resource(Resource),
@@ -36,7 +36,7 @@ pub(super) enum ResourceReference {
 pub(super) struct Plan {
     pub(super) registry: Registry,
     pub(super) model: Option<ModelReference>,
-    /// An error is kept until the call is run, because builder methods do not fail.
+    /// An error is kept until the call runs, because builder methods do not fail.
     pub(super) config: Result<Option<Value>>,
     pub(super) system: Option<Content>,
     pub(super) messages: Messages,
@@ -69,7 +69,7 @@ pub(super) struct Finished {
     pub(super) output: Arc<OutputPlan>,
 }
 
-/// The parts of a call, other than its model, that were looked up.
+/// The resolved parts of a call, other than its model.
 struct Assembled {
     chain: Vec<Arc<dyn Middleware>>,
     tools: ToolTable,
@@ -169,7 +169,7 @@ impl Plan {
         let context = self.context.clone().unwrap_or_else(Context::current);
         let context = context.with_dependencies(self.registry.dependencies());
         let (emitter, answers) = (self.emitter.clone(), self.answers.clone());
-        // Boxed, because it is large and over before the model is asked.
+        // Boxed, because it is large and finished before the model is called.
         let (call, request) = Box::pin(self.resolve(&context)).await?;
         let call = Arc::new(call);
         let output = Arc::clone(&call.output);
@@ -187,7 +187,7 @@ impl Plan {
         }
     }
 
-    /// Looks up everything that was named and builds the first request.
+    /// Looks up all names and builds the first request.
     async fn resolve(self: Box<Self>, context: &Context) -> Result<(Call, ModelRequest)> {
         self.check_messages()?;
         let model = self.model.clone().or_else(|| default_model(&self.registry));
@@ -241,7 +241,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Looks up middleware, tools, resources and the format, and builds the request; `reference` is the model's config.
+    /// Looks up middleware, tools, resources and the format, and builds the request; `reference` is the
+    /// model's config.
     async fn assemble(self, reference: Option<Value>) -> Result<(ModelRequest, Assembled)> {
         let mut messages = self.all_messages();
         let chain: Vec<Arc<dyn Middleware>> = self
@@ -249,11 +250,11 @@ impl Plan {
             .iter()
             .map(|source| source.make(&self.registry))
             .collect::<Result<_>>()?;
-        // After the middleware was made, because it brings tools of its own.
+        // Resolved after the middleware, which adds tools of its own.
         let tools = ToolTable::resolve(self.tools, &chain, &self.registry).await?;
         let resources = resolve_resources(self.resources, &self.registry).await?;
         let output = OutputPlan::resolve(&self.registry, &self.output)?;
-        // Once, in the first request: later rounds continue with its messages.
+        // Added once, to the first request: later rounds continue with its messages.
         if let Some(instructions) = &output.instructions {
             inject_instructions(&mut messages, instructions);
         }

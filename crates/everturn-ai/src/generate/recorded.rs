@@ -21,7 +21,7 @@ use crate::{
     interrupt, interrupt_data, metadata, reason,
 };
 
-/// The only member of the data with which a call that was already made interrupts. It never leaves the loop.
+/// The only member of the interrupt data of a call that was already made. It never leaves the loop.
 const ALREADY_MADE: &str = "_everturn_already_made";
 
 /// A model's reply, ready for use.
@@ -32,7 +32,7 @@ pub(super) struct Reply {
 }
 
 impl Call {
-    /// Asks the model, unless the journal knows its reply.
+    /// Calls the model, unless the journal has its reply.
     pub(super) async fn reply(self: &Arc<Self>, round: &GenerateRound, index: &ChunkIndex) -> Result<Reply> {
         let Some(journal) = journal_of(&round.context) else {
             return Ok(Reply {
@@ -42,15 +42,15 @@ impl Call {
         };
         let asked = ModelEffect::new(&self.model_name, &round.request);
         let (effect, known) = journal.asking(asked).await?;
-        // Boxed, so that a call under way has no room for it.
+        // Boxed, so that the future of a running call stays small.
         let response = if let Some(response) = known.map(Box::new) {
             tracing::debug!(%effect, "a model's reply is known and is not paid for again");
-            // The client may not have seen the chunks of the attempt that died.
+            // The client may not have received the chunks of the attempt that died.
             send_known(&response, round, index).await?;
             *response
         } else {
             let response = self.ask_live(round, index).await?;
-            // Before any tool of the reply runs: a replay must come to the same calls.
+            // Recorded before any tool of the reply runs, because a replay must make the same calls.
             journal.replied(&effect, &response).await?;
             response
         };
@@ -98,7 +98,7 @@ pub(super) struct Recording {
     replay: Replay,
     /// The latest run of the tool's own code, if it must not run twice.
     run: Mutex<Run>,
-    /// The journal's own error, which is no failure of the tool.
+    /// The journal's own error, which is not a failure of the tool.
     fault: OnceLock<Error>,
 }
 
@@ -106,7 +106,7 @@ pub(super) struct Recording {
 enum Run {
     /// There was none, or it had no effect.
     None,
-    /// It began, and may have taken effect. The error is the one with which it ended, if it has.
+    /// It started, and may have taken effect; with the error with which it ended, if any.
     Begun(ToolContext, Option<Error>),
     /// It returned a response.
     Finished,
@@ -137,7 +137,7 @@ impl Recording {
         }))
     }
 
-    /// Makes the call with `run`, unless the journal knows its outcome.
+    /// Makes the call with `run`, unless the journal has its outcome.
     pub(super) async fn around(
         self,
         call: ToolCall,
@@ -156,7 +156,7 @@ impl Recording {
                 tracing::debug!(effect = %self.id, tool = call.tool.name(), "a tool's result is known");
                 Ok(outcome.clone())
             }
-            // Not reconciled: a call that is still under way would be found not to have happened.
+            // Not reconciled, because a call that is still in progress would be found not to have happened.
             ToolRecord::StartedElsewhere => Ok(ask(&call, &self.id, None)),
             ToolRecord::AlreadyMade => Ok(ToolOutcome::Interrupted(already_made(&call.part))),
             ToolRecord::CutShort => {
@@ -193,12 +193,12 @@ impl Recording {
         let recording = Arc::new(self);
         let mut result = run(call.clone(), Arc::clone(&recording)).await;
         let (journal, id) = (&recording.journal, &recording.id);
-        // The journal's own error wins over the call's: what is not recorded must not be used.
+        // The journal's own error takes precedence over the call's: an unrecorded outcome must not be used.
         if let Some(fault) = recording.fault.get() {
             return Err(fault.clone());
         }
         let mut is_unknown = recording.is_unknown(&result);
-        // Once the work is over nothing more can be done: the next attempt finds that the call began.
+        // When the work is over, only the next attempt can find that the call started.
         if is_unknown && !context.is_over() {
             (result, is_unknown) = recording.settled(&call, result).await;
         }
@@ -217,10 +217,10 @@ impl Recording {
         }
     }
 
-    /// Returns whether the call may have taken effect although it has no outcome that could be used.
+    /// Returns whether the call may have taken effect although it has no usable outcome.
     fn is_unknown(&self, result: &Result<ToolOutcome>) -> bool {
         match &*self.run() {
-            // The arguments may have been refused before the tool's own code ran.
+            // The arguments may have been rejected before the tool's own code ran.
             Run::Begun(context, _) => context.has_begun(),
             Run::Finished => result.is_err(),
             Run::None => matches!(result, Ok(ToolOutcome::Interrupted(data)) if is_outcome_unknown(data)),
@@ -231,7 +231,7 @@ impl Recording {
     /// unknown; a question about it is an outcome.
     async fn settled(&self, call: &ToolCall, result: Result<ToolOutcome>) -> (Result<ToolOutcome>, bool) {
         let own = match &*self.run() {
-            // A tool that reports that it does not know has no more to say.
+            // A tool that reports an unknown outcome itself needs no further message.
             Run::Begun(_, error) => error.clone().filter(|error| interrupt_data(error).is_none()),
             _ => None,
         };
@@ -259,7 +259,7 @@ impl Recording {
             return Err(interrupt(unknown_outcome(&self.id, None)));
         }
         if let Err(error) = self.journal.started(&self.id).await {
-            // A hook may swallow the error, and the call must fail all the same.
+            // A hook may ignore the error, and the call must still fail.
             let _ = self.fault.set(error.clone());
             return Err(error);
         }
@@ -270,7 +270,7 @@ impl Recording {
         Ok(context)
     }
 
-    /// Notes the end of the tool's own code.
+    /// Records the end of the tool's own code.
     pub(super) fn end(&self, tool: &Tool, result: &Result<MultipartToolResponse>) {
         let mut run = self.run();
         if let Run::Begun(_, ended) = &mut *run {
@@ -283,7 +283,7 @@ impl Recording {
     }
 
     fn circumstances(&self, call: ToolCall) -> ToolContext {
-        // Generations inside the tool have no journal: they are part of this effect.
+        // Generations inside the tool have no journal, because they are part of this effect.
         let context = self.journal.enter(&self.id, without_journal(call.context));
         ToolContext::for_request(context, call.part, call.emitter).with_effect(self.id.clone())
     }
@@ -293,8 +293,8 @@ impl Recording {
         reconciled(call, self.circumstances(call.clone())).await
     }
 
-    /// Returns the outcome of the call that a person restarts because it has not happened, if its reconcile function finds
-    /// that it has.
+    /// Returns the outcome of a call that a person restarts because it has not happened, if its reconcile
+    /// function finds that it has.
     async fn found_since(&self, call: &ToolCall) -> Result<Option<ToolOutcome>> {
         let asked = call.part.metadata_entry(metadata::RESOLVED_INTERRUPT);
         let Some(earlier) = asked.and_then(unknown_effect).filter(|_| call.answer().is_some()) else {
@@ -334,8 +334,8 @@ pub(super) async fn reconciled(call: &ToolCall, context: ToolContext) -> Result<
     }
 }
 
-/// Returns the result of a call that was found not to have taken effect: the error with which it ended, or the answer about
-/// it that the model reads.
+/// Returns the result of a call that was found not to have taken effect: the error with which it ended, or
+/// the answer about it for the model.
 pub(super) fn never_happened(tool: &Tool, result: Result<ToolOutcome>) -> Result<ToolOutcome> {
     match result {
         Err(error) => Err(error.nothing_happened()),
@@ -350,7 +350,8 @@ pub(super) fn never_happened(tool: &Tool, result: Result<ToolOutcome>) -> Result
     }
 }
 
-/// Wraps the data of a question that is asked again because the call was already made. [`asked_again`] takes it out.
+/// Wraps the data of a question that is asked again because the call was already made. [`asked_again`]
+/// unwraps it.
 fn already_made(call: &Part) -> Value {
     let question = call.metadata_entry(metadata::RESOLVED_INTERRUPT);
     json!({ ALREADY_MADE: question })

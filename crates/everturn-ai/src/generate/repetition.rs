@@ -1,4 +1,4 @@
-//! Stopping a model that makes one call again and again.
+//! Stopping a model that repeats one call.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -11,26 +11,27 @@ use super::tool_errors::failed_call_answer;
 use crate::approval::call_digest;
 use crate::{MultipartToolResponse, Part, ToolRequest, reason};
 
-/// How often each call was made in a turn; an extension of the context.
+/// The number of times each call was made in a turn; an extension of the context.
 ///
-/// A call is a tool with its arguments. Equal calls in one message of the model count once: they were asked for together, not
-/// one after the other.
+/// A call is a tool with its arguments. Equal calls in one message of the model count once, because they were
+/// requested together.
 struct Repetitions {
     at_most: u32,
     calls: Mutex<HashMap<String, u32>>,
 }
 
-/// What becomes of a tool request.
+/// The decision about a tool request.
 pub(super) enum Verdict {
     Run,
-    /// The model is told that it made the call before.
+    /// The model gets a message that it already made the call.
     Tell(MultipartToolResponse),
 }
 
 /// Gives a context a limit for equal tool calls, counted from here on in all generations in the context.
 ///
-/// A tool is called at most that often with the same arguments. The next such call is answered with a message to the model, and
-/// the one after it ends the generation with `RESOURCE_EXHAUSTED` and [`reason::REPEATED_CALL`](crate::reason::REPEATED_CALL).
+/// A tool is called at most that often with the same arguments. The next equal call is answered with a
+/// message to the model, and the one after it ends the generation with `RESOURCE_EXHAUSTED` and
+/// [`reason::REPEATED_CALL`](crate::reason::REPEATED_CALL).
 pub fn with_repeated_calls(context: Context, at_most: u32) -> Context {
     context.with_extension(Arc::new(Some(Repetitions {
         at_most,
@@ -38,7 +39,7 @@ pub fn with_repeated_calls(context: Context, at_most: u32) -> Context {
     })))
 }
 
-/// Takes the limit away for generations inside a tool: their calls are not this conversation's.
+/// Removes the limit for generations inside a tool, whose calls are not part of this conversation.
 pub(super) fn without_repetitions(context: Context) -> Context {
     if context.extension::<Option<Repetitions>>().is_none() {
         return context;
@@ -49,7 +50,7 @@ pub(super) fn without_repetitions(context: Context) -> Context {
 /// Counts the requests of a message and returns a verdict for each.
 ///
 /// # Errors
-/// `RESOURCE_EXHAUSTED` if the model was told and made the call once more.
+/// `RESOURCE_EXHAUSTED` if the model made the call again after the message.
 pub(super) fn judge(context: &Context, parts: &[Part]) -> Result<Vec<Verdict>> {
     let repetitions = context.extension::<Option<Repetitions>>();
     let Some(repetitions) = repetitions.as_ref().and_then(|limit| limit.as_ref().as_ref()) else {

@@ -1,4 +1,4 @@
-//! One round: ask the model, run the tools it asks for, and run the next round inside this one.
+//! One round: call the model, run the requested tools, and run the next round inside this one.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -21,13 +21,13 @@ use crate::middleware::{GenerateRound, NextRound};
 use crate::resource::expand_resources;
 use crate::{Message, ModelResponse, ModelResponseChunk, Role, reason};
 
-/// How many rounds run on one stack.
+/// The number of rounds that run on one stack.
 const ROUNDS_PER_STACK: u32 = 4;
 
 impl Call {
     /// Runs a round in a span of its own.
     pub(super) fn round(self: Arc<Self>, round: GenerateRound) -> BoxFuture<'static, Result<ModelResponse>> {
-        // Boxed, because every future below has room for it.
+        // Boxed to keep the futures below small.
         let mut round = Box::new(round);
         Box::pin(async move {
             let context = round.context.clone();
@@ -51,7 +51,7 @@ impl Call {
         self: Arc<Self>,
         round: Box<GenerateRound>,
     ) -> BoxFuture<'static, Result<ModelResponse>> {
-        // Hooks stream through one emitter for all rounds, which finds the current index here.
+        // Hooks stream through one emitter for all rounds, which reads the current index here.
         self.message_index.store(round.message_index, Ordering::Relaxed);
         let chain = Arc::clone(&self.chain);
         NextRound::around_round(&chain, move |round| {
@@ -62,13 +62,14 @@ impl Call {
 
     async fn step(self: Arc<Self>, mut round: Box<GenerateRound>) -> Result<ModelResponse> {
         if let Some(answers) = round.answers.take() {
-            // Large futures are boxed here and below: rounds nest, and each would hold the next one's by value.
+            // Large futures are boxed here and below, because rounds nest and each would contain the next
+            // one.
             return match Box::pin(self.resolve(*round, answers)).await? {
                 Resolved::Next(following) => self.round(*following).await,
                 Resolved::Open(response, round) => Ok(complete(*response, *round)),
             };
         }
-        // In every round, because a tool's answer or a hook may have added a link.
+        // Repeated in every round, because a tool's answer or a hook may have added a link.
         expand_resources(
             &mut round.request.messages,
             &self.resources,
@@ -83,7 +84,7 @@ impl Call {
         let Some(asking) = self.message_with_work(&response) else {
             return Ok(complete(response, *round));
         };
-        // Only now: the round in which the model answers without tools does not count.
+        // Checked here, because the round in which the model answers without tools does not count.
         if round.index >= self.max_rounds {
             return Err(too_many_rounds(self.max_rounds));
         }
@@ -95,8 +96,8 @@ impl Call {
         Box::pin(self.deeper(following)).await
     }
 
-    /// Runs a round inside another. Each nested round takes a share of the thread's stack while it is polled, so every
-    /// few rounds one is spawned as a task, which has a stack of its own.
+    /// Runs a round inside another. Each nested round uses a part of the thread's stack while it is polled,
+    /// so every few rounds one is spawned as a task with a stack of its own.
     async fn deeper(self: Arc<Self>, round: GenerateRound) -> Result<ModelResponse> {
         let is_due = round.index.is_multiple_of(ROUNDS_PER_STACK);
         let work = self.round(round);
@@ -115,7 +116,7 @@ impl Call {
         }
     }
 
-    /// Returns the model's message if it asks for tools that this call is to run.
+    /// Returns the model's message if it requests tools that this call is to run.
     fn message_with_work(&self, response: &ModelResponse) -> Option<Message> {
         let message = response
             .message
@@ -136,7 +137,8 @@ impl Call {
         round.request.messages.push(asking);
         round.request.messages.push(answers.clone());
         self.progress.reach(&round);
-        // Before the answers are streamed: a client never sees answers that could still be lost.
+        // Called before the answers are streamed, so that a client never sees answers that could still be
+        // lost.
         round_end(&round.context, &round.request.messages).await?;
         send_answers(&round.emitter, &answers, index).await?;
         round.index += 1;
@@ -163,7 +165,7 @@ pub(super) async fn send_answers(
 
 /// Adds the request to the response, so that the two together are the whole conversation.
 fn complete(mut response: ModelResponse, round: GenerateRound) -> ModelResponse {
-    // Other runtimes have these two fields in every response.
+    // Genkit's other runtimes have these two fields in every response.
     response.usage.get_or_insert_default();
     response.custom.get_or_insert_with(|| json!({}));
     response.request = Some(Box::new(round.request));

@@ -1,4 +1,4 @@
-//! A generation that is being streamed.
+//! A streamed generation.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -48,7 +48,7 @@ impl<T> GenerateStream<T> {
                 });
                 let result = context.guard(running).await;
                 if let Err(error) = &result {
-                    // A consumer that is gone needs no error.
+                    // A disconnected consumer needs no error.
                     let _ = emitter.send(Err(error.clone())).await;
                 }
                 Ok(result?)
@@ -62,7 +62,7 @@ impl<T> GenerateStream<T> {
         }
     }
 
-    /// Makes the chunks also carry the [text so far](Chunk::accumulated_text).
+    /// Adds the [accumulated text](Chunk::accumulated_text) to the chunks.
     pub fn accumulating(mut self) -> Self {
         self.accumulation.keep_text();
         self

@@ -1,4 +1,4 @@
-//! Running all tools that one message asks for at the same time.
+//! Running all tools that one message requests concurrently.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,8 +53,8 @@ impl ToolOutcomes {
         )
     }
 
-    /// Returns the model's response as it waits for answers: finished calls keep their output, interrupted ones carry
-    /// their data.
+    /// Returns the model's response in the form that waits for answers: finished calls keep their output,
+    /// interrupted ones contain their data.
     pub(super) fn interrupted(self, response: ModelResponse) -> ModelResponse {
         let mut outcomes = self.outcomes.into_iter().zip(self.questions);
         let mut annotated = |part: &Part| {
@@ -81,7 +81,7 @@ pub(super) fn interrupted(response: ModelResponse) -> ModelResponse {
     }
 }
 
-/// Returns a tool request as it waits with others for answers.
+/// Returns a tool request in the form that waits with others for answers.
 pub(super) fn waiting(part: Part, outcome: ToolOutcome) -> Part {
     match outcome {
         ToolOutcome::Interrupted(data) => part.with_metadata_entry(metadata::INTERRUPT, data),
@@ -112,7 +112,7 @@ pub(super) fn answer(request: &Part, response: MultipartToolResponse) -> Option<
 }
 
 impl Call {
-    /// Runs every tool that `message` asks for; fails before running any if one does not exist.
+    /// Runs every tool that `message` requests; fails before running any if one does not exist.
     pub(super) async fn run_tools(
         self: &Arc<Self>,
         round: &GenerateRound,
@@ -146,8 +146,8 @@ impl Call {
             .question(request, data, context)
     }
 
-    /// Runs tool requests at the same time and returns their outcomes in order. `reply` identifies the model's reply
-    /// that made the requests, if a journal records it.
+    /// Runs tool requests concurrently and returns their outcomes in order. `reply` identifies the model's
+    /// reply that contains the requests, if a journal records it.
     pub(super) async fn run_requests(
         self: &Arc<Self>,
         round: &GenerateRound,
@@ -155,13 +155,13 @@ impl Call {
         reply: Option<&EffectId>,
         index: &ChunkIndex,
     ) -> Result<Vec<ToolOutcome>> {
-        // A child, so that a failing tool can cancel its siblings and nothing else.
+        // A child context, so that a failing tool can cancel its siblings and nothing else.
         let context = without_repetitions(without_window(unobserved(round.context.child())));
         let verdicts = judge(&round.context, &parts)?;
         let emitter = index.stamping_one_by_one(&round.emitter);
         let mut calls = Vec::with_capacity(parts.len());
-        // All tools are found before the first one runs: an unknown name that ends the generation must not leave half of
-        // the calls done.
+        // All tools are looked up before the first one runs: an unknown name that ends the generation must
+        // not leave half of the calls done.
         for (part, verdict) in parts.into_iter().zip(verdicts) {
             if let Verdict::Tell(told) = verdict {
                 calls.push(Err(told));
@@ -183,7 +183,7 @@ impl Call {
             };
             calls.push(call);
         }
-        // In order, not at the same time: the journal numbers equal calls by the order in which it is told of them.
+        // In order, because the journal numbers equal calls by the order in which it receives them.
         let mut running: Vec<BoxFuture<'static, _>> = Vec::with_capacity(calls.len());
         for (position, call) in calls.into_iter().enumerate() {
             running.push(match call {
@@ -228,7 +228,7 @@ impl Call {
         recording: Option<Arc<Recording>>,
     ) -> Result<ToolOutcome> {
         let (tool, context) = (call.tool.clone(), call.context.clone());
-        // A hook may have answered in the tool's place, and then there is no span of the tool yet.
+        // If a hook answered in the tool's place, there is no span of the tool yet.
         let has_run = Arc::new(AtomicBool::new(false));
         let core = core(Arc::clone(&has_run), recording);
         let input = call.request().and_then(|request| request.input.clone());
@@ -279,7 +279,8 @@ fn core(
         Box::pin(async move {
             let input = call.request().and_then(|request| request.input.clone());
             let tool = call.tool.clone();
-            // Before the call is recorded as begun: a call that a limit forbids has not taken effect.
+            // Checked before the call is recorded as started: a call that a limit forbids has not taken
+            // effect.
             let metered = tool.metered(&call.context).await?;
             let context = match &recording {
                 Some(recording) => recording.begin(call).await?,
@@ -316,8 +317,8 @@ async fn record_short_circuit(
     drop(recorded);
 }
 
-/// Runs futures at the same time and reports the first failure *in order*: the futures after a failed one are dropped
-/// at once, and those before it may still fail instead.
+/// Runs futures concurrently and reports the first failure *in order*: the futures after a failed one are
+/// dropped at once, and those before it may still fail instead.
 async fn in_order<T>(calls: Vec<BoxFuture<'static, Result<T>>>) -> Result<Vec<T>> {
     let mut handles = Vec::with_capacity(calls.len());
     let mut running = FuturesUnordered::new();

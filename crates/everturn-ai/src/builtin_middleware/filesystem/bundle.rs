@@ -52,8 +52,7 @@ impl Bundle {
 
     /// Reads files again whose contents were lost when another tool interrupted the round.
     ///
-    /// The answer of a read was kept for the restarted call. The content was pending in a call that has
-    /// ended.
+    /// The answer of a read was kept for the restarted call, but the pending content ended with the call.
     async fn reread(&self, messages: &Messages) {
         for request in interrupted_reads(messages, &self.read_tool) {
             let Some(input) = request
@@ -106,7 +105,7 @@ impl Middleware for Bundle {
     }
 }
 
-/// Returns whether the model can react to an error. Cancellation and interrupts are for others.
+/// Returns whether the model can react to an error. Cancellation and interrupts are not for the model.
 fn is_for_the_model(error: &Error, context: &Context) -> bool {
     let is_over =
         context.is_cancelled() || matches!(error.status(), Status::Cancelled | Status::DeadlineExceeded);

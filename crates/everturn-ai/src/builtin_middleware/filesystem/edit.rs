@@ -21,8 +21,8 @@ impl Edit {
     /// Returns the text with this replacement made.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if the edit says nothing, `FAILED_PRECONDITION` if the text to replace is not there or, for a
-    /// single replacement, is there more than once.
+    /// `INVALID_ARGUMENT` if the edit is empty, `FAILED_PRECONDITION` if the text to replace is missing or,
+    /// for a single replacement, occurs more than once.
     pub(super) fn apply(&self, text: &str) -> Result<String> {
         if self.old_string.is_empty() {
             return Err(Error::invalid_argument(
@@ -47,12 +47,12 @@ impl Edit {
 
 /// Returns the text with a search-and-replace block applied to its first match.
 ///
-/// Both halves of a block may themselves contain the line that separates them. Of all ways to split the block, the one
-/// with the longest search text that is in the file is taken.
+/// Both halves of a block may themselves contain the separator line. Of all ways to split the block, the one
+/// with the longest search text that occurs in the file is used.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` if `block` is not a search-and-replace block, `FAILED_PRECONDITION` if no search text is in the
-/// file.
+/// `INVALID_ARGUMENT` if `block` is not a search-and-replace block, `FAILED_PRECONDITION` if no search text
+/// is in the file.
 pub(super) fn apply_block(block: &str, text: &str) -> Result<String> {
     let body = block
         .trim()

@@ -13,14 +13,14 @@ use super::workspace::{Workspace, failure};
 /// The most entries that one listing holds.
 const MAX_ENTRIES: usize = 10_000;
 
-/// What to list.
+/// The input of the listing tool.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ListFiles {
     /// The directory, relative to the root directory; the root directory if not given.
     #[serde(default)]
     dir_path: String,
-    /// Whether to list what is in subdirectories too.
+    /// Whether to include subdirectories.
     #[serde(default)]
     recursive: bool,
 }
@@ -33,7 +33,7 @@ pub(super) struct Entry {
     path: String,
     /// Whether it is a directory.
     is_directory: bool,
-    /// How large the file is.
+    /// The size of the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     size_bytes: Option<u64>,
 }
@@ -41,12 +41,12 @@ pub(super) struct Entry {
 impl Workspace {
     /// Returns the entries of a directory by name, the entries of each subdirectory right after it.
     ///
-    /// A symbolic link is listed as a file and not followed. A subdirectory that cannot be opened is listed without its
-    /// entries.
+    /// A symbolic link is listed as a file and not followed. A subdirectory that cannot be opened is listed
+    /// without its entries.
     ///
     /// # Errors
-    /// `NOT_FOUND` if there is no such directory, `PERMISSION_DENIED` if it is outside the root, `RESOURCE_EXHAUSTED` if
-    /// it holds too much.
+    /// `NOT_FOUND` if there is no such directory, `PERMISSION_DENIED` if it is outside the root,
+    /// `RESOURCE_EXHAUSTED` if it has too many entries.
     pub(super) fn list(&self, input: &ListFiles) -> Result<Vec<Entry>> {
         let top = WorkspacePath::directory(&input.dir_path)?;
         let mut pending = self.children(&top, "")?;

@@ -5,10 +5,10 @@ use std::path::{Component, Path, PathBuf};
 
 use everturn_core::{Error, Result};
 
-/// A path below the root of a workspace, without needless dots and slashes.
+/// A path below the root of a workspace, without redundant dots and slashes.
 ///
-/// It may still hold `..` and lead through symbolic links: whether those stay inside is decided where the path is
-/// opened, by the operating system's own resolution and not by looking at the text.
+/// It may still contain `..` and lead through symbolic links. Whether those stay inside the root is decided
+/// where the path is opened, by the operating system's own resolution and not by the text.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct WorkspacePath(String);
 

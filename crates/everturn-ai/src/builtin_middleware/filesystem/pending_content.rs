@@ -14,7 +14,7 @@ pub(super) struct PendingContent(Mutex<State>);
 #[derive(Debug, Default)]
 struct State {
     waiting: Vec<ReadContent>,
-    /// The contents shown last and the message they followed: a round that is run again needs them again.
+    /// The contents shown last and the message they followed. A round that runs again needs them again.
     shown: Option<(Message, Vec<Part>)>,
 }
 

@@ -13,7 +13,7 @@ use super::seen::Sighting;
 use super::workspace::{MAX_FILE_BYTES, MAX_SHOWN_BYTES, OpenFile, Workspace};
 use crate::{Media, Part};
 
-/// What to read.
+/// The input of the reading tool.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ReadFile {
@@ -76,7 +76,7 @@ impl Workspace {
             stamp: file.stamp,
             shown: Some(range),
         };
-        // The content is in the conversation already, and repeating it costs tokens.
+        // The content is already in the conversation, and repeating it costs tokens.
         if self.seen().get(path) == Some(sighting) {
             return Ok(Reading {
                 answer: format!(
@@ -85,7 +85,7 @@ impl Workspace {
                 content: Vec::new(),
             });
         }
-        // Some lines of a large file may be small, so the limit on shown bytes applies to them alone.
+        // A few lines of a large file may be small, so the limit on shown bytes applies to them alone.
         let (limit, advice) = if range.is_everything() {
             (
                 MAX_SHOWN_BYTES,
@@ -140,7 +140,7 @@ fn describe(path: &WorkspacePath, text: &str, range: LineRange) -> Result<Readin
     })
 }
 
-/// Escapes a path so that it cannot end the attribute it stands in.
+/// Escapes a path so that it cannot end the attribute that contains it.
 fn escaped(path: &str) -> String {
     path.replace('&', "&amp;")
         .replace('"', "&quot;")

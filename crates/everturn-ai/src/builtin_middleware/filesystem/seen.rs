@@ -8,10 +8,10 @@ use cap_std::time::SystemTime;
 use super::lines::LineRange;
 use super::path::WorkspacePath;
 
-/// How many files are remembered; the one seen first is forgotten first.
+/// The number of files that are remembered; the oldest is removed first.
 const CAPACITY: usize = 200;
 
-/// The state of a file, as far as it can be told without reading it.
+/// The state of a file, as far as it is known without reading it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stamp {
     modified: Option<SystemTime>,
@@ -48,7 +48,8 @@ impl SeenFiles {
         self.sightings.get(path).copied()
     }
 
-    /// Records a sighting. It replaces an earlier one of the same file, which keeps its place in the order.
+    /// Records a sighting. It replaces an earlier one of the same file, which keeps its position in the
+    /// order.
     pub(super) fn record(&mut self, path: &WorkspacePath, sighting: Sighting) {
         if self.sightings.insert(path.clone(), sighting).is_some() {
             return;

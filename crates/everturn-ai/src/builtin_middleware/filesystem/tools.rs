@@ -93,7 +93,7 @@ fn read_file(shared: &Arc<Shared>) -> Tool {
     .with_replay(Replay::Pure)
 }
 
-/// Runs a file operation where it may block.
+/// Runs a file operation on a thread that may block.
 pub(super) async fn run<I, O>(
     shared: Arc<Shared>,
     operation: fn(&Workspace, &I) -> Result<O>,

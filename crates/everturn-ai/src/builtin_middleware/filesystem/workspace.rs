@@ -1,7 +1,8 @@
 //! The directory that the tools work in, and the rules for opening what is in it.
 //!
-//! Every path is resolved by `cap-std` below one open directory: `..` and symbolic links are followed as long as they
-//! stay inside, and no path can name anything outside. The operations block, so they run where blocking is allowed.
+//! Every path is resolved by `cap-std` below one open directory: `..` and symbolic links are followed as long
+//! as they stay inside, and no path can name anything outside. The operations block, so they run on threads
+//! that may block.
 
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Read, Seek, Write};
@@ -10,6 +11,7 @@ use std::path::Path;
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, OpenOptions};
 use everturn_core::{Error, Result, Status};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::path::WorkspacePath;
 use super::seen::{SeenFiles, Stamp};
@@ -18,7 +20,7 @@ use parking_lot::{Mutex, MutexGuard};
 /// The most bytes that one read shows, whether of a whole file or of some of its lines.
 pub(super) const MAX_SHOWN_BYTES: u64 = 256 * 1024;
 
-/// The largest file that is opened at all.
+/// The largest file that is opened.
 pub(super) const MAX_FILE_BYTES: u64 = 10 * 1024 * 1024;
 
 /// An open root directory and the files that the model has seen in it.
@@ -53,8 +55,8 @@ impl Workspace {
         })
     }
 
-    /// Returns the files that the model has seen. A change to a file holds this guard for its whole duration, so that
-    /// nothing can come between checking the file's state and writing it.
+    /// Returns the files that the model has seen. A change to a file holds this guard from checking the
+    /// file's state until the file is written.
     pub(super) fn seen(&self) -> MutexGuard<'_, SeenFiles> {
         self.seen.lock()
     }
@@ -106,7 +108,7 @@ impl OpenFile {
         })
     }
 
-    /// Refuses a file of more than `limit` bytes.
+    /// Rejects a file of more than `limit` bytes.
     ///
     /// # Errors
     /// `RESOURCE_EXHAUSTED` with `advice`.
@@ -155,7 +157,7 @@ impl OpenFile {
     }
 }
 
-/// Puts an operating system's error in words for a model. The words name the path below the root, never the root.
+/// Describes an operating system's error for a model. The text names the path below the root, never the root.
 pub(super) fn failure(path: impl Display, error: &io::Error) -> Error {
     let status = match error.kind() {
         ErrorKind::NotFound => Status::NotFound,

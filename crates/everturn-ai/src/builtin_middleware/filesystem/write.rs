@@ -13,17 +13,17 @@ use super::path::WorkspacePath;
 use super::seen::{SeenFiles, Sighting, Stamp};
 use super::workspace::{MAX_FILE_BYTES, OpenFile, Workspace, failure};
 
-/// What to write.
+/// The input of the writing tool.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct WriteFile {
     /// The file, relative to the root directory.
     file_path: String,
-    /// Everything that the file is to hold.
+    /// The complete new content of the file.
     content: String,
 }
 
-/// What to edit.
+/// The input of the editing tool.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct EditFile {
@@ -33,7 +33,7 @@ pub(super) struct EditFile {
     edits: Vec<Edit>,
 }
 
-/// What to search and replace.
+/// The input of the search-and-replace tool.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct SearchAndReplace {
@@ -53,7 +53,7 @@ impl Workspace {
     /// outside the root, `INVALID_ARGUMENT` for a directory.
     pub(super) fn write(&self, input: &WriteFile) -> Result<String> {
         let path = WorkspacePath::file(&input.file_path)?;
-        // Held to the end, so that nothing comes between the check and the write.
+        // The guard is held until the end, so that the file cannot change between the check and the write.
         let mut seen = self.seen();
         let existing = self.open_file(&path, OpenOptions::new().read(true).write(true))?;
         let verb = if existing.is_some() { "Replaced" } else { "Created" };
@@ -102,7 +102,7 @@ impl Workspace {
         check_seen(&seen, &path, file.stamp)?;
         file.check_size(&path, MAX_FILE_BYTES, "it cannot be edited")?;
         let mut text = file.text(&path)?;
-        // In memory first: either all edits are made or none.
+        // Edits are made in memory first: either all are made or none.
         for (index, edit) in edits.iter().enumerate() {
             text = apply(edit, &text)
                 .map_err(|error| error.context(format_args!("edit {} of '{path}'", index + 1)))?;
@@ -119,7 +119,7 @@ impl Workspace {
                 .create_dir_all(&parent)
                 .map_err(|error| failure(parent.display(), &error))?;
         }
-        // Creating exclusively follows no dangling link and overwrites no file that appeared in the meantime.
+        // Exclusive creation follows no dangling link and overwrites no file that appeared in the meantime.
         let mut new_file = OpenOptions::new();
         new_file.write(true).create_new(true);
         let file = self

@@ -1,10 +1,10 @@
-//! How long to wait before each retry.
+//! The delay before each retry.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The most that jitter adds before the first retry; it doubles with each further one.
+/// The maximum jitter before the first retry; it doubles with each further one.
 const FIRST_JITTER: Duration = Duration::from_secs(1);
 
 /// The source of jitter: numbers from 0 up to, not including, 1.
@@ -29,9 +29,9 @@ impl fmt::Debug for Random {
     }
 }
 
-/// The delays of one call: each the previous one times a factor, up to a maximum, plus jitter.
+/// The delays of one call: each is the previous one times a factor, up to a maximum, plus jitter.
 ///
-/// Neither the first delay nor one that the provider asks for is cut to the maximum.
+/// Neither the first delay nor one that the provider requests is cut to the maximum.
 pub(super) struct Backoff {
     current: Duration,
     max: Duration,
@@ -49,7 +49,7 @@ impl Backoff {
         }
     }
 
-    /// Returns the next delay, no shorter than what the provider asked for.
+    /// Returns the next delay, at least as long as the provider requested.
     pub(super) fn next_delay(&mut self, asked_for: Option<Duration>) -> Duration {
         let delay = self.current.max(asked_for.unwrap_or_default());
         self.current = scaled(self.current, self.factor).min(self.max);
@@ -66,8 +66,8 @@ impl Backoff {
     }
 }
 
-/// Multiplies a duration without panicking: a meaningless factor counts as 0, and a product out of range as the longest
-/// duration.
+/// Multiplies a duration without panicking: an invalid factor counts as 0, and a product out of range as the
+/// longest duration.
 fn scaled(duration: Duration, factor: f64) -> Duration {
     let seconds = duration.as_secs_f64() * factor.max(0.0);
     Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)

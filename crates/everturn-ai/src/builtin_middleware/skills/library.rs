@@ -34,7 +34,7 @@ struct FrontMatter {
 }
 
 impl Library {
-    /// Reads the skills below the paths; leaves out what cannot be read.
+    /// Reads the skills below the paths; skips unreadable ones.
     pub(super) fn scan(paths: &[PathBuf]) -> Self {
         let mut library = Self::default();
         for path in paths {
@@ -63,8 +63,8 @@ impl Library {
                 folders.push(name);
             }
         }
-        // A folder lists its entries in no defined order; which of two skills with one name counts must not depend on
-        // it.
+        // A folder lists its entries in no defined order, and the choice between two skills with one name
+        // must not depend on it.
         folders.sort_unstable();
         for folder in folders {
             match read(&place, &folder) {
@@ -108,8 +108,8 @@ impl Library {
         self.0.iter().map(line).collect()
     }
 
-    /// Returns the `SKILL.md` of the skill with that name or folder. If it cannot be read, the returned text says so to
-    /// the model.
+    /// Returns the `SKILL.md` of the skill with that name or folder. If it cannot be read, the returned text
+    /// reports that to the model.
     pub(super) fn text(&self, name: &str) -> String {
         let by_folder = || self.0.values().find(|skill| skill.folder == name);
         let Some(skill) = self.0.get(name).or_else(by_folder) else {
