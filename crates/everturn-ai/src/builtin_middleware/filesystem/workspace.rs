@@ -15,7 +15,6 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::path::WorkspacePath;
 use super::seen::{SeenFiles, Stamp};
-use parking_lot::{Mutex, MutexGuard};
 
 /// The most bytes that one read shows, whether of a whole file or of some of its lines.
 pub(super) const MAX_SHOWN_BYTES: u64 = 256 * 1024;
