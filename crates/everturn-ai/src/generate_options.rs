@@ -1,6 +1,6 @@
 //! The input of the generate action: a generation that a client, a prompt or the Dev UI describes by name.
 //!
-//! Clients write these by hand, so an unknown field is an error and not silently ignored.
+//! Clients write it by hand, so an unknown field is an error and not ignored.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,7 @@ pub struct GenerateActionOptions {
     /// The resources that messages may link to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<Vec<String>>,
-    /// How free the model is to call tools.
+    /// Whether the model may, must or must not call tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_choice: Option<ToolChoice>,
     /// Settings for the model.
@@ -38,10 +38,10 @@ pub struct GenerateActionOptions {
     /// Answers to interrupted tool requests of the last message; `resume` on the wire.
     #[serde(rename = "resume", skip_serializing_if = "Option::is_none")]
     pub answers: Option<Answers>,
-    /// Whether to give tool requests back instead of running the tools.
+    /// Whether to return tool requests to the caller instead of running the tools.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub return_tool_requests: Option<bool>,
-    /// How often tools may be run before the model has to be done.
+    /// The number of rounds in which tools may run.
     // A model call with its tool calls is a round here and a turn on the wire.
     #[serde(rename = "maxTurns", skip_serializing_if = "Option::is_none")]
     pub max_rounds: Option<u32>,
@@ -53,7 +53,7 @@ pub struct GenerateActionOptions {
     pub middleware: Option<Vec<MiddlewareRef>>,
 }
 
-/// The output that a [`GenerateActionOptions`] asks for.
+/// The output that [`GenerateActionOptions`] request.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct GenerateActionOutputConfig {
@@ -63,7 +63,7 @@ pub struct GenerateActionOutputConfig {
     /// The MIME type of the output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
-    /// Whether the model is told the format in words, and in which.
+    /// Whether, and with which text, the prompt describes the format.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions: Option<OutputInstructions>,
     /// The JSON Schema of the output.
@@ -74,14 +74,14 @@ pub struct GenerateActionOutputConfig {
     pub constrained: Option<bool>,
 }
 
-/// Whether a model is told the output format in words, and in which.
+/// Whether, and with which text, a prompt describes the output format.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 #[schemars(inline)]
 pub enum OutputInstructions {
-    /// The format's own words, or none.
+    /// The format's own text, or none.
     Enabled(bool),
-    /// These words.
+    /// This text.
     Text(String),
 }
 

@@ -1,7 +1,7 @@
-//! How many bytes of memory values hold, for caches that are bounded by it.
+//! The heap size of values, for caches with a memory limit.
 //!
-//! The numbers follow how the allocator and the collections work: an allocation has a header and is rounded up, and an object
-//! is a table of places beside a list of entries. A test compares them with what a process really takes.
+//! The estimates follow the allocator and the collections: an allocation has a header and is rounded up, and
+//! an object is a hash table beside a list of entries. A test compares them with the memory of a process.
 
 use std::mem::size_of;
 
@@ -9,13 +9,14 @@ use serde_json::Value;
 
 use crate::{JsonObject, Part, PartKind};
 
-/// The header of an allocation, and what its size is rounded up to.
+/// The header of an allocation, and the multiple to which its size is rounded up.
 const ALLOCATION: usize = 16;
 
-/// What an object keeps for each entry beside its name and value: a hash, and a place in a table that is at most half full.
+/// The memory of an object's entry beside its name and value: a hash, and a slot in a table that is at most
+/// half full.
 const ENTRY: usize = size_of::<u64>() + 3 * size_of::<usize>();
 
-/// Returns how many bytes an allocation of that size takes.
+/// Returns the size of an allocation with its overhead, in bytes.
 pub(crate) fn allocated(bytes: usize) -> usize {
     if bytes == 0 {
         return 0;
@@ -37,7 +38,7 @@ fn of_object(object: &JsonObject) -> usize {
     if object.is_empty() {
         return 0;
     }
-    // Entries and places are allocated in powers of two.
+    // Entries and slots are allocated in powers of two.
     let room = object.len().next_power_of_two().max(4);
     let entries = allocated(room * (ENTRY + size_of::<String>() + size_of::<Value>()));
     let inside = object
@@ -50,7 +51,7 @@ pub(crate) fn of_boxed_object(object: Option<&JsonObject>) -> usize {
     object.map_or(0, |object| allocated(size_of::<JsonObject>()) + of_object(object))
 }
 
-/// Returns how many bytes of memory a JSON value holds beside its own size, about.
+/// Returns the approximate heap size of a JSON value in bytes, without the size of the value itself.
 pub fn json_heap_size(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
@@ -63,13 +64,13 @@ pub fn json_heap_size(value: &Value) -> usize {
 }
 
 impl Part {
-    /// Returns how many bytes of memory the part holds beside its own size, about.
+    /// Returns the approximate heap size of the part in bytes, without the size of the part itself.
     pub fn heap_size(&self) -> usize {
         kind_heap_size(self.kind()) + of_boxed_object(self.metadata()) + of_boxed_object(self.extra())
     }
 }
 
-/// Returns how many bytes the content of a part holds beside its own size, about.
+/// Returns the approximate heap size of a part's content in bytes.
 fn kind_heap_size(kind: &PartKind) -> usize {
     match kind {
         PartKind::Text(text) | PartKind::Reasoning(text) => of_text(text),
@@ -102,7 +103,7 @@ fn kind_heap_size(kind: &PartKind) -> usize {
     }
 }
 
-/// Returns how many bytes a list of parts holds, about.
+/// Returns the approximate heap size of a list of parts in bytes.
 pub fn parts_heap_size(parts: &[Part]) -> usize {
     allocated(size_of_val(parts)) + parts.iter().map(Part::heap_size).sum::<usize>()
 }

@@ -1,12 +1,13 @@
-//! Histories: conversations that share what they have in common.
+//! Histories: conversations that share their common prefix.
 //!
-//! A [`History`] is a position in a [`Lineage`], an append-only sequence of messages. A push at the end of a lineage
-//! extends it in place; a push anywhere else starts a new lineage that refers to the fork point. So a clone, a fork and
-//! an earlier position cost the same for ten messages and for ten thousand, and two histories know how much they share
-//! without comparing messages. A holder never sees what another appends, because each has its own position.
+//! A [`History`] is a position in a [`Lineage`], an append-only sequence of messages. A push at the end of a
+//! lineage extends it in place; a push anywhere else starts a new lineage that refers to the fork point. So a
+//! clone, a fork and an earlier position cost the same for ten messages and for ten thousand, and the shared
+//! prefix of two histories is found without comparing messages. A holder never sees what another appends,
+//! because each has its own position.
 //!
-//! A history may come to a state in which no provider takes it, for instance with a tool request that was never answered.
-//! [`checked`] finds such faults, and [`repaired`] returns a valid history in its place.
+//! Providers reject some histories, for instance one with a tool request that was never answered. [`checked`]
+//! finds such faults, and [`repaired`] returns a valid history in its place.
 
 mod group;
 mod iter;
@@ -154,8 +155,8 @@ impl History {
         shared + equal.count()
     }
 
-    /// Returns how many bytes of memory the history holds, about, without walking it. Histories that share messages share
-    /// these bytes.
+    /// Returns the approximate heap size of the history in bytes, in constant time. Histories that share
+    /// messages share these bytes.
     pub fn heap_size(&self) -> usize {
         self.messages_heap_size() + Lineage::own_heap_size(self.up_to)
     }
@@ -166,22 +167,23 @@ impl History {
             .map_or(0, |last| self.entry(last).heap_size)
     }
 
-    /// Returns the counts over all messages without walking them.
+    /// Returns the statistics of all messages, in constant time.
     pub fn stats(&self) -> MessageStats {
         self.stats_before(self.up_to)
     }
 
-    /// Returns the counts over the first `len` messages.
+    /// Returns the statistics of the first `len` messages.
     pub(crate) fn stats_before(&self, len: usize) -> MessageStats {
         len.checked_sub(1)
             .map_or_else(MessageStats::default, |last| self.entry(last).total)
     }
 
-    /// Returns the index of the first message at or after `start` that has a feature, without walking the messages.
+    /// Returns the index of the first message at or after `start` that has a feature, without iterating over
+    /// the messages.
     pub fn next_with(&self, feature: Feature, start: usize) -> Option<usize> {
         let before = |len| self.stats_before(len).messages_with(feature);
         let seen = before(start.min(self.up_to));
-        // The running counts make this a binary search, and a miss costs one look.
+        // The running counts make this a binary search, and a miss costs one lookup.
         if before(self.up_to) == seen {
             return None;
         }
@@ -197,7 +199,8 @@ impl History {
         Some(low)
     }
 
-    /// Returns the index of the last message before `end` that has a feature, without walking the messages.
+    /// Returns the index of the last message before `end` that has a feature, without iterating over the
+    /// messages.
     pub fn last_with(&self, feature: Feature, end: usize) -> Option<usize> {
         let end = end.min(self.up_to);
         let before = |len| self.stats_before(len).messages_with(feature);
@@ -205,8 +208,8 @@ impl History {
         if count == 0 {
             return None;
         }
-        // The first prefix that holds all of them ends with the last of them. It is mostly near the end, where a history
-        // with many forks is read quickly.
+        // The shortest prefix with all of them ends with the last one. It is usually near the end, where a
+        // history with many forks is read quickly.
         let (mut low, mut high) = (0, end - 1);
         let mut back = 1;
         while let Some(len) = end.checked_sub(back) {

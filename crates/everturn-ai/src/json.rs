@@ -1,8 +1,8 @@
 //! Reading JSON from models' text.
 //!
-//! Models wrap JSON in prose and code fences, write it the way JavaScript or Python would, and stop in the middle of
-//! it. These functions find the value, read it leniently and complete what was cut off. They never panic, take time
-//! linear in the text, and give up on nesting deeper than any sensible document.
+//! Models wrap JSON in prose and code fences, write it as JavaScript or Python would, and stop in the middle
+//! of it. These functions find the value, read it leniently and complete truncated values. They never panic,
+//! take time linear in the text, and stop at excessive nesting.
 
 mod extract;
 mod items;

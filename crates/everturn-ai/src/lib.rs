@@ -1,8 +1,8 @@
-//! Messages, models, tools and generation: the layer that Everturn's agents stand on.
+//! Messages, models, tools and generation: the layer below Everturn's agents.
 //!
-//! The types here are the ones of Genkit's wire protocol, so that its clients, its command line and its Dev UI
-//! understand them. A conversation is made of [`Message`]s, which are made of [`Part`]s; both are read leniently and
-//! written back whole. Long conversations are shared, never copied: a [`History`] is a position in an append-only
+//! The types are those of Genkit's wire protocol, which its clients, command line and Dev UI use. A
+//! conversation consists of [`Message`]s, which consist of [`Part`]s; both are read leniently and written
+//! back whole. Long conversations are shared, never copied: a [`History`] is a position in an append-only
 //! lineage, and a request's [`Messages`] borrow histories instead of holding copies.
 //!
 //! A model with a tool, and a typed answer:
@@ -46,21 +46,21 @@
 //! | to | see |
 //! |---|---|
 //! | write a message | [`Message`], [`Part`], [`History`], [`Messages`] |
-//! | ask a model | [`Generate`], [`Generated`], [`GenerateStream`] |
+//! | call a model | [`Generate`], [`Generated`], [`GenerateStream`] |
 //! | implement a model | [`Model`], [`define_model`], [`BackgroundModel`] |
-//! | let a model act | [`Tool`], [`ToolContext`], [`FromToolContext`], [`interrupt`] |
+//! | give a model tools | [`Tool`], [`ToolContext`], [`FromToolContext`], [`interrupt`] |
 //! | wrap rounds, model calls and tool calls | [`Middleware`], [`model_hook`], [`builtin_middleware`] |
-//! | ask for structured output | [`Generate::output`], [`mod@format`] |
+//! | request structured output | [`Generate::output`], [`mod@format`] |
 //! | define prompts | [`prompt`] |
-//! | give models something to read | [`Document`], [`Resource`], [`retrieve`], [`embed`] |
-//! | keep a long conversation within a model's limits | [`Window`] |
+//! | provide documents to models | [`Document`], [`Resource`], [`retrieve`], [`embed`] |
+//! | fit a long conversation into the context window | [`Window`] |
 //! | observe a conversation | [`GenerateObserver`] |
-//! | survive a crash without acting twice | [`Replay`], [`EffectJournal`] |
-//! | tell failures apart | [`reason`], [`unusable_response`], [`is_unfit_answer`] |
+//! | recover from a crash without repeating effects | [`Replay`], [`EffectJournal`] |
+//! | distinguish failures | [`reason`], [`unusable_response`], [`is_unfit_answer`] |
 //!
 //! | feature | adds |
 //! |---|---|
-//! | `download` | fetching media over HTTP for models that cannot do it themselves |
+//! | `download` | downloading media for models that do not accept URLs |
 //! | `filesystem` | the middleware that reads folders: `filesystem` and `skills` |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![allow(

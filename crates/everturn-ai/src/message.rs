@@ -39,7 +39,7 @@ struct Body {
 }
 
 impl Body {
-    /// Updates the stats after a change of the metadata.
+    /// Updates the statistics after a change of the metadata.
     fn note_metadata(&mut self) {
         self.stats = self.stats.with_metadata(self.role, self.metadata.as_deref());
     }
@@ -136,7 +136,7 @@ impl Message {
         self.content().iter().filter(|part| part.interrupt().is_some())
     }
 
-    /// Returns how many bytes of memory the message holds, about. Its clones share them.
+    /// Returns the approximate heap size of the message in bytes. Its clones share them.
     pub fn heap_size(&self) -> usize {
         let body = &*self.0;
         allocated(size_of_val(body) + 2 * size_of::<usize>())
@@ -145,7 +145,7 @@ impl Message {
             + of_boxed_object(body.extra.as_deref())
     }
 
-    /// Returns the counts over the message's content.
+    /// Returns the statistics of the message's content.
     pub fn stats(&self) -> MessageStats {
         self.0.stats
     }

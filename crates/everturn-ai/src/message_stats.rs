@@ -1,4 +1,5 @@
-//! Counts over messages, kept as running sums so that reading them does not walk a long history.
+//! Statistics of messages, kept as running sums so that they are available for a long history in constant
+//! time.
 
 use std::ops::{Add, AddAssign, Sub};
 
@@ -12,20 +13,21 @@ const PER_MESSAGE: u64 = 32;
 /// The bytes of a part's JSON besides its content.
 const PER_PART: u64 = 16;
 
-/// About how many bytes of text a model reads as one token.
+/// The approximate number of bytes of text per token.
 const BYTES_PER_TOKEN: u64 = 4;
 
-/// The tokens that tell a model where a message begins and whose it is.
+/// The tokens that mark the start and the role of a message.
 const TOKENS_PER_MESSAGE: u64 = 4;
 
-/// The tokens of an image or another file, about; providers count them by its size, which its URL does not tell.
+/// The approximate tokens of an image or another file. Providers count them by its size, which its URL does
+/// not contain.
 const TOKENS_PER_MEDIA: u64 = 1_500;
 
-/// The counts over a sequence of messages.
+/// Statistics of a sequence of messages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MessageStats {
-    /// About how many bytes the messages have as JSON.
+    /// The approximate size of the messages as JSON, in bytes.
     pub bytes: u64,
     /// Characters of all text parts.
     pub characters: u64,
@@ -35,9 +37,9 @@ pub struct MessageStats {
     pub videos: u32,
     /// Audio parts.
     pub audio_files: u32,
-    /// About how many tokens the messages have.
+    /// The approximate number of tokens of the messages.
     pub tokens: u64,
-    /// How many of [`MessageStats::tokens`] are outputs of tools.
+    /// The number of [`MessageStats::tokens`] that are outputs of tools.
     pub tool_output_tokens: u64,
     features: [u32; Feature::COUNT],
 }
@@ -53,7 +55,7 @@ pub enum Feature {
     Resource,
     /// The message has output format instructions.
     OutputInstructions,
-    /// The message has a place kept for output format instructions.
+    /// The message has a placeholder for output format instructions.
     PendingOutput,
     /// The message has tool requests.
     ToolRequest,
@@ -63,7 +65,7 @@ pub enum Feature {
     User,
     /// The message belongs to every request: it is a system message or part of a prompt.
     Pinned,
-    /// The message is a model's and carries the [summary](metadata::SUMMARY) of earlier messages.
+    /// The message is a model's and has the [summary](metadata::SUMMARY) of earlier messages.
     Summary,
 }
 
@@ -77,7 +79,7 @@ impl MessageStats {
         self.features[feature as usize]
     }
 
-    /// Counts over content that belongs to no message.
+    /// Returns the statistics of content that belongs to no message.
     pub fn of_content(content: &[Part]) -> Self {
         let mut stats = Self::default();
         for part in content {
@@ -86,7 +88,7 @@ impl MessageStats {
         stats
     }
 
-    /// About how many bytes a value has as JSON. Costs a walk through the value.
+    /// Returns the approximate size of a value as JSON, in bytes. Walks through the value.
     pub fn bytes_of_json(value: &Value) -> u64 {
         match value {
             Value::Null | Value::Bool(_) | Value::Number(_) => 8,
@@ -116,14 +118,14 @@ impl MessageStats {
         stats.with_metadata(role, metadata)
     }
 
-    /// Returns the stats of a message that has other metadata now.
+    /// Returns the statistics of a message after its metadata changed.
     pub(crate) fn with_metadata(mut self, role: Role, metadata: Option<&JsonObject>) -> Self {
         let has = |key| metadata.is_some_and(|metadata| metadata.contains_key(key));
         let is_prompt = has(metadata::PROMPT);
         let is_user = role == Role::User && !is_prompt;
         self.features[Feature::User as usize] = is_user.into();
         self.features[Feature::Pinned as usize] = (is_prompt || role == Role::System).into();
-        // Clients write users' messages, so only a model's message is believed.
+        // Clients write users' messages, so only a model's message is trusted.
         self.features[Feature::Summary as usize] = (role == Role::Model && has(metadata::SUMMARY)).into();
         self
     }
@@ -172,7 +174,7 @@ impl MessageStats {
     }
 }
 
-/// About how many bytes the fields of an object have as JSON.
+/// The approximate size of an object's fields as JSON.
 fn bytes_of_object(fields: &JsonObject) -> u64 {
     fields
         .iter()
@@ -197,7 +199,7 @@ fn bytes_of_part(part: &Part) -> u64 {
     PER_PART + own + part.metadata().map_or(0, bytes_of_object)
 }
 
-/// About how many tokens a model reads in a part. Metadata is not counted: most of it is not sent.
+/// The approximate number of tokens of a part. Metadata is not counted, because most of it is not sent.
 fn tokens_of_part(part: &Part) -> u64 {
     let bytes_of = |value: &Option<Value>| value.as_ref().map_or(0, MessageStats::bytes_of_json);
     let bytes = match part.kind() {
@@ -240,7 +242,7 @@ impl AddAssign for MessageStats {
     }
 }
 
-/// Subtracts the stats of a prefix from that of the whole sequence.
+/// Subtracts the statistics of a prefix from those of the whole sequence.
 impl Sub for MessageStats {
     type Output = Self;
 

@@ -108,7 +108,7 @@ impl Messages {
         }
     }
 
-    /// Returns the messages in a range, shared with this sequence. A range that reaches too far is cut.
+    /// Returns the messages in a range, shared with this sequence. The range is clamped to the length.
     pub fn slice(&self, range: Range<usize>) -> Self {
         let mut slice = Self::new();
         let mut offset = 0;
@@ -120,9 +120,9 @@ impl Messages {
         slice
     }
 
-    /// Replaces the messages in a range. A range that reaches too far is cut.
+    /// Replaces the messages in a range. The range is clamped to the length.
     pub fn splice(&mut self, range: Range<usize>, replacement: impl IntoIterator<Item = Message>) {
-        // Before the head replaces the sequence; both only refer to shared pieces.
+        // Taken before the head replaces the sequence; both only refer to shared pieces.
         let tail = self.slice(range.end.max(range.start)..self.len);
         let mut spliced = self.slice(0..range.start);
         spliced.extend(replacement);
@@ -141,12 +141,12 @@ impl Messages {
         }
     }
 
-    /// Returns the counts over all messages without walking shared histories.
+    /// Returns the statistics of all messages without iterating over shared histories.
     pub fn stats(&self) -> MessageStats {
         self.pieces.iter().map(Piece::stats).sum()
     }
 
-    /// Returns the counts over the first `len` messages without walking shared histories.
+    /// Returns the statistics of the first `len` messages without iterating over shared histories.
     pub(crate) fn stats_before(&self, len: usize) -> MessageStats {
         let mut offset = 0;
         let mut stats = MessageStats::default();
@@ -160,7 +160,8 @@ impl Messages {
         stats
     }
 
-    /// Returns the index of the last message before `end` that has a feature, without walking shared histories.
+    /// Returns the index of the last message before `end` that has a feature, without iterating over shared
+    /// histories.
     pub(crate) fn last_with(&self, feature: Feature, end: usize) -> Option<usize> {
         let mut offset = self.len;
         for piece in self.pieces.iter().rev() {
@@ -172,7 +173,8 @@ impl Messages {
         None
     }
 
-    /// Returns the index of the first message at or after `start` that has a feature, without walking shared histories.
+    /// Returns the index of the first message at or after `start` that has a feature, without iterating over
+    /// shared histories.
     pub fn next_with(&self, feature: Feature, start: usize) -> Option<usize> {
         let mut offset = 0;
         for piece in &self.pieces {
@@ -184,7 +186,7 @@ impl Messages {
         None
     }
 
-    /// Returns whether any message has a feature, without walking shared histories.
+    /// Returns whether any message has a feature, without iterating over shared histories.
     pub fn any_with(&self, feature: Feature) -> bool {
         self.next_with(feature, 0).is_some()
     }

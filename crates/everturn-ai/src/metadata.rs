@@ -8,7 +8,7 @@ pub const INTERRUPT: &str = "interrupt";
 pub const CLIENT_TOOL: &str = "clientTool";
 /// Marks the answer of a tool that reports a failure.
 pub const IS_ERROR: &str = "isError";
-/// In the data of an [`INTERRUPT`]: `true` for a call that began and may or may not have taken effect.
+/// In the data of an [`INTERRUPT`]: `true` for a call that was started and may have taken effect.
 pub const OUTCOME_UNKNOWN: &str = "outcomeUnknown";
 /// On a tool request: the value of [`INTERRUPT`] before the call was answered.
 pub const RESOLVED_INTERRUPT: &str = "resolvedInterrupt";
@@ -16,8 +16,8 @@ pub const RESOLVED_INTERRUPT: &str = "resolvedInterrupt";
 pub const PENDING_OUTPUT: &str = "pendingOutput";
 /// On a tool request: the content beside [`PENDING_OUTPUT`], if the call had any.
 pub const PENDING_CONTENT: &str = "pendingContent";
-/// On a restarted tool request: `true`, or the object handed to the tool. On a tool message: `true` if it was built
-/// from answers to interrupts.
+/// On a restarted tool request: `true`, or the object passed to the tool. On a tool message: `true` if it was
+/// built from answers to interrupts.
 pub const RESUMED: &str = "resumed";
 /// On a restarted tool request: the input before it was replaced.
 pub const REPLACED_INPUT: &str = "replacedInput";
@@ -43,29 +43,29 @@ pub const PURPOSE_HISTORY: &str = "history";
 pub const PENDING: &str = "pending";
 /// On a part: the provider's signature over its reasoning, to be sent back unchanged.
 pub const THOUGHT_SIGNATURE: &str = "thoughtSignature";
-/// Another spelling of [`THOUGHT_SIGNATURE`] that some runtimes write; read, never written.
+/// An alias of [`THOUGHT_SIGNATURE`] that some runtimes write; read, never written.
 pub const SIGNATURE: &str = "signature";
 /// On a part that came from a resource: `{uri, template?, parent?}`.
 pub const RESOURCE: &str = "resource";
-/// On a model message: the output format and content type that were asked for.
+/// On a model message: the requested output format and content type.
 pub const GENERATE: &str = "generate";
 /// On a message of a request: `true` if the message is the prompt's and not the conversation's. It is never stored.
 pub const PROMPT: &str = "_everturn_prompt";
 /// On a model message: the [summary](crate::window::Summary) of earlier messages that was ready when the message was
 /// written.
 pub const SUMMARY: &str = "summary";
-/// On a tool message, and on the parts in it that stand for missing answers: `true`. The answers were added so that the
-/// conversation could go on; see [`history::repaired`](crate::history::repaired).
+/// On a tool message, and on the parts in it that replace missing answers: `true`. The answers were added so
+/// that the conversation could continue; see [`history::repaired`](crate::history::repaired).
 pub const MENDED: &str = "mended";
-/// On a user's message: `true` if it was sent while an interrupt was open and waits for the interrupt's answer, which the model
-/// reads first.
+/// On a user's message: `true` if it was sent while an interrupt was open and waits for the interrupt's
+/// answer, which the model reads first.
 pub const WAITING: &str = "waiting";
 /// On a tool request that was interrupted: the [question and its answers](crate::Approval).
 pub const APPROVAL: &str = "approval";
 /// In the data of an [`INTERRUPT`]: the time, in RFC 3339, until which it may be answered.
 pub const ANSWER_UNTIL: &str = "answerUntil";
 
-/// Returns whether the data of an interrupt says that the outcome of the call is unknown.
+/// Returns whether the data of an interrupt marks the outcome of the call as unknown.
 pub(crate) fn is_outcome_unknown(data: &Value) -> bool {
     data.get(OUTCOME_UNKNOWN) == Some(&Value::Bool(true))
 }

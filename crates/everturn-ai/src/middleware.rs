@@ -1,9 +1,9 @@
 //! Middleware: code around each round of a generation, each model call and each tool call.
 //!
-//! A [`Middleware`] is a bundle of hooks made for one generate call, so its state spans all rounds of that call and
-//! nothing else. In a list of several the first is the outermost for every hook. A middleware is used as a value, as a
-//! closure (see [`model_hook`]), or by name through a [`MiddlewareDefinition`] in the registry; `.prompt` files and
-//! remote callers use names.
+//! A [`Middleware`] is a bundle of hooks created for one generate call, so its state spans all rounds of that
+//! call and nothing else. In a list of several the first is the outermost for every hook. A middleware is
+//! used as a value, as a closure (see [`model_hook`]), or by name through a [`MiddlewareDefinition`] in the
+//! registry; `.prompt` files and remote callers use names.
 
 mod calls;
 mod closure;

@@ -35,7 +35,7 @@ impl MiddlewareRef {
     }
 }
 
-/// What tools and people are told about a middleware.
+/// The description of a middleware for tools and people.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MiddlewareDesc {

@@ -1,10 +1,11 @@
 //! Models: the trait that providers implement, and the wrappers between a request and a provider.
 //!
-//! A model is an action from [`ModelRequest`] to [`ModelResponse`] that may stream [`ModelResponseChunk`]s. The same
-//! wrappers surround every provider's function. From the outside in, they check the configuration and version, download
-//! media (if the model asks for it), simulate a system prompt, write documents into the conversation, put an output
-//! schema into words, refuse what the model cannot do, and measure the call. Each acts only if the model declares that
-//! it needs it, and on a copy: the caller's messages never change. None of them walks a long history.
+//! A model is an action from [`ModelRequest`] to [`ModelResponse`] that may stream [`ModelResponseChunk`]s.
+//! The same wrappers surround every provider's function. From the outside in, they check the configuration
+//! and version, download media (if the model requests it), simulate a system prompt, write documents into the
+//! conversation, describe an output schema in the prompt, reject unsupported requests, and measure the call.
+//! Each acts only if the model declares that it needs it, and on a copy: the caller's messages never change.
+//! None of them iterates over a long history.
 
 mod action;
 mod background;
@@ -43,5 +44,5 @@ pub use self::{
 };
 use crate::{ModelRequest, ModelResponse, ModelResponseChunk};
 
-/// A model as the registry holds it.
+/// A model in the registry.
 pub type ModelAction = Action<ModelRequest, ModelResponse, ModelResponseChunk>;

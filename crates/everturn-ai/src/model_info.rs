@@ -1,35 +1,35 @@
-//! What is known about a model, and how it is named.
+//! The description of a model, and references to models.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-/// What a model is and can do.
+/// The capabilities of a model.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelInfo {
-    /// The versions that can be asked for; any, if not given.
+    /// The supported versions; any, if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub versions: Option<Vec<String>>,
-    /// A name for people.
+    /// The display name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// The JSON Schema of the model's settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config_schema: Option<Value>,
-    /// What the model can do.
+    /// The features that the model supports.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub supports: Option<ModelSupports>,
     /// How mature the model is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stage: Option<ModelStage>,
-    /// The most tokens that a request may have; unknown if not given. A [window](crate::window) is sized by it. It is no part
-    /// of the wire's form: listings have it beside the model's description.
+    /// The most tokens that a request may have; unknown if not given. A [window](crate::window) is sized by
+    /// it. It is not part of the wire's form: listings have it beside the model's description.
     #[serde(skip)]
     pub max_input_tokens: Option<u64>,
 }
 
-/// What a model can do; what is not said is assumed to work.
+/// The features that a model supports; undeclared ones are assumed to work.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ModelSupports {
@@ -57,7 +57,7 @@ pub struct ModelSupports {
     /// Enforcing an output schema.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub constrained: Option<ConstrainedSupport>,
-    /// Being told whether to call tools.
+    /// Tool choice.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_choice: Option<bool>,
     /// Working in the background.

@@ -48,7 +48,7 @@ impl Money {
         self.0 == 0
     }
 
-    /// Returns the price of this many pieces, where the amount is the price of a million.
+    /// Returns the price of this many tokens, where the amount is the price of a million.
     pub(crate) fn of_a_million(self, count: u64) -> Self {
         let nanos = u128::from(self.0) * u128::from(count) / 1_000_000;
         Self(u64::try_from(nanos).unwrap_or(u64::MAX))

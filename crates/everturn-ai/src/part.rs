@@ -1,6 +1,6 @@
 //! Parts: the elements of a message.
 //!
-//! On the wire a part is an object whose keys tell its kind. Reading is lenient: an unknown kind becomes
+//! On the wire a part is an object whose keys determine its kind. Reading is lenient: an unknown kind becomes
 //! [`PartKind::Unknown`], fields beside the payload are kept, and both are written back unchanged.
 
 mod decode;
@@ -36,7 +36,7 @@ pub struct Part {
     extra: Option<Box<JsonObject>>,
 }
 
-/// The content of a [`Part`]. Most parts are text; larger payloads are boxed, so that text does not pay for their size.
+/// The content of a [`Part`]. Most parts are text; larger payloads are boxed to keep text parts small.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum PartKind {
@@ -195,7 +195,7 @@ impl Part {
         self.metadata.as_deref()
     }
 
-    /// Returns the fields that the part's kind does not know.
+    /// Returns the fields that are unknown for the part's kind.
     pub(crate) fn extra(&self) -> Option<&JsonObject> {
         self.extra.as_deref()
     }

@@ -1,4 +1,4 @@
-//! What models cost.
+//! Prices of models.
 
 use std::collections::BTreeMap;
 
@@ -37,8 +37,7 @@ impl Price {
         Self::default()
     }
 
-    /// Sets the price of a million tokens of requests that the provider takes from its cache; by default they cost as much as
-    /// others.
+    /// Sets the price of a million cached tokens of requests; by default they cost as much as others.
     pub fn cached(self, per_million: f64) -> Self {
         Self {
             cached: Some(per_million.into()),
@@ -46,7 +45,7 @@ impl Price {
         }
     }
 
-    /// Adds a price for each call, whatever its length.
+    /// Adds a fixed price for each call.
     pub fn per_call(self, price: impl Into<Money>) -> Self {
         Self {
             call: price.into(),
@@ -54,10 +53,11 @@ impl Price {
         }
     }
 
-    /// Returns the cost of a call that used this much.
+    /// Returns the cost of a call with this usage.
     pub fn cost(&self, usage: &Usage) -> Money {
         let input = usage.input_tokens.unwrap_or_default();
-        // Providers' cached tokens are part of their input tokens, whatever the wire says: `everturn-models` adds them up.
+        // Cached tokens are part of the input tokens: `everturn-models` adds them up for providers that
+        // report them separately.
         let cached = usage.cached_content_tokens.unwrap_or_default().min(input);
         let output = usage.output_tokens.unwrap_or_default();
         self.call
@@ -67,9 +67,9 @@ impl Price {
     }
 }
 
-/// What models cost, by name. The application gives it, because prices change faster than programs.
+/// The prices of models, by name. The application provides them, because prices change faster than programs.
 ///
-/// A name that ends with `*` is for all models whose names begin so; the longest that fits counts.
+/// A name that ends with `*` matches all models with that prefix; the longest match counts.
 ///
 /// ```
 /// use everturn_ai::{Price, Prices, Usage};
@@ -112,7 +112,7 @@ impl Prices {
         })
     }
 
-    /// Returns the cost of a model's call that used this much; `None` if the model has no price.
+    /// Returns the cost of a model's call with this usage; `None` if the model has no price.
     pub fn cost(&self, model: &str, usage: &Usage) -> Option<Money> {
         self.of(model).map(|price| price.cost(usage))
     }

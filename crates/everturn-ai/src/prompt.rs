@@ -183,12 +183,14 @@ impl<I: Serialize, O> Prompt<I, O> {
         Prompt::from_source(&self.registry, &self.name, Arc::clone(&self.shared))
     }
 
-    /// Checks an input against the prompt's schema, with the prompt's defaults filled in; null stands for the defaults.
+    /// Checks an input against the prompt's schema, with the prompt's defaults filled in; null uses the
+    /// defaults alone.
     ///
-    /// A prompt without a schema takes any input.
+    /// A prompt without a schema accepts any input.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` that names the field at fault; the prompt's own error if it is in a file that cannot be read.
+    /// `INVALID_ARGUMENT` that names the field at fault; the prompt's own error if it is in a file that
+    /// cannot be read.
     pub fn check_input(&self, input: &Value) -> Result<()> {
         let parts = self.shared.parts(&self.registry)?;
         let Some(schema) = &parts.settings.input_schema else {
@@ -199,7 +201,7 @@ impl<I: Serialize, O> Prompt<I, O> {
         checked.map_err(|error| error.context(format_args!("the input of prompt '{}'", self.name)))
     }
 
-    /// Renders the request that a model would be sent, in the current context.
+    /// Renders the first request to a model, in the current context.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` for a template that does not render, `NOT_FOUND` for a name that does not exist.
@@ -234,9 +236,9 @@ impl<I: Serialize, O> Prompt<I, O> {
         Ok(PromptCall::new(self.untyped(), input))
     }
 
-    /// Renders the prompt around a conversation and tells the prompt's messages from the conversation's.
+    /// Renders the prompt around a conversation, with the prompt's messages separate from the conversation's.
     ///
-    /// `null` as the input stands for the prompt's defaults.
+    /// `null` as the input uses the prompt's defaults.
     ///
     /// # Errors
     /// As [`Prompt::render`].

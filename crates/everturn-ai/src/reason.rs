@@ -31,20 +31,20 @@ pub const UNSUPPORTED_BY_MODEL: Reason = Reason::new("unsupported-by-model");
 pub const UNRESOLVED_TOOL_REQUEST: Reason = Reason::new("unresolved-tool-request");
 /// An answer came after the time until which its question could be answered: `FAILED_PRECONDITION`.
 pub const QUESTION_EXPIRED: Reason = Reason::new("question-expired");
-/// An answer to an interrupted tool request was refused before anything ran; the status says why.
+/// An answer to an interrupted tool request was rejected before anything ran; the status gives the cause.
 pub const ANSWER_REFUSED: Reason = Reason::new("answer-refused");
-/// The provider refused to answer: `FAILED_PRECONDITION`; the error carries the response.
+/// The provider blocked the response: `FAILED_PRECONDITION`; the error contains the response.
 pub const GENERATION_BLOCKED: Reason = Reason::new("generation-blocked");
 /// The model returned neither a message nor an operation: `FAILED_PRECONDITION`; the error carries the response.
 pub const NO_MESSAGE: Reason = Reason::new("no-message");
 /// No prompt is defined under the name: `NOT_FOUND`.
 pub const PROMPT_NOT_FOUND: Reason = Reason::new("prompt-not-found");
-/// A call that must not happen twice began, and its outcome is unknown: `FAILED_PRECONDITION`.
+/// A call that must not happen twice was started, and its outcome is unknown: `FAILED_PRECONDITION`.
 pub const OUTCOME_UNKNOWN: Reason = Reason::new("outcome-unknown");
 /// A limit is reached, and the call that would have exceeded it was not made: `RESOURCE_EXHAUSTED`; the details name the limit.
 pub const LIMIT_REACHED: Reason = Reason::new("limit-reached");
-/// The model made a call again and again with the same arguments, and once more when it was told so: `RESOURCE_EXHAUSTED`.
+/// The model repeated a call with the same arguments, also after it got a warning: `RESOURCE_EXHAUSTED`.
 pub const REPEATED_CALL: Reason = Reason::new("repeated-call");
-/// The request has more tokens than the model takes: `INVALID_ARGUMENT`. A [window](crate::window) makes it smaller and
-/// asks again.
+/// The request has more tokens than the model accepts: `INVALID_ARGUMENT`. A [window](crate::window) retries
+/// with a smaller request.
 pub const REQUEST_TOO_LONG: Reason = Reason::new("request-too-long");

@@ -22,7 +22,7 @@ pub struct ModelRequest {
     /// The tools that the model may call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<Arc<[ToolDefinition]>>,
-    /// How free the model is to call them.
+    /// Whether the model may, must or must not call them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_choice: Option<ToolChoice>,
     /// The form of the output.
@@ -58,7 +58,7 @@ impl ModelRequest {
     }
 }
 
-/// Lays settings over others, key by key; settings that are not objects replace the others.
+/// Merges settings over others, key by key; settings that are not objects replace the others.
 pub(crate) fn laid_over(base: Option<Value>, top: Value) -> Value {
     match (base, top) {
         (Some(Value::Object(mut base)), Value::Object(top)) => {
@@ -69,13 +69,13 @@ pub(crate) fn laid_over(base: Option<Value>, top: Value) -> Value {
     }
 }
 
-/// What a model is told about a tool.
+/// The description of a tool for a model.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolDefinition {
     /// The name by which the model calls the tool.
     pub name: String,
-    /// What the tool is for.
+    /// The purpose of the tool.
     pub description: String,
     /// The JSON Schema of the arguments.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -91,7 +91,7 @@ pub struct ToolDefinition {
     pub metadata: Option<JsonObject>,
 }
 
-/// How free a model is to call the tools that it is given.
+/// Whether a model may, must or must not call tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[schemars(inline)]
@@ -104,7 +104,7 @@ pub enum ToolChoice {
     None,
 }
 
-/// The output that a [`ModelRequest`](crate::ModelRequest) asks for.
+/// The output that a [`ModelRequest`](crate::ModelRequest) requests.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OutputConfig {
@@ -122,7 +122,7 @@ pub struct OutputConfig {
     pub content_type: Option<String>,
 }
 
-/// Common model settings; whatever else is set is passed to the provider untouched.
+/// Common model settings; other settings are passed to the provider unchanged.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(rename = "GenerationCommonConfig")]
@@ -130,16 +130,16 @@ pub struct GenerationConfig {
     /// A version of the model family.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// How much chance there is in the choice of tokens.
+    /// The randomness of the output.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "number::serialize")]
     pub temperature: Option<f64>,
     /// The most tokens that the answer may have.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "number::count")]
     pub max_output_tokens: Option<u64>,
-    /// How many tokens are considered at each step.
+    /// The number of tokens considered at each step.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "number::serialize")]
     pub top_k: Option<f64>,
-    /// How much of the probability is considered at each step.
+    /// The cumulative probability of the tokens considered at each step.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "number::serialize")]
     pub top_p: Option<f64>,
     /// Texts that end the answer, five at most.

@@ -12,7 +12,7 @@ use crate::document::text_and_media;
 use crate::primitive::{call, metadata};
 use crate::{Document, JsonObject, Part};
 
-/// A reranker as the registry holds it.
+/// A reranker in the registry.
 pub type RerankerAction = Action<RerankerRequest, RerankerResponse>;
 
 /// Registers a reranker.
@@ -41,7 +41,7 @@ where
 /// Orders documents by relevance with the reranker of that name; `options` are the reranker's own.
 ///
 /// # Errors
-/// `NOT_FOUND` if there is no such reranker, else what it fails with.
+/// `NOT_FOUND` if there is no such reranker, or else its error.
 pub async fn rerank(
     registry: &Registry,
     reranker: &str,
@@ -62,7 +62,7 @@ pub async fn rerank(
 /// A request to a reranker.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RerankerRequest {
-    /// What the documents are to be relevant to.
+    /// The query that the documents are compared with.
     pub query: Document,
     /// The documents to rank.
     pub documents: Vec<Document>,
@@ -71,7 +71,7 @@ pub struct RerankerRequest {
     pub options: Option<Value>,
 }
 
-/// A reranker's answer.
+/// The response of a reranker.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RerankerResponse {
     /// The documents, best first.
@@ -85,7 +85,7 @@ pub struct RankedDocument {
     /// The parts; only text and media.
     #[serde(deserialize_with = "text_and_media")]
     pub content: Vec<Part>,
-    /// The score, and whatever is known about the document.
+    /// The score, and other metadata of the document.
     pub metadata: RankedDocumentMetadata,
 }
 
@@ -94,7 +94,7 @@ pub struct RankedDocument {
 pub struct RankedDocumentMetadata {
     /// How relevant the document is.
     pub score: Number,
-    /// Whatever else is known about the document.
+    /// Other metadata of the document.
     #[serde(flatten)]
     pub extra: JsonObject,
 }
@@ -102,7 +102,7 @@ pub struct RankedDocumentMetadata {
 /// The settings that most rerankers understand.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CommonRerankerOptions {
-    /// How many documents to give back.
+    /// The number of documents to return.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub k: Option<u32>,
 }

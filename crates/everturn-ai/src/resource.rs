@@ -1,4 +1,4 @@
-//! Resources: content behind a URI, put into a conversation where a message links to it.
+//! Resources: content behind a URI, inserted into a conversation where a message links to it.
 
 mod expansion;
 mod template;
@@ -18,7 +18,7 @@ use self::template::Template;
 use crate::primitive::run;
 use crate::{Content, JsonObject, Part};
 
-/// What a resource is asked for.
+/// A request for a resource.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ResourceInput {
     /// The URI.
@@ -31,7 +31,7 @@ pub struct ResourceInput {
 /// The content of a resource.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ResourceOutput {
-    /// The parts that take the link's place.
+    /// The parts that replace the link.
     pub content: Vec<Part>,
 }
 
@@ -119,7 +119,7 @@ impl Resource {
         }
     }
 
-    /// Returns the resource behind a registered action; `None` if the action does not say which URIs it serves.
+    /// Returns the resource behind a registered action; `None` if the action does not declare its URIs.
     pub fn from_action(action: Arc<dyn DynAction>) -> Option<Self> {
         let entry = action.descriptor().metadata.get("resource")?;
         let text = |key: &str| entry.get(key).and_then(Value::as_str);
@@ -134,7 +134,7 @@ impl Resource {
         })
     }
 
-    /// Returns the resource's name: its URI or template, unless the action says otherwise.
+    /// Returns the resource's name: its URI or template, unless the action declares another one.
     pub fn name(&self) -> &str {
         &self.action.descriptor().name
     }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{JsonObject, Message, ModelRequest, Usage, number};
 
-/// A model's answer, or the operation that will bring it.
+/// A model's response, or the operation that will produce it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", from = "WireResponse")]
 #[schemars(rename = "GenerateResponse", !from)]
@@ -19,13 +19,13 @@ pub struct ModelResponse {
     /// Why the answer ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<FinishReason>,
-    /// More about why it ended.
+    /// Details of the finish reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finish_message: Option<String>,
     /// How long the model took, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none", serialize_with = "number::serialize")]
     pub latency_ms: Option<f64>,
-    /// What the call used.
+    /// The usage of the call.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
     /// The provider's own data; an older name of `raw`.
@@ -142,7 +142,7 @@ pub enum FinishReason {
     Stop,
     /// The limit on the answer's length was reached.
     Length,
-    /// The provider refused to answer.
+    /// The provider blocked the answer.
     Blocked,
     /// The call was cancelled.
     Aborted,
@@ -165,7 +165,7 @@ pub struct Operation {
     pub action: Option<String>,
     /// The provider's name for the operation.
     pub id: String,
-    /// Whether it has ended, well or not.
+    /// Whether it has ended, successfully or not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub done: Option<bool>,
     /// The result.
@@ -174,7 +174,7 @@ pub struct Operation {
     /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<OperationError>,
-    /// Anything else that the provider tells.
+    /// Other data of the provider.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<JsonObject>,
 }
@@ -182,9 +182,9 @@ pub struct Operation {
 /// Why an [`Operation`] failed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct OperationError {
-    /// What went wrong.
+    /// The description of the failure.
     pub message: String,
-    /// Whatever else the provider tells about it.
+    /// Other data of the provider about it.
     #[serde(flatten)]
     pub details: JsonObject,
 }

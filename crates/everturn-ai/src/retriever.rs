@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 use crate::Document;
 use crate::primitive::{call, metadata};
 
-/// A retriever as the registry holds it.
+/// A retriever in the registry.
 pub type RetrieverAction = Action<RetrieverRequest, RetrieverResponse>;
 
-/// An indexer as the registry holds it.
+/// An indexer in the registry.
 pub type IndexerAction = Action<IndexerRequest, ()>;
 
 /// Registers a retriever.
@@ -43,7 +43,7 @@ where
 /// Finds documents with the retriever of that name; `options` such as `{"k": 3}` are the retriever's own.
 ///
 /// # Errors
-/// `NOT_FOUND` if there is no such retriever, else what it fails with.
+/// `NOT_FOUND` if there is no such retriever, or else its error.
 pub async fn retrieve(
     registry: &Registry,
     retriever: &str,
@@ -81,7 +81,7 @@ where
 /// Stores documents with the indexer of that name.
 ///
 /// # Errors
-/// `NOT_FOUND` if there is no such indexer, else what it fails with.
+/// `NOT_FOUND` if there is no such indexer, or else its error.
 pub async fn index(
     registry: &Registry,
     indexer: &str,
@@ -98,17 +98,17 @@ pub async fn index(
 /// A request to a retriever.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RetrieverRequest {
-    /// What to look for.
+    /// The query.
     pub query: Document,
     /// Settings for the retriever.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub options: Option<Value>,
 }
 
-/// A retriever's answer.
+/// The response of a retriever.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RetrieverResponse {
-    /// What was found.
+    /// The documents that were found.
     pub documents: Vec<Document>,
 }
 

@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 pub enum Role {
     /// Instructions to the model from the application.
     System,
-    /// The person, or program, talking to the model.
+    /// The person, or program, that sends messages to the model.
     User,
     /// The model.
     Model,
-    /// Results of the tools that the model asked for.
+    /// Results of the tools that the model requested.
     Tool,
 }
 

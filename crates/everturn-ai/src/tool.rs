@@ -1,11 +1,12 @@
 //! Tools: functions that a model may call.
 //!
-//! A [`Tool`] is made from a typed async closure, from a JSON Schema and a closure over JSON, or from any action. It
-//! validates the model's input, runs in a span of its own and never lets a panic out. A tool may also *interrupt*:
-//! pause the generation, hand typed data to the caller and continue later with a typed answer.
+//! A [`Tool`] is made from a typed async closure, from a JSON Schema and a closure over JSON, or from any
+//! action. It validates the model's input, runs in a span of its own and converts panics to errors. A tool
+//! may also *interrupt*: pause the generation, return typed data to the caller and continue later with a
+//! typed answer.
 //!
-//! A process may die while a tool acts on the world. A tool declares by [`Replay`] what may then be done with the call:
-//! run it again, run it again under the same key, or ask a function or a person for its outcome.
+//! A process may die while a tool runs. With [`Replay`], a tool declares how the call may then be repeated:
+//! run it again, run it again under the same key, or determine its outcome with a function or a person.
 
 mod action;
 mod answering;
@@ -70,7 +71,7 @@ struct Inner {
     output_schema: Option<Schema>,
     metadata: JsonObject,
     multipart: bool,
-    /// Whether calling it again can do anything but interrupt.
+    /// Whether a repeated call can do anything but interrupt.
     restartable: bool,
     strict: bool,
     /// The tool's declaration of how it may be called again; `None` if it declares nothing.
@@ -78,7 +79,7 @@ struct Inner {
     reconcile: Option<Arc<Reconcile>>,
     /// How interrupted calls may be answered, and by whom.
     answering: Answering,
-    /// What makes an answer an approval.
+    /// The conditions under which an answer is an approval.
     approving: Approving,
     /// The values that the tool's arguments need from the context.
     requirements: Vec<Requirement>,
@@ -87,11 +88,11 @@ struct Inner {
     body: Body,
 }
 
-/// The input of a tool that takes none: an empty object, or nothing at all.
+/// The input of a tool without parameters: an empty object, or nothing at all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct NoInput {}
 
-/// Accepts any input: models send `{}`, `null` or invented arguments to a tool without parameters.
+/// Accepts any input, because models send `{}`, `null` or invented arguments to a tool without parameters.
 impl<'de> Deserialize<'de> for NoInput {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         serde::de::IgnoredAny::deserialize(deserializer).map(|_| Self {})
@@ -196,8 +197,8 @@ impl Tool {
             .edit(|inner| inner.restartable = false)
     }
 
-    /// Creates a tool that always interrupts, for a tool that the client brings and runs itself. Without a schema it takes
-    /// any input, and every output answers it.
+    /// Creates a tool that always interrupts, for a tool that the client provides and runs itself. Without a
+    /// schema it accepts any input, and every output answers it.
     pub fn of_client(
         name: impl Into<String>,
         description: impl Into<String>,
@@ -400,13 +401,13 @@ impl Tool {
             kind,
             context.context().clone(),
             |inner, recorder| async move {
-                // Before the check, so that a trace shows the input that was refused.
+                // Recorded before the check, so that a trace shows rejected input.
                 recorder.input(&input);
                 body::check_input(self, &input)?;
                 let context = context.within(inner);
                 let work = catch_panic(self.name(), function(input, context.clone()).err_into());
                 let mut response = context.context().guard(work).await?;
-                // Attachments are part of the response, so they come before its validation.
+                // Attachments are part of the response, so they are added before its validation.
                 response.content.extend(context.take_attachments());
                 body::check_output(self, &response)?;
                 if self.is_multipart() {

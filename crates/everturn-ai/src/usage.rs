@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{MessageStats, number};
 
-/// Tokens, characters and media that went into and came out of a model call.
+/// Tokens, characters and media in the request and response of a model call.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(rename = "GenerationUsage")]

@@ -1,4 +1,4 @@
-//! Counting what the models and tools of an invocation use, and asking before each call whether it may be made.
+//! Counting what the models and tools of an invocation use, and checking budgets before each call.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -9,11 +9,11 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::{ModelResponse, Money, Prices, Usage, UsageTotal};
 
-/// A call that is about to be made.
+/// A call before it is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NextCall<'a> {
-    /// A model is asked.
+    /// A call of a model.
     #[non_exhaustive]
     Model {
         /// The model's name.
@@ -21,7 +21,7 @@ pub enum NextCall<'a> {
         /// Whether the application's [`Prices`] have a price for it.
         is_priced: bool,
     },
-    /// A tool is run.
+    /// A call of a tool.
     #[non_exhaustive]
     Tool {
         /// The tool's name.
@@ -49,39 +49,41 @@ impl<'a> NextCall<'a> {
     }
 }
 
-/// What a [`UsageMeter`] has counted.
+/// The counts of a [`UsageMeter`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct MeterReading {
-    /// What the invocation's own models and tools used.
+    /// The usage of the invocation's own models and tools.
     pub own: UsageTotal,
-    /// What the invocations used that this one made: of other agents, by its tools.
+    /// The usage of the invocations that this one made of other agents, through its tools.
     pub delegated: UsageTotal,
-    /// The part that this invocation enters for its tenant: its own, and that of invocations that it made which enter nothing
-    /// themselves. Zero unless its [guard](BudgetGuard::counts_tenant) counts tenants.
+    /// The usage that this invocation records for its tenant: its own, and that of invocations that it made
+    /// which record nothing themselves. Zero unless its [guard](BudgetGuard::counts_tenant) counts tenants.
     pub of_tenant: UsageTotal,
 }
 
 impl MeterReading {
-    /// Returns everything that was used, its own and delegated.
+    /// Returns the total usage, its own and delegated.
     pub fn total(&self) -> UsageTotal {
         self.own + self.delegated
     }
 }
 
-/// Decides whether calls may be made, and is told what they used.
+/// Checks budgets: it decides whether calls may be made, and records their usage.
 #[async_trait]
 pub trait BudgetGuard: Send + Sync + 'static {
-    /// Admits a call, or refuses it with the error that ends the work. `used` counts the call already.
+    /// Admits a call, or rejects it with the error that ends the work. `used` includes the call.
     ///
     /// # Errors
-    /// `RESOURCE_EXHAUSTED` with [`reason::LIMIT_REACHED`](crate::reason::LIMIT_REACHED) if a limit is reached.
+    /// `RESOURCE_EXHAUSTED` with [`reason::LIMIT_REACHED`](crate::reason::LIMIT_REACHED) if a limit is
+    /// reached.
     async fn admit(&self, call: &NextCall<'_>, used: MeterReading) -> Result<()>;
 
-    /// Notes what was used up to the end of a call.
+    /// Records the usage up to the end of a call.
     async fn record(&self, used: MeterReading);
 
-    /// Returns whether the guard counts what tenants use. Each call counts for the tenant once: at the nearest guard that does.
+    /// Returns whether the guard counts the usage of tenants. Each call counts for the tenant once: at the
+    /// nearest guard that does.
     fn counts_tenant(&self) -> bool {
         false
     }
@@ -100,8 +102,8 @@ pub struct UsageMeter {
 }
 
 impl UsageMeter {
-    /// Creates a meter at zero, for an invocation that is made in this context. What it counts is also counted by the meter of
-    /// the context, if there is one.
+    /// Creates a meter at zero, for an invocation that is made in this context. Its counts are also added to
+    /// the meter of the context, if there is one.
     pub fn within(context: &Context) -> Arc<Self> {
         Arc::new(Self {
             outer: context.extension::<Self>(),
@@ -115,12 +117,12 @@ impl UsageMeter {
         meters.any(|meter| meter.guard.get().is_some_and(|guard| guard.counts_tenant()))
     }
 
-    /// Sets the guard that is asked before each call. Only the first one counts.
+    /// Sets the guard that checks each call. Only the first one counts.
     pub fn set_budget_guard(&self, guard: Arc<dyn BudgetGuard>) {
         let _ = self.guard.set(guard);
     }
 
-    /// Returns what was counted so far.
+    /// Returns the counts so far.
     pub fn reading(&self) -> MeterReading {
         *self.counts()
     }
@@ -129,7 +131,8 @@ impl UsageMeter {
         self.reading.lock()
     }
 
-    /// Changes the count of this meter and of all around it, the nearest first. Each is passed on with its reading.
+    /// Changes the count of this meter and of all around it, the nearest first, and passes each to `take`
+    /// with its reading.
     fn count<'a>(
         &'a self,
         change: impl Fn(&mut UsageTotal),
@@ -157,7 +160,7 @@ impl UsageMeter {
         std::iter::successors(self.outer.as_deref(), |meter| meter.outer.as_deref())
     }
 
-    /// Counts a call in every meter, and asks every guard.
+    /// Counts a call in every meter, and checks it with every guard.
     async fn admit(&self, call: &NextCall<'_>) -> Result<()> {
         let one = match call {
             NextCall::Model { .. } => UsageTotal {
@@ -169,7 +172,7 @@ impl UsageMeter {
                 ..UsageTotal::default()
             },
         };
-        // Of calls at the same time, each sees those that were counted before it.
+        // Of concurrent calls, each sees those that were counted before it.
         let mut guards = Vec::new();
         self.count(
             |total| *total += one,
@@ -199,7 +202,8 @@ impl std::fmt::Debug for UsageMeter {
     }
 }
 
-/// A call that was counted and may be made. If it is dropped, its tokens and its time are not known and not counted.
+/// A call that was counted and may be made. If it is dropped, its tokens and time are unknown and not
+/// counted.
 pub(crate) struct MeteredCall {
     meter: Option<Arc<UsageMeter>>,
     prices: Option<Arc<Prices>>,
@@ -231,10 +235,10 @@ impl MeteredCall {
         })
     }
 
-    /// Counts what a model used, if it says so.
+    /// Counts the usage of a model, if the model reports it.
     pub(crate) async fn model_answered(self, name: &str, usage: Option<&Usage>) {
         let took = self.began.elapsed();
-        // A call that failed costs nothing that is known, a price per call apart.
+        // A failed call has no known cost except a price per call.
         let usage = usage.cloned().unwrap_or_default();
         let cost = self.prices.as_ref().and_then(|prices| prices.cost(name, &usage));
         self.ended(|total| {
@@ -271,7 +275,7 @@ impl MeteredRound {
         Self(meter)
     }
 
-    /// Takes the count back: no model was asked.
+    /// Reverts the count, because no model was called.
     pub(crate) fn take_back(self) {
         if let Some(meter) = self.0 {
             meter.count(|total| total.rounds = total.rounds.saturating_sub(1), |_, _| ());
@@ -279,7 +283,7 @@ impl MeteredRound {
     }
 }
 
-/// Records what a model's answer used on the span of its call, under OpenTelemetry's names, and what it cost.
+/// Records the usage of a model call on its span, under OpenTelemetry's names, and its cost.
 pub(crate) fn record_usage(
     recorder: &SpanRecorder,
     model: &str,

@@ -1,4 +1,4 @@
-//! What models and tools used, added up.
+//! The total usage of models and tools.
 
 use std::ops::{Add, AddAssign, Sub};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::{Money, Usage};
 
 /// The tokens and the time that models and tools used, added up over many calls.
 ///
-/// Replies that a journal replays are not counted: they were paid for before.
+/// Replies that a journal replays are not counted, because they were counted before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
@@ -21,7 +21,7 @@ pub struct UsageTotal {
     /// Tokens of the answers.
     #[serde(skip_serializing_if = "is_none")]
     pub output_tokens: u64,
-    /// Tokens of the requests that providers took from their caches.
+    /// Cached tokens of the requests.
     #[serde(skip_serializing_if = "is_none")]
     pub cached_content_tokens: u64,
     /// Tokens that models spent on reasoning.
@@ -33,13 +33,13 @@ pub struct UsageTotal {
     /// The number of tool calls, failed ones included.
     #[serde(skip_serializing_if = "is_none")]
     pub tool_calls: u64,
-    /// The number of rounds: model calls with the tool calls that they ask for.
+    /// The number of rounds: model calls with the tool calls that they request.
     #[serde(skip_serializing_if = "is_none")]
     pub rounds: u64,
     /// The cost of the model calls whose model has a [price](crate::Prices).
     #[serde(skip_serializing_if = "Money::is_zero")]
     pub cost: Money,
-    /// The time that model calls took, added up.
+    /// The total time of model calls.
     #[serde(
         rename = "modelMs",
         skip_serializing_if = "Duration::is_zero",
@@ -48,7 +48,7 @@ pub struct UsageTotal {
     )]
     #[schemars(with = "f64")]
     pub model_time: Duration,
-    /// The time that tool calls took, added up. Models that a tool asks are in both times.
+    /// The total time of tool calls. Model calls inside a tool are in both times.
     #[serde(
         rename = "toolMs",
         skip_serializing_if = "Duration::is_zero",
@@ -57,7 +57,7 @@ pub struct UsageTotal {
     )]
     #[schemars(with = "f64")]
     pub tool_time: Duration,
-    /// The time that turns took by the clock on the wall, added up.
+    /// The total wall-clock time of turns.
     #[serde(
         rename = "turnMs",
         skip_serializing_if = "Duration::is_zero",
@@ -148,7 +148,7 @@ fn is_none(count: &u64) -> bool {
 }
 
 fn write_millis<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    // Microseconds are as exact as anybody reads them.
+    // Microseconds are precise enough.
     serializer.serialize_f64((time.as_secs_f64() * 1e6).round() / 1e3)
 }
 

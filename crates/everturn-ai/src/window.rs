@@ -1,15 +1,16 @@
-//! Windows: the part of a long conversation that the model sees.
+//! Context windows: the part of a long conversation that is sent to the model.
 //!
-//! A session keeps everything. Before each model call a [`Window`] picks the messages that go into the request: the system
-//! messages and the prompt, and the latest messages of the conversation. Stored messages are never changed.
+//! A session keeps everything. Before each model call a [`Window`] picks the messages that go into the
+//! request: the system messages and the prompt, and the latest messages of the conversation. Stored messages
+//! are never changed.
 //!
-//! | promise | kept in |
+//! | guarantee | module |
 //! |---|---|
 //! | a window begins with a user message and separates no answer from its call | `window/cut.rs` |
-//! | the beginning of the requests stays the same until the window is full, then it moves by half | `window/cut.rs` |
+//! | the start of the requests stays the same until the window is full, then it moves by half | `window/cut.rs` |
 //! | building it costs what was added, not the length of the conversation | `window/measure.rs`, `window/view.rs` |
 //! | a summary is made once and stored once | `window/summarizer.rs`, `window/summary.rs` |
-//! | a request that the provider finds too long is made smaller | `window/ask.rs`, `window/size.rs` |
+//! | a request that the provider rejects as too long is retried with fewer messages | `window/ask.rs`, `window/size.rs` |
 
 mod ask;
 mod cut;
@@ -36,7 +37,7 @@ use self::summarizer::{Summarizer, Workshop};
 pub use self::{ask::with_window, summary::Summary};
 use crate::{Message, Messages, ModelReference};
 
-/// The part of a model's size that is left free, unless the application says another.
+/// The default part of a model's size that is left free.
 const MARGIN: f64 = 0.15;
 
 /// The choice of the messages that the model sees. Cloning gives another handle to the same window.
@@ -67,7 +68,7 @@ struct Policy {
     summarizer: Option<Summarizer>,
 }
 
-/// What clones of a window share.
+/// The state that clones of a window share.
 #[derive(Debug, Default)]
 struct Shared {
     experience: Experience,
@@ -110,27 +111,29 @@ impl Window {
         }
     }
 
-    /// Creates a window with as many messages as the model takes
-    /// ([`ModelInfo::max_input_tokens`](crate::ModelInfo::max_input_tokens)). It is the window of agents that choose none.
+    /// Creates a window with as many messages as the model accepts
+    /// ([`ModelInfo::max_input_tokens`](crate::ModelInfo::max_input_tokens)). It is the default window of
+    /// agents.
     ///
-    /// If the model does not declare its size, the model sees everything until the provider says that a request is too long.
+    /// If the model does not declare its size, it gets all messages until the provider rejects a request as
+    /// too long.
     pub fn of_model() -> Self {
         Self::new(None, Windowed::Latest)
     }
 
-    /// Creates a window with the messages of the last `tokens` tokens, and never more than the model takes.
+    /// Creates a window with the messages of the last `tokens` tokens, and never more than the model accepts.
     ///
-    /// System messages and the prompt are not counted. The messages since the user's last one are in the window however long
-    /// they are.
+    /// System messages and the prompt are not counted. The messages since the user's last one are always in
+    /// the window, whatever their length.
     pub fn last_tokens(tokens: u64) -> Self {
         Self::new(Some(tokens), Windowed::Latest)
     }
 
-    /// Creates a window of a function's choice. The function gets all messages of the request, and how many tokens the
-    /// conversation may have if that is known. It returns the messages for the model.
+    /// Creates a window whose messages a function chooses. The function gets all messages of the request, and
+    /// the token limit of the conversation if it is known. It returns the messages for the model.
     ///
-    /// The function is called before each model call, and again with less room if the request was too long. It must not separate
-    /// the answer of a tool from its call. An error fails the generation.
+    /// The function is called before each model call, and again with a lower limit if the request was too
+    /// long. It must not separate the answer of a tool from its call. An error fails the generation.
     ///
     /// ```
     /// use everturn_ai::{Messages, Role, Window};
@@ -150,7 +153,7 @@ impl Window {
         Self::new(None, Windowed::Function(Arc::new(function)))
     }
 
-    /// Creates a window with all messages, whatever the provider says to that.
+    /// Creates a window with all messages, without a limit.
     pub fn everything() -> Self {
         Self::new(
             None,
@@ -163,8 +166,8 @@ impl Window {
         self
     }
 
-    /// Sets the part of the model's size that is left free, for the answer and for what was estimated wrongly; 0.15 if not
-    /// given. It is held between 0 and 0.9.
+    /// Sets the part of the model's size that is left free, for the answer and for estimation errors; 0.15 if
+    /// not given. It is clamped to 0 to 0.9.
     pub fn margin(self, part: f64) -> Self {
         let part = if part.is_finite() {
             part.clamp(0.0, 0.9)
@@ -174,19 +177,19 @@ impl Window {
         self.change(|policy| policy.size.margin = part)
     }
 
-    /// Shows the outputs of tools to the model for this many rounds, and then a short text in their place.
+    /// Sends the outputs of tools to the model for this many rounds, and then a short placeholder.
     ///
-    /// Outputs are cleared in steps of so many rounds, so that the beginning of the requests seldom changes: between
-    /// `rounds` and twice as many rounds keep theirs.
+    /// Outputs are cleared in steps of that many rounds, so that the start of the requests seldom changes:
+    /// between `rounds` and twice as many rounds keep theirs.
     pub fn clear_tool_outputs_after(self, rounds: usize) -> Self {
         self.change(|policy| policy.kept_outputs = Some(rounds))
     }
 
-    /// Puts a summary of the messages that the window leaves out before the others. The model writes it when the window
-    /// moves.
+    /// Adds a summary of the messages outside the window before the others. The model writes it when the
+    /// window moves.
     ///
-    /// A summary continues the one before it and is stored in the metadata of the next message
-    /// ([`Summary`]). If it cannot be made, the turn goes on without it, and the next one stands for these messages too.
+    /// A summary continues the one before it and is stored in the metadata of the next message ([`Summary`]).
+    /// If it fails, the turn continues without it, and the next one covers these messages too.
     pub fn summarize_with(self, model: impl Into<ModelReference>) -> Self {
         let model = model.into();
         self.change(|policy| {
@@ -207,8 +210,8 @@ impl Window {
             .map(|summarizer| &summarizer.model)
     }
 
-    /// Begins summaries in the background when the window is filled to three quarters, so that no turn waits for one. Without
-    /// [`Window::summarize_with`] it has no effect.
+    /// Starts summaries in the background when the window is filled to three quarters, so that no turn waits
+    /// for one. Without [`Window::summarize_with`] it has no effect.
     pub fn ahead_of_time(self) -> Self {
         self.change(|policy| {
             if let Some(summarizer) = &mut policy.summarizer {
@@ -217,8 +220,7 @@ impl Window {
         })
     }
 
-    /// Tells the model of the summaries in other words what a summary should hold. Without [`Window::summarize_with`] it has no
-    /// effect.
+    /// Replaces the default instructions for summaries. Without [`Window::summarize_with`] it has no effect.
     pub fn summary_instructions(self, instructions: impl Into<Arc<str>>) -> Self {
         self.change(|policy| {
             if let Some(summarizer) = &mut policy.summarizer {

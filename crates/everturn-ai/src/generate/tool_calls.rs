@@ -323,7 +323,7 @@ async fn in_order<T>(calls: Vec<BoxFuture<'static, Result<T>>>) -> Result<Vec<T>
     let mut handles = Vec::with_capacity(calls.len());
     let mut running = FuturesUnordered::new();
     for (position, call) in calls.into_iter().enumerate() {
-        // Abortable, because dropping a future out of the set by its position is not possible.
+        // Abortable, because a future cannot be removed from the set by its index.
         let (call, handle) = abortable(call);
         handles.push(handle);
         running.push(async move { (position, call.await) });
@@ -335,8 +335,8 @@ async fn in_order<T>(calls: Vec<BoxFuture<'static, Result<T>>>) -> Result<Vec<T>
             Err(_aborted) => {}
             Ok(Ok(value)) => finished[position] = Some(value),
             Ok(Err(error)) if failed.as_ref().is_none_or(|(first, _)| position < *first) => {
-                // Calls before it go on: an earlier failure would win, so the result does not depend on timing.
-                // Those after the first failure so far are aborted already.
+                // Calls before it continue: an earlier failure takes precedence, so the result does not
+                // depend on timing. Those after the first failure so far are already aborted.
                 let until = failed.as_ref().map_or(handles.len(), |(first, _)| *first);
                 handles[position..until]
                     .iter()

@@ -1,4 +1,4 @@
-//! What becomes of tool calls that fail.
+//! Handling of failed tool calls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -9,22 +9,21 @@ use serde_json::{Value, json};
 use crate::metadata::is_outcome_unknown;
 use crate::{JsonObject, MultipartToolResponse, Tool, interrupt_data, metadata, reason};
 
-/// In how many rounds of a generation the model is told of its own mistakes before they end it. A model that does not
-/// learn from three complaints does not learn from a fourth.
+/// The number of rounds in which the model gets its own mistakes back before they end the generation.
 const MAX_MISTAKEN_ROUNDS: u32 = 3;
 
-/// Whether the model is told of a tool call that fails, or the generation ends.
+/// Whether the error of a failed tool call is returned to the model, or ends the generation.
 ///
 /// | the call fails because | `Strict` | `Fail` | `Tell` |
 /// |---|---|---|---|
-/// | there is no such tool, or its arguments do not fit the schema | ends | told, in three rounds | told, in three rounds |
-/// | the tool returns an error with a client's status, or one [for the model](Error::for_model) | ends | told | told |
-/// | the tool fails in any other way, or panics | ends | ends | told |
+/// | there is no such tool, or its arguments do not fit the schema | ends | returned, in three rounds | returned, in three rounds |
+/// | the tool returns an error with a client's status, or one [for the model](Error::for_model) | ends | returned | returned |
+/// | the tool fails in any other way, or panics | ends | ends | returned |
 /// | the work is cancelled or its deadline passes | ends | ends | ends |
 ///
 /// A client's status is one of `INVALID_ARGUMENT`, `NOT_FOUND`, `ALREADY_EXISTS`, `PERMISSION_DENIED`,
-/// `UNAUTHENTICATED`, `FAILED_PRECONDITION` and `OUT_OF_RANGE`. The model reads the status and the public message of the
-/// error, never the operator's.
+/// `UNAUTHENTICATED`, `FAILED_PRECONDITION` and `OUT_OF_RANGE`. The model reads the status and the public
+/// message of the error, never the operator's.
 ///
 /// ```
 /// use everturn_ai::{Generate, ModelInfo, ModelResponse, ToolErrors, define_model};
@@ -43,15 +42,15 @@ pub enum ToolErrors {
     /// Every failure ends the generation, as `INTERNAL`. The default of [`Generate`](crate::Generate).
     #[default]
     Strict,
-    /// The model is told of errors that it can act on; any other ends the generation with the error's own status. The
-    /// default of agents.
+    /// Errors that the model can act on are returned to it; any other ends the generation with the error's
+    /// own status. The default of agents.
     Fail,
-    /// The model is told of all errors.
+    /// All errors are returned to the model.
     Tell,
 }
 
 impl ToolErrors {
-    /// Returns the choice that a context brings for the generations in it.
+    /// Returns the setting of a context for the generations in it.
     pub(super) fn of(context: &Context) -> Self {
         context
             .extension::<Self>()
@@ -76,7 +75,7 @@ impl ToolErrors {
         if self != Self::Strict {
             return match error.reason() {
                 None => error.context(prefix).with_reason(reason::TOOL_FAILED),
-                // Among the details, because the reason itself is not part of the wire's error.
+                // Added to the details, because the reason itself is not part of the wire's error.
                 Some(reason) => with_detail(error.context(prefix), "reason", reason.name()),
             };
         }
@@ -100,12 +99,12 @@ fn with_detail(error: Error, name: &str, value: &str) -> Error {
     error.with_details(details)
 }
 
-/// Gives a context a choice for the generations in it that make none.
+/// Sets a context's default for the generations in it.
 pub fn with_tool_errors(context: Context, choice: ToolErrors) -> Context {
     context.with_extension(Arc::new(choice))
 }
 
-/// How often a generation has told the model of its mistakes.
+/// The number of rounds in which the model got its mistakes back.
 #[derive(Default)]
 pub(super) struct Mistakes {
     rounds: AtomicU32,
@@ -113,21 +112,21 @@ pub(super) struct Mistakes {
 }
 
 impl Mistakes {
-    /// Notes the end of a round's tool calls.
+    /// Records the end of a round's tool calls.
     pub(super) fn end_round(&self) {
         if self.in_this_round.swap(false, Ordering::Relaxed) {
             self.rounds.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Returns the answer that tells the model of a failed call, or the error if it ends the generation.
+    /// Returns the answer to the model about a failed call, or the error if it ends the generation.
     pub(super) fn told(
         &self,
         choice: ToolErrors,
         error: Error,
         context: &Context,
     ) -> Result<MultipartToolResponse, Error> {
-        // A model that is told of a limit would only ask again.
+        // If a limit were returned to the model, it would only call again.
         if context.is_over() || error.is(reason::LIMIT_REACHED) || !choice.tells(&error) {
             return Err(error);
         }
@@ -142,7 +141,8 @@ impl Mistakes {
     }
 }
 
-/// Returns whether a limit of the generation or of its context is the error: too many rounds, calls, tokens, or too much time.
+/// Returns whether the error is a limit of the generation or of its context: too many rounds, calls or
+/// tokens, or too much time.
 pub fn is_limit(error: &Error) -> bool {
     [
         reason::LIMIT_REACHED,
@@ -168,15 +168,16 @@ pub(super) fn no_such_tool<'a>(name: &str, tools: impl Iterator<Item = &'a Tool>
     .with_reason(reason::TOOL_NOT_FOUND)
 }
 
-/// Returns whether the model itself made the mistake: it invented a tool, or its arguments do not fit.
+/// Returns whether the model made the mistake: the tool does not exist, or its arguments do not fit.
 fn is_mistake(error: &Error) -> bool {
     error.is(reason::TOOL_NOT_FOUND) || error.is(Reason::INVALID_INPUT)
 }
 
-/// Returns whether an error of a tool's own code leaves no doubt that the call had no effect.
+/// Returns whether an error of a tool's own code proves that the call had no effect.
 ///
-/// The error of a tool that declares [`Replay::Once`](crate::Replay::Once) must state it. That of a tool that declares nothing
-/// may also be one for the model, or have a status that refuses the request: most such tools only read.
+/// The error of a tool that declares [`Replay::Once`](crate::Replay::Once) must state it. The error of a tool
+/// without a declaration may also be one for the model, or have a status that rejects the request, because
+/// most such tools only read.
 pub(super) fn had_no_effect(tool: &Tool, error: &Error) -> bool {
     if let Some(data) = interrupt_data(error) {
         return !is_outcome_unknown(data);
@@ -199,7 +200,7 @@ fn is_clients(status: Status) -> bool {
 }
 
 fn answer(error: &Error) -> MultipartToolResponse {
-    // The complaint about arguments is made from the model's own words and the schema that it was given.
+    // An error about arguments contains only the model's own text and the schema that it was given.
     let is_readable = error.is(Reason::INVALID_INPUT) || error.is_for_model();
     let exposure = if is_readable {
         Exposure::Full
@@ -210,7 +211,7 @@ fn answer(error: &Error) -> MultipartToolResponse {
     failed_call_answer(told.status, &told.message)
 }
 
-/// Returns the answer of a call that failed or was not made, as models read it.
+/// Returns the model-facing answer of a call that failed or was not made.
 pub(super) fn failed_call_answer(status: Option<Status>, message: &str) -> MultipartToolResponse {
     let mark = JsonObject::from_iter([(metadata::IS_ERROR.to_owned(), Value::Bool(true))]);
     MultipartToolResponse {

@@ -43,7 +43,7 @@ impl ToolTable {
 
     fn add(&mut self, tool: Tool) -> Result<()> {
         let is_taken = self.by_short_name.contains_key(tool.short_name());
-        // Names of MCP servers are outside the author's control, so they are made unique instead of refused.
+        // The author does not control the names of MCP servers, so they are made unique instead of rejected.
         let tool = if is_taken && tool.is_foreign() {
             tool.called_in_full()
         } else {

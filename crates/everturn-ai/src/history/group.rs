@@ -1,7 +1,7 @@
-//! Groups: one message of the model and all that follows it up to the model's next message.
+//! Groups: one message of the model and everything that follows up to the model's next message.
 //!
-//! Tool requests and their answers are in one group, because references are unique only within one message. So whether a
-//! history is valid is decided group by group.
+//! Tool requests and their answers are in one group, because references are unique only within one message.
+//! So validity is decided per group.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -9,10 +9,10 @@ use std::ops::Range;
 use super::validity::{Fault, FaultKind};
 use crate::{Message, Part, PartKind, Role, ToolRequest, ToolResponse, metadata};
 
-/// The output that stands for an answer which was never given.
+/// The output in place of an answer that was never given.
 const NOT_ANSWERED: &str = "not answered: the conversation went on";
 
-/// The addition to [`NOT_ANSWERED`] for a call that began and may have taken effect.
+/// The addition to [`NOT_ANSWERED`] for a call that was started and may have taken effect.
 const OUTCOME_UNKNOWN: &str = "; it is not known whether the call took effect";
 
 /// The text of a user's message that has no content.
@@ -24,7 +24,7 @@ pub(crate) struct Repair {
     /// The index of the group's first message.
     begin: usize,
     pub(crate) faults: Vec<Fault>,
-    /// The indices of the messages to replace. An empty range is a place to insert.
+    /// The indices of the messages to replace. An empty range is an insertion point.
     pub(crate) range: Range<usize>,
     pub(crate) replacement: Vec<Message>,
     /// The parts of the replacement that no stored message has.
@@ -43,7 +43,7 @@ pub(crate) struct Groups<'a> {
 }
 
 impl<'a> Groups<'a> {
-    /// Begins at the index of a message that begins a group.
+    /// Starts at the index of a message that begins a group.
     pub(super) fn beginning_at(begin: usize) -> Self {
         Self {
             begin,
@@ -60,7 +60,7 @@ impl<'a> Groups<'a> {
         self.next += 1;
     }
 
-    /// Passes over messages that are known to be valid groups.
+    /// Skips messages that are known to be valid groups.
     pub(crate) fn skip(&mut self, count: usize) {
         self.close(End::More);
         self.next += count;
@@ -157,7 +157,7 @@ pub(super) fn examine(group: &[&Message], begin: usize, end: End) -> Option<Repa
         added: Vec::new(),
     };
     if is_orderly {
-        // Only answers are missing: all messages stay, and one is added.
+        // Only answers are missing, so all messages stay and one is added.
         let place = begin + 1 + in_place;
         repair.range = place..place;
         repair.added = answers.substitutes();
@@ -169,7 +169,7 @@ pub(super) fn examine(group: &[&Message], begin: usize, end: End) -> Option<Repa
 }
 
 impl Repair {
-    /// Puts all answers directly after the requests, and leaves out what no provider takes.
+    /// Puts all answers directly after the requests, and drops content that no provider accepts.
     fn rebuild(&mut self, model: Option<&Message>, rest: &[&Message], answers: &Answers<'_>) {
         self.replacement
             .extend(model.and_then(|model| without(model, |part| part.as_tool_response().is_some())));
@@ -197,8 +197,8 @@ type Call<'a> = (&'a str, Option<&'a str>);
 struct Answers<'a> {
     requests: Vec<(&'a Part, &'a ToolRequest)>,
     given: Vec<Option<&'a Part>>,
-    /// The indices of the requests without an answer, the first one last. A client may decide how many there are, so they are
-    /// not searched for each answer.
+    /// The indices of the requests without an answer, the first one last. Indexed, because a client may
+    /// decide how many there are.
     open: HashMap<Call<'a>, Vec<usize>>,
 }
 
@@ -254,8 +254,8 @@ impl<'a> Answers<'a> {
     }
 }
 
-/// Returns the part that stands for the answer to a request: the output of a call that had finished, or words that say that
-/// there is none.
+/// Returns the part in place of the answer to a request: the output of a call that had finished, or a text
+/// that there is none.
 fn substitute(part: &Part, request: &ToolRequest) -> Part {
     if let Some(finished) = part.pending_answer() {
         return finished;
@@ -276,8 +276,8 @@ pub(super) fn waits(message: &Message) -> bool {
     message.role() == Role::User && message.metadata_entry(metadata::WAITING).is_some()
 }
 
-/// Returns whether a message has no content that every provider takes. Reasoning alone is none: it belongs to the content
-/// that it led to.
+/// Returns whether a message has no content that every provider accepts. Reasoning alone does not count: it
+/// belongs to the content that it led to.
 fn is_empty(message: &Message) -> bool {
     if message.role() == Role::Tool {
         return !message

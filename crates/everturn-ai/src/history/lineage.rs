@@ -36,7 +36,7 @@ pub struct Lineage {
     extensions: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
 }
 
-/// A message and the stats of the whole history up to and including it.
+/// A message and the statistics of the whole history up to and including it.
 pub(super) struct Entry {
     pub(super) message: Message,
     pub(super) total: MessageStats,
@@ -55,16 +55,16 @@ impl Lineage {
         }
     }
 
-    /// Returns how many bytes a lineage of that length takes beside its messages, about.
+    /// Returns the approximate size of a lineage of that length in bytes, without its messages.
     pub(super) fn own_heap_size(len: usize) -> usize {
-        // The extensions of a lineage are hashes under way and the like.
+        // The extensions of a lineage are unfinished hashes and the like.
         const EXTENSIONS: usize = 256;
         size_of::<Self>() + EXTENSIONS + Log::<Entry>::rest_heap_size(len)
     }
 
     /// Creates a lineage that continues `parent` with `first`.
     pub(super) fn started(parent: Option<History>, first: Entry) -> Self {
-        // Tells `shared_prefix` which of two lineages cannot be an ancestor of the other.
+        // With the depth, `shared_prefix` finds which of two lineages cannot be an ancestor of the other.
         let depth = parent.as_ref().map_or(0, |parent| parent.lineage().depth + 1);
         let lineage = Self {
             id: LineageId::next(),
@@ -83,7 +83,7 @@ impl Lineage {
         self.id
     }
 
-    /// Returns where this lineage forked from another; `None` for one that began empty.
+    /// Returns where this lineage forked from another; `None` for one that started empty.
     pub fn parent(&self) -> Option<&History> {
         self.parent.as_ref()
     }
@@ -98,10 +98,9 @@ impl Lineage {
         self.base() + self.log.len()
     }
 
-    /// Returns the value of type `T` that is kept beside this lineage, created on first use and dropped with the
-    /// lineage. It lets others cache facts about the messages instead of walking them again.
+    /// Returns the value of type `T` that is kept beside this lineage, created on first use and dropped with
+    /// the lineage. Callers use it to cache facts about the messages.
     pub fn extension<T: Any + Send + Sync + Default>(&self) -> Arc<T> {
-        // A value is added whole or not at all, so a poisoned lock guards valid data.
         let mut extensions = self.extensions.lock();
         let known = extensions
             .iter()
@@ -143,11 +142,11 @@ impl fmt::Debug for Lineage {
     }
 }
 
-/// A branch of branches may be thousands deep, so the chain is dropped in a loop and not by recursion.
+/// A chain of branches may be thousands deep, so it is dropped in a loop and not by recursion.
 impl Drop for Lineage {
     fn drop(&mut self) {
         let mut next = self.parent.take();
-        // Only the last holder takes an ancestor apart; any other reference keeps it alive.
+        // Only the last holder dismantles an ancestor; any other reference keeps it alive.
         while let Some(mut lineage) = next.and_then(|history| Arc::into_inner(history.lineage)) {
             next = lineage.parent.take();
         }

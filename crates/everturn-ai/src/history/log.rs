@@ -23,10 +23,10 @@ impl<T> Log<T> {
         }
     }
 
-    /// Returns how many bytes a log of that length takes beside its inline items, about.
+    /// Returns the approximate size of a log of that length in bytes, without its inline items.
     pub(super) fn rest_heap_size(len: usize) -> usize {
-        // The list of the other items is a table of 60 blocks; the first has 32 places, and each further one twice as many
-        // as the one before.
+        // The list of the other items is a table of 60 blocks; the first has 32 slots, and each further one
+        // twice as many as the one before.
         const TABLE: usize = 60 * size_of::<usize>();
         const FIRST: usize = 32;
         if len <= INLINE {

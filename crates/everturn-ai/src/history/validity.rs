@@ -1,11 +1,13 @@
-//! Whether a history can be sent to a model, and what makes it so.
+//! Checking whether a history can be sent to a model, and repairing it.
 //!
-//! The rules are those of the strictest provider: each tool request has exactly one answer, in a message of the tools
-//! directly after it; there is no answer without a request and no message without content. The role of the first
-//! message, messages of one role in a row and the order of answers differ by provider, and each provider's model sees to them.
+//! The rules are those of the strictest provider: each tool request has exactly one answer, in a tool message
+//! directly after it; there is no answer without a request and no message without content. The role of the
+//! first message, messages of one role in a row and the order of answers differ by provider, and each
+//! provider's model handles them.
 //!
-//! [`checked`] finds the faults. [`repaired`] returns a valid history in place of a faulty one, and [`closing`] the message
-//! that makes a history valid whose last requests have no answers. Nothing is changed in place: messages are immutable.
+//! [`checked`] finds the faults. [`repaired`] returns a valid history in place of a faulty one, and
+//! [`closing`] the message that makes a history valid whose last requests have no answers. Messages are
+//! immutable, so nothing is changed in place.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +16,7 @@ use super::History;
 use super::group::{End, Groups, examine, waits};
 use crate::{Message, Part, Role};
 
-/// Something in a history that a provider refuses.
+/// A fault for which a provider rejects a history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Fault {
@@ -28,8 +30,8 @@ pub struct Fault {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FaultKind {
-    /// A tool request at the end of the history is interrupted and waits for its answer. A model can be asked once it has
-    /// one.
+    /// A tool request at the end of the history is interrupted and waits for its answer. A model can be
+    /// called once it has one.
     Waiting {
         /// The call.
         call: String,
@@ -39,7 +41,7 @@ pub enum FaultKind {
         /// The call.
         call: String,
     },
-    /// An answer belongs to no request of the model's message before it, or to one that is answered already.
+    /// An answer belongs to no request of the preceding model message, or to one that is already answered.
     Unasked {
         /// The call that is answered.
         call: String,
@@ -72,12 +74,12 @@ impl fmt::Display for Fault {
 pub struct Repaired {
     /// The valid history. It shares the messages before the first fault with the faulty one.
     pub history: History,
-    /// The parts that were added. Those that stand for a missing answer or content have [`MENDED`](crate::metadata::MENDED)
-    /// in their metadata.
+    /// The parts that were added. Replacements of a missing answer or content have
+    /// [`MENDED`](crate::metadata::MENDED) in their metadata.
     pub added: Vec<Part>,
 }
 
-/// Returns everything in a history for which a provider would refuse it, in order.
+/// Returns all faults for which a provider would reject a history, in order.
 ///
 /// ```
 /// use everturn_ai::{History, Message, Part, ToolRequest, history};
@@ -109,11 +111,13 @@ pub fn checked(history: &History) -> Vec<Fault> {
 
 /// Returns a valid history in place of this one; `None` if this one is valid.
 ///
-/// A missing answer becomes one that says that the conversation went on without it, or the output of a call that had
-/// finished while another one was interrupted. Answers in the wrong place move to their requests. Answers to nothing and
-/// messages without content are left out; a message of the user says that it is empty.
+/// A missing answer is replaced with a note that the conversation continued without it, or with the output of
+/// a call that had finished while another one was interrupted. Misplaced answers move to their requests.
+/// Answers without a request and messages without content are dropped; an empty user message gets a
+/// placeholder.
 ///
-/// The part of a lineage that was found valid is not examined again, so the cost is that of the messages added since.
+/// The part of a lineage that was found valid is not examined again, so the cost is that of the messages
+/// added since.
 pub fn repaired(history: &History) -> Option<Repaired> {
     let begin = history.valid_before();
     let mut groups = Groups::beginning_at(begin);
@@ -135,10 +139,11 @@ pub fn repaired(history: &History) -> Option<Repaired> {
     Some(repaired)
 }
 
-/// Returns the message that answers the requests which are open at the end of a history: added to it, it closes them.
+/// Returns the message that answers the requests which are open at the end of a history; appending it closes
+/// them.
 ///
-/// Returns `None` if none are open there, and also if more has been said after them: then only [`repaired`] can give them
-/// answers in their place.
+/// Returns `None` if no requests are open there, or if other messages follow them. Then only [`repaired`] can
+/// insert the answers.
 pub fn closing(history: &History) -> Option<Message> {
     let begin = last_of_model(history)?;
     let group: Vec<&Message> = history.since(begin).collect();
@@ -187,7 +192,7 @@ impl History {
         }
     }
 
-    /// Notes that everything before an index is valid, whatever follows.
+    /// Records that everything before an index is valid, whatever follows.
     pub(crate) fn found_valid_before(&self, index: usize) {
         let known = self.lineage().extension::<ValidBefore>();
         known.0.fetch_max(index, Ordering::Relaxed);

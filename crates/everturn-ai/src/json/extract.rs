@@ -4,10 +4,11 @@ use serde_json::Value;
 
 use super::parser::{Parser, Stop};
 
-/// Returns the first JSON object or array in a text, parsed leniently; a value that the text cuts off is returned as
-/// far as it goes.
+/// Returns the first JSON object or array in a text, parsed leniently; a truncated value is returned up to
+/// the end of the text.
 ///
-/// A value in a code fence is preferred to brackets in the prose around it. Returns `None` if there is no value.
+/// A value in a code fence is preferred to brackets in the prose around it. Returns `None` if there is no
+/// value.
 ///
 /// ```
 /// use everturn_ai::extract_json;
@@ -25,10 +26,11 @@ pub fn extract_json(text: &str) -> Option<Value> {
     fenced.or_else(|| first_value(text))
 }
 
-/// Completes a JSON text that ends too early, as far as its value is known.
+/// Completes a truncated JSON text as far as its value is known.
 ///
-/// Open containers are closed, a cut-off string is kept and a cut-off keyword finished; a key without a value and a
-/// cut-off number are dropped. The text is ignored from where it is not JSON. Returns `None` if nothing is known.
+/// Open containers are closed, a truncated string is kept and a truncated keyword completed; a key without a
+/// value and a truncated number are dropped. The text is ignored from where it is not JSON. Returns `None` if
+/// nothing is known.
 pub fn complete_json(text: &str) -> Option<Value> {
     serde_json::from_str(text)
         .ok()

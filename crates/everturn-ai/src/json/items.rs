@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::parser::{Parser, Stop};
 
-/// The progress of [`extract_items`] through a text.
+/// The progress of [`extract_items`] in a text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ItemCursor {
     position: usize,
@@ -27,7 +27,7 @@ impl ItemCursor {
         self.place != Place::BeforeArray
     }
 
-    /// Returns whether the array went wrong, so that no more items will come.
+    /// Returns whether the array is malformed, so that no more items follow.
     pub fn is_malformed(&self) -> bool {
         self.place == Place::Malformed
     }
@@ -100,7 +100,7 @@ fn next_item(text: &str, cursor: &mut ItemCursor) -> Next {
             Next::Item(item)
         }
         (_, Some(Stop::Malformed)) => {
-            // A bracket in prose was taken for the array, which may still come.
+            // A bracket in prose was mistaken for the array, which may still follow.
             let prose = cursor.place == Place::BeforeFirstItem;
             let place = if prose {
                 Place::BeforeArray

@@ -1,12 +1,12 @@
 //! A lenient, truncation-tolerant JSON parser.
 //!
 //! Beyond JSON it reads what JSON5 allows (single quotes, bare keys, comments, stray commas, hexadecimal and
-//! abbreviated numbers), Python's `True`, `False` and `None`, line breaks inside strings, and members without a comma
-//! between them.
+//! abbreviated numbers), Python's `True`, `False` and `None`, line breaks inside strings, and members without
+//! a comma between them.
 //!
-//! When the text ends too early or stops being JSON, the parser returns the value so far: open containers are closed, a
-//! cut-off string is kept, a cut-off keyword is finished; a key without a value and a number that may continue are
-//! dropped.
+//! When the text ends too early or stops being JSON, the parser returns the value so far: open containers are
+//! closed, a truncated string is kept, a truncated keyword completed; a key without a value and a number that
+//! may continue are dropped.
 
 use serde_json::{Number, Value};
 
@@ -15,12 +15,12 @@ use crate::JsonObject;
 /// The depth that `serde_json` reads. Dropping and printing a value recurse, so depth must be bounded.
 const MAX_DEPTH: usize = 127;
 
-/// Why the parser ended before the value did.
+/// The reason why the parser stopped before the end of the value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stop {
     /// The text ended.
     Truncated,
-    /// The text is not JSON from here on, by any leniency.
+    /// The text is not JSON from here on, even leniently.
     Malformed,
 }
 
@@ -46,7 +46,7 @@ impl<'a> Parser<'a> {
         self.stop
     }
 
-    /// Parses one value, or the part of it that is there. Returns `None` if no part of it can be kept.
+    /// Parses one value, or the available part of it. Returns `None` if no part of it can be kept.
     pub(super) fn value(&mut self) -> Option<Value> {
         self.value_at(0)
     }
@@ -67,7 +67,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Passes a character that [`peek_token`](Self::peek_token) gave.
+    /// Skips a character that [`peek_token`](Self::peek_token) returned.
     pub(super) fn pass(&mut self, token: char) {
         self.at += token.len_utf8();
     }
@@ -98,7 +98,7 @@ impl<'a> Parser<'a> {
                 break;
             }
             self.pass(':');
-            // A key whose value was cut off is dropped: its value is not known.
+            // A key whose value was truncated is dropped, because its value is not known.
             if let Some(value) = self.value_at(depth + 1) {
                 object.insert(key, value);
             }
@@ -117,7 +117,7 @@ impl<'a> Parser<'a> {
         array
     }
 
-    /// Returns whether another member follows; passes the closing bracket if not.
+    /// Returns whether another member follows; skips the closing bracket if not.
     fn member_follows(&mut self, close: char) -> bool {
         while self.stop.is_none() {
             match self.peek_token() {
@@ -133,7 +133,7 @@ impl<'a> Parser<'a> {
         false
     }
 
-    /// Passes the separator after a member: a comma, the end, or nothing before the beginning of the next member.
+    /// Skips the separator after a member: a comma, the end, or nothing before the start of the next member.
     fn separator(&mut self, close: char, begins_member: impl Fn(char) -> bool) {
         if self.stop.is_some() {
             return;
@@ -149,7 +149,7 @@ impl<'a> Parser<'a> {
         match self.peek_token() {
             Some(quote @ ('"' | '\'')) => {
                 let key = self.string(quote);
-                // A key that the text cuts off could still become another one.
+                // A truncated key could still become another one.
                 self.stop.is_none().then_some(key)
             }
             Some(c) if is_bare(c) => {
@@ -183,7 +183,7 @@ impl<'a> Parser<'a> {
             return self.fail();
         }
         number(digits).map(Value::Number).or_else(|| {
-            // Back to the beginning, so that the caller knows where the text stopped being JSON.
+            // Reset to the start, so that the caller gets the position where the text stopped being JSON.
             self.at = start;
             self.fail()
         })

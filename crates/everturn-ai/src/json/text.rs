@@ -2,10 +2,10 @@
 
 use std::str::Chars;
 
-/// Parses a string up to its closing quote. Returns its text, the number of bytes read, and whether the quote was
-/// there.
+/// Parses a string up to its closing quote. Returns its text, the number of bytes read, and whether there was
+/// a closing quote.
 ///
-/// An escape that is cut off by the end of the text is left out.
+/// An escape that is truncated by the end of the text is dropped.
 pub(super) fn unescape(rest: &str, quote: char) -> (String, usize, bool) {
     let mut string = String::new();
     let mut chars = rest.chars();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::{Feature, History, Message, MessageStats};
 
-/// The longest run. A longer one becomes a history, which extends without copying and keeps a stats.
+/// The longest run. A longer one becomes a history, which extends without copying and keeps statistics.
 const RUN_LIMIT: usize = 32;
 
 #[derive(Debug, Clone)]
@@ -138,11 +138,11 @@ impl Piece {
         self.stats_before(self.len())
     }
 
-    /// Returns the counts over the first `len` messages of the piece.
+    /// Returns the statistics of the first `len` messages of the piece.
     pub(super) fn stats_before(&self, len: usize) -> MessageStats {
         match self {
             Self::Run(run) => run[..len].iter().map(Message::stats).sum(),
-            // The difference of two running totals, so the messages are not walked.
+            // The difference of two running totals, without iterating over the messages.
             Self::History { history, from, .. } => {
                 history.stats_before(from + len) - history.stats_before(*from)
             }

@@ -1,4 +1,4 @@
-//! Making a request valid, whatever the conversation in it has come to.
+//! Repairing a request whose conversation is invalid.
 
 use super::{Messages, Segment};
 use crate::history::Groups;

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::{Answers, Message, ModelRequest, ModelResponseChunk, Part, Tool, ToolRequest, metadata};
 
-/// A round that is about to begin: one model call and the tool calls that it asks for.
+/// A round before it starts: one model call and the tool calls that it requests.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct GenerateRound {
@@ -43,7 +43,7 @@ impl GenerateRound {
     }
 }
 
-/// A model call that is about to be made.
+/// A model call before it is made.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ModelCall {
@@ -59,7 +59,7 @@ pub struct ModelCall {
     pub registry: Registry,
 }
 
-/// A tool call that is about to be made.
+/// A tool call before it is made.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ToolCall {
@@ -76,7 +76,7 @@ pub struct ToolCall {
 }
 
 impl ToolCall {
-    /// Returns the tool request, or `None` if a hook has replaced the part by another kind.
+    /// Returns the tool request, or `None` if a hook has replaced the part with another kind.
     pub fn request(&self) -> Option<&ToolRequest> {
         self.part.as_tool_request()
     }

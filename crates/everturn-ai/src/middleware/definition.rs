@@ -13,7 +13,7 @@ use crate::{JsonObject, MiddlewareDesc};
 
 const KEY: &str = "/middleware/";
 
-/// The prefix that other runtimes put before the names of their middleware.
+/// The prefix that Genkit's other runtimes put before the names of their middleware.
 const PREFIX: &str = "genkit-middleware/";
 
 type Factory = dyn Fn(Value, &Registry) -> HandlerResult<Arc<dyn Middleware>> + Send + Sync;
@@ -114,7 +114,7 @@ impl fmt::Debug for MiddlewareDefinition {
     }
 }
 
-/// Registers a middleware under its name, and under that name as other runtimes spell it.
+/// Registers a middleware under its name, and under its prefixed name in Genkit's other runtimes.
 ///
 /// # Errors
 /// `ALREADY_EXISTS` if there is a middleware of that name.

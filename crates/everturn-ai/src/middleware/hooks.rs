@@ -30,10 +30,10 @@ use crate::{ModelResponse, MultipartToolResponse, Tool};
 /// ```
 #[async_trait]
 pub trait Middleware: Send + Sync + 'static {
-    /// Wraps every round, including the rounds inside it. A generation that runs tools twice has three rounds: the last
-    /// one is the answer. Settling an interrupt is a round of its own.
+    /// Wraps every round, including the rounds inside it. A generation that runs tools twice has three
+    /// rounds: the last one is the answer. Resolving an interrupt is a round of its own.
     ///
-    /// Changes to the messages stay for the rounds that follow.
+    /// Changes to the messages stay for later rounds.
     async fn generate(&self, round: GenerateRound, next: NextRound) -> HandlerResult<ModelResponse> {
         Ok(next.run(round).await?)
     }
@@ -43,7 +43,7 @@ pub trait Middleware: Send + Sync + 'static {
         Ok(next.run(call).await?)
     }
 
-    /// Wraps every tool call; calls of one message run at the same time.
+    /// Wraps every tool call; calls of one message run concurrently.
     ///
     /// To pause the generation return [`interrupt`](crate::interrupt) as an error.
     async fn tool(&self, call: ToolCall, next: NextTool) -> HandlerResult<MultipartToolResponse> {

@@ -10,7 +10,7 @@ use crate::{MiddlewareRef, reason};
 
 type Factory = dyn Fn(&Registry) -> HandlerResult<Arc<dyn Middleware>> + Send + Sync;
 
-/// Makes a middleware for each generate call. Cloning is cheap.
+/// Creates a middleware for each generate call. Cloning is cheap.
 #[derive(Clone)]
 pub struct MiddlewareSource(Kind);
 
@@ -87,7 +87,7 @@ impl MiddlewareSource {
         }
     }
 
-    /// Checks that the middleware is registered and takes its configuration, without making one.
+    /// Checks that the middleware is registered and accepts its configuration, without creating one.
     pub(crate) fn check(&self, registry: &Registry) -> Result<()> {
         match &self.0 {
             Kind::Made { .. } => Ok(()),

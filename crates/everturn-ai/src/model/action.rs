@@ -111,7 +111,8 @@ where
     register_model(registry, name, FunctionModel { info, function })
 }
 
-/// Runs the provider and fills in the usage that it did not measure. Counting does not walk a shared history.
+/// Runs the provider and fills in the usage that it did not measure. Counting does not iterate over a shared
+/// history.
 fn measured<Fut>(
     request: ModelRequest,
     provider: impl FnOnce(ModelRequest) -> Fut,
@@ -121,7 +122,7 @@ where
 {
     let input = request.messages.stats();
     let started = Instant::now();
-    // No `async` block, which would have room for the provider's future twice.
+    // Without an `async` block, which would store the provider's future twice.
     provider(request).map_ok(move |mut response| {
         response
             .latency_ms

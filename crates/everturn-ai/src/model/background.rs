@@ -1,4 +1,4 @@
-//! Models whose answer takes minutes: a call starts an operation, which is then checked until it is done.
+//! Models whose response takes minutes: a call starts an operation, which is then polled until it is done.
 
 use std::fmt;
 use std::future::Future;
@@ -41,7 +41,7 @@ pub struct BackgroundModel {
 }
 
 impl BackgroundModel {
-    /// Creates a model from the function that starts an operation and the one that checks on it.
+    /// Creates a model from the function that starts an operation and the one that polls it.
     pub fn new<S, SFut, C, CFut>(name: impl Into<String>, info: ModelInfo, start: S, check: C) -> Self
     where
         S: Fn(ModelRequest, Context) -> SFut + Send + Sync + 'static,
@@ -132,17 +132,17 @@ where
     })
 }
 
-/// Stamps an operation with the key of the action that can be asked about it.
+/// Stamps an operation with the key of the action that checks it.
 fn stamped(mut operation: Operation, key: &str) -> Operation {
     operation.action.get_or_insert_with(|| key.to_owned());
     operation
 }
 
-/// Checks on an operation.
+/// Returns the current state of an operation.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` if the operation does not say which model started it, `NOT_FOUND` if that model is not
-/// registered, or the provider's error.
+/// `INVALID_ARGUMENT` if the operation does not name the model that started it, `NOT_FOUND` if that model is
+/// not registered, or the provider's error.
 pub async fn check_operation(registry: &Registry, operation: Operation) -> Result<Operation> {
     let action = find(registry, &operation, &ActionType::CHECK_OPERATION, "check")
         .await?
@@ -167,7 +167,8 @@ pub async fn cancel_operation(registry: &Registry, operation: Operation) -> Resu
     run(action, operation, Context::current()).await
 }
 
-/// Looks up a extension action under its name and, as other runtimes register it, under its name with a suffix.
+/// Looks up an action of a background model under its name and, as other runtimes register it, under its name
+/// with a suffix.
 async fn find(
     registry: &Registry,
     operation: &Operation,

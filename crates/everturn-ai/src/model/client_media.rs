@@ -12,12 +12,12 @@ use super::fetch_rules::{FetchBudget, FetchRules};
 use super::{FetchedMedia, MediaFetcher};
 use crate::{Feature, History};
 
-/// The media of a conversation with a client during one turn: by which rules it is fetched, and what was fetched.
+/// The media of a conversation with a client during one turn: the rules for downloads, and the results.
 ///
-/// An extension of the turn's context. It governs every URL of the conversation as it was when the turn began, whoever wrote the
-/// message; other URLs are the program's own.
+/// An extension of the turn's context. It governs every URL of the conversation at the start of the turn,
+/// whoever wrote the message; other URLs are the program's own.
 pub struct ClientMedia {
-    /// Where fetching is allowed, for errors.
+    /// The setting that allows downloads, for errors.
     setting: String,
     conversation: History,
     urls: OnceLock<HashSet<String>>,
@@ -27,8 +27,8 @@ pub struct ClientMedia {
 }
 
 impl ClientMedia {
-    /// Adds the media of a conversation to the context of a turn. `setting` names, for errors, where `rules` are set; without
-    /// rules nothing is fetched.
+    /// Adds the media of a conversation to the context of a turn. `setting` is the name of the setting with
+    /// the `rules`, for errors; without rules nothing is fetched.
     pub fn enter(
         context: Context,
         conversation: &History,
@@ -71,10 +71,11 @@ impl ClientMedia {
         self.budget.as_ref().map(|budget| budget.rules().total_time())
     }
 
-    /// Fetches a URL of the conversation, or returns what was fetched earlier in the turn.
+    /// Fetches a URL of the conversation, or returns the result of an earlier fetch in the turn.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if the URL may not be fetched; the fetcher's error, whose public text says nothing of its cause.
+    /// `INVALID_ARGUMENT` if the URL may not be fetched; the fetcher's error, whose public text does not
+    /// contain its cause.
     pub(super) async fn fetch(
         &self,
         fetcher: &dyn MediaFetcher,
@@ -101,7 +102,6 @@ impl ClientMedia {
     }
 
     fn fetched(&self) -> parking_lot::MutexGuard<'_, HashMap<String, Arc<FetchedMedia>>> {
-        // Every change is a single insertion.
         self.fetched.lock()
     }
 

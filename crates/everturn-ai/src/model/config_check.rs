@@ -37,7 +37,7 @@ impl ConfigCheck {
     fn check_version(&self, config: &Value) -> Result<()> {
         let version = match config.get(VERSION) {
             None | Some(Value::Null) => return Ok(()),
-            // A model that lists no versions takes any.
+            // A model that lists no versions accepts any.
             Some(_) if self.versions.is_empty() => return Ok(()),
             Some(version) => version,
         };

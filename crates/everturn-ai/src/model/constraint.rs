@@ -1,9 +1,9 @@
-//! Putting an output schema in words for a model that cannot enforce one.
+//! Describing an output schema in the prompt of a model that cannot enforce one.
 
 use crate::format::{Format, JsonFormat, inject_instructions};
 use crate::{ConstrainedSupport, ModelRequest, OutputConfig};
 
-/// Returns whether a request asks for an enforced schema that a model with this support cannot enforce.
+/// Returns whether a request needs an enforced schema that a model with this support cannot enforce.
 pub fn needs_simulation(request: &ModelRequest, support: Option<ConstrainedSupport>) -> bool {
     let asks = request
         .output
@@ -17,7 +17,8 @@ pub fn needs_simulation(request: &ModelRequest, support: Option<ConstrainedSuppo
     asks && !enforces
 }
 
-/// Tells the model the schema in words, unless the request already does, and removes the schema from the request.
+/// Describes the schema in the prompt, unless the request already does, and removes the schema from the
+/// request.
 pub fn simulate_constrained(mut request: ModelRequest) -> ModelRequest {
     let schema = request.output.as_ref().and_then(|output| output.schema.as_ref());
     let instructions = JsonFormat

@@ -1,4 +1,4 @@
-//! Writing documents into the conversation for a model that takes none.
+//! Writing documents into the conversation for a model without support for them.
 
 use std::fmt::Write as _;
 
@@ -6,16 +6,16 @@ use serde_json::Value;
 
 use crate::{Document, Message, ModelRequest, Part, Role, metadata};
 
-/// How documents are written into a conversation.
+/// The wording with which documents are written into a conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContextAugmentation {
     /// The text before the documents.
     pub preface: String,
-    /// How a document is named.
+    /// The name of a document.
     pub citation: Citation,
 }
 
-/// How a document is named, so that an answer can refer to it.
+/// The name of a document, so that an answer can refer to it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Citation {
     /// By its metadata entry `ref` or `id`, else by its index.
@@ -23,7 +23,7 @@ pub enum Citation {
     Automatic,
     /// By this entry of its metadata, else as [`Citation::Automatic`].
     Key(String),
-    /// Not at all.
+    /// Unnamed.
     None,
 }
 
@@ -38,8 +38,8 @@ impl Default for ContextAugmentation {
 
 /// Adds the request's documents as text to the last user message.
 ///
-/// They replace the placeholder that a template kept for them, or else go to the end of the message. Nothing happens if
-/// there are no documents or no user message, or if that message already has them.
+/// They replace the placeholder of a template, or else are appended to the message. Nothing happens if there
+/// are no documents or no user message, or if that message already has them.
 pub fn augment_with_context(mut request: ModelRequest, options: &ContextAugmentation) -> ModelRequest {
     let is_context = |part: &Part| part.purpose() == Some(metadata::PURPOSE_CONTEXT);
     let target = || {

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use everturn_core::{Error, Result};
 
-/// Which URLs may be fetched, and how much of them.
+/// The URLs that may be fetched, with limits.
 ///
-/// Every outgoing request to a URL that a client chose is made under such rules. Fetched are URLs with the scheme `https` at the
-/// listed hosts; each redirect, at most three in a row, is checked like the first URL. A host is resolved once, its addresses
-/// are checked, and the connection is made to a checked address. Addresses that are not public (loopback, private, link-local,
-/// shared, multicast and reserved ones, and the metadata services of clouds) are refused.
+/// Every outgoing request to a URL that a client chose is made under these rules. Allowed are URLs with the
+/// scheme `https` at the listed hosts; each redirect, at most three in a row, is checked like the first URL.
+/// A host is resolved once, its addresses are checked, and the connection is made to a checked address.
+/// Addresses that are not public (loopback, private, link-local, shared, multicast and reserved ones, and the
+/// metadata services of clouds) are rejected.
 ///
 /// ```
 /// # use std::time::Duration;
@@ -20,8 +21,8 @@ use everturn_core::{Error, Result};
 /// let rules = FetchRules::hosts(["images.example.com", "*.cdn.example.com"]).time(Duration::from_secs(10));
 /// ```
 ///
-/// As a value of the application (`Everturn::builder().with(rules)`), they are the rules for URLs that the program itself gives to a model.
-/// Without one, those are [`FetchRules::any_host`] with `http`.
+/// As a value of the application (`Everturn::builder().with(rules)`), they are the rules for URLs that the
+/// program itself gives to a model. The default for those is [`FetchRules::any_host`] with `http`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use]
 pub struct FetchRules {
@@ -36,8 +37,8 @@ pub struct FetchRules {
 }
 
 impl FetchRules {
-    /// Allows these hosts. `*.example.com` stands for all names that end with `.example.com`. A name with other than ASCII
-    /// letters is given in its encoded form (`xn--…`).
+    /// Allows these hosts. `*.example.com` matches all names that end with `.example.com`. A name with other
+    /// than ASCII letters is given in its encoded form (`xn--…`).
     pub fn hosts(hosts: impl IntoIterator<Item = impl Into<String>>) -> Self {
         let lower = |host: String| host.to_ascii_lowercase();
         Self {
@@ -59,7 +60,7 @@ impl FetchRules {
         }
     }
 
-    /// Returns the rules for URLs of the program itself, if it gives no others.
+    /// Returns the default rules for URLs of the program itself.
     pub(super) fn of_program() -> Self {
         Self::any_host().allow_http()
     }
@@ -70,13 +71,13 @@ impl FetchRules {
         self
     }
 
-    /// Allows addresses that are not public, such as those of the own network and of this machine.
+    /// Allows addresses that are not public, such as those of the local network and of this machine.
     pub fn allow_private_addresses(mut self) -> Self {
         self.private_addresses = true;
         self
     }
 
-    /// Sets how many URLs are fetched in one turn; 32 by default.
+    /// Sets the number of URLs that are fetched in one turn; 32 by default.
     pub fn max_count(mut self, count: usize) -> Self {
         self.max_count = count;
         self
@@ -94,7 +95,7 @@ impl FetchRules {
         self
     }
 
-    /// Sets how long fetching for one model call may take in all, with redirects; 30 seconds by default.
+    /// Sets the time limit for all fetches of one model call, with redirects; 30 seconds by default.
     pub fn time(mut self, time: Duration) -> Self {
         self.time = time;
         self
@@ -135,8 +136,8 @@ impl FetchRules {
     }
 }
 
-/// Returns the scheme and the host of a URL, in lower case. `None` if the URL has user names, escapes or other characters that URL
-/// parsers read in different ways.
+/// Returns the scheme and the host of a URL, in lower case. `None` if the URL has user names, escapes or
+/// other characters that URL parsers read differently.
 fn origin(url: &str) -> Option<(String, String)> {
     let (scheme, rest) = url.split_once("://")?;
     let authority = rest.split(['/', '?', '#']).next()?;
@@ -192,7 +193,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
             | (198, 51, 100)
             | (203, 0, 113)
     );
-    // The last one is the metadata service of a cloud at an address that looks public.
+    // The last one is the metadata service of a cloud at a seemingly public address.
     !is_special && address != Ipv4Addr::new(168, 63, 129, 16)
 }
 
@@ -209,17 +210,17 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     }
 }
 
-/// How many bytes are held in this process of what was fetched for clients.
+/// The number of bytes of fetched media for clients that this process buffers.
 static BUFFERED: AtomicUsize = AtomicUsize::new(0);
 
-/// How many bytes of what was fetched for clients this process may hold at once.
+/// The limit of fetched media for clients that this process buffers at once, in bytes.
 const MAX_BUFFERED: usize = 32 * 1024 * 1024;
 
-/// The rules of one turn or model call, with what is left of them.
+/// The rules of one turn or model call, with the remaining limits.
 #[derive(Debug)]
 pub struct FetchBudget {
     rules: FetchRules,
-    /// Whether the bytes count towards those that the process may hold.
+    /// Whether the bytes count towards the limit of the process.
     is_shared: bool,
     count: AtomicUsize,
     bytes: AtomicUsize,
@@ -236,8 +237,8 @@ impl FetchBudget {
         }
     }
 
-    /// Creates a budget for URLs that a client chose. What is fetched also counts towards the 32 MiB that the process holds for
-    /// all clients, until the budget is dropped.
+    /// Creates a budget for URLs that a client chose. Fetched bytes also count towards the 32 MiB that the
+    /// process buffers for all clients, until the budget is dropped.
     pub fn for_client(rules: FetchRules) -> Self {
         let mut budget = Self::new(rules);
         budget.is_shared = true;
@@ -249,10 +250,11 @@ impl FetchBudget {
         &self.rules
     }
 
-    /// Begins to fetch a URL, of at most so many bytes.
+    /// Starts to fetch a URL, of at most `max_bytes` bytes.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if the rules do not allow the URL or as many; [`Fetch::take`] fails with it for bytes beyond `max_bytes`.
+    /// `INVALID_ARGUMENT` if the rules do not allow the URL or the number of URLs; [`Fetch::take`] fails with
+    /// it for bytes beyond `max_bytes`.
     pub fn begin<'a>(&'a self, url: &'a str, max_bytes: usize) -> Result<Fetch<'a>> {
         self.rules.check_url(url)?;
         let most = self.rules.max_count;
@@ -278,7 +280,7 @@ impl Drop for FetchBudget {
     }
 }
 
-/// A URL that may be fetched, and how much of it.
+/// A URL that may be fetched, with its limits.
 #[derive(Debug)]
 pub struct Fetch<'a> {
     url: &'a str,
@@ -298,16 +300,16 @@ impl Fetch<'_> {
         &self.budget.rules
     }
 
-    /// Returns how many bytes the response may have.
+    /// Returns the largest response in bytes.
     pub fn max_bytes(&self) -> usize {
         self.max_bytes
     }
 
-    /// Counts bytes that arrived, before they are kept.
+    /// Counts bytes that arrived, before they are stored.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if the response or all responses of the turn are too large; `RESOURCE_EXHAUSTED` if the process holds as
-    /// much as it may.
+    /// `INVALID_ARGUMENT` if the response or all responses of the turn are too large; `RESOURCE_EXHAUSTED` if
+    /// the process has reached its limit.
     pub fn take(&self, bytes: usize) -> Result<()> {
         let budget = self.budget;
         let add = |counter: &AtomicUsize, most: usize| {
@@ -335,7 +337,7 @@ impl Fetch<'_> {
         Ok(())
     }
 
-    /// Counts what a fetcher returned without counting it.
+    /// Counts the bytes that a fetcher returned without counting them.
     pub(super) fn settle(&self, bytes: usize) -> Result<()> {
         let uncounted = bytes.saturating_sub(self.taken.load(Ordering::Relaxed));
         if uncounted == 0 {

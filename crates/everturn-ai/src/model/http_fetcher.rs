@@ -17,7 +17,8 @@ use super::{FetchedMedia, MediaFetcher};
 /// How many redirects in a row are followed.
 const MAX_REDIRECTS: usize = 3;
 
-/// A [`MediaFetcher`] over HTTP that checks every address it connects to, uses no proxy and quotes nothing of a response in its errors.
+/// A [`MediaFetcher`] over HTTP. It checks every address that it connects to, uses no proxy, and its errors
+/// contain no part of a response.
 #[derive(Debug, Clone, Default)]
 pub struct HttpMediaFetcher {
     /// Reaches public addresses only.
@@ -34,7 +35,7 @@ impl HttpMediaFetcher {
             match redirected(&response) {
                 Some(target) => {
                     url = parsed(target?.as_str())?;
-                    // Where it leads is nothing for the caller.
+                    // The target of the redirect is not shown to the caller.
                     let checked = fetch.rules().check_url(url.as_str());
                     checked.map_err(|error| failed(format_args!("it redirects elsewhere: {error}")))?;
                 }
@@ -47,7 +48,7 @@ impl HttpMediaFetcher {
     }
 
     async fn request(&self, url: &Url, rules: &FetchRules) -> Result<Response> {
-        // An address in place of a name is not resolved, so it is checked here. The parser has put it into its usual form.
+        // A literal address is not resolved, so it is checked here. The parser has normalised it.
         let literal = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
         if let Ok(address) = literal.parse::<IpAddr>()
             && !rules.allows_address(address)
@@ -80,14 +81,14 @@ fn client_of(names: impl Resolve + 'static) -> Result<Client> {
     let client = Client::builder()
         .redirect(Policy::none())
         .no_proxy()
-        // A connection is made anew, and its address checked, for every request.
+        // Every request gets a new connection, whose address is checked.
         .pool_max_idle_per_host(0)
         .dns_resolver(names);
     client.build().map_err(Error::foreign)
 }
 
-/// Resolves names to those of their addresses that are allowed. The connection is made to one of these, so a name that resolves
-/// differently a moment later makes no difference.
+/// Resolves names to those of their addresses that are allowed. The connection is made to one of these, so a
+/// later resolution to another address has no effect.
 struct CheckedNames<L, A> {
     look_up: L,
     allows: A,
@@ -128,7 +129,7 @@ fn redirected(response: &Response) -> Option<Result<Url>> {
     })
 }
 
-/// Reads a body as it arrives, no more of it than is allowed.
+/// Reads a body as it arrives, up to the limit.
 async fn read(mut response: Response, fetch: &Fetch<'_>) -> Result<FetchedMedia> {
     if response.status() != reqwest::StatusCode::OK {
         return Err(failed(format_args!("the server answered {}", response.status())));

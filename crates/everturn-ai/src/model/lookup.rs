@@ -41,7 +41,7 @@ impl ModelHandle {
     }
 
     fn of(action: Arc<dyn DynAction>) -> Self {
-        // A typed call moves the conversation as it is, without writing it as JSON.
+        // A typed call moves the conversation without serialising it.
         if let Some(model) = downcast::<ModelAction>(Arc::clone(&action)) {
             return Self::Typed(model);
         }
@@ -69,14 +69,15 @@ impl ModelHandle {
         }
     }
 
-    /// Calls the model with messages that every provider takes, if the limits of the context allow it.
+    /// Calls the model with messages that every provider accepts, if the limits of the context allow it.
     pub(crate) async fn call(
         &self,
         mut request: Box<ModelRequest>,
         emitter: Emitter<ModelResponseChunk>,
         context: Context,
     ) -> Result<ModelResponse> {
-        // Last, after every hook and the window, and for the model alone: the conversation keeps its own messages.
+        // Last, after every hook and the window, and for the model alone: the conversation keeps its own
+        // messages.
         if let Some(repaired) = request.messages.repaired() {
             tracing::debug!("the conversation is repaired for the model");
             request.messages = repaired;
@@ -84,7 +85,7 @@ impl ModelHandle {
         let metered = MeteredCall::of_model(&context, self.name()).await?;
         let answered = self.call_unmetered(request, emitter, context).await;
         let usage = answered.as_ref().ok().and_then(|answer| answer.usage.as_ref());
-        // Boxed, so that a call under way has no room for its end.
+        // Boxed to keep the future of a running call small.
         Box::pin(metered.model_answered(self.name(), usage)).await;
         answered
     }
@@ -101,7 +102,7 @@ impl ModelHandle {
                 let request = *{ request };
                 model.call(request, context, emitter).await
             }
-            // Boxed, because few models are called so.
+            // Boxed, because few models are called this way.
             Self::Erased(model) => Box::pin(call_json(model, &request, &emitter, context)).await,
             Self::Background(model) => {
                 if emitter.is_streaming() {
@@ -127,7 +128,7 @@ async fn call_json(
     let call = JsonCall {
         input: Some(serde_json::to_value(request)?),
         context,
-        // The model must see that nobody listens, so that it need not stream.
+        // Without a listener the model need not stream.
         emitter: chunks.is_streaming().then_some(chunks),
         ..JsonCall::default()
     };
@@ -142,10 +143,10 @@ async fn call_json(
     Ok(serde_json::from_value(response)?)
 }
 
-/// Calls the model with that name or key once: runs no tools and applies no format.
+/// Calls the model with that name or key once, without running tools or applying a format.
 ///
 /// # Errors
-/// `NOT_FOUND` with [`reason::MODEL_NOT_FOUND`](crate::reason::MODEL_NOT_FOUND), else what the model fails with.
+/// `NOT_FOUND` with [`reason::MODEL_NOT_FOUND`](crate::reason::MODEL_NOT_FOUND), or else the model's error.
 pub async fn call_model(
     registry: &Registry,
     name: &str,

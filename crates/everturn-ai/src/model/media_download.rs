@@ -1,4 +1,4 @@
-//! Fetching media behind URLs and inlining it for a model that cannot fetch it itself.
+//! Downloading media behind URLs and inlining it for a model that does not accept URLs.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -122,7 +122,7 @@ impl MediaDownload {
         media.url.starts_with("http") && (self.filter)(media)
     }
 
-    /// Fetches all URLs at the same time.
+    /// Fetches all URLs concurrently.
     async fn fetch_all(
         &self,
         wanted: &mut HashMap<String, Option<Arc<FetchedMedia>>>,
@@ -165,7 +165,7 @@ impl MediaDownload {
         let Some((media, fetched)) = content else {
             return part.clone();
         };
-        // The author of the message knows better than a server that guesses.
+        // The author of the message is more reliable than a server that guesses.
         let content_type = media.content_type.as_ref().or(fetched.content_type.as_ref());
         let mut url = format!("data:{};base64,", content_type.map_or("", String::as_str));
         STANDARD.encode_string(&fetched.bytes, &mut url);

@@ -9,10 +9,10 @@ use crate::{ModelInfo, ModelRequest, ModelResponse, ModelResponseChunk};
 
 /// A generative model.
 ///
-/// The provider's duties: system messages arrive among the others; unknown configuration is passed to the service
-/// unchanged; a tool request carries the service's call id in `ref`; structured output is a text part of JSON; chunks
-/// are incremental, or marked as aggregated. The framework measures latency, counts characters and media, and refuses
-/// requests that the model [declares](Model::info) it cannot serve.
+/// The provider's duties: system messages arrive among the others; unknown configuration is passed to the
+/// service unchanged; a tool request carries the service's call id in `ref`; structured output is a text part
+/// of JSON; chunks are incremental, or marked as aggregated. The framework measures latency, counts
+/// characters and media, and rejects requests that the model [declares](Model::info) unsupported.
 ///
 /// ```
 /// use everturn_ai::{Model, ModelInfo, ModelRequest, ModelResponse, ModelResponseChunk};
@@ -33,7 +33,7 @@ use crate::{ModelInfo, ModelRequest, ModelResponse, ModelResponseChunk};
 /// }
 /// ```
 pub trait Model: Send + Sync + 'static {
-    /// Returns what the model is and can do.
+    /// Returns the capabilities of the model.
     fn info(&self) -> ModelInfo {
         ModelInfo::default()
     }

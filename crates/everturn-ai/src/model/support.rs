@@ -1,16 +1,18 @@
-//! Refusing requests for abilities that a model does not have.
+//! Rejecting requests that a model does not support.
 
 use everturn_core::{Error, Result};
 
 use crate::{ConstrainedSupport, Feature, ModelRequest, ModelSupports, Part, ToolChoice, reason};
 
-/// Makes models that take no media answer without it, where they would refuse the request; an extension of the context.
+/// Drops media from requests to models without support for media, instead of rejecting the request; an
+/// extension of the context.
 ///
-/// For callers whose protocol says that a message is never refused for a part of it. Stored messages keep their media.
+/// For callers whose protocol never rejects a message because of a part of it. Stored messages keep their
+/// media.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OptionalMedia;
 
-/// Leaves the media out of a request.
+/// Removes the media from a request.
 pub(super) fn without_media(mut request: ModelRequest) -> ModelRequest {
     let mut start = 0;
     while let Some(index) = request.messages.next_with(Feature::Media, start) {
@@ -18,7 +20,7 @@ pub(super) fn without_media(mut request: ModelRequest) -> ModelRequest {
             let rest = message.content().iter().filter(|part| part.as_media().is_none());
             let mut rest: Vec<Part> = rest.cloned().collect();
             if rest.is_empty() {
-                // Providers refuse a message without content.
+                // Providers reject a message without content.
                 rest.push(Part::text("(media left out)"));
             }
             let message = message.clone().with_content(rest);
@@ -29,12 +31,12 @@ pub(super) fn without_media(mut request: ModelRequest) -> ModelRequest {
     request
 }
 
-/// Checks a request against what a model declares.
+/// Checks a request against a model's declaration.
 ///
-/// Only what is declared unsupported is refused; what is not declared is assumed to work.
+/// Only requests for declared-unsupported features are rejected; undeclared features are assumed to work.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` with [`reason::UNSUPPORTED_BY_MODEL`] that names the first thing the model cannot do.
+/// `INVALID_ARGUMENT` with [`reason::UNSUPPORTED_BY_MODEL`] that names the first unsupported feature.
 pub fn validate_support(request: &ModelRequest, model: &str, supports: &ModelSupports) -> Result<()> {
     let is_chosen = request
         .tool_choice

@@ -19,7 +19,7 @@ impl TryFrom<JsonObject> for Part {
         let metadata = take_object(&mut object, "metadata")?;
         let kind = match known_kind(&mut object)? {
             Some(kind) => kind,
-            // Some runtimes leave out an empty text.
+            // Some runtimes omit an empty text.
             None if object.is_empty() => PartKind::Text(String::new()),
             None => PartKind::Unknown(Box::new(std::mem::take(&mut object))),
         };
@@ -100,7 +100,8 @@ pub(crate) fn parts(key: &str, value: Value) -> Result<Vec<Part>, InvalidPart> {
         Part::try_from(expect_object(&place, item)?).map_err(|error| error.inside(&place))
     });
     let mut parts = parts.collect::<Result<Vec<Part>, _>>()?;
-    // They are collected where the JSON values were, which has room for more of them. A cache holds messages for long.
+    // `collect` reuses the allocation of the JSON values, which is larger. Caches keep messages for a long
+    // time.
     parts.shrink_to_fit();
     Ok(parts)
 }

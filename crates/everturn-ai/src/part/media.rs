@@ -10,7 +10,7 @@ use crate::{InvalidPart, JsonObject};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Media {
-    /// The MIME type, when it is not told by the URL.
+    /// The MIME type, if the URL does not contain it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
     /// Where the file is: a `data:`, `https:` or provider-specific URL.

@@ -14,7 +14,7 @@ use crate::{InvalidPart, JsonObject, Part, metadata};
 /// A model's request to run a tool.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ToolRequest {
-    /// Tells calls of one message apart (`ref` on the wire); the response repeats it.
+    /// Distinguishes the calls of one message (`ref` on the wire); the response repeats it.
     #[serde(rename = "ref", skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
     /// The name of the tool.
@@ -93,7 +93,7 @@ pub struct ToolResponse {
     pub reference: Option<String>,
     /// The name of the tool.
     pub name: String,
-    /// What the tool returned.
+    /// The output of the tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<Value>,
     /// Further content, for instance media, that a multipart tool returned.

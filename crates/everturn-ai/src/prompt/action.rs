@@ -36,7 +36,7 @@ pub(super) fn register(registry: &Registry, name: &str, source: &Arc<dyn PromptS
     );
     register_action::<ModelRequest>(registry, name, request, &settings)?;
     register_action::<GenerateActionOptions>(registry, name, options, &settings)?;
-    // Last, so that a prompt whose name is taken does not replace the one that has it.
+    // Last, so that a prompt whose name is taken does not replace the existing one.
     registry.set_value(value_key(name), Registered(Arc::clone(source)));
     Ok(())
 }

@@ -114,7 +114,7 @@ impl<O> PromptCall<O> {
         self.overriding(|overrides| overrides.use_middleware(middleware))
     }
 
-    /// Returns the request that a model would be sent, including output instructions and tool definitions.
+    /// Returns the first request to the model, including output instructions and tool definitions.
     ///
     /// # Errors
     /// As [`Prompt::render`].
@@ -122,8 +122,8 @@ impl<O> PromptCall<O> {
         self.prepare().await?.request().await
     }
 
-    /// Returns the generation as options that name everything; leaves out what has no name, such as middleware made in
-    /// Rust.
+    /// Returns the generation as options that refer to everything by name; omits unnamed values, such as
+    /// middleware made in Rust.
     ///
     /// # Errors
     /// As [`Prompt::render`].

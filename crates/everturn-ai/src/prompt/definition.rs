@@ -18,10 +18,10 @@ use crate::{
     ModelReference, OutputInstructions, ToolChoice, ToolReference,
 };
 
-/// A prompt to be defined. `I` is its input type and `O` its output type.
+/// A prompt before its definition. `I` is its input type and `O` its output type.
 ///
-/// Templates are compiled when the prompt is defined, so mistakes in them are found then. A second call of a setter
-/// replaces the first; tools, documents and middleware add up.
+/// Templates are compiled when the prompt is defined, which reports mistakes in them. A second call of a
+/// setter replaces the first; tools, documents and middleware add up.
 #[must_use = "a prompt exists once it is defined"]
 pub struct PromptDefinition<I = Value, O = Value> {
     name: String,
@@ -215,7 +215,7 @@ impl<I, O> PromptDefinition<I, O> {
         self.set(|settings| settings.output.format = Some(format.into()))
     }
 
-    /// Sets whether the model is told the format in words, and in which.
+    /// Sets whether, and with which text, the prompt describes the output format.
     pub fn output_instructions(self, instructions: impl Into<OutputInstructions>) -> Self {
         self.set(|settings| settings.output.instructions = Some(instructions.into()))
     }

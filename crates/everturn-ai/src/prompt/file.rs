@@ -16,8 +16,8 @@ use crate::{
     GenerateActionOutputConfig, JsonObject, MiddlewareRef, MiddlewareSource, ModelReference, ToolReference,
 };
 
-/// Parses a prompt from the source of its file. Mistakes are added with `name` and `file`; parts are returned although there
-/// are mistakes, if they can be told, so that more mistakes are found in them.
+/// Parses a prompt from the source of its file. Mistakes are added with `name` and `file`. Parts are returned
+/// despite mistakes where possible, so that more mistakes are found in them.
 pub(super) fn parse(
     registry: &Registry,
     name: &str,
@@ -28,7 +28,7 @@ pub(super) fn parse(
 ) -> Option<Parts> {
     let dotprompt = compiler(registry);
     let parsed = dotprompt.parse_named(file, source);
-    // The format would take the whole file as the template, and send the frontmatter to the model.
+    // Without this check the whole file would be the template, and the model would receive the frontmatter.
     if let Some(error) = parsed.frontmatter_error() {
         mistakes.add(template_error(name, error.clone()));
         return None;

@@ -30,7 +30,7 @@ const NESTED: [(&str, &[&str]); 2] = [
     ("output", &["format", "schema"]),
 ];
 
-/// Returns a message for each key that nothing reads, with its place.
+/// Returns a message for each unused key, with its location.
 pub(super) fn unknown_keys(parsed: &ParsedPrompt) -> Vec<String> {
     let Some(written) = parsed.metadata().raw() else {
         return Vec::new();
@@ -69,7 +69,8 @@ fn describe(parsed: &ParsedPrompt, path: &[&str], known: &[&str]) -> String {
     }
 }
 
-/// Returns the known key that was probably meant: one of at most two changes, of which swapped letters are two.
+/// Returns the known key that was probably meant: at most two edits away, where a transposition counts as
+/// two.
 fn closest<'k>(written: &str, known: &[&'k str]) -> Option<&'k str> {
     let distances = known.iter().map(|key| (distance(written, key), *key));
     distances
@@ -78,7 +79,7 @@ fn closest<'k>(written: &str, known: &[&'k str]) -> Option<&'k str> {
         .map(|(_, key)| key)
 }
 
-/// The number of letters to insert, leave out or replace, without regard to case.
+/// The edit distance, ignoring case.
 fn distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();

@@ -69,7 +69,7 @@ pub(super) fn template_error(name: &str, error: dotprompt::Error) -> Error {
     .with_source(error)
 }
 
-/// Reads the session's state when a template asks for it; an extension of the context.
+/// Reads the session's state when a template uses it; an extension of the context.
 struct PromptState(Box<dyn Fn() -> Arc<Value> + Send + Sync>);
 
 /// Returns a context in which prompts read `{{@custom...}}` and `{{@state...}}` from `read`. It is called only for

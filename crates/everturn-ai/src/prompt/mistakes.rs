@@ -1,4 +1,4 @@
-//! The mistakes that are found in prompts and agents before these are used.
+//! Mistakes in prompts and agents that are found before these are used.
 
 use std::fmt::Write as _;
 

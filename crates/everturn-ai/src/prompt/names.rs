@@ -1,4 +1,4 @@
-//! Whether the models, tools and middleware that prompts name are registered.
+//! Checking that the models, tools and middleware that prompts name are registered.
 
 use std::sync::Arc;
 
@@ -10,10 +10,11 @@ use super::{Mistakes, Prompt, PromptOverrides, Registered, value_key};
 use crate::model::ModelHandle;
 use crate::{MiddlewareSource, ModelReference, ToolReference, default_model, lookup_tool, lookup_tools};
 
-/// The prefix of the registry values that hold the settings which agents put before those of their prompts.
+/// The prefix of the registry values that hold the settings with which agents override those of their
+/// prompts.
 const OVERRIDES: &str = "prompt-overrides/";
 
-/// Lets [`check_names`] find the settings that an agent puts before those of its prompt.
+/// Registers the settings with which an agent overrides those of its prompt, for [`check_names`].
 pub fn note_overrides(registry: &Registry, agent: &str, overrides: &PromptOverrides) {
     registry.set_value(format!("{OVERRIDES}{agent}"), overrides.clone());
 }
@@ -21,7 +22,7 @@ pub fn note_overrides(registry: &Registry, agent: &str, overrides: &PromptOverri
 /// The prefix of the registry values that hold models which agents use beside their prompts.
 const MODELS: &str = "agent-model/";
 
-/// Lets [`check_names`] find a model that an agent uses beside its prompt.
+/// Registers a model that an agent uses beside its prompt, for [`check_names`].
 pub fn note_model(registry: &Registry, agent: &str, model: &ModelReference) {
     registry.set_value(format!("{MODELS}{agent}"), model.clone());
 }
@@ -29,7 +30,7 @@ pub fn note_model(registry: &Registry, agent: &str, model: &ModelReference) {
 /// The prefix of the registry values that hold the prompts of agents.
 const PROMPTS: &str = "agent-prompt/";
 
-/// Lets [`check_default_model`] find the prompt of an agent.
+/// Registers the prompt of an agent, for [`check_default_model`].
 pub fn note_prompt(registry: &Registry, agent: &str, prompt: &Prompt) {
     registry.set_value(
         format!("{PROMPTS}{agent}"),
@@ -37,10 +38,10 @@ pub fn note_prompt(registry: &Registry, agent: &str, prompt: &Prompt) {
     );
 }
 
-/// Checks every prompt of the registry, and those of agents: each can be read, and the models, tools and middleware that it
-/// names are registered. Mistakes in files have their places.
+/// Checks that every prompt of the registry and of agents can be read, and that the models, tools and
+/// middleware that it names are registered. Mistakes in files have their locations.
 ///
-/// A plugin that cannot tell, because its service does not answer, is no mistake.
+/// A plugin that cannot decide because its service does not answer is not a mistake.
 pub async fn check_names(registry: &Registry) -> Mistakes {
     let mut mistakes = Mistakes::default();
     for name in names_under(registry, &value_key("")) {
@@ -196,7 +197,7 @@ impl<'p> Owner<'p> {
     }
 }
 
-/// Returns the error of a name that stands for nothing, or that cannot be used as it is written.
+/// Returns the error of a name that is not registered, or that cannot be used as written.
 fn missing<T>(found: Result<T>) -> Option<Error> {
     let is_mistake = |error: &Error| matches!(error.status(), Status::NotFound | Status::InvalidArgument);
     found.err().filter(is_mistake)

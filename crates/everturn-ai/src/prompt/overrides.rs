@@ -1,4 +1,4 @@
-//! Settings that go before a prompt's own.
+//! Settings that override a prompt's own.
 
 use std::fmt;
 
@@ -14,13 +14,13 @@ use crate::{
     OutputInstructions, ToolChoice, ToolReference,
 };
 
-/// Settings that go before those of a prompt. Settings that are not given stay the prompt's.
+/// Settings that override those of a prompt. Settings that are not given stay the prompt's.
 ///
-/// Settings for the model are laid over the prompt's key by key. The output (type, format and instructions together), tools,
-/// documents and middleware replace the prompt's.
+/// Settings for the model are merged into the prompt's key by key. The output (type, format and instructions
+/// together), tools, documents and middleware replace the prompt's.
 ///
-/// A [`PromptCall`](super::PromptCall) has them for one use of a prompt, and an agent for all its turns. As an extension of
-/// the context of an agent's invocation they are the call's, and go before the agent's.
+/// A [`PromptCall`](super::PromptCall) has them for one use of a prompt, and an agent for all its turns. As
+/// an extension of the context of an agent's invocation they are the call's, and override the agent's.
 #[derive(Clone, Default)]
 pub struct PromptOverrides {
     model: Option<ModelReference>,
@@ -62,7 +62,7 @@ impl PromptOverrides {
         self.set(|overrides| overrides.docs = Some(docs.into_iter().map(Into::into).collect()))
     }
 
-    /// Adds a tool to those that take the place of the prompt's.
+    /// Adds a tool to those that replace the prompt's.
     pub fn tool(self, tool: impl IntoTool) -> Self {
         self.set(|overrides| tool.into_tool().add_to(overrides.tools.get_or_insert_default()))
     }
@@ -77,7 +77,7 @@ impl PromptOverrides {
         self.tools.as_deref()
     }
 
-    /// Decides whether the model may, must or must not call tools.
+    /// Sets whether the model may, must or must not call tools.
     pub fn tool_choice(self, choice: ToolChoice) -> Self {
         self.set(|overrides| overrides.tool_choice = Some(choice))
     }
@@ -87,17 +87,17 @@ impl PromptOverrides {
         self.set(|overrides| overrides.max_rounds = Some(rounds))
     }
 
-    /// Decides whether tool requests are given back instead of running the tools.
+    /// Sets whether tool requests are returned to the caller instead of running the tools.
     pub fn return_tool_requests(self, returns: bool) -> Self {
         self.set(|overrides| overrides.return_tool_requests = Some(returns))
     }
 
-    /// Has the model answer with JSON of this type.
+    /// Requests JSON output of this type.
     pub fn output<T: JsonSchema>(self) -> Self {
         self.output_schema(&Schema::of::<T>())
     }
 
-    /// Has the model answer with JSON of this schema.
+    /// Requests JSON output of this schema.
     pub fn output_schema(self, schema: &Schema) -> Self {
         self.set(|overrides| overrides.output.json_schema = Some(schema.as_json().clone()))
     }
@@ -107,12 +107,12 @@ impl PromptOverrides {
         self.set(|overrides| overrides.output.format = Some(format.into()))
     }
 
-    /// Decides whether the model is told the format in words, and in which.
+    /// Sets whether, and with which text, the prompt describes the output format.
     pub fn output_instructions(self, instructions: impl Into<OutputInstructions>) -> Self {
         self.set(|overrides| overrides.output.instructions = Some(instructions.into()))
     }
 
-    /// Adds middleware to that which takes the place of the prompt's; of several the first is the outermost.
+    /// Adds middleware to that which replaces the prompt's; the first one is the outermost.
     pub fn use_middleware(self, middleware: impl IntoMiddleware) -> Self {
         self.set(|overrides| {
             overrides

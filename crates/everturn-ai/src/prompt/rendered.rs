@@ -16,7 +16,7 @@ use crate::{
     MiddlewareRef, MiddlewareSource, Part,
 };
 
-/// A rendered prompt: its messages, told apart from the conversation's, and its other settings.
+/// A rendered prompt: its messages, separate from the conversation's, and its other settings.
 #[derive(Clone)]
 pub struct RenderedPrompt {
     pieces: Vec<PromptPiece>,
@@ -38,7 +38,7 @@ impl RenderedPrompt {
         &self.pieces
     }
 
-    /// Returns all messages. A conversation that was given as a history is still shared.
+    /// Returns all messages. A conversation that was given as a history stays shared.
     pub fn messages(&self) -> Messages {
         let mut all = Messages::new();
         for piece in &self.pieces {
@@ -77,7 +77,7 @@ impl RenderedPrompt {
             .fold(generate, Generate::use_middleware)
     }
 
-    /// Like [`RenderedPrompt::generate`], as options that name everything.
+    /// Like [`RenderedPrompt::generate`], as options that refer to everything by name.
     pub(super) fn options(&self) -> GenerateActionOptions {
         let reference = self.settings.model.clone();
         let (model, defaults) = reference.map_or((None, None), |model| (Some(model.name), model.config));
@@ -273,7 +273,8 @@ fn template_pieces(
     // Serialising the session's state is the costly part of a rendering.
     let reads = |name: &str| template.variables().any(|variable| variable == name);
     let values = scope.context.values();
-    // Genkit's templates say `@state`. A value of the caller's under our own word wins, as it always has.
+    // Genkit's templates use `@state`. A value of the caller's under the framework's own name takes
+    // precedence.
     let names: Vec<&str> = ["state", "custom"]
         .into_iter()
         .filter(|name| reads(name) && (*name == "state" || !values.contains_key(*name)))
@@ -281,7 +282,7 @@ fn template_pieces(
     let state = (!names.is_empty())
         .then(|| current_state(&scope.context))
         .flatten();
-    // A closure: the conversation becomes JSON only for templates that look at it.
+    // A closure, because only some templates need the conversation as JSON.
     let describe = || serde_json::to_value(&scope.conversation).unwrap_or_default();
     let mut data = dotprompt::Data::new()
         .input(&scope.input)
@@ -297,8 +298,8 @@ fn template_pieces(
         .map_err(|error| template_error(name, error))
 }
 
-/// Tells the conversation's messages from those that a function made, by identity: the function may drop messages but
-/// not copy them.
+/// Separates the conversation's messages from those that a function created, by identity: the function may
+/// drop messages but not copy them.
 fn sort_out(rendered: &mut RenderedPrompt, computed: &Messages, conversation: &Messages) {
     let mut expected = conversation.iter();
     for (messages, is_shared) in computed.pieces_shared_with(conversation) {

@@ -58,7 +58,7 @@ fn find(uri: &str, at_hand: &[Resource], registry: &Registry) -> Result<(Resourc
             },
         ))
     };
-    // A call may replace a registered resource for itself.
+    // A call's own resources take precedence over registered ones.
     if let Some(found) = at_hand.iter().find_map(serve) {
         return Ok(found);
     }

@@ -1,5 +1,5 @@
-//! Tools as models and the registry see them. In the registry an action under `/tool/` returns the tool's output, and
-//! one under `/tool.v2/` the whole response.
+//! Tool definitions for models and registrations of tools. In the registry an action under `/tool/` returns
+//! the tool's output, and one under `/tool.v2/` the whole response.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};

@@ -1,4 +1,4 @@
-//! A tool's declaration of how its interrupted calls may be answered, and by whom.
+//! A tool's rules about who may answer its interrupted calls, and how.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use crate::{Answerer, Declined, OPERATOR, Part, Replay, ToolRequest};
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum AnswerForm {
-    /// By a response, which stands in for the tool's output, or by a restart, which runs the tool with a decision.
+    /// By a response, which replaces the tool's output, or by a restart, which runs the tool with a decision.
     #[default]
     Any,
-    /// By a restart only: the caller decides, and the tool alone makes its output.
+    /// By a restart only: the caller decides, and only the tool produces its output.
     Restart,
     /// By a response only.
     Respond,
@@ -65,8 +65,8 @@ impl AnsweredBy {
         Self(Rule::Role(role.into()))
     }
 
-    /// Allows callers for whom `decide` returns true. It gets the caller, if it was identified, with its roles, and the
-    /// interrupted call.
+    /// Allows callers for whom `decide` returns true. It gets the caller with its roles, if it was
+    /// identified, and the interrupted call.
     pub fn when(decide: impl Fn(Option<&Principal>, &ToolRequest) -> bool + Send + Sync + 'static) -> Self {
         Self(Rule::When(Arc::new(decide)))
     }
@@ -105,14 +105,14 @@ pub(super) struct Answering {
     /// The schema of the decision with which a call is restarted.
     pub(super) decision: Option<Schema>,
     pub(super) by: AnsweredBy,
-    /// Who settles a call whose outcome is unknown; an operator if the tool does not say.
+    /// The callers who resolve a call whose outcome is unknown; an operator by default.
     pub(super) outcome_by: Option<AnsweredBy>,
 }
 
-/// An answer to an interrupted call, as a caller gives it.
+/// An answer of a caller to an interrupted call.
 #[derive(Debug, Clone, Copy)]
 pub enum GivenAnswer<'a> {
-    /// The output that stands in for the tool's. Every tool takes one that [declines](Declined) the call.
+    /// The output that replaces the tool's. Every tool accepts one that [declines](Declined) the call.
     Response(&'a Value),
     /// The call that is to run in place of the interrupted one, and the decision with which it runs.
     Restart {
@@ -154,33 +154,35 @@ impl Tool {
         self.edit(|inner| inner.answering.form = form)
     }
 
-    /// Sets the type of the decision with which an interrupted call is restarted. A restart with any other value is refused
-    /// with `INVALID_ARGUMENT` before the tool runs.
+    /// Sets the type of the decision with which an interrupted call is restarted. A restart with any other
+    /// value is rejected with `INVALID_ARGUMENT` before the tool runs.
     ///
-    /// It also declares that the tool asks. Clients that keep the conversation themselves, because the agent has no store, can
-    /// restart only tools that declare it, here or with [`AnswerForm::Restart`]: such a client may have made the call up, and
-    /// decides about its arguments. Tools that are answered by certain people, by several or within a time, and those that
-    /// declare [`Replay::Once`](crate::Replay::Once), cannot be restarted from such a conversation at all.
+    /// It also declares that the tool asks. Clients that keep the conversation themselves, because the agent
+    /// has no store, can restart only tools that declare it, here or with [`AnswerForm::Restart`], because
+    /// such a client may have forged the call and decides about its arguments. Tools that are answered by
+    /// certain people, by several or within a time, and those that declare
+    /// [`Replay::Once`](crate::Replay::Once), cannot be restarted from such a conversation at all.
     #[must_use]
     pub fn with_decision<T: JsonSchema>(self) -> Self {
         self.edit(|inner| inner.answering.decision = Some(Schema::of::<T>()))
     }
 
-    /// Sets who may answer an interrupted call; everyone who may use the session by default. Others are refused with
-    /// `PERMISSION_DENIED`. The rule is also for questions that middleware asks before the tool runs, such as
-    /// [`ToolApproval`](crate::builtin_middleware::ToolApproval).
+    /// Sets who may answer an interrupted call; everyone who may use the session by default. Others are
+    /// rejected with `PERMISSION_DENIED`. The rule also applies to questions that middleware asks before the
+    /// tool runs, such as [`ToolApproval`](crate::builtin_middleware::ToolApproval).
     #[must_use]
     pub fn answered_by(self, by: AnsweredBy) -> Self {
         self.edit(|inner| inner.answering.by = by)
     }
 
-    /// Sets who may settle a call whose process died, so that its outcome is unknown, if there is no
-    /// [reconcile function](Tool::with_reconcile) that does. [`AnsweredBy::anyone`] leaves it to everyone who may use the
-    /// session.
+    /// Sets who may resolve a call whose process died, so that its outcome is unknown, if the tool has no
+    /// [reconcile function](Tool::with_reconcile). With [`AnsweredBy::anyone`], everyone who may use the
+    /// session may resolve it.
     ///
-    /// By default it is settled by operators: identified callers need the role `operator`. The program itself, and clients of
-    /// a server that identifies nobody, count as operators. An operator may respond with the output if the call took effect,
-    /// also where the tool's answer form is [`AnswerForm::Restart`], or restart it if it did not.
+    /// By default operators resolve it: identified callers need the role `operator`. The program itself, and
+    /// clients of a server without identification, count as operators. An operator may respond with the
+    /// output if the call took effect, even if the tool's answer form is [`AnswerForm::Restart`], or restart
+    /// it if it did not.
     #[must_use]
     pub fn outcome_by(self, by: AnsweredBy) -> Self {
         self.edit(|inner| inner.answering.outcome_by = Some(by))
@@ -196,15 +198,15 @@ impl Tool {
         self.0.answering.decision.as_ref()
     }
 
-    /// Checks an answer to an interrupted call: whether this caller may answer it, and whether the tool takes an answer like
-    /// this. `asked` is the interrupted call, as the conversation has it.
+    /// Checks an answer to an interrupted call: whether this caller may answer it, and whether the tool
+    /// accepts this form of answer. `asked` is the interrupted call in the conversation.
     ///
-    /// Generations do this for each answer before anything runs. Code that runs an interrupted tool again by itself does it
-    /// first, too.
+    /// Generations do this for each answer before anything runs. Code that runs an interrupted tool again by
+    /// itself must do it first, too.
     ///
     /// # Errors
-    /// `PERMISSION_DENIED` if the caller may not answer, `INVALID_ARGUMENT` if the tool does not take this answer,
-    /// `FAILED_PRECONDITION` if the call is not the one that was asked about, and, with
+    /// `PERMISSION_DENIED` if the caller may not answer, `INVALID_ARGUMENT` if the tool does not accept this
+    /// answer, `FAILED_PRECONDITION` if the call is not the one in question, and, with
     /// [`reason::QUESTION_EXPIRED`](crate::reason::QUESTION_EXPIRED), if the question has expired.
     pub fn check_answer(&self, asked: &Part, given: GivenAnswer<'_>, caller: &Context) -> Result<()> {
         let call = asked
@@ -241,15 +243,15 @@ impl Tool {
                 if again.input == call.input {
                     return Ok(());
                 }
-                // An edit that does not fit must not consume the question.
+                // An invalid edit must not consume the question.
                 let input = body::completed(again.input.clone(), self.input_schema());
                 body::check_input(self, &input).map_err(Error::with_public)
             }
         }
     }
 
-    /// Returns the callers who may answer a question about a call, as the question records them; `None` for everyone who
-    /// may use the session.
+    /// Returns the callers who may answer a question about a call, for the record of the question; `None` for
+    /// everyone who may use the session.
     pub(super) fn answerer(&self, call: &ToolRequest, is_outcome: bool, asker: &Context) -> Option<Answerer> {
         let answering = &self.0.answering;
         let by = match (is_outcome, &answering.outcome_by) {
@@ -265,10 +267,10 @@ impl Tool {
         }
     }
 
-    /// Checks whether a call may be restarted that only the client's own record of the conversation shows.
+    /// Checks whether a call may be restarted that only the client's own record of the conversation contains.
     ///
-    /// The client may have made the call up. A tool that never asks must not run with its arguments, and nobody can see whether
-    /// a call was approved, or made before.
+    /// The client may have forged the call. A tool that never asks must not run with its arguments, and it is
+    /// unknown whether the call was approved, or made before.
     fn check_unproven_restart(&self, call: &ToolRequest) -> Result<()> {
         let declares_question = self.decision_schema().is_some() || self.answer_form() == AnswerForm::Restart;
         let is_guarded = self.needs_proof()

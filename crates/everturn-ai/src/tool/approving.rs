@@ -1,5 +1,4 @@
-//! A tool's declaration of what makes an answer an approval: how many people, how soon, of which arguments, and how
-//! often.
+//! A tool's rules about approvals: how many people, how soon, of which arguments, and how often.
 
 use std::time::Duration;
 
@@ -16,27 +15,28 @@ use crate::{Approval, ApprovalAnswer, ApprovalForm, Declined, Part, Repeat, Tool
 pub(super) struct Approving {
     /// How long a question may be answered.
     within: Option<Duration>,
-    /// How many different people must give the same answer; zero stands for one.
+    /// The number of different people who must give the same answer; zero counts as one.
     needed: u32,
     by_another: bool,
-    /// Whether arguments may be edited; the circumstances decide if the tool does not say.
+    /// Whether arguments may be edited; the conditions of the context decide if not set.
     pub(super) editable: Option<bool>,
     repeat: Repeat,
 }
 
 impl Tool {
-    /// Sets how long a question about a call may be answered; without an end by default. A later answer is refused with
-    /// `FAILED_PRECONDITION`, [`reason::QUESTION_EXPIRED`], and changes nothing. A late question can still be declined, and
-    /// a message that is sent instead of an answer closes it.
+    /// Sets how long a question about a call may be answered; without an end by default. A later answer is
+    /// rejected with `FAILED_PRECONDITION`, [`reason::QUESTION_EXPIRED`], and changes nothing. A late
+    /// question can still be declined, and a message that is sent instead of an answer closes it.
     #[must_use]
     pub fn answered_within(self, time: Duration) -> Self {
         self.edit(|inner| inner.approving.within = Some(time))
     }
 
-    /// Sets how many different people must give the same answer before it counts; one by default. Until then the turn
-    /// stays interrupted, and the question says who is still needed. One person who declines is enough.
+    /// Sets how many different people must give the same answer before it counts; one by default. Until then
+    /// the turn stays interrupted, and the question lists the missing answers. One person who declines is
+    /// enough.
     ///
-    /// People are told apart by the ids of their [`Principal`], so callers who were not identified cannot answer.
+    /// People are identified by the ids of their [`Principal`], so unidentified callers cannot answer.
     ///
     /// ```
     /// use everturn_ai::{Tool, ToolContext};
@@ -57,16 +57,16 @@ impl Tool {
         self.edit(|inner| inner.approving.needed = people)
     }
 
-    /// Makes only answers of people count in whose turn the tool did not ask. The person who asked may decline.
+    /// Excludes answers of the person in whose turn the tool asked. That person may still decline.
     ///
-    /// Callers who were not identified cannot answer.
+    /// Unidentified callers cannot answer.
     #[must_use]
     pub fn with_second_person(self) -> Self {
         self.edit(|inner| inner.approving.by_another = true)
     }
 
-    /// Sets whether people who approve a call may edit its arguments. If a tool does not say, its agent does; agents
-    /// allow no edits by default, because people who may say yes or no are seldom meant to say anything else.
+    /// Sets whether people who approve a call may edit its arguments. By default the agent decides, and
+    /// agents allow no edits by default, because permission to approve does not imply permission to edit.
     #[must_use]
     pub fn with_editable_input(self, is_editable: bool) -> Self {
         self.edit(|inner| inner.approving.editable = Some(is_editable))
@@ -95,14 +95,14 @@ impl Tool {
         self.0.approving.editable
     }
 
-    /// Returns the question about a call that interrupts with `data`; `None` if nothing is to be kept of it. Code that asks
-    /// by itself keeps it as the entry `approval` of the tool request's metadata.
+    /// Returns the question about a call that interrupts with `data`; `None` if it need not be recorded. Code
+    /// with its own questions stores it as the entry `approval` of the tool request's metadata.
     pub fn question(&self, call: &ToolRequest, data: &Value, context: &Context) -> Option<Approval> {
         let rules = &self.0.approving;
         let data_until = data.get(metadata::ANSWER_UNTIL).and_then(Value::as_str);
         let has_rules =
             rules.within.is_some() || rules.needed > 1 || rules.by_another || data_until.is_some();
-        // A generation on its own keeps to Genkit's metadata where no rule needs more.
+        // A generation outside an agent writes only Genkit's metadata unless a rule needs more.
         if !has_rules && Questions::in_context(context).is_none() {
             return None;
         }
@@ -112,7 +112,7 @@ impl Tool {
         }
         let circumstances = Questions::of(context);
         let now = circumstances.now();
-        // Nobody knows the outcome, and finding out takes as long as it takes.
+        // Determining an unknown outcome has no time limit.
         let is_outcome = metadata::is_outcome_unknown(data);
         let by_tool = rules.within.filter(|_| !is_outcome).map(|time| later(now, time));
         let by_data = data_until.and_then(|until| until.parse().ok());
@@ -130,9 +130,9 @@ impl Tool {
         Some(approval)
     }
 
-    /// Checks an answer as [`Tool::check_answer`] does, and returns the question with the answer added: who gave it, when,
-    /// and whether the arguments were edited. If the question is not [answered](Approval::is_answered) then, more people
-    /// must give the same answer before the tool may run.
+    /// Checks an answer as [`Tool::check_answer`] does, and returns the question with the answer added: who
+    /// gave it, when, and whether the arguments were edited. If the question is not
+    /// [answered](Approval::is_answered) then, more people must give the same answer before the tool may run.
     ///
     /// # Errors
     /// As [`Tool::check_answer`].
@@ -142,7 +142,7 @@ impl Tool {
             .as_tool_request()
             .ok_or_else(|| interrupt::not_a_call(self.name()))?;
         let mut approval = self.open_question(asked, call)?;
-        // Whoever settles an unknown outcome by its output reports a fact and approves nothing.
+        // An output for an unknown outcome reports a fact and approves nothing.
         if asked.is_outcome_unknown() && matches!(given, GivenAnswer::Response(_)) {
             (approval.needed, approval.by_another) = (1, false);
         }
@@ -150,7 +150,7 @@ impl Tool {
         Ok(approval)
     }
 
-    /// Returns the question about an interrupted call, with the rules that hold now if it was asked without one.
+    /// Returns the question about an interrupted call; one that was not recorded gets the current rules.
     fn open_question(&self, asked: &Part, call: &ToolRequest) -> Result<Approval> {
         let rules = &self.0.approving;
         Ok(Approval::read(asked)?.unwrap_or_else(|| Approval {
@@ -180,7 +180,7 @@ impl Tool {
             ))
             .with_public());
         }
-        // Saying no is always possible: it is the end of a question that nobody can answer any more.
+        // Declining is always possible, because it ends a question that nobody else may be able to answer.
         if matches!(given, GivenAnswer::Response(output) if Declined::of(output).is_some()) {
             return Ok(());
         }
@@ -250,7 +250,7 @@ pub(crate) fn answer_of(call: &ToolRequest, given: GivenAnswer<'_>, caller: &Con
     }
 }
 
-/// Returns whether a decision refuses a call, in the words that clients use.
+/// Returns whether a decision rejects a call, in the forms that clients use.
 fn refuses(decision: &Value) -> bool {
     let is_no = |value: Option<&Value>| value == Some(&Value::Bool(false));
     is_no(Some(decision)) || is_no(decision.get("approved"))

@@ -36,8 +36,8 @@ use super::{Tool, ToolContext};
 pub trait FromToolContext: Sized + Send {
     /// Returns the requirement of this argument, if it can be checked before the tool is called.
     ///
-    /// An agent compares the requirements of its tools with what it provides, and refuses at definition a tool whose
-    /// requirements it cannot meet.
+    /// An agent compares the requirements of its tools with the values that it provides. Its definition fails
+    /// if a tool's requirement is not met.
     fn requirement() -> Option<Requirement> {
         None
     }

@@ -39,7 +39,8 @@ pub(super) fn plain(output: Value) -> MultipartToolResponse {
     }
 }
 
-/// Replaces missing arguments by an empty object if the tool takes an object: models omit empty arguments.
+/// Replaces missing arguments with an empty object if the tool takes an object, because models omit empty
+/// arguments.
 pub(super) fn completed(input: Option<Value>, schema: Option<&Schema>) -> Value {
     let takes_object =
         schema.is_some_and(|schema| schema.as_json().get("type").is_some_and(|kind| kind == "object"));

@@ -35,7 +35,7 @@ impl ToolContext {
         Self::build(context, None, Emitter::silent())
     }
 
-    /// Creates a context for the call that `part`, a tool request, asks for.
+    /// Creates a context for the call in `part`, a tool request.
     pub fn for_request(context: Context, part: Part, emitter: Emitter<ModelResponseChunk>) -> Self {
         Self::build(context, Some(part), emitter)
     }
@@ -60,12 +60,12 @@ impl ToolContext {
         self
     }
 
-    /// Notes that the tool's own code begins to run: its arguments were accepted.
+    /// Records that the tool's own code starts to run: its arguments were accepted.
     pub(super) fn begin(&self) {
         self.call.has_begun.store(true, Ordering::Release);
     }
 
-    /// Returns whether the tool's own code has begun to run.
+    /// Returns whether the tool's own code has started to run.
     pub(crate) fn has_begun(&self) -> bool {
         self.call.has_begun.load(Ordering::Acquire)
     }
@@ -111,10 +111,11 @@ impl ToolContext {
         self.answer_value().is_some()
     }
 
-    /// Returns the answer with which the caller restarted an interrupted call: any value, or `true` if the caller sent none.
+    /// Returns the answer with which the caller restarted an interrupted call: any value, or `true` if the
+    /// caller sent none.
     ///
-    /// The JavaScript client's `restart()` sends no answer, and Python's only with `resumed_metadata`. Such a restart is
-    /// answered by the `metadata` of the whole `resume`, if there is one, and else by `true`.
+    /// The JavaScript client's `restart()` sends no answer, and Python's only with `resumed_metadata`. Such a
+    /// restart has the `metadata` of the whole `resume` as its answer, if there is one, and otherwise `true`.
     pub fn answer_value(&self) -> Option<&Value> {
         self.entry(metadata::RESUMED)
     }
@@ -154,7 +155,7 @@ impl ToolContext {
         }
     }
 
-    /// Returns the data of the interrupt that a restarted call answers, as the conversation holds it; `None` if the
+    /// Returns the data of the interrupt that a restarted call answers, from the conversation; `None` if the
     /// call was not restarted.
     pub fn interrupted_with(&self) -> Option<&Value> {
         self.entry(metadata::RESOLVED_INTERRUPT)
@@ -168,8 +169,8 @@ impl ToolContext {
         read(self.entry(metadata::REPLACED_INPUT), "the original input")
     }
 
-    /// Returns the question that a restarted call answers, with the people who approved it; `None` if the call was not
-    /// restarted, or nothing was kept of the question.
+    /// Returns the question that a restarted call answers, with the people who approved it; `None` if the
+    /// call was not restarted, or the question was not recorded.
     pub fn approval(&self) -> Option<Approval> {
         self.answer_value()?;
         self.call.part.as_ref()?.approval()
@@ -190,7 +191,7 @@ impl ToolContext {
 
     /// Streams progress: a response marked as partial, which never becomes part of the conversation.
     ///
-    /// It does not fail if nobody receives the progress.
+    /// It does not fail without a receiver.
     pub async fn send_partial(&self, output: impl Serialize) {
         let (Some(request), Ok(output)) = (self.request(), serde_json::to_value(output)) else {
             return;
@@ -210,9 +211,10 @@ impl ToolContext {
         }
     }
 
-    /// Creates the error with which a tool pauses the generation: `return Err(cx.interrupt(question).into())`.
+    /// Creates the error with which a tool pauses the generation: `return
+    /// Err(cx.interrupt(question).into())`.
     ///
-    /// The data reaches the caller in the interrupted request's metadata; `()` stands for no data.
+    /// The data reaches the caller in the interrupted request's metadata; `()` means no data.
     pub fn interrupt(&self, data: impl Serialize) -> Error {
         super::interrupt(data)
     }

@@ -1,6 +1,7 @@
 //! Interrupts: a tool, or a middleware around it, pauses the generation to ask, and is answered or restarted.
 //!
-//! An interrupt travels as an error, so that `?` carries it out of any depth. Its reason tells it from failures.
+//! An interrupt is returned as an error, so that `?` propagates it from any depth. Its reason distinguishes
+//! it from failures.
 
 use everturn_core::{Error, Exposure, Result};
 use serde::Serialize;
@@ -11,8 +12,8 @@ use crate::{EffectId, Part, metadata, reason};
 
 const DATA: &str = "interrupt";
 
-/// Creates the error that interrupts a tool call, with data for the person or program that answers; `()` stands for no
-/// data.
+/// Creates the error that interrupts a tool call, with data for the person or program that answers; `()`
+/// means no data.
 pub fn interrupt(data: impl Serialize) -> Error {
     let data = match serde_json::to_value(data) {
         Ok(Value::Null) => Value::Bool(true),
@@ -24,7 +25,7 @@ pub fn interrupt(data: impl Serialize) -> Error {
         .with_reason(reason::TOOL_INTERRUPT)
 }
 
-/// Creates the interrupt of a call that began and whose outcome is unknown.
+/// Creates the interrupt of a call that was started and whose outcome is unknown.
 pub fn outcome_unknown(effect: &EffectId) -> Error {
     interrupt(unknown_outcome(effect, None))
 }
@@ -135,7 +136,7 @@ impl Tool {
     }
 }
 
-/// Returns `None` for `()`, which stands for no data.
+/// Returns `None` for `()`, which means no data.
 fn some(value: Value) -> Option<Value> {
     (!value.is_null()).then_some(value)
 }

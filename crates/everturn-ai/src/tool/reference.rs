@@ -2,10 +2,10 @@
 
 use super::Tool;
 
-/// A tool itself, or the name of a registered one.
+/// A tool, or the name of a registered one.
 #[derive(Debug, Clone)]
 pub enum ToolReference {
-    /// The tool itself; it need not be registered.
+    /// A tool, which need not be registered.
     Tool(Tool),
     /// A name, a full key such as `/tool/calendar/book`, or all tools of a plugin: `calendar/*`.
     Name(String),
@@ -20,7 +20,8 @@ impl ToolReference {
         }
     }
 
-    /// Adds the tool to a list, where it replaces a tool of the same name: the last call of a builder wins.
+    /// Adds the tool to a list, where it replaces a tool of the same name, so that the last call of a builder
+    /// counts.
     pub(crate) fn add_to(self, tools: &mut Vec<ToolReference>) {
         match tools.iter_mut().find(|tool| tool.name() == self.name()) {
             Some(earlier) => *earlier = self,

@@ -55,16 +55,17 @@ impl Tool {
         self.0.replay == Some(Replay::Once) || self.0.reconcile.is_some()
     }
 
-    /// Sets the function that determines the outcome of a call that began and whose end is unknown: its process died, it
-    /// failed without stating that [nothing happened](everturn_core::Error::nothing_happened), or it returned
-    /// [`ToolContext::outcome_unknown`].
+    /// Sets the function that determines the outcome of a started call whose end is unknown: its process
+    /// died, it failed without stating that [nothing happened](everturn_core::Error::nothing_happened), or it
+    /// returned [`ToolContext::outcome_unknown`].
     ///
-    /// It gets the call's input and context, including [`ToolContext::effect_id`], and its result replaces the tool's. It
-    /// may change the session as the tool does, and it must: the changes of a call whose process died are lost with the
-    /// process. The changes of a call that failed are still there, so it checks before it adds. It returns
-    /// [`Reconciliation::NeverHappened`] only if the call can no longer take effect.
+    /// It gets the call's input and context, including [`ToolContext::effect_id`], and its result replaces
+    /// the tool's. It must change the session as the tool does, because the changes of a call whose process
+    /// died are lost with the process. The changes of a call that failed are still present, so it checks
+    /// before it adds. It returns [`Reconciliation::NeverHappened`] only if the call can no longer take
+    /// effect.
     ///
-    /// If it fails, the turn fails with its error and can be tried again; the call is reconciled then.
+    /// If it fails, the turn fails with its error and can be retried; the call is reconciled then.
     pub fn with_reconcile<I, O, F, Fut>(self, reconcile: F) -> Self
     where
         I: DeserializeOwned + Send + 'static,

@@ -1,4 +1,4 @@
-//! Asking a model through a window.
+//! Calling a model through a window.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::middleware::ModelCall;
 use crate::model::ModelHandle;
 use crate::{ModelRequest, ModelResponse, reason};
 
-/// How often a request that is too long is made smaller.
+/// The number of attempts with a request that is too long.
 const MAX_ATTEMPTS: u32 = 4;
 
 /// From this attempt on, only the last round keeps the outputs of its tools.
@@ -20,12 +20,13 @@ const CLEARING_ATTEMPT: u32 = 2;
 
 struct Chosen(Option<Window>);
 
-/// Returns the context with a window for the generations that run in it. A window of the generation itself goes before it.
+/// Returns the context with a window for the generations that run in it. A window of the generation itself
+/// takes precedence.
 pub fn with_window(context: Context, window: Window) -> Context {
     context.with_extension(Arc::new(Chosen(Some(window))))
 }
 
-/// Returns the context without a window: generations inside tools are other conversations.
+/// Returns the context without a window, because generations inside tools are other conversations.
 pub(crate) fn without_window(context: Context) -> Context {
     match context.extension::<Chosen>() {
         Some(chosen) if chosen.0.is_some() => context.with_extension(Arc::new(Chosen(None))),
@@ -33,13 +34,13 @@ pub(crate) fn without_window(context: Context) -> Context {
     }
 }
 
-/// Returns the window that a context brings for the generations in it.
+/// Returns the window of a context for the generations in it.
 pub(crate) fn window_of(context: &Context) -> Option<Window> {
     context.extension::<Chosen>().and_then(|chosen| chosen.0.clone())
 }
 
 impl Window {
-    /// Asks the model with the messages that fit, and with fewer if it says that they are too long.
+    /// Calls the model with the messages that fit, and with fewer if it rejects them as too long.
     pub(crate) async fn ask(&self, model: &ModelHandle, asked: Box<ModelCall>) -> Result<ModelResponse> {
         let mut attempt = 0;
         let mut previous = None;
@@ -52,7 +53,7 @@ impl Window {
             if let Some((sent, error)) = previous.take()
                 && tokens >= sent
             {
-                // Nothing is left that could be left out, unless it is the outputs of tools.
+                // Only outputs of tools can still be removed.
                 if attempt >= CLEARING_ATTEMPT {
                     return Err(error);
                 }

@@ -1,17 +1,17 @@
-//! Where a window begins.
+//! The start of a window.
 //!
-//! The place depends on the messages and the room alone: no state is kept, so another process, a branch and a restarted
-//! program find the same place. While a conversation grows, the place stays until the window is full. Then it moves on by
-//! half of the room.
+//! The start depends on the messages and the token limit alone. No state is kept, so another process, a
+//! branch and a restarted program compute the same start. While a conversation grows, the start stays until
+//! the window is full. Then it moves by half of the limit.
 
 use std::collections::HashSet;
 
 use super::view::View;
 use crate::{Feature, Message};
 
-/// Returns where the window begins that continues from `anchor` and should hold no more than `room` tokens.
+/// Returns the start of the window that continues from `anchor` and should have no more than `room` tokens.
 ///
-/// It is the anchor, or a [safe place](safe_place) after it. The messages since the last one are kept in any case.
+/// It is the anchor, or a [safe place](safe_place) after it. The messages since the last one are always kept.
 pub(super) fn start(view: &View<'_>, anchor: usize, room: u64) -> usize {
     let tokens = view.tokens_from(anchor);
     if tokens <= room {
@@ -66,7 +66,7 @@ fn parted_answer(view: &View<'_>, start: usize) -> Option<usize> {
     while let Some(index) = next_with_tools(view, next) {
         let message = messages.get(index)?;
         for call in answers(message) {
-            // An answer that no call asked for is no reason to move.
+            // An answer without a call is no reason to move.
             if !asked.contains(&call) && is_asked_before(view, start, call) {
                 parted = Some(index);
             }
@@ -85,7 +85,8 @@ fn next_with_tools(view: &View<'_>, start: usize) -> Option<usize> {
     }
 }
 
-/// Returns whether a message before `start` has the call. Only histories that no provider would accept come here.
+/// Returns whether a message before `start` has the call. Only histories that no provider would accept get
+/// here.
 fn is_asked_before(view: &View<'_>, start: usize, call: Call<'_>) -> bool {
     let mut end = start;
     while let Some(index) = view.messages.last_with(Feature::ToolRequest, end) {

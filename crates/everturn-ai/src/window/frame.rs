@@ -1,4 +1,4 @@
-//! The messages that the model sees.
+//! The messages that are sent to the model.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use super::transcript::transcript;
 use super::view::View;
 use crate::{Message, Messages};
 
-/// A summary is begun when the window is filled to this part, in quarters.
+/// A summary is started when the window is filled to this part, in quarters.
 const AHEAD_QUARTERS: u64 = 3;
 
 /// The bytes of a conversation's text that are summarised at once, for each token of the room.
 const MATERIAL_BYTES: u64 = 8;
 
-/// The messages that the model sees, and the summary that the conversation is to keep.
+/// The messages for the model, and the summary that the conversation is to keep.
 pub(super) struct Frame {
     pub(super) messages: Messages,
     /// The estimated tokens of the conversation in it.
@@ -26,14 +26,14 @@ pub(super) struct Frame {
     pub(super) ready: Option<Summary>,
 }
 
-/// Where the window begins, and what stands for the messages before.
+/// The start of the window, and the summary of the messages before it.
 struct Beginning {
     at: usize,
     summary: Option<Arc<str>>,
     ready: Option<Summary>,
 }
 
-/// The summaries of a window, and what is needed to make them.
+/// The summaries of a window, and the means to create them.
 pub(super) struct Summaries<'a> {
     pub(super) summarizer: &'a Summarizer,
     pub(super) workshop: &'a Workshop,
@@ -41,7 +41,7 @@ pub(super) struct Summaries<'a> {
     pub(super) context: &'a Context,
 }
 
-/// Returns the messages that fit into the room: all of them if there is no limit.
+/// Returns the messages that fit into the token limit: all of them if there is no limit.
 ///
 /// `kept_outputs` is the number of rounds that keep the outputs of their tools.
 pub(super) async fn frame(
@@ -64,7 +64,7 @@ pub(super) async fn frame(
     }
 }
 
-/// Returns the pinned messages, the summary and the conversation from the beginning on.
+/// Returns the pinned messages, the summary and the conversation from the start of the window.
 fn assembled(view: &View<'_>, beginning: &Beginning, kept_outputs: Option<usize>) -> Messages {
     let start = beginning.at;
     let cleared = kept_outputs.map_or_else(Vec::new, |kept| cleared(view, start, kept));
@@ -77,7 +77,7 @@ fn assembled(view: &View<'_>, beginning: &Beginning, kept_outputs: Option<usize>
     }
     let mut next = start;
     if let (Some(summary), Some(first)) = (&beginning.summary, view.messages.get(start)) {
-        // In the user's message: a message of its own would be a second one of the user in a row.
+        // Added to the user's message, because a separate one would be a second user message in a row.
         let mut content = vec![Summary::part(summary)];
         content.extend(first.content().iter().cloned());
         messages.push(first.clone().with_content(content));
@@ -102,7 +102,7 @@ impl Beginning {
     }
 }
 
-/// A place from which the window may continue.
+/// A position from which the window may continue.
 #[derive(Default)]
 struct Anchor {
     at: usize,
@@ -119,7 +119,7 @@ impl From<Stored> for Anchor {
 }
 
 impl Anchor {
-    /// Returns the room that is left beside the summary.
+    /// Returns the tokens that are left beside the summary.
     fn room(&self, room: u64) -> u64 {
         let text = self.summary.as_deref().map(Message::user);
         let summary = text.map_or(0, |message| message.stats().tokens);
@@ -154,7 +154,7 @@ impl Summaries<'_> {
         }
     }
 
-    /// Moves the window on, with a summary of the messages that it leaves behind.
+    /// Moves the window, with a summary of the messages that it leaves out.
     async fn moved(&self, view: &View<'_>, anchor: Anchor, room: u64) -> Beginning {
         let at = cut::start(view, anchor.at, anchor.room(room));
         if at == anchor.at {
@@ -179,7 +179,7 @@ impl Summaries<'_> {
         }
     }
 
-    /// Begins the summary of the next move if the window is nearly full; returns it once it is there.
+    /// Starts the summary of the next move if the window is nearly full; returns it once it is available.
     fn ahead(&self, view: &View<'_>, anchor: &Anchor, room: u64) -> Option<Summary> {
         let own = anchor.room(room);
         if !self.summarizer.ahead || view.tokens_from(anchor.at) * 4 <= own * AHEAD_QUARTERS {

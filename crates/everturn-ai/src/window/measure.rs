@@ -1,4 +1,4 @@
-//! How many tokens messages have.
+//! Counting the tokens of messages.
 
 use std::fmt;
 use std::ops::Sub;
@@ -59,7 +59,7 @@ impl Measure {
             },
             Self::Function(count) => {
                 let tokens = count(message);
-                // The function is not asked about parts, so the outputs have the share that the estimate gives them.
+                // The function does not count parts, so the outputs have their estimated share.
                 let share = tokens.saturating_mul(stats.tool_output_tokens) / stats.tokens.max(1);
                 Cost {
                     tokens,
@@ -105,7 +105,8 @@ impl Measure {
 
     /// Returns the cost of the first `len` messages of a history, of which only those are counted that were not before.
     fn counted(&self, count: &Arc<CountTokens>, history: &History, len: usize) -> Cost {
-        // The address tells functions apart: the window keeps the function, and the totals are not used without it.
+        // The address identifies the function: the window keeps the function, and the totals are not used
+        // without it.
         let function = Arc::as_ptr(count).cast::<()>() as usize;
         let mut positions = Vec::new();
         let mut position = Some(history.truncate_to(len));
@@ -122,7 +123,7 @@ impl Measure {
             let totals = totals(history);
             let (mut next, last) = totals.last(function, history);
             cost = last.unwrap_or(cost);
-            // The function runs without the lock.
+            // The function is called without the lock.
             for message in history.since(next) {
                 cost.add(self.of(message));
                 totals.keep(function, next - history.lineage().base(), cost);
@@ -152,7 +153,6 @@ fn totals(history: &History) -> Arc<Totals> {
 
 impl Totals {
     fn with<T>(&self, function: usize, access: impl FnOnce(&mut Vec<Cost>) -> T) -> T {
-        // A total is added whole or not at all, so a poisoned lock guards valid data.
         let mut all = self.0.lock();
         let found = all.iter().position(|(of, _)| *of == function);
         let found = found.unwrap_or_else(|| {

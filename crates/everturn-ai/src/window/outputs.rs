@@ -1,11 +1,11 @@
-//! Outputs of tools that the model no longer needs.
+//! Clearing outputs of tools that the model no longer needs.
 
 use serde_json::Value;
 
 use super::view::View;
 use crate::{Feature, Message, MessageStats, Part, PartKind, ToolResponse};
 
-/// Stands in a request for an output that was cleared.
+/// The placeholder for an output that was cleared.
 const CLEARED: &str = "[the output was removed to save room; call the tool again if you need it]";
 
 /// Returns the number of rounds whose outputs are cleared, of `rounds` in all.

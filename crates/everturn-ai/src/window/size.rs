@@ -1,4 +1,4 @@
-//! How much room a window has.
+//! The token limit of a window.
 
 use std::collections::HashMap;
 
@@ -7,32 +7,32 @@ use serde_json::Value;
 
 use crate::{MessageStats, ModelRequest};
 
-/// About how many bytes of JSON a model reads as one token.
+/// The approximate number of bytes of JSON per token.
 const BYTES_PER_TOKEN: u64 = 4;
 
 /// The fixed part of a request counts in steps of this part of the model's size, so that a longer instruction does not
 /// move the window.
 const STEPS: u64 = 16;
 
-/// The least part of a model's size that is left to the conversation.
+/// The smallest part of a model's size that is left to the conversation.
 const LEAST_SHARE: u64 = 8;
 
-/// The smallest request from which the relation of real to estimated tokens is learnt.
+/// The smallest request from which the ratio of real to estimated tokens is measured.
 const TELLING: u64 = 1_000;
 
-/// The relation of real to estimated tokens is known in steps of this factor.
+/// The ratio of real to estimated tokens is rounded to powers of this factor.
 const FACTOR_STEP: f64 = 1.25;
 
-/// The size that a window should have.
+/// The configured size of a window.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Size {
     /// The most tokens of the conversation; only the model's size counts if not given.
     pub(super) tokens: Option<u64>,
-    /// The part of the model's size that is left free for the answer and for what was estimated wrongly.
+    /// The part of the model's size that is left free for the answer and for estimation errors.
     pub(super) margin: f64,
 }
 
-/// What earlier requests taught about a model.
+/// Measurements of earlier requests to a model.
 #[derive(Debug, Clone, Copy, Default)]
 struct Learnt {
     /// Real tokens for each estimated one.
@@ -41,12 +41,12 @@ struct Learnt {
     ceiling: Option<u64>,
 }
 
-/// What is known of each model, by its name.
+/// The measurements of each model, by its name.
 #[derive(Debug, Default)]
 pub(super) struct Experience(Mutex<HashMap<String, Learnt>>);
 
 impl Size {
-    /// Returns how many estimated tokens of the conversation a request may have; `None` if nobody says.
+    /// Returns how many estimated tokens of the conversation a request may have; `None` if there is no limit.
     pub(super) fn room(
         self,
         declared: Option<u64>,
@@ -70,7 +70,6 @@ impl Size {
 
 impl Experience {
     fn with<T>(&self, model: &str, access: impl FnOnce(&mut Learnt) -> T) -> T {
-        // Each value is set whole, so a poisoned lock guards valid data.
         let mut all = self.0.lock();
         access(all.entry(model.to_owned()).or_default())
     }
@@ -80,21 +79,22 @@ impl Experience {
         all.get(model).copied().unwrap_or_default()
     }
 
-    /// Learns from the tokens that a provider counted in a request.
+    /// Updates the ratio from the tokens that a provider counted in a request.
     pub(super) fn counted(&self, model: &str, estimated: u64, real: Option<u64>) {
         let Some(real) = real.filter(|real| *real > 0 && estimated >= TELLING) else {
             return;
         };
         #[expect(clippy::cast_precision_loss, reason = "a relation need not be exact")]
         let seen = (real as f64 / estimated as f64).clamp(0.5, 4.0);
-        // In steps, and after the first request only upwards: each change moves the windows of all conversations.
+        // Rounded, and after the first request only increased, because each change moves the windows of all
+        // conversations.
         let rounded = FACTOR_STEP.powf((seen.ln() / FACTOR_STEP.ln()).round());
         self.with(model, |learnt| {
             learnt.factor = Some(learnt.factor.map_or(rounded, |known| known.max(rounded)));
         });
     }
 
-    /// Learns that a request whose conversation had this many estimated tokens was too long.
+    /// Records that a request whose conversation had this many estimated tokens was too long.
     pub(super) fn too_long(&self, model: &str, estimated: u64) {
         let ceiling = estimated / 2;
         self.with(model, |learnt| {

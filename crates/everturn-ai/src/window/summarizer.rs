@@ -1,4 +1,4 @@
-//! Making summaries. Each is made once, and a failure costs no turn.
+//! Creating summaries. Each is created once, and a failure does not fail a turn.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,28 +16,28 @@ use tracing::instrument::{Instrument, WithSubscriber};
 use crate::model::ModelHandle;
 use crate::{Message, ModelReference, ModelRequest};
 
-/// How many summaries are remembered until conversations hold them.
+/// The number of summaries that are kept until conversations store them.
 const REMEMBERED: usize = 256;
 
-/// What the model is told to do, unless the application says it differently.
+/// The default instructions for the model.
 const INSTRUCTIONS: &str = "You keep the memory of a long conversation between a user and an assistant. Write a summary from \
     which the assistant can go on without the messages themselves: who the user is, what they want and prefer, facts, \
     names, numbers and decisions, results of tools, and what is still open. Keep everything of the earlier summary that \
     still matters. Leave out greetings and repetitions. Write only the summary.";
 
-/// The model and the words with which summaries are made.
+/// The model and the instructions for summaries.
 #[derive(Debug, Clone)]
 pub(super) struct Summarizer {
     pub(super) model: ModelReference,
     pub(super) instructions: Option<Arc<str>>,
-    /// Whether summaries are begun before they are needed.
+    /// Whether summaries are started before they are needed.
     pub(super) ahead: bool,
 }
 
-/// A summary that is being made or was made; `None` if that failed.
+/// A summary in progress or finished; `None` if it failed.
 pub(super) type Making = Shared<BoxFuture<'static, Option<Arc<str>>>>;
 
-/// The summaries of one window, and the tasks that make them. Dropping it ends the tasks.
+/// The summaries of one window, and the tasks that create them. Dropping it ends the tasks.
 #[derive(Default)]
 pub(super) struct Workshop {
     state: Mutex<State>,
@@ -62,9 +62,9 @@ pub(super) struct Material<'a> {
 }
 
 impl Workshop {
-    /// Returns the summary of the material, beginning to make it if nobody has.
+    /// Returns the summary of the material, and starts to create it on the first call.
     ///
-    /// A task makes the summary, so a turn that ends meanwhile leaves it to the next one.
+    /// A task creates the summary, so a turn that ends meanwhile leaves it to the next one.
     pub(super) fn make(
         &self,
         summarizer: &Summarizer,
@@ -74,14 +74,13 @@ impl Workshop {
     ) -> Making {
         let text = material.text();
         let key = (self.hashers.0.hash_one(&text), self.hashers.1.hash_one(&text));
-        // The state changes in single steps, so a poisoned lock guards valid data.
         let mut state = self.state.lock();
         if let Some((_, making)) = state.makings.iter().find(|(known, _)| *known == key) {
             return making.clone();
         }
         let request = summarizer.request(text, material.max_words);
         let name = summarizer.model.name.clone();
-        // The turn may end before the summary is made.
+        // The turn may end before the summary is finished.
         let context = context.detached();
         let making = attempt(name, request, registry.downgrade(), context)
             .boxed()
@@ -133,7 +132,7 @@ impl Summarizer {
     }
 }
 
-/// Makes a summary. A failure is logged and leaves the conversation without one.
+/// Creates a summary. A failure is logged and leaves the conversation without one.
 async fn attempt(
     model: String,
     request: ModelRequest,

@@ -1,6 +1,6 @@
-//! Summaries of messages that the window leaves out, and where they are stored.
+//! Summaries of messages outside the window, and where they are stored.
 //!
-//! A summary is stored once: in the metadata of the model message that was written next. So it is in every store, in every
+//! A summary is stored once, in the metadata of the next model message. So it is in every store, in every
 //! branch after that message and in every export, and costs nothing in later turns.
 
 use schemars::JsonSchema;
@@ -10,14 +10,14 @@ use super::cut::is_safe;
 use super::view::View;
 use crate::{Feature, Message, Part, metadata};
 
-/// The summary of the beginning of a conversation, as the metadata entry [`summary`](metadata::SUMMARY) of a model
-/// message holds it.
+/// The summary of the start of a conversation, in the metadata entry [`summary`](metadata::SUMMARY) of a
+/// model message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Summary {
-    /// The number of messages that the summary stands for: the first ones of the conversation, system messages not
-    /// counted.
+    /// The number of messages that the summary covers: the first ones of the conversation, without system
+    /// messages.
     pub up_to: usize,
     /// The characters of those messages. A summary is not used in a conversation that begins differently.
     pub characters: u64,
@@ -28,7 +28,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Returns the summary that a message carries.
+    /// Returns the summary on a message.
     pub fn on(message: &Message) -> Option<Self> {
         if message.stats().messages_with(Feature::Summary) == 0 {
             return None;
@@ -44,7 +44,7 @@ impl Summary {
         }
     }
 
-    /// Returns the part that tells the model what the window leaves out.
+    /// Returns the part that gives the model the summary.
     pub(super) fn part(text: &str) -> Part {
         Part::text(format!(
             "[Summary of the conversation before this message]\n{text}\n[End of the summary]"
@@ -53,7 +53,7 @@ impl Summary {
     }
 }
 
-/// A summary that the conversation holds, and where the messages that it does not stand for begin.
+/// A stored summary, and the index of the first message that it does not cover.
 #[derive(Debug, Clone)]
 pub(super) struct Stored {
     pub(super) at: usize,

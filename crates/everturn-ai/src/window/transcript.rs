@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{Message, PartKind, Role};
 
-/// How much of an argument, an output or another value a transcript repeats.
+/// The most characters of an argument, an output or another value in a transcript.
 const MAX_VALUE_CHARS: usize = 2_000;
 
 /// Returns the messages as text, the last ones if all of them have more than `max_bytes`.
@@ -50,7 +50,7 @@ fn lines(message: &Message) -> String {
             }
             PartKind::Data(data) => writeln!(text, "{speaker}: {}", json(Some(data))),
             PartKind::Resource(link) => writeln!(text, "{speaker}: [{}]", link.uri),
-            // Thoughts led to what was said, and only the provider knows what the others are.
+            // Reasoning led to the text that follows, and only the provider can interpret the others.
             PartKind::Reasoning(_) | PartKind::Custom(_) | PartKind::Unknown(_) => Ok(()),
         };
     }

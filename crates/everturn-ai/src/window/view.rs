@@ -1,13 +1,13 @@
-//! The messages of a request as a window sees them: the pinned ones, and the conversation between them.
+//! A window's view of a request's messages: the pinned ones, and the conversation between them.
 
 use super::measure::{Cost, Measure};
 use crate::{Feature, Message, Messages};
 
-/// A request's messages. No method walks the conversation.
+/// A request's messages. No method iterates over the conversation.
 pub(super) struct View<'a> {
     pub(super) messages: &'a Messages,
     measure: &'a Measure,
-    /// Whether outputs of tools are counted. Where they are cleared later, only the rest of a message lasts.
+    /// Whether outputs of tools are counted. Where they are cleared later, only the rest of a message counts.
     counts_outputs: bool,
     /// The indices of the pinned messages, each with the cost of all pinned ones before it.
     pinned: Vec<(usize, Cost)>,
@@ -44,7 +44,8 @@ impl<'a> View<'a> {
         self.pinned_cost.tokens
     }
 
-    /// Returns the tokens of the conversation in messages that were picked from these, the pinned ones among them.
+    /// Returns the tokens of the conversation in messages that were chosen from these, without the pinned
+    /// ones.
     pub(super) fn tokens_of(&self, picked: &Messages) -> u64 {
         let all = self.measure.before(picked, picked.len()).tokens;
         all.saturating_sub(self.pinned_tokens())
@@ -80,7 +81,7 @@ impl<'a> View<'a> {
     /// Returns the first index from which on at least `goal` tokens come before.
     pub(super) fn index_at(&self, goal: u64) -> usize {
         let (mut low, mut high) = (0, self.len());
-        // Most places are near the end, and there a history with many forks is read quickly.
+        // Most lookups are near the end, where a history with many forks is read quickly.
         let mut back = 1;
         while let Some(index) = self.len().checked_sub(back) {
             if self.tokens_before(index) < goal {
@@ -124,7 +125,7 @@ impl<'a> View<'a> {
         )
     }
 
-    /// Returns the characters of the conversation before `end`, which tell one conversation from another.
+    /// Returns the characters of the conversation before `end`, which distinguish conversations.
     pub(super) fn characters_before(&self, end: usize) -> u64 {
         let pinned: u64 = self
             .pinned_before(end)
