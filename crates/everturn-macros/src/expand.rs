@@ -1,4 +1,4 @@
-//! The code that stands in the function's place.
+//! The code that replaces the function.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens as _, format_ident, quote, quote_spanned};
@@ -65,7 +65,7 @@ pub(crate) fn expand(options: &Options, function: ItemFn) -> Result<TokenStream>
     })
 }
 
-/// The doc comment; the description stands in for a missing one, so that `missing_docs` is content.
+/// The doc comment, or else the description, which satisfies `missing_docs`.
 fn documentation(function: &Function) -> TokenStream {
     if function.docs.is_empty() {
         let description = &function.description;
@@ -75,7 +75,7 @@ fn documentation(function: &Function) -> TokenStream {
     quote!(#(#docs)*)
 }
 
-/// The expression that makes the tool.
+/// The expression that creates the tool.
 fn make(function: &Function, options: &Options, private: &TokenStream) -> TokenStream {
     let Function {
         ident,
@@ -105,7 +105,7 @@ fn make(function: &Function, options: &Options, private: &TokenStream) -> TokenS
             }
             Argument::Context { value, is_borrowed } => {
                 let name = format_ident!("argument_{number}");
-                // A type that is no argument is an error where the type is written.
+                // An invalid argument type is reported at the type.
                 taken.push(quote_spanned! {value.span()=>
                     let #name = <#value as #private::FromToolContext>::from_tool_context(&context)?;
                 });
@@ -153,7 +153,7 @@ fn make(function: &Function, options: &Options, private: &TokenStream) -> TokenS
     }
 }
 
-/// The calls that say how interrupted calls may be answered, and by whom.
+/// The calls that set how interrupted calls may be answered, and by whom.
 fn answering(options: &Options, private: &TokenStream) -> TokenStream {
     let by = |answerer: &Answerer| match answerer {
         Answerer::Caller => quote!(#private::AnsweredBy::anyone()),
@@ -178,7 +178,7 @@ fn answering(options: &Options, private: &TokenStream) -> TokenStream {
     quote!(#form #decision #answered #settled #approving)
 }
 
-/// The calls that say what makes an answer an approval.
+/// The calls that set the conditions of an approval.
 fn approving(options: &Options, private: &TokenStream) -> TokenStream {
     let within = options
         .expires
@@ -199,7 +199,8 @@ fn approving(options: &Options, private: &TokenStream) -> TokenStream {
     quote!(#within #people #another #editable #repeat)
 }
 
-/// The struct that several arguments are decoded into. It lives inside the method, out of everybody's way.
+/// The struct that several arguments are decoded into. It is declared inside the method to avoid name
+/// conflicts.
 fn arguments_struct(function: &Function, private: &TokenStream) -> Option<TokenStream> {
     let Input::Fields(fields) = &function.input else {
         return None;

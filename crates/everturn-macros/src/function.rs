@@ -1,4 +1,4 @@
-//! The function under `#[tool]`, checked and taken apart.
+//! The function under `#[tool]`, parsed and checked.
 
 use proc_macro2::TokenStream;
 use quote::ToTokens;
@@ -10,7 +10,7 @@ use crate::input::{self, Argument, Input};
 use crate::options::Options;
 use crate::output::Output;
 
-/// Everything that is known about a tool's function.
+/// The parsed function of a tool.
 pub(crate) struct Function {
     pub(crate) visibility: Visibility,
     pub(crate) ident: Ident,
@@ -19,14 +19,14 @@ pub(crate) struct Function {
     pub(crate) description: TokenStream,
     /// The doc comment, for people.
     pub(crate) docs: Vec<Attribute>,
-    /// Conditions under which the function exists at all.
+    /// The `cfg` attributes of the function.
     pub(crate) conditions: Vec<Attribute>,
     /// All other attributes of the function.
     pub(crate) attributes: Vec<Attribute>,
     pub(crate) signature: Signature,
     pub(crate) block: Box<Block>,
     pub(crate) input: Input,
-    /// Where the value of each argument comes from.
+    /// The source of each argument's value.
     pub(crate) arguments: Vec<Argument>,
     pub(crate) output: Output,
     /// The variant of `Replay`, if one was named.
@@ -34,10 +34,10 @@ pub(crate) struct Function {
 }
 
 impl Function {
-    /// Takes the function apart.
+    /// Parses the function.
     ///
     /// # Errors
-    /// Everything that is wrong with its form at once, else the first thing that is wrong with its arguments.
+    /// All mistakes in its form at once, or else the first mistake in its arguments.
     pub(crate) fn read(options: &Options, mut function: ItemFn) -> Result<Self> {
         check_form(&function.sig)?;
         let (input, arguments) = input::read(&mut function.sig.inputs, options.fields)?;

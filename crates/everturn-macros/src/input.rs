@@ -1,4 +1,5 @@
-//! What the function takes: from the model nothing, one value, or the fields of an object; and values from its context.
+//! The arguments of the function: none, one value or the fields of an object from the model; and values from
+//! the context.
 
 use proc_macro2::Ident;
 use syn::punctuated::Punctuated;
@@ -7,13 +8,13 @@ use syn::{Attribute, Error, FnArg, Pat, PatIdent, PatType, Result, Token, Type};
 use crate::description::is_doc;
 use crate::output::{first_argument, is_named, last_segment};
 
-/// The plain types: what a model sends as a field, never as a whole input.
+/// The plain types, which a model sends as a field and never as a whole input.
 const PLAIN: [&str; 19] = [
     "bool", "char", "f32", "f64", "i8", "i16", "i32", "i64", "i128", "isize", "u8", "u16", "u32", "u64",
     "u128", "usize", "String", "Option", "Vec",
 ];
 
-/// What the model sends.
+/// The input from the model.
 pub(crate) enum Input {
     Nothing,
     Whole(Box<Type>),
@@ -28,7 +29,7 @@ pub(crate) struct Field {
     pub(crate) value: Type,
 }
 
-/// Where the value of one argument comes from.
+/// The source of an argument's value.
 pub(crate) enum Argument {
     /// The whole input.
     Whole,
@@ -51,7 +52,7 @@ const FROM_CONTEXT: [&str; 6] = [
 /// Types of which an `Option` comes from the context too.
 const OPTIONAL: [&str; 2] = ["Dep", "Principal"];
 
-/// Reads the arguments in their order, and takes from them the attributes that only a tool's argument can have.
+/// Parses the arguments in their order, and removes the attributes that only a tool's argument can have.
 pub(crate) fn read(
     arguments: &mut Punctuated<FnArg, Token![,]>,
     all_fields: bool,
@@ -98,7 +99,7 @@ pub(crate) fn read(
     Ok((input, order))
 }
 
-/// The argument, if it comes from the context of the call.
+/// Returns the argument if it comes from the context of the call.
 fn from_context(argument: &mut PatType) -> Result<Option<Argument>> {
     let marks = argument
         .attrs

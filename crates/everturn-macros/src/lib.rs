@@ -1,8 +1,8 @@
-//! The attributes `#[tool]`, by which an async function becomes a tool that a model can call, and `#[payload]`, by which a
-//! type becomes data with a JSON form and a schema.
+//! The attributes `#[tool]`, which turns an async function into a tool that a model can call, and
+//! `#[payload]`, which turns a type into data with a JSON form and a schema.
 //!
-//! The crate is used through `everturn`, which re-exports it. What they promise is written at [`macro@tool`] and
-//! [`macro@payload`].
+//! The crate is used through `everturn`, which re-exports it. [`macro@tool`] and [`macro@payload`] are
+//! documented there.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod description;

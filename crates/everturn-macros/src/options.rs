@@ -1,4 +1,4 @@
-//! What is written in the parentheses of `#[tool(..)]`.
+//! The options in the parentheses of `#[tool(..)]`.
 
 use syn::meta::ParseNestedMeta;
 use syn::parse::{Parse, ParseStream};
@@ -8,23 +8,23 @@ use syn::{Expr, Ident, LitBool, LitInt, LitStr, Path, Result, Token, Type, parse
 pub(crate) struct Options {
     pub(crate) name: Option<LitStr>,
     pub(crate) description: Option<LitStr>,
-    /// Whether a single argument becomes a field whatever its type.
+    /// Whether a single argument becomes a field, whatever its type.
     pub(crate) fields: bool,
-    /// The variant of `Replay` that says how the tool may be called again.
+    /// The variant of `Replay`.
     pub(crate) replay: Option<Ident>,
     /// The variant of `AnswerForm` in which interrupted calls may be answered.
     pub(crate) answer: Option<Ident>,
     /// The type of the decision with which an interrupted call is restarted.
     pub(crate) decision: Option<Type>,
-    /// Who may answer interrupted calls.
+    /// The callers who may answer interrupted calls.
     pub(crate) by: Option<Answerer>,
-    /// Who may settle calls whose outcome is unknown.
+    /// The callers who may resolve calls whose outcome is unknown.
     pub(crate) outcome_by: Option<Answerer>,
-    /// How many seconds a question may be answered.
+    /// The number of seconds in which a question may be answered.
     pub(crate) expires: Option<u64>,
-    /// How many different people must give the same answer.
+    /// The number of different people who must give the same answer.
     pub(crate) approvals: Option<LitInt>,
-    /// Whether another person answers than the one in whose turn the tool asks.
+    /// Whether the person in whose turn the tool asks cannot answer.
     pub(crate) second_person: bool,
     /// Whether people who approve a call may edit its arguments.
     pub(crate) editable: Option<LitBool>,
@@ -34,7 +34,7 @@ pub(crate) struct Options {
     pub(crate) root: Path,
 }
 
-/// Who may answer an interrupted call.
+/// The callers who may answer an interrupted call.
 pub(crate) enum Answerer {
     /// Everyone who may use the session.
     Caller,

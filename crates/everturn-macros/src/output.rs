@@ -1,4 +1,5 @@
-//! What the function returns: a value or a `Result` of one, and whether the value is a whole multipart response.
+//! The return type of the function: a value or a `Result` of one, and whether it is a complete multipart
+//! response.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};

@@ -1,4 +1,4 @@
-//! The derives of data, at the paths at which this framework re-exports them.
+//! The derives of data, with the paths under which the framework re-exports them.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -7,7 +7,7 @@ use syn::{Data, DeriveInput, Error, LitStr, Path, Result, parse_quote};
 
 use crate::expand::path_text;
 
-/// Returns the crate that re-exports the derives, as the options name it.
+/// Parses the option with the crate that re-exports the derives.
 pub(crate) fn read_root(root: &mut Path, meta: &ParseNestedMeta<'_>) -> Result<()> {
     if !meta.path.is_ident("crate") {
         return Err(meta.error("unknown option: `#[payload]` takes `crate`"));
@@ -19,12 +19,12 @@ pub(crate) fn read_root(root: &mut Path, meta: &ParseNestedMeta<'_>) -> Result<(
     Ok(())
 }
 
-/// The crate in which users find this framework.
+/// The default crate that re-exports the framework.
 pub(crate) fn default_root() -> Path {
     parse_quote!(::everturn)
 }
 
-/// The type as written, with the derives in front.
+/// The type as written, preceded by the derives.
 pub(crate) fn expand(root: &Path, item: &DeriveInput) -> Result<TokenStream> {
     if let Data::Union(union) = &item.data {
         let problem = "a payload is a struct or an enum: a union has no JSON form";

@@ -10,9 +10,10 @@
 //! };
 //! ```
 //!
-//! Thinking is kept with its signature, in order, and goes back unchanged; so do redacted thinking and the blocks of
-//! server tools, as custom parts. A part whose metadata has `cache_control` (see [`CacheControl::mark`]) ends a stretch
-//! of the prompt cache. An answer that pauses in the middle of server tools is sent back and continued, up to five times.
+//! Thinking is kept with its signature, in order, and sent back unchanged; so are redacted thinking and the
+//! blocks of server tools, as custom parts. A part whose metadata has `cache_control` (see
+//! [`CacheControl::mark`]) ends a stretch of the prompt cache. An answer that pauses in the middle of server
+//! tools is sent back and continued, up to five times.
 
 mod blocks;
 mod calls;
@@ -46,7 +47,7 @@ const KEY_VARIABLE: &str = "ANTHROPIC_API_KEY";
 const TOKEN_VARIABLE: &str = "ANTHROPIC_AUTH_TOKEN";
 const KEY_HEADER: KeyHeader = KeyHeader::Named("x-api-key");
 
-/// The plugin for Claude and other models that speak Anthropic's protocol. Its models are `anthropic/NAME`.
+/// The plugin for Claude and other models with Anthropic's protocol. Its models are `anthropic/NAME`.
 #[derive(Debug, Clone)]
 pub struct Anthropic {
     service: Service,
@@ -54,7 +55,7 @@ pub struct Anthropic {
 }
 
 impl Anthropic {
-    /// A model that most programs can begin with.
+    /// The default model for new programs.
     pub const DEFAULT_MODEL: &'static str = "claude-sonnet-4-5";
 
     /// Creates the plugin with an API key.
@@ -114,7 +115,7 @@ impl Anthropic {
         Ok(listed.into_iter().map(|listed| listed.id).collect())
     }
 
-    /// Returns the model of that name, described by the provider's list if that was fetched lately.
+    /// Returns the model of that name, with the provider's description if its list was fetched recently.
     fn model(&self, name: &str) -> Claude {
         let listed = self.listing.find(|listed| listed.id == name);
         Claude::new(self.service.clone(), name, listed.as_ref())

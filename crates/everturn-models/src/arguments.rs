@@ -3,27 +3,28 @@
 use everturn_ai::{JsonObject, complete_json};
 use serde_json::Value;
 
-/// Up to so many bytes, arguments are shown with every piece that comes.
+/// Arguments up to this size are shown with every piece.
 const ALWAYS_SHOWN_BYTES: usize = 1024;
 
-/// The JSON text of a tool call's arguments, as far as it has come.
+/// The JSON text of a tool call's arguments, as far as it has arrived.
 ///
-/// Whoever looks at each piece pays for each piece only: what is known of the text is kept up to date as it grows, and
-/// long arguments are shown when they have grown by a sixteenth.
+/// The state of the text is updated incrementally, so each piece costs only its own length. Long arguments
+/// are shown when they have grown by a sixteenth.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Arguments {
     text: String,
     nesting: Nesting,
-    /// How long the text was when it was last shown.
+    /// The length of the text when it was last shown.
     shown: usize,
 }
 
-/// What a call's arguments turned out to be.
+/// The outcome of a call's arguments.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Outcome {
-    /// The input of the tool. A text that is not JSON is its own value, so that the check of the schema answers the model.
+    /// The input of the tool. A text that is not JSON becomes a string, so that the check of the schema
+    /// answers the model.
     Input(Value),
-    /// The text ends in the middle: the call was cut and must not be run.
+    /// The text ends in the middle: the call was truncated and must not be run.
     Cut,
 }
 
@@ -43,18 +44,18 @@ impl Arguments {
         }
     }
 
-    /// Tells whether nothing has come yet.
+    /// Returns whether nothing has arrived yet.
     pub(crate) fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
 
-    /// Tells whether the text is a whole object or list.
+    /// Returns whether the text is a complete object or list.
     pub(crate) fn is_complete(&self) -> bool {
         self.nesting.is_closed
     }
 
-    /// Returns the arguments as far as they have come, for a chunk; `None` if a chunk has shown nearly as much. Reading
-    /// them costs as much as has come, so a long text must not be read for every piece.
+    /// Returns the arguments so far, for a chunk; `None` if a chunk has shown nearly as much. Parsing costs
+    /// time in proportion to the text, so a long text must not be parsed for every piece.
     pub(crate) fn show(&mut self) -> Option<Value> {
         let least = match self.shown {
             shown if shown < ALWAYS_SHOWN_BYTES => shown + 1,
@@ -67,7 +68,7 @@ impl Arguments {
         Some(complete_json(&self.text).unwrap_or_else(|| Value::Object(JsonObject::new())))
     }
 
-    /// The arguments once the call is over.
+    /// Returns the arguments of a finished call.
     pub(crate) fn outcome(&self) -> Outcome {
         let text = self.text.trim();
         if text.is_empty() {
@@ -81,7 +82,7 @@ impl Arguments {
     }
 }
 
-/// How deep a JSON text is in objects and lists.
+/// The nesting depth of a JSON text.
 #[derive(Debug, Clone, Copy, Default)]
 struct Nesting {
     depth: usize,
@@ -156,7 +157,7 @@ mod tests {
         }
     }
 
-    /// Counts bytes, not time: what is shown is what is read.
+    /// Counts bytes instead of time: the shown bytes are the parsed bytes.
     #[test]
     fn a_long_text_is_read_a_bounded_number_of_times() {
         let mut arguments = arguments(r#"{"page": ""#);

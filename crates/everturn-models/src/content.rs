@@ -7,10 +7,11 @@ use serde_json::Value;
 
 use crate::once;
 
-/// Stands for the user's first message where there is none and the provider wants one.
+/// The placeholder for the user's first message, if there is none and the provider requires one.
 pub(crate) const NO_MESSAGE: &str = "(no message)";
 
-/// The output of a tool as text: a text as it is, anything else as compact JSON, nothing as nothing.
+/// Returns the output of a tool as text: a text unchanged, other values as compact JSON, a missing one as
+/// empty.
 pub(crate) fn output_text(response: &ToolResponse) -> Cow<'_, str> {
     match &response.output {
         None | Some(Value::Null) => Cow::Borrowed(""),
@@ -19,16 +20,16 @@ pub(crate) fn output_text(response: &ToolResponse) -> Cow<'_, str> {
     }
 }
 
-/// Media that is in its URL.
+/// Media inside its URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Inline<'a> {
-    /// The MIME type; empty if it is not told.
+    /// The MIME type; empty if it is missing.
     pub(crate) mime_type: &'a str,
     /// The content, in base64.
     pub(crate) base64: Cow<'a, str>,
 }
 
-/// What is in a `data:` URL; `None` for any other URL.
+/// Returns the content of a `data:` URL; `None` for any other URL.
 pub(crate) fn inline(media: &Media) -> Option<Inline<'_>> {
     let (head, content) = media.url.strip_prefix("data:")?.split_once(',')?;
     let base64 = if head.ends_with(";base64") {
@@ -58,8 +59,9 @@ fn hexadecimal(digits: &[u8]) -> Option<u8> {
     u8::from_str_radix(std::str::from_utf8(digits.get(..2)?).ok()?, 16).ok()
 }
 
-/// Warns about a part that a provider is not sent: of another provider, or of a kind that its protocol has not. Each kind is
-/// warned of once. Reasoning of others is never sent, so nobody is warned of it.
+/// Logs a warning about a part that is not sent to a provider: a part of another provider, or of an
+/// unsupported kind. Each kind is logged once. Reasoning of other providers is never sent, so it causes no
+/// warning.
 pub(crate) fn warn_left_out(part: &Part, provider: &str) {
     let kind = match part.kind() {
         PartKind::Text(_) | PartKind::Reasoning(_) | PartKind::Data(_) => return,
@@ -79,7 +81,7 @@ pub(crate) fn warn_left_out(part: &Part, provider: &str) {
     }
 }
 
-/// Whether a MIME type is one of images.
+/// Returns whether a MIME type is an image type.
 pub(crate) fn is_image(mime_type: &str) -> bool {
     mime_type.starts_with("image/")
 }

@@ -1,12 +1,12 @@
-//! An answer while it is being made: deltas become parts, and chunks as they come.
+//! An answer in progress: deltas become parts, and are sent as chunks.
 
 use everturn_ai::{JsonObject, ModelResponseChunk, Part, PartKind};
 use everturn_core::{Emitter, Result};
 
 /// The parts of an answer so far.
 ///
-/// A delta is appended to the part before it if both are of one kind and neither has metadata: a signature closes its
-/// part.
+/// A delta is appended to the part before it if both are of one kind and neither has metadata, because a
+/// signature closes its part.
 pub(crate) struct Draft<'a> {
     emitter: &'a Emitter<ModelResponseChunk>,
     parts: Vec<Part>,
@@ -35,7 +35,7 @@ impl Open {
 }
 
 impl<'a> Draft<'a> {
-    /// An empty answer whose chunks go to an emitter.
+    /// Creates an empty answer whose chunks are sent to an emitter.
     pub(crate) fn new(emitter: &'a Emitter<ModelResponseChunk>) -> Self {
         Self {
             emitter,
@@ -44,7 +44,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Whether anybody wants chunks.
+    /// Returns whether there is a receiver of chunks.
     pub(crate) fn is_streaming(&self) -> bool {
         self.emitter.is_streaming()
     }
@@ -101,12 +101,12 @@ impl<'a> Draft<'a> {
         self.parts.push(part);
     }
 
-    /// Closes the part under way, if there is one: the next delta begins another.
+    /// Closes the current part, if there is one: the next delta starts another.
     pub(crate) fn close(&mut self) {
         self.close_with(JsonObject::new());
     }
 
-    /// Closes the part under way with metadata. Without one, nothing happens and `false` is returned.
+    /// Closes the current part with metadata. Without one, returns `false`.
     pub(crate) fn close_with(&mut self, metadata: JsonObject) -> bool {
         let closed = self.open.take().map(|open| open.close(metadata));
         let is_closed = closed.is_some();

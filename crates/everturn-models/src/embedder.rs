@@ -1,4 +1,4 @@
-//! Embedders: documents into vectors.
+//! Embedders: documents in, vectors out.
 
 use everturn_ai::{
     Document, EmbedRequest, EmbedResponse, EmbedderAction, EmbedderInfo, Embedding, JsonObject,
@@ -14,7 +14,7 @@ use crate::settings::Settings;
 /// Fields that the request itself fills.
 const RESERVED: [&str; 3] = ["model", "input", "content"];
 
-/// A request to an embedder, its options taken apart.
+/// A request to an embedder, with parsed options.
 pub(crate) struct EmbedCall {
     pub(crate) service: Service,
     pub(crate) model: String,
@@ -62,7 +62,7 @@ impl EmbedCall {
         })
     }
 
-    /// An object with the caller's options over it.
+    /// Returns an object with the caller's options merged over it.
     pub(crate) fn with_options(&self, mut fields: Value) -> Value {
         if let Value::Object(fields) = &mut fields {
             fields.extend(self.options.clone());

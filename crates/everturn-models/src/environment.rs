@@ -2,14 +2,14 @@
 
 use std::env;
 
-/// Where settings are looked up by name; the environment of the process, or a table in tests.
+/// The source of settings by name: the environment of the process, or a table in tests.
 pub(crate) struct Environment<'a>(&'a dyn Fn(&str) -> Option<String>);
 
 impl Environment<'_> {
     /// The variables of this process.
     pub(crate) const PROCESS: Environment<'static> = Environment(&|name| env::var(name).ok());
 
-    /// Variables that a function knows.
+    /// Variables from a function.
     #[cfg(test)]
     pub(crate) fn of(lookup: &dyn Fn(&str) -> Option<String>) -> Environment<'_> {
         Environment(lookup)

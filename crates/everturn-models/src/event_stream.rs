@@ -1,4 +1,4 @@
-//! The events of an answer.
+//! The server-sent events of a response.
 
 use everturn_core::{Error, Result, Status};
 use serde::de::DeserializeOwned;
@@ -7,16 +7,16 @@ use serde_json::Value;
 use crate::service::{Body, Service, sample};
 use crate::sse::{Decoder, Event, TooLong};
 
-/// How much of a body is kept to explain that it holds no event.
+/// The part of a body that is kept for the error if it contains no event.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
 
-/// The server-sent events of a body, as they come.
+/// The server-sent events of a body, as they arrive.
 pub(crate) struct Events<'a> {
     service: &'a Service,
     body: Body,
     decoder: Decoder,
     head: Vec<u8>,
-    /// Whether an event has come.
+    /// Whether an event has arrived.
     is_stream: bool,
     has_ended: bool,
 }
@@ -33,11 +33,11 @@ impl<'a> Events<'a> {
         }
     }
 
-    /// The next event; `None` when the body has ended. Whether the stream was complete is for the caller to know:
-    /// [`Events::truncated`] is the error if it was not.
+    /// Returns the next event; `None` when the body has ended. The caller decides whether the stream was
+    /// complete: [`Events::truncated`] is the error if it was not.
     ///
     /// # Errors
-    /// What the body fails with; `UNAVAILABLE` if an event is too long.
+    /// The body's error; `UNAVAILABLE` if an event is too long.
     pub(crate) async fn next(&mut self) -> Result<Option<Event>> {
         loop {
             let decoded = if self.has_ended {
@@ -68,10 +68,10 @@ impl<'a> Events<'a> {
         }
     }
 
-    /// The JSON of an event.
+    /// Parses the JSON of an event.
     ///
     /// # Errors
-    /// `UNAVAILABLE` if it is none.
+    /// `UNAVAILABLE` if it is not JSON of that type.
     pub(crate) fn read<T: DeserializeOwned>(&self, event: &Event) -> Result<T> {
         serde_json::from_slice(&event.data).map_err(|error| {
             let text = sample(&String::from_utf8_lossy(&event.data));
@@ -80,17 +80,18 @@ impl<'a> Events<'a> {
         })
     }
 
-    /// The error that an event describes.
+    /// Returns the error that an event describes.
     pub(crate) fn failure(&self, event: &Value) -> Error {
         self.service.failure(event, &self.body)
     }
 
-    /// Whether nothing came but white space.
+    /// Returns whether only white space has arrived.
     pub(crate) fn is_blank(&self) -> bool {
         !self.is_stream && self.head.trim_ascii().is_empty()
     }
 
-    /// The error for a stream that ended before its terminal event, which is named for people.
+    /// Returns the error for a stream that ended before its terminal event, whose name is part of the
+    /// message.
     pub(crate) fn truncated(&self, terminal: &str) -> Error {
         if self.is_stream {
             let message = format!("the stream ended before {terminal}, so the answer is incomplete");
@@ -113,7 +114,7 @@ impl<'a> Events<'a> {
         self.body.broken(Status::FailedPrecondition, message)
     }
 
-    /// An error about the stream.
+    /// Returns an error about the stream.
     pub(crate) fn broken(&self, status: Status, message: impl Into<String>) -> Error {
         self.body.broken(status, message)
     }

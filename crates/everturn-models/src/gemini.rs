@@ -10,9 +10,10 @@
 //! };
 //! ```
 //!
-//! The signature of a thought is kept on the part that it came with and goes back there. A call that another provider's
-//! model made is marked as such, so that a conversation can change to Gemini in the middle of its tools. Code that Gemini
-//! ran and tools that it called itself are custom parts; citations and grounding are in the metadata of the message.
+//! The signature of a thought is kept on its part and sent back with it. A call that another provider's model
+//! made is marked as such, so that a conversation can change to Gemini in the middle of its tools. Code that
+//! Gemini ran and tools that it called itself are custom parts; citations and grounding are in the metadata
+//! of the message.
 
 mod config;
 mod contents;
@@ -58,7 +59,7 @@ pub struct Gemini {
 }
 
 impl Gemini {
-    /// A model that most programs can begin with.
+    /// The default model for new programs.
     pub const DEFAULT_MODEL: &'static str = "gemini-2.5-flash";
 
     /// Creates the plugin with an API key.
@@ -110,7 +111,7 @@ impl Gemini {
         Ok(models.map(|listed| listed.id().to_owned()).collect())
     }
 
-    /// Returns the model of that name, described by the provider's list if that was fetched lately.
+    /// Returns the model of that name, with the provider's description if its list was fetched recently.
     fn model(&self, name: &str) -> GeminiModel {
         let listed = self.listing.find(|listed| listed.id() == name);
         GeminiModel::new(self.service.clone(), name, listed.as_ref())
@@ -181,8 +182,8 @@ impl Plugin for Gemini {
     }
 }
 
-/// Classifies an error by the name of its status. A wrong key is told apart from a wrong request, and an exhausted quota
-/// from a busy moment.
+/// Classifies an error by the name of its status. It distinguishes a wrong key from a wrong request, and an
+/// exhausted quota from a temporary overload.
 fn classify(failure: &mut Failure, body: &Value) {
     // An error outside of an event stream comes in a list.
     let body = body.get(0).unwrap_or(body);

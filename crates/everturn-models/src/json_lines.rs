@@ -5,17 +5,18 @@ use serde_json::Value;
 
 use crate::service::{Body, Service, sample};
 
-/// How long a line may be.
+/// The longest line.
 const MAX_LINE_BYTES: usize = 32 * 1024 * 1024;
 
-/// The JSON values on the lines of a body, as they come. Blank lines are skipped; the last line needs no end.
+/// The JSON values on the lines of a body, as they arrive. Blank lines are skipped; the last line needs no
+/// line end.
 pub(crate) struct JsonLines<'a> {
     service: &'a Service,
     body: Body,
     buffer: Vec<u8>,
-    /// How much of the buffer is done with.
+    /// The processed part of the buffer.
     start: usize,
-    /// How much of the buffer holds no end of a line.
+    /// The part of the buffer without a line end.
     scanned: usize,
     has_ended: bool,
     has_values: bool,
@@ -34,10 +35,11 @@ impl<'a> JsonLines<'a> {
         }
     }
 
-    /// The next value; `None` when the body has ended.
+    /// Returns the next value; `None` when the body has ended.
     ///
     /// # Errors
-    /// What the body fails with; `UNAVAILABLE` for a line that is not JSON, or `FAILED_PRECONDITION` if it is the first.
+    /// The body's error; `UNAVAILABLE` for a line that is not JSON, or `FAILED_PRECONDITION` if it is the
+    /// first.
     pub(crate) async fn next(&mut self) -> Result<Option<Value>> {
         loop {
             while let Some(line) = self.line() {
@@ -97,12 +99,13 @@ impl<'a> JsonLines<'a> {
         })
     }
 
-    /// The error that a value describes.
+    /// Returns the error that a value describes.
     pub(crate) fn failure(&self, value: &Value) -> Error {
         self.service.failure(value, &self.body)
     }
 
-    /// The error for a stream that ended before its terminal value, which is named for people.
+    /// Returns the error for a stream that ended before its terminal value, whose name is part of the
+    /// message.
     pub(crate) fn truncated(&self, terminal: &str) -> Error {
         let message = format!("the stream ended before {terminal}, so the answer is incomplete");
         self.body.broken(Status::Unavailable, message)

@@ -1,9 +1,9 @@
-//! The models people use: OpenAI and every server that is compatible with it, Anthropic, Gemini, Ollama.
+//! Model providers: OpenAI and compatible servers, Anthropic, Gemini, Ollama.
 //!
-//! Each provider is a [plugin](everturn_core::Plugin) that resolves any model name: `openai/gpt-5-mini` needs no entry in a
-//! list and no request. Each speaks its provider's own protocol. What a provider gives for its own use (signatures,
-//! encrypted reasoning, ids) is kept in the metadata of the parts and goes back unchanged; another provider's model
-//! never sees it.
+//! Each provider is a [plugin](everturn_core::Plugin) that resolves any model name: `openai/gpt-5-mini` needs
+//! no entry in a list and no request. Each uses its provider's own protocol. A provider's own data
+//! (signatures, encrypted reasoning, ids) is kept in the metadata of the parts and sent back unchanged; it is
+//! never sent to another provider.
 //!
 //! | feature | plugin | key | base URL |
 //! |---|---|---|---|
@@ -14,27 +14,28 @@
 //!
 //! # How a provider is written
 //!
-//! A provider is a folder of its own: the plugin (`openai.rs`), its request (`request.rs`: [`ModelRequest`] to JSON), its
-//! stream (`stream.rs`: events to chunks and a [`ModelResponse`]), its settings (`config.rs`). It shares:
+//! A provider is a folder of its own: the plugin (`openai.rs`), its request (`request.rs`: [`ModelRequest`]
+//! to JSON), its stream (`stream.rs`: events to chunks and a [`ModelResponse`]), its settings (`config.rs`).
+//! It shares:
 //!
-//! | module | gives |
+//! | module | provides |
 //! |---|---|
-//! | `service` | `Service`: address, key, headers, timeouts, retries, errors. `Service::post` gives the `Body` of an answer once its first byte is there; `Service::json` a whole JSON answer; `Service::failure` the error in a JSON object, also inside a stream. `connection_methods!` writes the builder methods that all plugins have |
-//! | `event_stream` | `Events`: server-sent events of a body. `next` gives an event, `truncated` the error for a stream that ended before its terminal event |
+//! | `service` | `Service`: address, key, headers, timeouts, retries, errors. `Service::post` returns the `Body` of a response after its first byte; `Service::json` a whole JSON answer; `Service::failure` the error in a JSON object, also inside a stream. `connection_methods!` generates the builder methods that all plugins have |
+//! | `event_stream` | `Events`: server-sent events of a body. `next` returns an event, `truncated` the error for a stream that ended before its terminal event |
 //! | `json_lines` | `JsonLines`: the same for one JSON object per line |
-//! | `settings` | `Settings`: the configuration of a request, of which known names are taken and the rest goes to the wire |
-//! | `draft` | `Draft`: parts put together from deltas, each sent on as a chunk |
+//! | `settings` | `Settings`: the configuration of a request; known names are removed and the rest is sent unchanged |
+//! | `draft` | `Draft`: parts assembled from deltas, each sent as a chunk |
 //! | `arguments` | `Arguments`: a tool call's arguments while they are streamed |
-//! | `provenance` | who signed a part, and the provider's own metadata |
-//! | `content` | tool output as text, `data:` URLs, the warning about parts that are left out |
-//! | `wire_tools` | `WireTools`: names and inputs of tools as providers take them, and back |
-//! | `environment` | variables, trimmed, with empty ones left out |
-//! | `embedder` | `EmbedCall`: a request to an embedder, its options taken apart |
-//! | `once` | warnings that are given once for each cause |
+//! | `provenance` | the signature of a part, and the provider's own metadata |
+//! | `content` | tool output as text, `data:` URLs, the warning about dropped parts |
+//! | `wire_tools` | `WireTools`: names and inputs of tools in the providers' form, and back |
+//! | `environment` | variables, trimmed, without empty ones |
+//! | `embedder` | `EmbedCall`: a request to an embedder, with parsed options |
+//! | `once` | warnings that are logged once per cause |
 //! | `listing` | `Listing`: names of models, fetched at most every five minutes |
 //!
-//! Upstream everything is streamed, whether or not anybody listens. A call is one future: dropping it drops the body and
-//! closes the connection.
+//! Requests to providers are always streamed, even without a listener. A call is one future: dropping it
+//! drops the body and closes the connection.
 //!
 //! [`ModelRequest`]: everturn_ai::ModelRequest
 //! [`ModelResponse`]: everturn_ai::ModelResponse
@@ -43,7 +44,7 @@
     clippy::disallowed_methods,
     reason = "polls, retries and leases wait in real time"
 )]
-// A provider that is switched off leaves some of what all share unused.
+// Shared code is unused if a provider's feature is disabled.
 #![cfg_attr(
     not(all(
         feature = "openai",

@@ -1,4 +1,4 @@
-//! What a provider lists, for people who choose.
+//! Lists of a provider's models.
 
 use std::future::Future;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use everturn_core::Result;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// How long a list is good.
+/// The time for which a list is cached.
 const LIFETIME: Duration = Duration::from_mins(5);
 
-/// A list that is fetched when it is wanted, and kept for a while.
+/// A list that is fetched on demand and cached.
 #[derive(Debug)]
 pub(crate) struct Listing<T>(Mutex<Option<(Instant, Vec<T>)>>);
 
@@ -25,15 +25,15 @@ impl<T: Clone> Listing<T> {
         (fetched.elapsed() < LIFETIME).then(|| entries.clone())
     }
 
-    /// An entry of the list as it was fetched, if that was not long ago.
+    /// Returns an entry of the list, if it was fetched recently.
     pub(crate) fn find(&self, is_wanted: impl Fn(&T) -> bool) -> Option<T> {
         self.known()?.into_iter().find(is_wanted)
     }
 
-    /// The list, fetched if need be. A failure is kept for nobody.
+    /// Returns the list, and fetches it if necessary. Failures are not cached.
     ///
     /// # Errors
-    /// What fetching fails with.
+    /// The error of `fetch`.
     pub(crate) async fn get(&self, fetch: impl Future<Output = Result<Vec<T>>>) -> Result<Vec<T>> {
         if let Some(known) = self.known() {
             return Ok(known);
@@ -44,7 +44,8 @@ impl<T: Clone> Listing<T> {
         Ok(entries)
     }
 
-    /// The list, fetched if need be; empty if that fails. A list is a help for people, and models are there without it.
+    /// Returns the list, and fetches it if necessary; empty if that fails, because models work without a
+    /// list.
     pub(crate) async fn get_or_empty(
         &self,
         provider: &str,

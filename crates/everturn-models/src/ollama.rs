@@ -11,8 +11,8 @@
 //! };
 //! ```
 //!
-//! Only this API can set how much of a conversation the model sees (`num_ctx`, often 4,096 tokens unless said otherwise),
-//! how long it stays loaded (`keep_alive`) and whether it thinks (`think`).
+//! Only this API can set the context window (`num_ctx`, often 4,096 tokens by default), how long the model
+//! stays loaded (`keep_alive`) and whether it thinks (`think`).
 
 mod config;
 mod embeddings;
@@ -53,7 +53,7 @@ pub struct Ollama {
 }
 
 impl Ollama {
-    /// Creates the plugin for the server on this machine, at its usual port.
+    /// Creates the plugin for the server on this machine, at its default port.
     pub fn new() -> Self {
         let service = Service::new(PROVIDER, BASE_URL).with_classify(classify);
         Self {
@@ -62,8 +62,8 @@ impl Ollama {
         }
     }
 
-    /// Creates the plugin for the server that `OLLAMA_HOST` names, else for the one on this machine. `OLLAMA_API_KEY` is
-    /// the key for servers that want one, such as ollama.com.
+    /// Creates the plugin for the server in `OLLAMA_HOST`, or else for the one on this machine.
+    /// `OLLAMA_API_KEY` is the key for servers that require one, such as ollama.com.
     pub fn from_env() -> Self {
         Self::from_environment(&Environment::PROCESS)
     }
@@ -110,7 +110,7 @@ impl Ollama {
         Ok(installed)
     }
 
-    /// What the server says of a model; an older server says nothing, and the name must do.
+    /// Uses the server's description of a model; older servers have none, and then the name decides.
     async fn is_embedder(&self, name: &str) -> bool {
         let call = Call::post("/api/show", json!({ "model": name }));
         let shown: Value = self.service.json(&call).await.unwrap_or_default();
@@ -173,7 +173,7 @@ impl Plugin for Ollama {
     }
 }
 
-/// An address as `OLLAMA_HOST` has it: a host, a port, both, or a URL.
+/// Normalises an address from `OLLAMA_HOST`: a host, a port, both, or a URL.
 fn normalised(host: &str) -> String {
     let trimmed = host.trim().trim_end_matches('/');
     let (scheme, rest) = trimmed.split_once("://").unwrap_or(("", trimmed));
@@ -195,7 +195,7 @@ fn normalised(host: &str) -> String {
         }
     };
     let name = match name {
-        // Where a server listens on every interface, a client finds it on this one.
+        // A server that listens on every interface is reached on the loopback one.
         "" | "0.0.0.0" | "[::]" => "127.0.0.1",
         name => name,
     };
@@ -203,7 +203,7 @@ fn normalised(host: &str) -> String {
     format!("{scheme}://{name}:{port}{path}")
 }
 
-/// A failure is a text: whether something is missing can only be read there.
+/// A failure is only a text, so a missing model is recognised by it.
 fn classify(failure: &mut Failure, body: &Value) {
     let is_missing = failure.message.contains("not found");
     if failure.http_status.is_none() && body["error"].is_string() && is_missing {

@@ -1,15 +1,15 @@
-//! Warnings that a process gives once for each cause.
+//! Warnings that a process logs once per cause.
 
 use std::collections::BTreeSet;
 
 use parking_lot::Mutex;
 
-/// How many causes are remembered. Beyond that there is no more to say.
+/// The number of causes that are remembered. Further ones are not logged.
 const MAX_CAUSES: usize = 1_000;
 
 static WARNED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
-/// Tells whether a cause is new to this process, and remembers it.
+/// Returns whether a cause is new to this process, and remembers it.
 pub(crate) fn is_new(cause: String) -> bool {
     let mut warned = WARNED.lock();
     warned.len() < MAX_CAUSES && warned.insert(cause)

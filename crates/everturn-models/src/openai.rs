@@ -1,4 +1,4 @@
-//! OpenAI, and every server that speaks one of its two protocols.
+//! OpenAI, and every server with one of its two protocols.
 //!
 //! ```
 //! use everturn_models::openai::{Api, OpenAi, OpenAiConfig};
@@ -12,10 +12,10 @@
 //! };
 //! ```
 //!
-//! OpenAI's own models are asked through the Responses API, with the whole conversation each time and nothing stored
-//! there (`store: false`); reasoning items come encrypted and go back unchanged. Any other address is asked through Chat
-//! Completions, read leniently: many servers are almost compatible. [`OpenAi::api`] and the variable `OPENAI_API` choose
-//! otherwise.
+//! OpenAI's own models use the Responses API, with the whole conversation in each request and nothing stored
+//! at the provider (`store: false`); reasoning items are encrypted and sent back unchanged. Any other address
+//! uses Chat Completions, parsed leniently, because many servers are almost compatible. [`OpenAi::api`] and
+//! the variable `OPENAI_API` override the choice.
 
 mod call_ids;
 mod chat;
@@ -51,12 +51,12 @@ const PROVIDER: &str = "openai";
 const BASE_URL: &str = "https://api.openai.com/v1";
 const KEY_VARIABLE: &str = "OPENAI_API_KEY";
 
-/// Which of OpenAI's two protocols a server is asked through.
+/// The protocol of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Api {
-    /// The Responses API: reasoning survives between requests, and the provider's own tools can be used.
+    /// The Responses API. It keeps reasoning between requests, and supports the provider's own tools.
     Responses,
-    /// Chat Completions, which nearly every server speaks.
+    /// Chat Completions, which nearly every server supports.
     Chat,
 }
 
@@ -66,13 +66,13 @@ pub struct OpenAi {
     service: Service,
     api: Option<Api>,
     enforces_schemas: Option<bool>,
-    /// What is wrong with the environment.
+    /// The mistake in the environment, if any.
     problem: Option<Error>,
     listing: Arc<Listing<Listed>>,
 }
 
 impl OpenAi {
-    /// A model that most programs can begin with.
+    /// The default model for new programs.
     pub const DEFAULT_MODEL: &'static str = "gpt-5-mini";
 
     /// Creates the plugin `openai` with an API key.
@@ -167,14 +167,14 @@ impl OpenAi {
         self
     }
 
-    /// Sets the protocol. Unless set, it is Responses for OpenAI and Azure, Chat Completions elsewhere.
+    /// Sets the protocol. The default is Responses for OpenAI and Azure, Chat Completions elsewhere.
     pub fn api(mut self, api: Api) -> Self {
         self.api = Some(api);
         self
     }
 
-    /// Says whether the server enforces output schemas, as vLLM, llama.cpp and LM Studio do. Where it does not, which is
-    /// assumed of an unknown server's Chat Completions, the schema is put into words instead.
+    /// Sets whether the server enforces output schemas, as vLLM, llama.cpp and LM Studio do. Otherwise the
+    /// schema is described in the prompt; this is the default for Chat Completions on unknown servers.
     pub fn enforces_schemas(mut self, enforces_schemas: bool) -> Self {
         self.enforces_schemas = Some(enforces_schemas);
         self
@@ -268,11 +268,11 @@ fn normalised(base_url: &str) -> String {
     }
 }
 
-/// What OpenAI's own codes, and those of compatible servers, mean where the HTTP status does not tell.
+/// Classifies the error codes of OpenAI and compatible servers where the HTTP status is ambiguous.
 fn classify(failure: &mut Failure, body: &Value) {
     let code = failure.code.clone().unwrap_or_default();
     match code.as_str() {
-        // Groq: the model wrote a bad call; another try may not.
+        // Groq: the model wrote an invalid call; a retry may succeed.
         "tool_use_failed" => {
             failure.status = Status::Unavailable;
             failure.is_retryable = true;

@@ -1,18 +1,18 @@
-//! What a provider gave for its own use: who signed a part, and the provider's ids.
+//! A provider's own data on a part: signatures and ids.
 //!
 //! | metadata | holds |
 //! |---|---|
-//! | `thoughtSignature` | the opaque text of the wire, on the part it came with |
-//! | `signedBy` | the provider that gave it |
-//! | the provider's name | ids and other fields that go back beside the part |
+//! | `thoughtSignature` | the opaque text of the wire, on its part |
+//! | `signedBy` | the provider that signed it |
+//! | the provider's name | ids and other fields that are sent back with the part |
 
 use everturn_ai::{JsonObject, Part, metadata};
 use serde_json::Value;
 
-/// The metadata key that names who signed a part.
+/// The metadata key of the provider that signed a part.
 pub(crate) const SIGNED_BY: &str = "signedBy";
 
-/// A signature, and under which key it was found.
+/// A signature, with the key under which it was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Signature<'a> {
     /// Under `thoughtSignature`: exactly as on the wire.
@@ -30,13 +30,13 @@ impl<'a> Signature<'a> {
     }
 }
 
-/// Whether somebody other than `provider` signed a part. A part that nobody claims is trusted.
+/// Returns whether another provider than `provider` signed a part. A part without a signer is trusted.
 pub(crate) fn is_foreign(part: &Part, provider: &str) -> bool {
     let signer = part.metadata_entry(SIGNED_BY).and_then(Value::as_str);
     signer.is_some_and(|signer| signer != provider)
 }
 
-/// The signature of a part, unless there is none or it is somebody else's.
+/// Returns the signature of a part, unless there is none or it is another provider's.
 pub(crate) fn signature<'a>(part: &'a Part, provider: &str) -> Option<Signature<'a>> {
     if is_foreign(part, provider) {
         return None;
@@ -51,7 +51,7 @@ pub(crate) fn signature<'a>(part: &'a Part, provider: &str) -> Option<Signature<
         .or_else(|| text(metadata::SIGNATURE).map(Signature::Encoded))
 }
 
-/// The metadata of a part that `provider` signed.
+/// Returns the metadata of a part that `provider` signed.
 pub(crate) fn signed(signature: impl Into<String>, provider: &str) -> JsonObject {
     let mut entries = JsonObject::new();
     entries.insert(
@@ -62,7 +62,7 @@ pub(crate) fn signed(signature: impl Into<String>, provider: &str) -> JsonObject
     entries
 }
 
-/// What a provider keeps beside a part under its own name.
+/// Returns the data that a provider keeps on a part under its own name.
 pub(crate) fn own<'a>(part: &'a Part, provider: &str) -> Option<&'a JsonObject> {
     part.metadata_entry(provider)?.as_object()
 }

@@ -1,4 +1,4 @@
-//! A provider's HTTP service: where it is, who asks, how long to wait, when to ask again.
+//! A provider's HTTP service: its address, credentials, timeouts and retries.
 
 mod body;
 mod connection;
@@ -27,9 +27,9 @@ pub(crate) use self::key::KeyHeader;
 use self::retries::Retries;
 use self::timeouts::Timeouts;
 
-/// How much of an error's body is read.
+/// The part of an error's body that is read.
 const MAX_ERROR_BYTES: usize = 64 * 1024;
-/// How large an answer may be that is read whole.
+/// The largest response that is read as a whole.
 const MAX_WHOLE_BYTES: usize = 64 * 1024 * 1024;
 
 /// A provider's service. Cloning is cheap, and clones share their connections.
@@ -39,14 +39,14 @@ pub(crate) struct Service {
     base_url: Arc<str>,
     key: Option<ApiKey>,
     key_header: KeyHeader,
-    /// The variable that a key was looked for in and not found.
+    /// The unset variable in which the key was expected.
     missing_variable: Option<&'static str>,
     headers: HeaderMap,
     timeouts: Timeouts,
     retries: Retries,
     client: Arc<OnceLock<Client>>,
     classify: Classify,
-    /// What is wrong with the settings.
+    /// The mistake in the settings, if any.
     problem: Option<Error>,
 }
 
@@ -83,7 +83,7 @@ impl<'a> Call<'a> {
 }
 
 impl Service {
-    /// The service of a provider, known under the name of its plugin.
+    /// Creates the service of a provider with the name of its plugin.
     pub(crate) fn new(provider: &str, base_url: &str) -> Self {
         let service = Self {
             provider: provider.into(),
@@ -140,7 +140,7 @@ impl Service {
         Self { key_header, ..self }
     }
 
-    /// Remembers that a key was looked for in a variable, so that its absence can be named.
+    /// Sets the variable in which the key was expected, so that errors can name it.
     pub(crate) fn with_key_from(self, key: Option<&str>, variable: &'static str) -> Self {
         let key = key.map(ApiKey::new);
         Self {
@@ -157,7 +157,7 @@ impl Service {
     pub(crate) fn with_header(mut self, name: &str, value: &str) -> Self {
         match (name.parse::<HeaderName>(), value.parse::<HeaderValue>()) {
             (Ok(name), Ok(mut value)) => {
-                // Many gateways take their credentials in a header of their own.
+                // Many gateways expect their credentials in a header of their own.
                 value.set_sensitive(true);
                 self.headers.insert(name, value);
             }
@@ -171,7 +171,7 @@ impl Service {
         self
     }
 
-    /// Limits how long the service may be silent, before its answer and within it.
+    /// Sets how long the service may be silent, before its response and within it.
     pub(crate) fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeouts.first_byte = timeout;
         self.timeouts.between_bytes = timeout;
@@ -190,11 +190,11 @@ impl Service {
         }
     }
 
-    /// Says what is missing or wrong before anything is asked.
+    /// Checks the settings before the first request.
     ///
     /// # Errors
-    /// `FAILED_PRECONDITION` that names the variable of a missing key, `INVALID_ARGUMENT` for a setting that cannot be
-    /// used.
+    /// `FAILED_PRECONDITION` that names the variable of a missing key, `INVALID_ARGUMENT` for an invalid
+    /// setting.
     pub(crate) fn check(&self) -> Result<()> {
         if let Some(problem) = &self.problem {
             return Err(problem.clone());
@@ -210,8 +210,8 @@ impl Service {
         }
     }
 
-    /// Makes a request and waits for the first byte of its answer. What fails before that byte is tried again where that
-    /// can help.
+    /// Makes a request and waits for the first byte of its response. Failures before that byte are retried
+    /// where that can help.
     ///
     /// # Errors
     /// The failure of the last attempt.
@@ -243,7 +243,7 @@ impl Service {
         }
     }
 
-    /// The pause before the next attempt, unless trying again is of no use or there is no time for it.
+    /// Returns the pause before the next attempt; `None` if a retry cannot help or there is no time for it.
     fn pause(&self, failures: u32, failure: &Failure) -> Option<Duration> {
         if !failure.is_retryable {
             return None;
@@ -260,7 +260,7 @@ impl Service {
         let request = self.request(call, body)?;
         let silent = |_| {
             let message = format!("no answer began within {:?}", self.timeouts.first_byte);
-            // Another attempt would be as long.
+            // Another attempt would take as long.
             Box::new(Failure::new(Status::DeadlineExceeded, false, message))
         };
         let deadline = Instant::now() + self.timeouts.first_byte;
@@ -280,7 +280,7 @@ impl Service {
         ))
     }
 
-    /// The keys that a request knows, which errors must not show.
+    /// Returns the keys of a request, which errors must not contain.
     fn keys<'a>(&'a self, call: &'a Call<'_>) -> impl Iterator<Item = &'a ApiKey> {
         call.key.iter().chain(&self.key)
     }
@@ -331,7 +331,7 @@ impl Service {
 
     fn unreachable(&self, error: &reqwest::Error) -> Box<Failure> {
         let message = format!("cannot reach {}: {}", self.origin(), body::causes(error));
-        // A request that cannot even be written down stays so.
+        // A request that cannot be built fails on every attempt.
         let is_retryable = !error.is_builder();
         let status = if is_retryable {
             Status::Unavailable
@@ -341,7 +341,7 @@ impl Service {
         Box::new(Failure::new(status, is_retryable, message))
     }
 
-    /// The address without path and credentials.
+    /// Returns the address without path and credentials.
     fn origin(&self) -> String {
         Url::parse(&self.base_url).map_or_else(
             |_| self.base_url.to_string(),
@@ -351,7 +351,7 @@ impl Service {
 
     async fn refused(&self, mut response: Response) -> Failure {
         let mut body = Vec::new();
-        // What the server still says about its refusal is welcome, but not waited for.
+        // The rest of an error response is read only if it arrives at once.
         while body.len() < MAX_ERROR_BYTES
             && let Ok(Ok(Some(chunk))) = timeout(self.timeouts.connect, response.chunk()).await
         {
@@ -365,10 +365,10 @@ impl Service {
         )
     }
 
-    /// Makes a request whose answer is one JSON value.
+    /// Makes a request whose response is one JSON value.
     ///
     /// # Errors
-    /// As [`Service::call`]; `FAILED_PRECONDITION` if the answer is not what was asked for.
+    /// As [`Service::call`]; `FAILED_PRECONDITION` if the response has another form.
     pub(crate) async fn json<T: DeserializeOwned>(&self, call: &Call<'_>) -> Result<T> {
         let mut body = self.call(call).await?;
         let mut bytes = Vec::new();
@@ -391,13 +391,14 @@ impl Service {
         })
     }
 
-    /// The error that a JSON object describes: an event of a stream, or the body of an answer that claimed success.
+    /// Returns the error that a JSON object describes: an event of a stream, or the body of a successful
+    /// response.
     pub(crate) fn failure(&self, reported: &Value, body: &Body) -> Error {
         body.failed(Failure::reported(reported, self.classify))
     }
 }
 
-/// Headers and clients may hold credentials: they are left out.
+/// Headers and clients may contain credentials, so they are omitted.
 impl fmt::Debug for Service {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Service")
@@ -408,7 +409,7 @@ impl fmt::Debug for Service {
     }
 }
 
-/// An address without the version of the API at its end, where the version is part of every path.
+/// Removes the version of the API from the end of an address, where the version is part of every path.
 pub(crate) fn without_version(base_url: &str, version: &str) -> String {
     let trimmed = base_url.trim().trim_end_matches('/');
     trimmed.strip_suffix(version).unwrap_or(trimmed).to_owned()
@@ -421,7 +422,8 @@ fn is_loopback(host: &str) -> bool {
         || bare.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
 }
 
-/// Returns the headers that name the span of the call, so that a model server of one's own can continue the trace.
+/// Returns the headers that identify the span of the call, so that a self-hosted model server can continue
+/// the trace.
 fn trace_headers() -> HeaderMap {
     let Some(parent) = TraceParent::current() else {
         return HeaderMap::new();

@@ -1,4 +1,4 @@
-//! The configuration of a request: known names are taken out, the rest goes to the wire as it is.
+//! The configuration of a request: known names are removed, the rest is sent unchanged.
 
 use everturn_ai::{JsonObject, ModelRequest};
 use everturn_core::{Error, Result};
@@ -6,13 +6,13 @@ use serde_json::Value;
 
 use crate::service::ApiKey;
 
-/// What is left of a request's configuration. A setting that is `null` is a setting not given.
+/// The remaining configuration of a request. A setting that is `null` counts as not given.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Settings(JsonObject);
 
 impl Settings {
-    /// The settings of a request, none of which may be called like one of `reserved`: the fields that the request itself
-    /// fills.
+    /// Returns the settings of a request. None may have a name in `reserved`, the fields that the request
+    /// itself fills.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` that names the field.
@@ -20,7 +20,7 @@ impl Settings {
         Self::new(request.config.as_ref(), reserved)
     }
 
-    /// The settings in a configuration, likewise.
+    /// Returns the settings in a configuration, with the same rule.
     ///
     /// # Errors
     /// As [`Settings::of`].
@@ -39,20 +39,20 @@ impl Settings {
         }
     }
 
-    /// Takes a setting out.
+    /// Removes and returns a setting.
     pub(crate) fn take(&mut self, name: &str) -> Option<Value> {
         self.0.shift_remove(name)
     }
 
-    /// Whether a setting is this text.
+    /// Returns whether a setting is this text.
     pub(crate) fn is(&self, name: &str, text: &str) -> bool {
         self.0.get(name).is_some_and(|value| value == text)
     }
 
-    /// Takes a setting out that is a text.
+    /// Removes and returns a setting that is a text.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if it is none.
+    /// `INVALID_ARGUMENT` if it is not a text.
     pub(crate) fn take_text(&mut self, name: &str) -> Result<Option<String>> {
         match self.take(name) {
             None => Ok(None),
@@ -61,7 +61,7 @@ impl Settings {
         }
     }
 
-    /// Takes a setting out that is `true` or `false`.
+    /// Removes and returns a setting that is `true` or `false`.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if it is neither.
@@ -73,18 +73,18 @@ impl Settings {
         }
     }
 
-    /// Takes the key out that this one call is made with.
+    /// Removes and returns the key for this call.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if it is no text.
+    /// `INVALID_ARGUMENT` if it is not a text.
     pub(crate) fn take_key(&mut self) -> Result<Option<ApiKey>> {
         Ok(self.take_text("apiKey")?.as_deref().map(ApiKey::new))
     }
 
-    /// Takes the tools out that the provider runs itself.
+    /// Removes and returns the tools that the provider runs itself.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if they are no list.
+    /// `INVALID_ARGUMENT` if they are not a list.
     pub(crate) fn take_tools(&mut self) -> Result<Vec<Value>> {
         match self.take("tools") {
             None => Ok(Vec::new()),
@@ -102,12 +102,12 @@ impl Settings {
         }
     }
 
-    /// Moves what is left to a body, over what is there already.
+    /// Moves the remaining settings to a body, over existing fields.
     pub(crate) fn move_rest_to(self, body: &mut JsonObject) {
         body.extend(self.0);
     }
 
-    /// What is left.
+    /// Returns the remaining settings.
     pub(crate) fn into_rest(self) -> JsonObject {
         self.0
     }

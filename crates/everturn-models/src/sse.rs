@@ -1,9 +1,10 @@
-//! Server-sent events in a stream of bytes.
+//! A decoder for server-sent events.
 //!
-//! Written by hand because providers stray from the book in ways that no crate takes whole: the last event may lack its
-//! empty line, comments stand inside events, lines are as long as an image and must still be limited.
+//! Hand-written, because providers deviate from the standard in ways that no published crate accepts: the
+//! last event may lack its empty line, comments occur inside events, and lines may contain an image and must
+//! still be limited.
 
-/// How long a line may be: images and audio come in one.
+/// The longest line: images and audio are sent in one line.
 const MAX_LINE_BYTES: usize = 32 * 1024 * 1024;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
@@ -11,9 +12,9 @@ const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 /// One event.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Event {
-    /// The name behind `event:`. It is a hint: the type in the JSON decides.
+    /// The value of `event:`. It is a hint: the type in the JSON decides.
     pub(crate) name: String,
-    /// The lines behind `data:`, joined by line feeds.
+    /// The values of `data:`, joined by line feeds.
     pub(crate) data: Vec<u8>,
 }
 
@@ -21,15 +22,15 @@ pub(crate) struct Event {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TooLong;
 
-/// Finds events in bytes. How the bytes were cut on their way makes no difference.
+/// Decodes events from bytes, however the bytes are split.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     buffer: Vec<u8>,
-    /// How much of the buffer is done with.
+    /// The processed part of the buffer.
     start: usize,
-    /// How much of the buffer holds no end of a line.
+    /// The part of the buffer without a line end.
     scanned: usize,
-    /// Whether the last line ended with CR, of which LF may be the second half.
+    /// Whether the last line ended with CR, which LF may complete.
     skips_line_feed: bool,
     has_begun: bool,
     open: Event,
@@ -37,7 +38,7 @@ pub(crate) struct Decoder {
 }
 
 impl Decoder {
-    /// Takes bytes in.
+    /// Appends bytes.
     pub(crate) fn feed(&mut self, bytes: &[u8]) {
         self.buffer.drain(..self.start);
         self.scanned -= self.start;
@@ -45,7 +46,7 @@ impl Decoder {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next complete event, if there is one yet.
+    /// Returns the next complete event, if there is one yet.
     ///
     /// # Errors
     /// If a line or an event is too long.
@@ -58,7 +59,7 @@ impl Decoder {
         Ok(None)
     }
 
-    /// The event that was under way when the stream ended.
+    /// Returns the incomplete event at the end of the stream.
     ///
     /// # Errors
     /// If it is too long.
@@ -74,7 +75,7 @@ impl Decoder {
         Ok(self.close())
     }
 
-    /// Where the next complete line is.
+    /// Returns the range of the next complete line.
     fn line(&mut self) -> Result<Option<std::ops::Range<usize>>, TooLong> {
         if self.skips_line_feed && self.start < self.buffer.len() {
             self.skips_line_feed = false;
@@ -100,7 +101,7 @@ impl Decoder {
         Ok(Some(line))
     }
 
-    /// Takes a line in, and gives the event that it ends.
+    /// Processes a line, and returns the event that it ends.
     fn take(&mut self, line: std::ops::Range<usize>) -> Result<Option<Event>, TooLong> {
         let mut line = &self.buffer[line];
         if !self.has_begun {
@@ -134,12 +135,12 @@ impl Decoder {
     fn close(&mut self) -> Option<Event> {
         let event = std::mem::take(&mut self.open);
         let has_data = std::mem::take(&mut self.has_data);
-        // An event without data shows that the server is alive.
+        // An event without data is a keep-alive.
         (has_data && !event.data.is_empty()).then_some(event)
     }
 }
 
-/// The JSON of the events of a stream that arrives in pieces.
+/// Decodes the JSON events of a stream that arrives in pieces.
 #[cfg(test)]
 pub(crate) fn values<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<serde_json::Value> {
     let mut decoder = Decoder::default();
@@ -153,7 +154,7 @@ pub(crate) fn values<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<serd
     values
 }
 
-/// A stream in pieces of these sizes, over and over.
+/// Splits a stream into pieces of these sizes, repeatedly.
 #[cfg(test)]
 pub(crate) fn pieces<'a>(stream: &'a [u8], sizes: &'a [usize]) -> impl Iterator<Item = &'a [u8]> {
     let mut rest = stream;

@@ -1,23 +1,24 @@
-//! The tools of a request as providers take them: names of few characters, and arguments that are objects.
+//! The tools of a request in the providers' form: restricted names, and arguments that are objects.
 
 use std::borrow::Cow;
 
 use everturn_ai::{JsonObject, ToolDefinition, ToolRequest};
 use serde_json::{Value, json};
 
-/// Under this name goes the input of a tool that does not take an object: no provider knows other arguments.
+/// The property with the input of a tool that does not take an object, because providers support only
+/// objects.
 const INPUT: &str = "input";
 
-/// Keywords that providers refuse at the top of a schema.
+/// Keywords that providers reject at the top of a schema.
 const REFUSED_AT_TOP: [&str; 7] = ["oneOf", "anyOf", "allOf", "not", "enum", "const", "$ref"];
 
 /// Keywords that stay at the top of a schema when the rest of it becomes a property.
 const KEPT_AT_TOP: [&str; 3] = ["$schema", "$defs", "definitions"];
 
-/// The tools of a request: what the provider is told of them, and what it means when it calls them.
+/// The tools of a request, with the conversion of their names and inputs.
 #[derive(Debug, Default)]
 pub(crate) struct WireTools {
-    /// Own names and the names that the provider is told, where they differ.
+    /// Own names and names on the wire, where they differ.
     renamed: Vec<(String, String)>,
     /// The own names of the tools whose input is a property of their arguments.
     wrapped: Vec<String>,
@@ -51,7 +52,7 @@ impl WireTools {
         wire
     }
 
-    /// The name that the provider is told; also of a tool that the request no longer has.
+    /// Returns the name of a tool on the wire; also of a tool that the request no longer has.
     pub(crate) fn to_wire<'a>(&'a self, name: &'a str) -> Cow<'a, str> {
         match self.renamed.iter().find(|(own, _)| own == name) {
             Some((_, wire)) => Cow::Borrowed(wire),
@@ -59,13 +60,13 @@ impl WireTools {
         }
     }
 
-    /// The name that the provider means.
+    /// Returns the own name for a name on the wire.
     pub(crate) fn meant_by<'a>(&'a self, name: &'a str) -> &'a str {
         let known = self.renamed.iter().find(|(_, wire)| wire == name);
         known.map_or(name, |(own, _)| own)
     }
 
-    /// The input of the tool of that (own) name, from the arguments that the provider gives.
+    /// Returns the input of the tool of that (own) name, from the provider's arguments.
     pub(crate) fn input(&self, name: &str, arguments: Value) -> Value {
         match arguments {
             Value::Object(mut members) if members.len() == 1 && self.is_wrapped(name) => members
@@ -75,7 +76,7 @@ impl WireTools {
         }
     }
 
-    /// The arguments of an earlier call, as an object.
+    /// Returns the arguments of an earlier call, as an object.
     pub(crate) fn arguments(&self, request: &ToolRequest) -> Value {
         match &request.input {
             None | Some(Value::Null) => json!({}),
@@ -84,10 +85,10 @@ impl WireTools {
         }
     }
 
-    /// The arguments of an earlier call, as the JSON text that OpenAI's protocols want.
+    /// Returns the arguments of an earlier call, as the JSON text that OpenAI's protocols require.
     pub(crate) fn arguments_text(&self, request: &ToolRequest) -> String {
         match &request.input {
-            // A text is what the model wrote instead of JSON.
+            // A text is the model's output that was not JSON.
             Some(Value::String(text)) if !self.is_wrapped(&request.name) => text.clone(),
             _ => self.arguments(request).to_string(),
         }
@@ -115,7 +116,8 @@ pub(crate) fn parameters(tool: &ToolDefinition) -> JsonObject {
     schema
 }
 
-/// Tells whether a schema is not one of objects, or not one that providers take at the top.
+/// Returns whether a schema must be wrapped: it is not one of objects, or not one that providers accept at
+/// the top.
 fn is_wrapped(schema: Option<&Value>) -> bool {
     let Some(Value::Object(schema)) = schema else {
         return false;
@@ -142,7 +144,7 @@ fn wrapped(mut schema: JsonObject) -> JsonObject {
     outer
 }
 
-/// Lets references to the schema itself point at its new place. Definitions stay where they were.
+/// Adjusts references to the schema itself. Definitions stay at their place.
 fn move_references(schema: &mut Value) {
     match schema {
         Value::Object(members) => {

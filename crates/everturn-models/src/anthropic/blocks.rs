@@ -15,7 +15,7 @@ const CACHE_CONTROL: [&str; 2] = ["cache_control", "cacheControl"];
 const FILE_SCHEME: &str = "anthropic-file:";
 const PDF: &str = "application/pdf";
 
-/// Converts a part of a user or tool message; `None` if Claude cannot be sent such a part.
+/// Converts a part of a user or tool message; `None` if Claude does not accept such a part.
 pub(super) fn user_block(part: &Part, calls: &mut Calls) -> Result<Option<Value>> {
     if let Some(response) = part.as_tool_response() {
         let block = tool_result(part, response, calls)?;
@@ -24,9 +24,9 @@ pub(super) fn user_block(part: &Part, calls: &mut Calls) -> Result<Option<Value>
     content_block(part)
 }
 
-/// Converts a part of a model message; `None` if such a part does not go back.
+/// Converts a part of a model message; `None` if such a part is not sent back.
 ///
-/// Media does not: Claude takes it from users only.
+/// Media is not sent back: Claude accepts it from users only.
 pub(super) fn assistant_block(part: &Part, tools: &WireTools, calls: &mut Calls) -> Option<Value> {
     let block = match part.kind() {
         PartKind::Text(text) => {
@@ -58,12 +58,12 @@ pub(super) fn content_block(part: &Part) -> Result<Option<Value>> {
     Ok(block.map(|block| cached(block, part.metadata())))
 }
 
-/// Makes a text block; `None` for blank text, which Claude refuses.
+/// Creates a text block; `None` for blank text, which Claude rejects.
 pub(super) fn text_block(text: &str) -> Option<Value> {
     (!text.trim().is_empty()).then(|| json!({ "type": "text", "text": text }))
 }
 
-/// Adds the cache breakpoint that the metadata asks for.
+/// Adds the cache breakpoint that the metadata requests.
 pub(super) fn cached(mut block: Value, metadata: Option<&JsonObject>) -> Value {
     let mark = metadata.and_then(|metadata| CACHE_CONTROL.iter().find_map(|key| metadata.get(*key)));
     if let Some(mark) = mark.and_then(cache_control) {
@@ -72,7 +72,7 @@ pub(super) fn cached(mut block: Value, metadata: Option<&JsonObject>) -> Value {
     block
 }
 
-/// Returns a cache breakpoint as the API writes it; `true` stands for an ordinary one.
+/// Returns a cache breakpoint in the API's form; `true` requests a default one.
 pub(super) fn cache_control(mark: &Value) -> Option<Value> {
     match mark {
         Value::Bool(true) => Some(json!({ "type": "ephemeral" })),
@@ -111,7 +111,7 @@ fn custom_block(custom: &JsonObject) -> Option<Value> {
     Some(document)
 }
 
-/// Writes the keys of a value as the API does: `mediaType` becomes `media_type`.
+/// Converts the keys of a value to the API's form: `mediaType` becomes `media_type`.
 fn snake_case(value: &Value) -> Value {
     let key = |key: &str| {
         key.chars().fold(String::new(), |mut key, c| {
@@ -167,8 +167,8 @@ fn tool_result(part: &Part, response: &ToolResponse, calls: &mut Calls) -> Resul
     Ok(block)
 }
 
-/// Tells whether a tool response reports a failure: its metadata says `isError`, or its output is an object with `error` as
-/// its only key.
+/// Returns whether a tool response reports a failure: its metadata has `isError`, or its output is an object
+/// with `error` as its only key.
 fn is_error(part: &Part, response: &ToolResponse) -> bool {
     let is_marked = part.metadata_entry("isError").and_then(Value::as_bool);
     is_marked.unwrap_or_else(|| {
@@ -180,7 +180,7 @@ fn is_error(part: &Part, response: &ToolResponse) -> bool {
 /// Converts media to an image or a document.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` for a type or a place that Claude cannot read.
+/// `INVALID_ARGUMENT` for an unsupported type or location.
 pub(super) fn media_block(media: &Media) -> Result<Value> {
     let named = media.mime_type().map(str::to_ascii_lowercase);
     let mime_type = named.as_deref().unwrap_or_else(|| mime_type_of(&media.url));
@@ -238,7 +238,7 @@ fn unreadable(what: &str, instead: &str) -> Error {
     Error::invalid_argument(format!("Claude cannot read media {what}: {instead}"))
 }
 
-/// Tells whether a block is the result of a tool.
+/// Returns whether a block is the result of a tool.
 pub(super) fn is_tool_result(block: &Value) -> bool {
     block["type"] == "tool_result"
 }

@@ -1,13 +1,13 @@
 //! The ids of tool calls in one request.
 //!
-//! Claude wants an id of its own on every call and the same id on its answer, of letters, digits, `_` and `-`. Calls that
-//! another provider's model made may have other ids, the same ones, or none.
+//! Claude requires a unique id on every call and the same id on its answer, of letters, digits, `_` and `-`.
+//! Calls of another provider's model may have other ids, equal ones, or none.
 
 use std::collections::HashSet;
 
 use everturn_ai::{ToolRequest, ToolResponse};
 
-/// The calls of a conversation that are not answered yet, with the ids they are sent with.
+/// The unanswered calls of a conversation, with the ids they are sent with.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
     open: Vec<Call>,

@@ -7,9 +7,10 @@ use serde_json::Value;
 
 use crate::ApiKey;
 
-/// Settings of a Claude model. What is not listed goes into [`extra`](Self::extra) and reaches the API as it is.
+/// Settings of a Claude model. Unlisted settings go into [`extra`](Self::extra) and are sent unchanged.
 ///
-/// The schema that the model advertises is wider than these types: it takes whatever the API may come to take.
+/// The schema that the model advertises is wider than these types, so that it accepts future settings of the
+/// API.
 ///
 /// ```
 /// use everturn_models::anthropic::{AnthropicConfig, Effort, Thinking};
@@ -31,16 +32,16 @@ pub struct AnthropicConfig {
     /// The model to use instead of the one that was named.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// The most tokens that the answer, with its thinking, may have; 16,384 if not given. `0` only warms the cache.
+    /// The most tokens of the answer, including its thinking; 16,384 if not given. `0` only warms the cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_output_tokens: Option<u64>,
-    /// How much chance there is in the choice of tokens. Models after Opus 4.6 refuse it.
+    /// The randomness of the output. Models after Opus 4.6 reject it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
-    /// How many tokens are considered at each step. Models after Opus 4.6 refuse it.
+    /// The number of tokens considered at each step. Models after Opus 4.6 reject it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_k: Option<u64>,
-    /// How much of the probability is considered at each step. Models after Opus 4.6 refuse it.
+    /// The cumulative probability of the tokens considered at each step. Models after Opus 4.6 reject it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_p: Option<f64>,
     /// Texts that end the answer.
@@ -50,7 +51,7 @@ pub struct AnthropicConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<JsonObject>")]
     pub thinking: Option<Thinking>,
-    /// How much work the model puts into the answer.
+    /// The effort that the model puts into the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub effort: Option<Effort>,
@@ -61,7 +62,7 @@ pub struct AnthropicConfig {
     /// Server tools and other tools in the form of the API, beside those of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<Value>>,
-    /// Beta features to switch on, for the header `anthropic-beta`.
+    /// Beta features to enable, for the header `anthropic-beta`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Value")]
     pub betas: Option<Vec<String>>,
@@ -81,7 +82,7 @@ pub struct AnthropicConfig {
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Thinking {
-    /// As much as the model finds necessary.
+    /// As much as the model considers necessary.
     Adaptive {
         /// Whether the thinking is shown.
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -102,12 +103,12 @@ pub enum Thinking {
 }
 
 impl Thinking {
-    /// As much thinking as the model finds necessary.
+    /// Returns thinking of a length that the model chooses.
     pub fn adaptive() -> Self {
         Self::Adaptive { display: None }
     }
 
-    /// Thinking of up to `tokens` tokens.
+    /// Returns thinking of up to `tokens` tokens.
     pub fn budget(tokens: u64) -> Self {
         Self::Enabled {
             budget_tokens: tokens,
@@ -127,24 +128,24 @@ pub enum ThinkingDisplay {
     Omitted,
 }
 
-/// How much work a model puts into an answer.
+/// The effort that a model puts into an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Effort {
-    /// The least.
+    /// Lowest.
     Low,
-    /// Some.
+    /// Medium.
     Medium,
-    /// Much.
+    /// High.
     High,
-    /// Very much.
+    /// Very high.
     Xhigh,
-    /// The most.
+    /// Highest.
     Max,
 }
 
-/// A breakpoint of the prompt cache: what stands before it, and the marked block itself, is cached.
+/// A breakpoint of the prompt cache: everything before it, and the marked block itself, is cached.
 ///
 /// A request may have four.
 ///
@@ -163,7 +164,7 @@ pub struct CacheControl {
 }
 
 impl CacheControl {
-    /// A cache that lives for five minutes after its last use.
+    /// Returns a cache that lives for five minutes after its last use.
     pub fn ephemeral() -> Self {
         Self {
             kind: "ephemeral".to_owned(),
@@ -171,7 +172,7 @@ impl CacheControl {
         }
     }
 
-    /// A cache that lives for an hour after its last use.
+    /// Returns a cache that lives for an hour after its last use.
     pub fn for_an_hour() -> Self {
         Self {
             ttl: Some("1h".to_owned()),
@@ -179,7 +180,7 @@ impl CacheControl {
         }
     }
 
-    /// The part with this breakpoint behind it. Models of other providers do not see it.
+    /// Returns the part with this breakpoint after it. It is not sent to other providers.
     pub fn mark(&self, part: impl Into<Part>) -> Part {
         let mark = serde_json::to_value(self).unwrap_or_default();
         part.into().with_metadata_entry("cache_control", mark)

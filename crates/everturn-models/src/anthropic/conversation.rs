@@ -17,7 +17,7 @@ pub(super) struct Conversation<'a> {
     family: Family,
     tools: &'a WireTools,
     calls: Calls,
-    /// Media that the model made. It goes back in the next user message.
+    /// Media from the model. It is sent back in the next user message.
     carried: Vec<Value>,
     system: Vec<Value>,
     messages: Vec<WireMessage>,
@@ -57,7 +57,8 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Adds a system message: before the conversation or, if the model takes it there, after a user message.
+    /// Adds a system message: before the conversation or, if the model accepts it there, after a user
+    /// message.
     fn add_system(&mut self, message: &Message) -> Result<()> {
         let mut blocks = Vec::new();
         for part in message.content() {
@@ -106,7 +107,8 @@ impl<'a> Conversation<'a> {
         Ok(())
     }
 
-    /// Adds blocks: to the last message if the role is the same, else as a new message. No blocks are no message.
+    /// Adds blocks: to the last message if the role is the same, else as a new message. Without blocks
+    /// nothing is added.
     fn push(&mut self, role: &'static str, blocks: Vec<Value>) {
         if blocks.is_empty() {
             return;
@@ -141,7 +143,7 @@ impl<'a> Conversation<'a> {
     }
 }
 
-/// Converts an answer that goes back to the model in the middle of its turn.
+/// Converts an answer that is sent back to the model in the middle of its turn.
 pub(super) fn answer_blocks(content: &[Part], tools: &WireTools) -> Vec<Value> {
     let mut calls = Calls::default();
     content

@@ -1,7 +1,7 @@
 //! Capabilities of Claude models, by rules over their names.
 //!
-//! The rules only avoid what the API would refuse. A name that no rule knows is taken for a current model of a server
-//! that speaks the protocol.
+//! The rules only avoid requests that the API would reject. An unknown name is treated as a current model of
+//! a server with this protocol.
 
 use everturn_ai::{ConstrainedSupport, ModelSupports};
 
@@ -10,7 +10,7 @@ use everturn_ai::{ConstrainedSupport, ModelSupports};
 pub(super) struct Family {
     is_claude: bool,
     is_opus: bool,
-    /// Major and minor version; `None` if the name does not say.
+    /// Major and minor version; `None` if the name has none.
     version: Option<(u32, u32)>,
 }
 
@@ -49,7 +49,8 @@ impl Family {
         self.is_claude.then_some(200_000)
     }
 
-    /// Tells whether the model takes system messages in the middle of a conversation, after a user message.
+    /// Returns whether the model accepts system messages in the middle of a conversation, after a user
+    /// message.
     pub(super) fn has_system_messages(self) -> bool {
         let first = if self.is_opus { (4, 8) } else { (5, 0) };
         self.is_claude && !self.is_before(first)

@@ -18,10 +18,10 @@ use crate::service::{Call, Service};
 use crate::usage::sum;
 use crate::wire_tools::WireTools;
 
-/// How often an answer that pauses is continued.
+/// The number of times that a paused answer is continued.
 const MAX_PAUSES: usize = 5;
 
-/// A model that speaks Anthropic's protocol.
+/// A model with Anthropic's protocol.
 #[derive(Debug)]
 pub(super) struct Claude {
     service: Service,
@@ -115,7 +115,7 @@ impl Model for Claude {
     }
 }
 
-/// Makes the headers of the protocol.
+/// Creates the headers of the protocol.
 fn headers(wire: &WireRequest) -> Result<HeaderMap> {
     let value = |text: &str| {
         HeaderValue::from_str(text)
@@ -152,7 +152,8 @@ fn go_on(body: &mut Value, answer: &Answer, tools: &WireTools) {
     }
 }
 
-/// Makes the response of one or more streams; `content` and `usage` are those of the streams before the last.
+/// Creates the response of one or more streams; `content` and `usage` are those of the streams before the
+/// last.
 fn response(answer: Answer, mut content: Vec<Part>, usage: Usage) -> ModelResponse {
     content.extend(answer.content);
     let custom: JsonObject = answer.message;

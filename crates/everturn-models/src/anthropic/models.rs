@@ -9,10 +9,10 @@ use serde_json::Value;
 use super::request::VERSION;
 use crate::service::{Call, Service};
 
-/// How many pages of a list are read; a page has up to a thousand models.
+/// The most pages of a list that are read; a page has up to a thousand models.
 const MAX_PAGES: usize = 10;
 
-/// A model as the provider describes it.
+/// A model in the provider's list.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Listed {
     pub(super) id: String,
@@ -56,7 +56,7 @@ pub(super) async fn fetch(service: &Service) -> Result<Vec<Listed>> {
 }
 
 impl Listed {
-    /// Corrects the description of a model by the provider's.
+    /// Updates the description of a model from the provider's list.
     pub(super) fn refine(&self, info: ModelInfo) -> ModelInfo {
         let supports = info.supports.unwrap_or_default();
         let media = match (self.has("image_input"), self.has("pdf_input")) {
@@ -81,7 +81,7 @@ impl Listed {
         }
     }
 
-    /// Tells whether the model has a capability; `None` if the provider does not say.
+    /// Returns whether the model has a capability; `None` if the provider does not declare it.
     fn has(&self, capability: &str) -> Option<bool> {
         match self.capabilities.get(capability)? {
             Value::Bool(has) => Some(*has),

@@ -11,11 +11,11 @@ use crate::service::ApiKey;
 use crate::settings::Settings;
 use crate::wire_tools::{WireTools, parameters};
 
-/// The version of the API that is asked for.
+/// The requested version of the API.
 pub(super) const VERSION: &str = "2026-10-21";
-/// The version before it, the last one that takes sampling values.
+/// The previous version, the last one that accepts sampling values.
 const SAMPLING_VERSION: &str = "2023-06-01";
-/// How many breakpoints of the prompt cache a request may have.
+/// The most breakpoints of the prompt cache in a request.
 const CACHE_BREAKPOINTS: usize = 4;
 /// The answer's share of the tokens when the caller gives a budget for thinking and no limit.
 const TOKENS_BESIDE_THINKING: u64 = 4_096;
@@ -27,7 +27,7 @@ const COMMON: [(&str, &str); 3] = [
     ("stopSequences", "stop_sequences"),
 ];
 const SAMPLING: [&str; 3] = ["temperature", "top_p", "top_k"];
-/// How long the name of a tool may be.
+/// The longest name of a tool.
 const MAX_TOOL_NAME: usize = 128;
 
 /// A request to the Messages API.
@@ -47,7 +47,7 @@ impl WireRequest {
     /// Converts a request to `model`.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` for settings that are not the caller's to make, and media that Claude cannot read.
+    /// `INVALID_ARGUMENT` for reserved settings, and for media that Claude does not support.
     pub(super) fn new(model: &str, request: &ModelRequest) -> Result<Self> {
         let mut settings = Settings::of(request, &["messages", "stream", "model"])?;
         let model = settings.take_text("version")?.unwrap_or_else(|| model.to_owned());
@@ -155,7 +155,7 @@ fn add_output(body: &mut JsonObject, settings: &mut Settings, output: Option<&Ou
     }
 }
 
-/// Closes every object of a schema to properties that it does not name: the API takes no other.
+/// Forbids additional properties in every object of a schema, as the API requires.
 fn closed(mut schema: Value) -> Value {
     close(&mut schema);
     schema
@@ -187,7 +187,7 @@ fn close(schema: &mut Value) {
     }
 }
 
-/// Returns the version of the API for a request: a sampling value needs the one that still takes it.
+/// Returns the version of the API for a request: a sampling value needs the one that still accepts it.
 fn default_version(body: &JsonObject) -> &'static str {
     let samples = SAMPLING.iter().any(|name| body.contains_key(*name));
     if samples { SAMPLING_VERSION } else { VERSION }
@@ -226,8 +226,8 @@ fn thinking(value: Value) -> Value {
     wire
 }
 
-/// Removes the earliest cache breakpoints of messages if there are more than the API takes. A later breakpoint covers what
-/// an earlier one does, so a conversation with one in every message can go on.
+/// Removes the earliest cache breakpoints of messages if there are more than the API accepts. A later
+/// breakpoint covers earlier ones, so a conversation with one in every message works.
 fn limit_cache_breakpoints(body: &mut JsonObject) {
     let count = |list: Option<&Value>| {
         let blocks = list.and_then(Value::as_array).into_iter().flatten();

@@ -36,7 +36,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// Tells whether the model waits for its answer to be sent back so that it can go on.
+    /// Returns whether the model waits for its answer to be sent back before it continues.
     pub(super) fn is_paused(&self) -> bool {
         self.message.get("stop_reason").and_then(Value::as_str) == Some("pause_turn")
     }
@@ -56,7 +56,7 @@ enum Block {
         call: JsonObject,
         arguments: Arguments,
     },
-    /// A block that goes back as it came, with the JSON text of an input that is streamed into it.
+    /// A block that is sent back unchanged, with the JSON text of an input that is streamed into it.
     Verbatim {
         block: JsonObject,
         input: String,
@@ -74,12 +74,12 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// Tells whether the terminal event has come.
+    /// Returns whether the terminal event has arrived.
     pub(super) fn is_complete(&self) -> bool {
         self.is_complete
     }
 
-    /// Takes in an event and returns the part that it adds to the chunk stream. Unknown events change nothing.
+    /// Processes an event and returns the part that it adds to the chunk stream. Unknown events are ignored.
     pub(super) fn event(&mut self, event: &mut Value) -> Option<Part> {
         let kind = event["type"].as_str().unwrap_or_default();
         let index = event["index"].as_u64().unwrap_or_default();
@@ -104,7 +104,7 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// Lays fields over those of the message: the later value wins, `null` is no value.
+    /// Merges fields into those of the message: later values replace earlier ones, `null` is ignored.
     fn merge(&mut self, fields: Value) {
         let Value::Object(fields) = fields else {
             return;
@@ -196,7 +196,7 @@ impl<'a> Assembly<'a> {
                 input.push_str(&piece("partial_json"));
                 None
             }
-            // The other deltas of blocks that go back as they came: fields to add, or text to append to.
+            // The other deltas of blocks that are sent back unchanged: fields to add, or text to append to.
             (_, Block::Verbatim { block, .. }) => {
                 extend(block, delta);
                 None
@@ -227,7 +227,7 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// Converts a block; the error is the name of a tool whose call was cut off.
+    /// Converts a block; the error is the name of a tool whose call was truncated.
     fn part(&self, block: &Block) -> Result<Part, String> {
         Ok(match block {
             Block::Text { text, citations } => {
@@ -297,7 +297,7 @@ impl<'a> Assembly<'a> {
         self.message.get("stop_reason").and_then(Value::as_str)
     }
 
-    /// Returns the whole answer. `request_id` is the provider's name for the request.
+    /// Returns the whole answer. `request_id` is the provider's id of the request.
     pub(super) fn answer(mut self, request_id: Option<String>) -> Answer {
         if let Some(id) = request_id {
             self.message.insert("request_id".to_owned(), id.into());
@@ -339,7 +339,7 @@ fn custom(key: &str, value: Value) -> Part {
     Part::custom(JsonObject::from_iter([(key.to_owned(), value)]))
 }
 
-/// Lays a delta over a block: a text is appended to a text, anything else takes its place.
+/// Merges a delta into a block: a text is appended to a text, other values are replaced.
 fn extend(block: &mut JsonObject, delta: &mut Value) {
     let Value::Object(delta) = delta else {
         return;

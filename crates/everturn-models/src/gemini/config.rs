@@ -7,10 +7,11 @@ use serde_json::Value;
 
 use crate::ApiKey;
 
-/// Settings of a Gemini model. What is not listed goes into [`extra`](Self::extra) and reaches the API as it is, as a
-/// field of its `generationConfig`, or of the request where it is one.
+/// Settings of a Gemini model. Unlisted settings go into [`extra`](Self::extra) and are sent unchanged, as
+/// fields of the `generationConfig` or of the request.
 ///
-/// The schema that the model advertises is wider than these types: it takes whatever the API may come to take.
+/// The schema that the model advertises is wider than these types, so that it accepts future settings of the
+/// API.
 ///
 /// ```
 /// use everturn_models::gemini::{GeminiConfig, ThinkingConfig, ThinkingLevel};
@@ -32,16 +33,16 @@ pub struct GeminiConfig {
     /// The model to use instead of the one that was named.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// How much chance there is in the choice of tokens.
+    /// The randomness of the output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
-    /// The most tokens that the answer, with its thoughts, may have.
+    /// The most tokens of the answer, including its thoughts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_output_tokens: Option<u64>,
-    /// How many tokens are considered at each step.
+    /// The number of tokens considered at each step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_k: Option<u64>,
-    /// How much of the probability is considered at each step.
+    /// The cumulative probability of the tokens considered at each step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_p: Option<f64>,
     /// Texts that end the answer, five at most.
@@ -51,14 +52,14 @@ pub struct GeminiConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<JsonObject>")]
     pub thinking_config: Option<ThinkingConfig>,
-    /// What the model must not say, and how strictly: `[{"category": …, "threshold": …}]`.
+    /// The content that is blocked, and how strictly: `[{"category": …, "threshold": …}]`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Vec<JsonObject>>")]
     pub safety_settings: Option<Vec<SafetySetting>>,
     /// The kinds of content in the answer: `TEXT`, `IMAGE`, `AUDIO`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub response_modalities: Option<Vec<String>>,
-    /// The name of cached content, `cachedContents/…`, that the request begins with.
+    /// The name of cached content, `cachedContents/…`, at the start of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cached_content: Option<String>,
     /// Lets the model search the web.
@@ -76,7 +77,7 @@ pub struct GeminiConfig {
     /// Tools in the form of the API, beside those of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<Value>>,
-    /// Sends schemas in the OpenAPI subset, for proxies that do not take JSON Schema.
+    /// Sends schemas in the OpenAPI subset, for proxies without support for JSON Schema.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub legacy_schema: Option<bool>,
     /// An API key for this call, instead of the plugin's.
@@ -94,7 +95,7 @@ pub struct ThinkingConfig {
     /// Whether summaries of the thoughts are part of the answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub include_thoughts: Option<bool>,
-    /// How many tokens of thought Gemini 2.5 may use: 0 for none, -1 for as many as it finds necessary.
+    /// The number of tokens of thought for Gemini 2.5: 0 for none, -1 for the model's choice.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking_budget: Option<i64>,
     /// How much Gemini 3 and later think.
@@ -110,13 +111,13 @@ pub struct ThinkingConfig {
 #[serde(rename_all = "UPPERCASE")]
 #[non_exhaustive]
 pub enum ThinkingLevel {
-    /// Hardly.
+    /// Minimal.
     Minimal,
-    /// A little.
+    /// Low.
     Low,
-    /// Some.
+    /// Medium.
     Medium,
-    /// Much.
+    /// High.
     High,
 }
 
@@ -125,6 +126,6 @@ pub enum ThinkingLevel {
 pub struct SafetySetting {
     /// The kind of content, such as `HARM_CATEGORY_HARASSMENT`.
     pub category: String,
-    /// From which probability on it is blocked, such as `BLOCK_ONLY_HIGH`.
+    /// The probability from which it is blocked, such as `BLOCK_ONLY_HIGH`.
     pub threshold: String,
 }

@@ -34,7 +34,7 @@ pub(super) struct Contents<'a> {
     tools: &'a WireTools,
     system: Vec<Value>,
     turns: Vec<Content>,
-    /// The calls of the latest content of the model.
+    /// The calls of the model's latest content.
     calls: Vec<Call>,
 }
 
@@ -44,7 +44,7 @@ struct Content {
     parts: Vec<Placed>,
 }
 
-/// A part and its place: answers come first, in the order of their calls.
+/// A part and its position: answers come first, in the order of their calls.
 #[derive(Debug)]
 struct Placed {
     place: usize,
@@ -55,7 +55,7 @@ struct Placed {
 struct Call {
     name: String,
     reference: Option<String>,
-    /// Whether a provider gave the id. One that was made up here is not sent.
+    /// Whether a provider assigned the id. Generated ids are not sent.
     has_id: bool,
     is_answered: bool,
 }
@@ -64,7 +64,7 @@ impl<'a> Contents<'a> {
     /// Converts the messages of a request.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` for a file that is kept by another provider.
+    /// `INVALID_ARGUMENT` for a file that another provider stores.
     pub(super) fn of(messages: &Messages, family: Family, tools: &'a WireTools) -> Result<Self> {
         let mut contents = Self {
             family,
@@ -111,12 +111,12 @@ impl<'a> Contents<'a> {
         Ok(())
     }
 
-    /// Converts a part; `None` if Gemini is not sent such a part.
+    /// Converts a part; `None` if Gemini does not accept such a part.
     fn part(&mut self, part: &Part) -> Result<Option<Placed>> {
         let signature = provenance::signature(part, PROVIDER).map(provenance::Signature::text);
         let mut place = usize::MAX;
         let wire = match part.kind() {
-            // An empty text may be there for nothing but its signature.
+            // An empty text may exist only for its signature.
             PartKind::Text(text) if text.is_empty() && signature.is_none() => None,
             PartKind::Text(text) => Some(json!({ "text": text })),
             PartKind::Reasoning(text) if signature.is_some() && self.family.takes_thoughts() => {
@@ -218,7 +218,8 @@ impl<'a> Contents<'a> {
         ))
     }
 
-    /// Marks the first call of each step of the current turn, unless Gemini signed it: the model refuses others.
+    /// Marks the first call of each step of the current turn, unless Gemini signed it, because the model
+    /// rejects unsigned calls.
     fn sign_foreign_calls(&mut self) {
         let begins_turn = |content: &Content| {
             content.role == "user"
@@ -253,7 +254,7 @@ impl<'a> Contents<'a> {
             self.turns.insert(0, Content { role: "user", parts });
         }
         let contents = self.turns.into_iter().map(|mut content| {
-            // The sort keeps the order of parts that have no place of their own.
+            // The sort keeps the order of parts without a position.
             content.parts.sort_by_key(|part| part.place);
             let parts: Vec<Value> = content.parts.into_iter().map(|part| part.wire).collect();
             json!({ "role": content.role, "parts": parts })
@@ -271,7 +272,7 @@ fn texts(content: &[Part]) -> String {
 /// Converts media: inline data, or a file by its address.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` for a file that is kept by another provider.
+/// `INVALID_ARGUMENT` for a file that another provider stores.
 pub(super) fn media_part(media: &Media) -> Result<Value> {
     if let Some(inline) = inline(media) {
         let mime_type = if inline.mime_type.is_empty() {

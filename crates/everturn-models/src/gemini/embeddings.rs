@@ -1,4 +1,4 @@
-//! Texts and media into vectors.
+//! Embeddings of texts and media.
 
 use everturn_ai::{Document, Part};
 use everturn_core::Result;
@@ -9,7 +9,7 @@ use super::contents::media_part;
 use super::method_path;
 use crate::embedder::EmbedCall;
 
-/// How many documents a request may have.
+/// The most documents of a request.
 const MAX_DOCUMENTS: usize = 100;
 
 #[derive(Deserialize)]

@@ -1,12 +1,12 @@
 //! Capabilities of Gemini models, by rules over their names.
 //!
-//! The rules only avoid what the API would refuse. A name that no rule knows is taken for a current model.
+//! The rules only avoid requests that the API would reject. An unknown name is treated as a current model.
 
 use everturn_ai::{ConstrainedSupport, ModelSupports};
 
 /// The first generation of Gemma with a role for system messages.
 const GEMMA_WITH_SYSTEM: u32 = 4;
-/// Names of models that answer with something else than a conversation.
+/// Names of models whose output is not a conversation.
 const OTHER_KINDS: [&str; 8] = [
     "-tts",
     "-image",
@@ -50,22 +50,22 @@ impl Family {
         }
     }
 
-    /// Tells whether the first call of a step must carry a signature.
+    /// Returns whether the first call of a step must have a signature.
     pub(super) fn needs_signatures(self) -> bool {
         self == Self::Current
     }
 
-    /// Tells whether thoughts go back to the model.
+    /// Returns whether thoughts are sent back to the model.
     pub(super) fn takes_thoughts(self) -> bool {
         !matches!(self, Self::Gemma(_))
     }
 
-    /// Tells whether JSON output may be asked for beside tools.
+    /// Returns whether JSON output can be combined with tools.
     pub(super) fn has_json_with_tools(self) -> bool {
         self == Self::Current
     }
 
-    /// Returns the most tokens of a request. Models differ, so these are what every model of the family takes.
+    /// Returns the most tokens of a request. Models differ, so this is the limit of all models of the family.
     pub(super) fn max_input_tokens(self) -> u64 {
         match self {
             Self::Early | Self::Current => 1_048_576,
@@ -95,7 +95,7 @@ impl Family {
     }
 }
 
-/// Tells whether a model of that name answers in conversations.
+/// Returns whether a model of that name is a chat model.
 pub(super) fn is_conversational(name: &str) -> bool {
     !OTHER_KINDS.iter().any(|kind| name.contains(kind))
 }

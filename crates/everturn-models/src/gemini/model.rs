@@ -13,7 +13,7 @@ use super::stream::Assembly;
 use crate::event_stream::Events;
 use crate::service::{Call, Service};
 
-/// How often an answer is continued.
+/// The number of times that an answer is continued.
 const MAX_CONTINUATIONS: usize = 5;
 
 /// A model behind `generateContent`.
@@ -54,9 +54,9 @@ impl GeminiModel {
         loop {
             let event = match events.next().await {
                 Ok(Some(event)) => event,
-                // A connection that breaks after the end of the answer takes nothing away.
+                // A connection that breaks after the end of the answer loses nothing.
                 _ if assembly.is_complete() => return Ok(()),
-                // Gemini does so when it is busy.
+                // Gemini sends an empty stream when it is overloaded.
                 Ok(None) if events.is_blank() => {
                     return Err(events.broken(Status::Unavailable, "the stream was empty"));
                 }

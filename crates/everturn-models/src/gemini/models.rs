@@ -6,10 +6,10 @@ use serde::Deserialize;
 use super::family::is_conversational;
 use crate::service::{Call, Service};
 
-/// How many pages of a list are read; a page has up to a thousand models.
+/// The most pages of a list that are read; a page has up to a thousand models.
 const MAX_PAGES: usize = 10;
 
-/// A model as the provider describes it.
+/// A model in the provider's list.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Listed {
@@ -52,7 +52,7 @@ impl Listed {
         self.name.strip_prefix("models/").unwrap_or(&self.name)
     }
 
-    /// Returns the name for people.
+    /// Returns the display name.
     pub(super) fn label(&self) -> Option<&str> {
         self.display_name.as_deref()
     }
@@ -62,12 +62,12 @@ impl Listed {
         self.input_token_limit
     }
 
-    /// Tells whether it answers in conversations.
+    /// Returns whether it is a chat model.
     pub(super) fn is_model(&self) -> bool {
         self.has("generateContent") && is_conversational(self.id())
     }
 
-    /// Tells whether it embeds.
+    /// Returns whether it is an embedder.
     pub(super) fn is_embedder(&self) -> bool {
         self.has("embedContent") || self.has("batchEmbedContents")
     }

@@ -1,9 +1,9 @@
-//! Arguments of a call that come piece by piece, each with the JSON path of its place.
+//! Arguments of a call that arrive in pieces, each with its JSON path.
 
 use everturn_ai::JsonObject;
 use serde_json::{Value, json};
 
-/// Puts a piece into the arguments. A text is appended to the text that is there.
+/// Inserts a piece into the arguments. A text is appended to an existing text.
 pub(super) fn apply(args: &mut Value, piece: &Value) {
     let Some(path) = piece.get("jsonPath").and_then(Value::as_str) else {
         return;
@@ -26,7 +26,7 @@ pub(super) fn apply(args: &mut Value, piece: &Value) {
     }
 }
 
-/// How long a list may become by one index.
+/// The length that a list may reach through one index.
 const MAX_INDEX: usize = 10_000;
 
 enum Step<'a> {

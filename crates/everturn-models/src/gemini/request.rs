@@ -11,7 +11,7 @@ use crate::service::ApiKey;
 use crate::settings::Settings;
 use crate::wire_tools::{WireTools, parameters};
 
-/// How long the name of a function may be.
+/// The longest name of a function.
 const MAX_FUNCTION_NAME: usize = 128;
 /// Settings that are fields of the request. All others belong to its `generationConfig`.
 const REQUEST_FIELDS: [&str; 7] = [
@@ -55,7 +55,7 @@ impl WireRequest {
     /// Converts a request to `model`.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` for settings that are not the caller's to make, and files that Gemini cannot read.
+    /// `INVALID_ARGUMENT` for reserved settings, and for files that Gemini does not support.
     pub(super) fn new(model: &str, request: &ModelRequest) -> Result<Self> {
         let mut settings = Settings::of(request, &["contents", "stream", "model"])?;
         let model = settings.take_text("version")?.unwrap_or_else(|| model.to_owned());
@@ -98,7 +98,7 @@ impl WireRequest {
     }
 }
 
-/// Takes a setting that may also be written in snake case, as the API reads it too.
+/// Takes a setting in camel case or in snake case, as the API accepts both.
 fn take_either(settings: &mut Settings, name: &str) -> Option<Value> {
     settings.take(name).or_else(|| {
         let snake = name.chars().fold(String::new(), |mut snake, c| {
@@ -138,7 +138,8 @@ fn declaration(tool: &ToolDefinition, tools: &WireTools, is_legacy: bool) -> Val
     wire
 }
 
-/// Collects the functions of the request, the tools that settings switch on, and those that settings spell out.
+/// Collects the functions of the request, the tools that settings enable, and those given in full in the
+/// settings.
 fn tools(declarations: impl Iterator<Item = Value>, settings: &mut Settings) -> Result<Vec<Value>> {
     let declarations: Vec<Value> = declarations.collect();
     let mut tools = Vec::new();
@@ -177,7 +178,7 @@ fn tool_config(choice: Option<ToolChoice>, has_tools: bool, settings: &mut Setti
     config
 }
 
-/// Asks for JSON output, with the schema if it is to be enforced. Early models refuse it beside tools.
+/// Requests JSON output, with the schema if it is to be enforced. Early models reject it beside tools.
 fn output(
     output: Option<&OutputConfig>,
     family: Family,

@@ -1,9 +1,9 @@
-//! JSON Schema in the OpenAPI subset that older servers of the protocol take.
+//! JSON Schema in the OpenAPI subset that older servers of the protocol accept.
 
 use everturn_ai::JsonObject;
 use serde_json::{Value, json};
 
-/// How deep references are followed: a schema that refers to itself has no end.
+/// The depth to which references are followed, because a schema may refer to itself.
 const MAX_DEPTH: usize = 12;
 const KEPT: [&str; 18] = [
     "format",
@@ -26,7 +26,7 @@ const KEPT: [&str; 18] = [
     "maximum",
 ];
 
-/// Converts a schema: references are resolved, constants and alternatives of types are put otherwise.
+/// Converts a schema: references are resolved, constants and alternatives of types are rewritten.
 pub(super) fn open_api(schema: &JsonObject) -> Value {
     converted(&Value::Object(schema.clone()), schema, 0)
 }

@@ -17,7 +17,7 @@ use crate::provenance::{SIGNED_BY, signed};
 use crate::usage::sum;
 use crate::wire_tools::WireTools;
 
-/// The fields of a candidate that are kept with its message: they say what the answer is grounded on.
+/// The fields of a candidate that are kept with its message: the grounding of the answer.
 const MESSAGE_METADATA: [&str; 3] = ["groundingMetadata", "citationMetadata", "urlContextMetadata"];
 
 /// An answer that is being streamed.
@@ -57,12 +57,12 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// Tells whether the answer is complete: the reason why it finished, or was blocked, has come.
+    /// Returns whether the answer is complete: its finish or block reason has arrived.
     pub(super) fn is_complete(&self) -> bool {
         self.reason().is_some() || self.block_reason().is_some()
     }
 
-    /// Returns the token with which the request must be repeated so that the model goes on.
+    /// Returns the token with which the request must be repeated so that the model continues.
     pub(super) fn continuation(&self) -> Option<Value> {
         let token = |fields: &JsonObject| fields.get("continuationToken").cloned();
         let is_continued = self.reason() == Some("CONTINUATION");
@@ -71,7 +71,7 @@ impl<'a> Assembly<'a> {
             .flatten()
     }
 
-    /// Forgets why the answer paused: another stream goes on with it.
+    /// Clears the reason of the pause, because another stream continues the answer.
     pub(super) fn resume(&mut self) {
         if let Some(wire) = self.response.shift_remove("usageMetadata") {
             self.spent = sum(std::mem::take(&mut self.spent), &usage(&wire));
@@ -81,7 +81,8 @@ impl<'a> Assembly<'a> {
         self.response.shift_remove("continuationToken");
     }
 
-    /// Takes in an event and returns the parts that it adds to the chunk stream. Unknown fields are kept beside the answer.
+    /// Processes an event and returns the parts that it adds to the chunk stream. Unknown fields are kept
+    /// beside the answer.
     pub(super) fn event(&mut self, event: Value) -> Vec<Part> {
         let Value::Object(mut event) = event else {
             return Vec::new();
@@ -106,7 +107,7 @@ impl<'a> Assembly<'a> {
         parts.into_iter().filter_map(|part| self.part(part)).collect()
     }
 
-    /// Takes in a part and returns what it adds to the chunk stream.
+    /// Processes a part and returns the part that it adds to the chunk stream.
     fn part(&mut self, part: Value) -> Option<Part> {
         let Value::Object(mut wire) = part else {
             return None;
@@ -129,7 +130,7 @@ impl<'a> Assembly<'a> {
             return self.text(text, is_thought, metadata);
         }
         let kind = if is_thought {
-            // An image that belongs to a thought is no part of the answer.
+            // An image that belongs to a thought is not part of the answer.
             verbatim(wire, &mut metadata)
         } else {
             kind(wire, &mut metadata)
@@ -175,7 +176,7 @@ impl<'a> Assembly<'a> {
         Some(chunk)
     }
 
-    /// Takes in a call, or a piece of a call whose arguments come in several.
+    /// Processes a call, or a piece of a call whose arguments arrive in several.
     fn function_call(&mut self, mut call: JsonObject, metadata: JsonObject) -> Part {
         let continues = call.shift_remove("willContinue") == Some(json!(true));
         let pieces = call.shift_remove("partialArgs");
@@ -263,7 +264,7 @@ impl<'a> Assembly<'a> {
         }
     }
 
-    /// Explains the end: in Gemini's words, else by its reason if that is not an ordinary one.
+    /// Returns Gemini's finish message, or else the finish reason if it is an unusual one.
     fn finish_message(&self) -> Option<String> {
         let feedback = self.response.get("promptFeedback");
         let said = self
@@ -302,7 +303,7 @@ fn kind(mut wire: JsonObject, metadata: &mut JsonObject) -> PartKind {
     verbatim(wire, metadata)
 }
 
-/// Keeps a part whole, its signature inside.
+/// Keeps a part whole, including its signature.
 fn verbatim(mut wire: JsonObject, metadata: &mut JsonObject) -> PartKind {
     if let Some(signature) = metadata.shift_remove(THOUGHT_SIGNATURE) {
         wire.insert("thoughtSignature".to_owned(), signature);

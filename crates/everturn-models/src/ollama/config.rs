@@ -1,4 +1,4 @@
-//! The settings that Ollama knows.
+//! The settings of Ollama's models.
 
 use everturn_ai::{JsonObject, ModelRequest};
 use everturn_core::Result;
@@ -9,17 +9,17 @@ use serde_json::Value;
 use crate::ApiKey;
 use crate::settings::Settings;
 
-/// Settings of a request to Ollama. Whatever else is set goes into the options of the model as it is.
+/// Settings of a request to Ollama. Unlisted settings are sent unchanged as options of the model.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct OllamaConfig {
-    /// How much chance there is in the choice of tokens.
+    /// The randomness of the output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
-    /// How much of the probability is considered at each step.
+    /// The cumulative probability of the tokens considered at each step.
     #[serde(rename = "topP", skip_serializing_if = "Option::is_none")]
     pub top_p: Option<f64>,
-    /// How many tokens are considered at each step.
+    /// The number of tokens considered at each step.
     #[serde(rename = "topK", skip_serializing_if = "Option::is_none")]
     pub top_k: Option<u64>,
     /// The most tokens that the answer may have.
@@ -28,17 +28,18 @@ pub struct OllamaConfig {
     /// Texts that end the answer.
     #[serde(rename = "stopSequences", skip_serializing_if = "Option::is_none")]
     pub stop_sequences: Option<Vec<String>>,
-    /// How many tokens of the conversation the model sees; the server's own choice is small.
+    /// The size of the context window in tokens; the server's default is small.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub num_ctx: Option<u64>,
-    /// A number that makes chance repeatable.
+    /// The seed for reproducible output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<i64>,
-    /// Whether the model thinks before it answers: `true`, `false`, or how much, such as `"low"`. A model that cannot
-    /// refuses it.
+    /// Whether the model thinks before it answers: `true`, `false`, or how much, such as `"low"`. A model
+    /// without thinking rejects it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub think: Option<Value>,
-    /// How long the model stays loaded after the call: `"5m"`, a number of seconds, `0`, `-1` for ever.
+    /// How long the model stays loaded after the call: `"5m"`, a number of seconds, `0`, or `-1` for no
+    /// limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_alive: Option<Value>,
     /// An API key for this call, instead of the plugin's.
@@ -49,7 +50,7 @@ pub struct OllamaConfig {
     pub extra: JsonObject,
 }
 
-/// Settings that stand beside the messages, not among the options.
+/// Settings beside the messages, not among the options.
 const TOP_LEVEL: [(&str, &str); 6] = [
     ("think", "think"),
     ("keep_alive", "keep_alive"),
@@ -67,10 +68,10 @@ const OPTIONS: [(&str, &str); 5] = [
     ("stopSequences", "stop"),
 ];
 
-/// The settings of a request and the model it is for.
+/// Returns the settings of a request and its model.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` for a setting that only the request itself may fill.
+/// `INVALID_ARGUMENT` for a reserved setting.
 pub(super) fn of(request: &ModelRequest, id: &str) -> Result<(Settings, String)> {
     let mut settings = Settings::of(request, &["messages", "stream", "model"])?;
     let model = settings.take_text("version")?.unwrap_or_else(|| id.to_owned());

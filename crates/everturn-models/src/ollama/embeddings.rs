@@ -1,4 +1,4 @@
-//! Texts into vectors.
+//! Embeddings of texts.
 
 use everturn_ai::Document;
 use everturn_core::Result;

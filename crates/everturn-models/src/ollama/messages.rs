@@ -1,4 +1,4 @@
-//! A conversation as Ollama has it.
+//! A conversation in Ollama's form.
 
 use everturn_ai::{Media, Message, ModelRequest, Part, PartKind, Role};
 use everturn_core::{Error, Result};
@@ -35,7 +35,7 @@ fn said(role: &str, parts: &[Part], messages: &mut Vec<Value>) -> Result<()> {
     Ok(())
 }
 
-/// The texts, joined, and the images.
+/// Returns the joined texts, and the images.
 fn content(parts: &[Part]) -> Result<(String, Vec<Value>)> {
     let (mut texts, mut images) = (Vec::new(), Vec::new());
     for part in parts {
@@ -57,7 +57,7 @@ fn image(media: &Media) -> Result<Value> {
             media.url
         ))
     })?;
-    // Media that does not say what it is may be an image.
+    // Media without a type may be an image.
     if !inline.mime_type.is_empty() && !is_image(inline.mime_type) {
         let message = format!("Ollama takes images and no other media: '{}'", inline.mime_type);
         return Err(Error::invalid_argument(message));
@@ -96,7 +96,7 @@ fn answered(message: &Message, tools: &WireTools, messages: &mut Vec<Value>) {
     messages.push(sent);
 }
 
-/// One message per answer; images follow in a message of the user's.
+/// Converts answers to one message each; images follow in a user message.
 fn tools_answered(message: &Message, tools: &WireTools, messages: &mut Vec<Value>) -> Result<()> {
     let mut pictures = Vec::new();
     for response in message.content().iter().filter_map(Part::as_tool_response) {

@@ -14,7 +14,7 @@ use crate::once;
 use crate::service::{Call, Service};
 use crate::wire_tools::{WireTools, parameters};
 
-/// How long the name of a tool may be.
+/// The longest name of a tool.
 const MAX_NAME_CHARS: usize = 64;
 
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl OllamaModel {
         }
     }
 
-    /// Says once that the model sees no more than it is given room for: the server cuts what is too long in silence.
+    /// Warns once if the context window is full, because the server truncates a longer conversation silently.
     fn warn_of_cut(&self, body: &JsonObject, response: &ModelResponse) {
         let room = body
             .get("options")
@@ -42,7 +42,7 @@ impl OllamaModel {
             .as_ref()
             .and_then(|usage| usage.input_tokens)
             .unwrap_or(0);
-        // The smallest room that servers give on their own.
+        // The smallest default context window of servers.
         let is_near = used * 10 >= room.unwrap_or(4096) * 9;
         if is_near && once::is_new(format!("too long: {}", self.id)) {
             tracing::warn!(
@@ -115,7 +115,8 @@ impl Model for OllamaModel {
     }
 }
 
-/// The tools that the model may call. The API cannot be told whether to call them: without them it cannot.
+/// Returns the tools that the model may call. The API has no tool choice, so tools are omitted to forbid
+/// calls.
 fn tools(request: &ModelRequest, wire: &WireTools) -> Vec<Value> {
     match request.tool_choice {
         Some(ToolChoice::None) => return Vec::new(),

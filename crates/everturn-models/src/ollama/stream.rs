@@ -14,7 +14,7 @@ use crate::wire_tools::WireTools;
 /// Reads a stream to its terminal line.
 ///
 /// # Errors
-/// What the server reports; `UNAVAILABLE` if the stream ends before `done: true`.
+/// The error that the server reports; `UNAVAILABLE` if the stream ends before `done: true`.
 pub(super) async fn read(
     mut lines: JsonLines<'_>,
     mut draft: Draft<'_>,
@@ -43,7 +43,7 @@ pub(super) async fn read(
     Err(lines.truncated("`done: true`"))
 }
 
-/// A call, with an id of our own if the server gives none.
+/// Converts a call, with a generated id if the server assigns none.
 fn tool_request(call: &Value, tools: &WireTools) -> Part {
     let function = &call["function"];
     let input = match &function["arguments"] {

@@ -1,11 +1,11 @@
-//! Ids of tool calls: both protocols need one on every call and on its answer.
+//! Ids of tool calls: both protocols require one on every call and on its answer.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use everturn_ai::{ToolRequest, ToolResponse};
 
-/// Gives ids to the calls of a conversation that have none, and to their answers, in order.
+/// Assigns ids to the calls of a conversation that have none, and to their answers, in order.
 #[derive(Debug, Default)]
 pub(super) struct CallIds {
     made: usize,
@@ -22,8 +22,8 @@ impl CallIds {
             return Cow::Borrowed(reference);
         }
         self.made += 1;
-        // No provider gives such an id, so it is not one of another call; and it is the same in the next request, whose
-        // beginning the provider may have cached.
+        // No provider assigns such an id, so it cannot conflict. It is the same in the next request, whose
+        // prefix the provider may have cached.
         let id = format!("call_without_id_{}", self.made);
         self.waiting.push_back((request.name.clone(), id.clone()));
         Cow::Owned(id)

@@ -1,4 +1,4 @@
-//! Chat Completions: what nearly every server speaks, each a little differently.
+//! Chat Completions, which nearly every server supports, each with small differences.
 
 mod calls;
 mod details;

@@ -1,4 +1,4 @@
-//! The settings that OpenAI's models know.
+//! The settings of OpenAI's models.
 
 use everturn_ai::{JsonObject, ModelRequest};
 use everturn_core::{Error, Result};
@@ -11,7 +11,7 @@ use super::family;
 use crate::settings::Settings;
 use crate::{ApiKey, once};
 
-/// Settings of a request to OpenAI or a compatible server. Whatever else is set reaches the wire as it is, and the wire's
+/// Settings of a request to OpenAI or a compatible server. Other settings are sent unchanged, and the wire's
 /// own names may be used too.
 ///
 /// ```
@@ -29,10 +29,10 @@ pub struct OpenAiConfig {
     /// Another name for the model, such as one with a date.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// How much chance there is in the choice of tokens. Reasoning models take none.
+    /// The randomness of the output. Reasoning models reject it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
-    /// How much of the probability is considered at each step. Reasoning models take none.
+    /// The cumulative probability of the tokens considered at each step. Reasoning models reject it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub top_p: Option<f64>,
     /// The most tokens that the answer may have, reasoning included.
@@ -41,34 +41,34 @@ pub struct OpenAiConfig {
     /// Texts that end the answer, four at most. Chat Completions only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_sequences: Option<Vec<String>>,
-    /// How much the model reasons: `none`, `minimal`, `low`, `medium`, `high` and whatever else it knows.
+    /// The reasoning effort: `none`, `minimal`, `low`, `medium`, `high`, or another value of the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning_effort: Option<String>,
-    /// How reasoning is summed up: `auto`, `concise` or `detailed`. Responses only.
+    /// The summary of the reasoning: `auto`, `concise` or `detailed`. Responses only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning_summary: Option<String>,
-    /// How long answers are: `low`, `medium` or `high`.
+    /// The length of answers: `low`, `medium` or `high`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verbosity: Option<String>,
     /// Whether several tools may be called at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parallel_tool_calls: Option<bool>,
-    /// Tools that the provider runs itself, as the wire has them: `{"type": "web_search"}`. Responses only.
+    /// Tools that the provider runs itself, in the wire's form: `{"type": "web_search"}`. Responses only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<Value>>,
     /// Requests with one key share a cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_cache_key: Option<String>,
-    /// How quickly, and at what price: `auto`, `default`, `flex`, `priority`.
+    /// The service tier: `auto`, `default`, `flex`, `priority`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_tier: Option<String>,
-    /// How unwelcome frequent tokens are. Chat Completions only.
+    /// The penalty for frequent tokens. Chat Completions only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frequency_penalty: Option<f64>,
-    /// How unwelcome tokens are that were used before. Chat Completions only.
+    /// The penalty for tokens that were used before. Chat Completions only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub presence_penalty: Option<f64>,
-    /// A number that makes chance repeatable, on servers that know it.
+    /// The seed for reproducible output, on servers that support it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub seed: Option<i64>,
     /// Whether `<think>` in the text of the answer is reasoning. Chat Completions only.
@@ -82,7 +82,7 @@ pub struct OpenAiConfig {
     pub extra: JsonObject,
 }
 
-/// Settings that both protocols call by one name.
+/// Settings with the same name in both protocols.
 const COMMON: [(&str, &str); 6] = [
     ("temperature", "temperature"),
     ("topP", "top_p"),
@@ -92,10 +92,10 @@ const COMMON: [(&str, &str); 6] = [
     ("topLogProbs", "top_logprobs"),
 ];
 
-/// The settings of a request and the model it is for.
+/// Returns the settings of a request and its model.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` for a setting that only the request itself may fill.
+/// `INVALID_ARGUMENT` for a reserved setting.
 pub(super) fn of(request: &ModelRequest, id: &str) -> Result<(Settings, String)> {
     let mut settings = Settings::of(request, &["messages", "input", "stream", "model"])?;
     if settings.take("n").is_some_and(|n| n != 1) {
@@ -108,7 +108,7 @@ pub(super) fn of(request: &ModelRequest, id: &str) -> Result<(Settings, String)>
     Ok((settings, model))
 }
 
-/// Refuses stop sequences, which the Responses API does not have for any model.
+/// Rejects stop sequences, which the Responses API does not support for any model.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` if they are set.
@@ -120,7 +120,7 @@ pub(super) fn refuse_stop_sequences(settings: &mut Settings) -> Result<()> {
     Err(Error::invalid_argument(message).with_public())
 }
 
-/// Takes out what the API would refuse for this model.
+/// Removes settings that the API would reject for this model.
 pub(super) fn avoid_refused(settings: &mut Settings, dialect: Dialect, model: &str) {
     let mut refused: Vec<&str> = Vec::new();
     if dialect.is_openai() || dialect == Dialect::Mistral {
@@ -140,10 +140,10 @@ pub(super) fn avoid_refused(settings: &mut Settings, dialect: Dialect, model: &s
     }
 }
 
-/// The settings as fields of a Responses request.
+/// Converts the settings to fields of a Responses request.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` for settings that this API has not.
+/// `INVALID_ARGUMENT` for settings that this API does not have.
 pub(super) fn into_responses(mut settings: Settings, body: &mut JsonObject) -> Result<()> {
     settings.take("parseThinkTags");
     settings.move_to(body, &COMMON);
@@ -155,7 +155,7 @@ pub(super) fn into_responses(mut settings: Settings, body: &mut JsonObject) -> R
     reasoning.extend(summary.map(|summary| ("summary".to_owned(), summary)));
     reasoning.extend(object(settings.take("reasoning"), "reasoning")?);
     if !reasoning.is_empty() {
-        // Whoever asks for reasoning wants to see some of it.
+        // Callers that request reasoning expect to see some of it.
         reasoning.entry("summary").or_insert_with(|| json!("auto"));
         body.insert("reasoning".to_owned(), reasoning.into());
     }
@@ -180,7 +180,7 @@ pub(super) fn into_responses(mut settings: Settings, body: &mut JsonObject) -> R
     Ok(())
 }
 
-/// The settings as fields of a Chat Completions request.
+/// Converts the settings to fields of a Chat Completions request.
 pub(super) fn into_chat(mut settings: Settings, dialect: Dialect, body: &mut JsonObject) {
     let limit = if dialect.is_openai() {
         "max_completion_tokens"

@@ -1,17 +1,17 @@
-//! Whose server it is: what each refuses.
+//! Differences between servers.
 
 use std::borrow::Cow;
 
 use super::Api;
 
-/// A kind of server, told by its address.
+/// A kind of server, recognised by its address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
     /// OpenAI itself.
     OpenAi,
     /// OpenAI's models at Microsoft.
     Azure,
-    /// Mistral refuses fields that it does not know, and has rules of its own for call ids.
+    /// Mistral rejects unknown fields, and has rules of its own for call ids.
     Mistral,
     /// Any other.
     Generic,
@@ -30,7 +30,7 @@ impl Dialect {
         }
     }
 
-    /// The protocol that these servers speak best.
+    /// Returns the preferred protocol of these servers.
     pub(super) fn api(self) -> Api {
         if self.is_openai() {
             Api::Responses
@@ -39,12 +39,12 @@ impl Dialect {
         }
     }
 
-    /// Whether the models are OpenAI's, and its rules apply.
+    /// Returns whether the models are OpenAI's, and its rules apply.
     pub(super) fn is_openai(self) -> bool {
         matches!(self, Self::OpenAi | Self::Azure)
     }
 
-    /// A call id as the server takes it. Mistral wants nine letters and digits.
+    /// Returns a call id in the server's form. Mistral requires nine letters and digits.
     pub(super) fn call_id(self, id: &str) -> Cow<'_, str> {
         let is_short = id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
         if self != Self::Mistral || is_short {
@@ -54,10 +54,10 @@ impl Dialect {
     }
 }
 
-/// Nine letters and digits that stand for a longer id: the same for the same id.
+/// Returns nine letters and digits for a longer id: the same for the same id.
 fn short_id(id: &str) -> String {
     const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    // FNV-1a: short, and the same in every version.
+    // FNV-1a: short, and stable across versions.
     let hash = id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });

@@ -1,15 +1,16 @@
-//! What the name of one of OpenAI's models tells. A rule only avoids what the API would refuse.
+//! Properties of OpenAI's models, by rules over their names. A rule only avoids requests that the API would
+//! reject.
 
 use everturn_core::ActionType;
 
-/// What a model is for.
+/// The purpose of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Answering.
+    /// Chat.
     Chat,
-    /// Turning text into vectors.
+    /// Embeddings.
     Embedding,
-    /// Pictures, speech, moderation: not for us.
+    /// Pictures, speech, moderation: not supported.
     Other,
 }
 
@@ -25,7 +26,7 @@ impl Kind {
             "gpt-realtime",
             "gpt-audio",
         ];
-        // Routers put the maker before the name.
+        // Routers put the provider before the name.
         let name = id.rsplit('/').next().unwrap_or(id);
         if name.starts_with("text-embedding") || name.contains("embed") {
             Self::Embedding
@@ -36,7 +37,7 @@ impl Kind {
         }
     }
 
-    /// The type of the actions for such models, if there are any.
+    /// Returns the type of the actions for such models, if there is one.
     pub(super) fn action_type(self) -> Option<ActionType> {
         match self {
             Self::Chat => Some(ActionType::MODEL),
@@ -46,7 +47,7 @@ impl Kind {
     }
 }
 
-/// Whether a model of OpenAI's reasons, and so refuses to be told how to sample.
+/// Returns whether a model of OpenAI's reasons, and so rejects sampling settings.
 pub(super) fn is_reasoning(id: &str) -> bool {
     if id.ends_with("-chat-latest") {
         return false;
@@ -59,7 +60,8 @@ pub(super) fn is_reasoning(id: &str) -> bool {
     number_after("o").is_some() || number_after("gpt-").is_some_and(|number| number >= 5)
 }
 
-/// The most tokens of a request to one of OpenAI's models; `None` if the name is not known. The longest prefix decides.
+/// Returns the most tokens of a request to one of OpenAI's models; `None` for unknown names. The longest
+/// prefix counts.
 pub(super) fn max_input_tokens(id: &str) -> Option<u64> {
     const SIZES: [(&str, u64); 9] = [
         ("gpt-3.5", 16_385),

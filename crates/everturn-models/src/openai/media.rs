@@ -9,12 +9,12 @@ use crate::content::{Inline, inline, is_image};
 /// The scheme of files that were uploaded to OpenAI.
 const FILE_SCHEME: &str = "openai-file:";
 
-/// How precisely an image is looked at, if the part says so.
+/// Returns the level of detail of an image, if the part sets it.
 fn detail(part: &Part) -> Option<&Value> {
     part.metadata_entry("detail")
 }
 
-/// The name of a file: the one in the metadata, else one that fits its type.
+/// Returns the name of a file: the one in the metadata, or else one that fits its type.
 fn filename(part: &Part, mime_type: &str) -> String {
     let named = part.metadata_entry("filename").and_then(Value::as_str);
     let extension = mime_type
@@ -25,7 +25,7 @@ fn filename(part: &Part, mime_type: &str) -> String {
     named.map_or_else(|| format!("file.{extension}"), str::to_owned)
 }
 
-/// A sound, which both protocols take in one form; `None` for anything else.
+/// Converts audio, which both protocols accept in one form; `None` for anything else.
 fn audio(inline: &Inline<'_>) -> Option<Value> {
     let format = match inline.mime_type {
         "audio/mpeg" | "audio/mp3" => "mp3",
@@ -36,12 +36,12 @@ fn audio(inline: &Inline<'_>) -> Option<Value> {
     Some(json!({ "type": "input_audio", "input_audio": audio }))
 }
 
-/// Whether media at a URL is taken for an image: it says so, or says nothing.
+/// Returns whether media at a URL is treated as an image: its type is an image type or missing.
 fn may_be_image(media: &Media) -> bool {
     media.mime_type().is_none_or(is_image)
 }
 
-/// A file as the Responses API takes it.
+/// Converts a file for the Responses API.
 pub(super) fn for_responses(part: &Part, media: &Media) -> Value {
     if let Some(id) = media.url.strip_prefix(FILE_SCHEME) {
         let kind = if media.mime_type().is_some_and(is_image) {
@@ -68,10 +68,10 @@ pub(super) fn for_responses(part: &Part, media: &Media) -> Value {
     content
 }
 
-/// A file as Chat Completions takes it.
+/// Converts a file for Chat Completions.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` for a file that is neither an image nor here.
+/// `INVALID_ARGUMENT` for a file that is neither an image nor inline.
 pub(super) fn for_chat(part: &Part, media: &Media) -> Result<Value> {
     if let Some(id) = media.url.strip_prefix(FILE_SCHEME) {
         return Ok(json!({ "type": "file", "file": { "file_id": id } }));

@@ -75,7 +75,7 @@ impl Model for OpenAiModel {
     }
 
     fn media_download(&self) -> Option<MediaDownload> {
-        // Chat Completions takes images by URL, and any other file only inline.
+        // Chat Completions accepts images by URL, and any other file only inline.
         (self.api == Api::Chat).then(|| {
             let download = MediaDownload::new(HttpMediaFetcher::default());
             download.filter(|media| media.mime_type().is_some_and(|kind| !is_image(kind)))

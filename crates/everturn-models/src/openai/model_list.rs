@@ -1,4 +1,4 @@
-//! What a server lists.
+//! The models that a server lists.
 
 use everturn_core::Result;
 use serde_json::Value;
@@ -15,7 +15,7 @@ pub(super) struct Listed {
 
 pub(super) async fn fetch(service: &Service) -> Result<Vec<Listed>> {
     let answer: Value = service.json(&Call::get("/models")).await?;
-    // Some servers answer with the bare list.
+    // Some servers respond with a bare list.
     let entries = answer.get("data").unwrap_or(&answer).as_array();
     let listed = |entry: &Value| {
         let id = entry.get("id")?.as_str()?.to_owned();

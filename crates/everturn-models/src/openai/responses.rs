@@ -1,4 +1,4 @@
-//! The Responses API: the whole conversation each time, nothing stored at the provider.
+//! The Responses API: the whole conversation in each request, nothing stored at the provider.
 
 mod items;
 mod output;

@@ -1,9 +1,9 @@
-//! Schemas as strict mode wants them.
+//! Schemas in the form that strict mode requires.
 
 use everturn_ai::ModelRequest;
 use serde_json::{Value, json};
 
-/// The form of output that a request wants.
+/// The requested form of output.
 pub(super) enum Wanted {
     /// A schema, with its name and whether it is enforced strictly.
     Schema(Value),
@@ -11,7 +11,7 @@ pub(super) enum Wanted {
     Json,
 }
 
-/// The form of output that a request wants; `None` for text.
+/// Returns the requested form of output; `None` for text.
 pub(super) fn wanted(request: &ModelRequest) -> Option<Wanted> {
     let output = request.output.as_ref()?;
     match &output.schema {
@@ -28,13 +28,14 @@ pub(super) fn wanted(request: &ModelRequest) -> Option<Wanted> {
     }
 }
 
-/// The schema with every object closed, if the provider can enforce it: each property is required. `None` if it cannot.
+/// Returns the schema with every object closed and each property required; `None` if the provider cannot
+/// enforce it.
 fn strict(schema: &Value) -> Option<Value> {
     let mut closed = schema.clone();
     close(&mut closed).then_some(closed)
 }
 
-/// Closes all objects in a schema and says whether all that it finds is allowed in strict mode.
+/// Closes all objects in a schema and returns whether it is allowed in strict mode.
 fn close(schema: &mut Value) -> bool {
     let members = match schema {
         Value::Object(members) => members,

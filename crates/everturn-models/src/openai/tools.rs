@@ -1,4 +1,4 @@
-//! Tools, which the two protocols write a little differently.
+//! Tools, with small differences between the two protocols.
 
 use everturn_ai::{JsonObject, ModelRequest, ToolDefinition};
 use everturn_core::Result;
@@ -7,18 +7,19 @@ use serde_json::{Value, json};
 use crate::settings::Settings;
 use crate::wire_tools::{WireTools, parameters};
 
-/// How long the name of a tool may be.
+/// The longest name of a tool.
 const MAX_NAME_CHARS: usize = 64;
 
-/// The tools of a request with the names that both protocols allow.
+/// Returns the tools of a request with names that both protocols allow.
 pub(super) fn of(request: &ModelRequest) -> WireTools {
     WireTools::new(request.tools(), MAX_NAME_CHARS)
 }
 
-/// Adds the tools of a request, those of its settings, and the choice among them to a body. `function` writes a tool.
+/// Adds the tools of a request, those of its settings, and the tool choice to a body. `function` converts a
+/// tool.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` if the settings have tools that are no list.
+/// `INVALID_ARGUMENT` if the settings have tools that are not a list.
 pub(super) fn add(
     body: &mut JsonObject,
     request: &ModelRequest,
@@ -37,7 +38,7 @@ pub(super) fn add(
     Ok(())
 }
 
-/// What both protocols tell of a tool.
+/// Returns the fields of a tool that both protocols share.
 pub(super) fn described(tool: &ToolDefinition, tools: &WireTools) -> Value {
     json!({
         "name": tools.to_wire(&tool.name),
@@ -46,7 +47,7 @@ pub(super) fn described(tool: &ToolDefinition, tools: &WireTools) -> Value {
     })
 }
 
-/// Tells whether a tool asks for its schema to be enforced.
+/// Returns whether a tool requests enforcement of its schema.
 pub(super) fn is_strict(tool: &ToolDefinition) -> bool {
     let strict = tool.metadata.as_ref().and_then(|metadata| metadata.get("strict"));
     strict == Some(&json!(true))

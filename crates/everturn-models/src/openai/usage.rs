@@ -1,4 +1,4 @@
-//! What a call used, as the two protocols count it.
+//! The usage of a call, as the two protocols report it.
 
 use std::collections::BTreeMap;
 
@@ -54,7 +54,7 @@ fn count(usage: &Value, pointer: &str) -> Option<u64> {
     usage.pointer(pointer)?.as_u64()
 }
 
-/// Every other number, under its name.
+/// Returns every other number, under its name.
 fn others(usage: &Value, known: &[&str]) -> Option<BTreeMap<String, Number>> {
     let mut found = BTreeMap::new();
     collect(usage, known, &mut found);

@@ -1,4 +1,4 @@
-//! The body of an answer, as it comes.
+//! The body of a response, as it arrives.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use tokio::time::timeout;
 use super::failure::request_id;
 use super::{ApiKey, Failure};
 
-/// The bytes of an answer. Dropping it closes the connection, and the provider stops working.
+/// The bytes of a response. Dropping it closes the connection, and the provider stops working.
 #[derive(Debug)]
 pub(crate) struct Body {
     response: Response,
     first: Option<Bytes>,
     silence: Duration,
     provider: String,
-    /// The keys of the request, which errors must not show.
+    /// The keys of the request, which errors must not contain.
     keys: Vec<ApiKey>,
 }
 
@@ -38,7 +38,7 @@ impl Body {
         }
     }
 
-    /// The next bytes; `None` at the end.
+    /// Returns the next bytes; `None` at the end.
     ///
     /// # Errors
     /// `UNAVAILABLE` if the connection breaks, `DEADLINE_EXCEEDED` if the provider is silent for too long.
@@ -59,25 +59,26 @@ impl Body {
         }
     }
 
-    /// The provider's id of the request, for people who ask it what went wrong.
+    /// Returns the provider's id of the request, for support requests.
     pub(crate) fn request_id(&self) -> Option<String> {
         request_id(self.response.headers())
     }
 
-    /// An error about an answer that began and went wrong.
+    /// Returns an error about a response that failed after its start.
     pub(crate) fn broken(&self, status: Status, message: impl Into<String>) -> Error {
         let is_retryable = status != Status::FailedPrecondition;
         self.failed(Failure::new(status, is_retryable, message))
     }
 
-    /// The error of a call that failed after its answer began.
+    /// Returns the error of a call that failed after its response started.
     pub(super) fn failed(&self, mut failure: Failure) -> Error {
         failure.request_id = failure.request_id.or_else(|| self.request_id());
         failure.into_error(&self.provider, &self.keys)
     }
 }
 
-/// What went wrong, from the outside in. The address is left out: it may hold credentials.
+/// Returns the causes of a failure, outermost first. The address is omitted, because it may contain
+/// credentials.
 pub(super) fn causes(error: &reqwest::Error) -> String {
     let mut words: Vec<String> = Vec::new();
     let first = std::error::Error::source(error);

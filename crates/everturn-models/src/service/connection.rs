@@ -1,9 +1,9 @@
-//! The methods that every provider's plugin has.
+//! The builder methods of every provider's plugin.
 
-/// Writes the builder methods of a plugin whose field `service` is a [`Service`](super::Service).
+/// Generates the builder methods of a plugin whose field `service` is a [`Service`](super::Service).
 ///
-/// `base_url` is left to the plugin where it is read in a way of its own: `connection_methods!(Type, base_url: path)`
-/// names a function from the given address to the one that is used.
+/// A plugin that normalises the address itself passes a function for it: `connection_methods!(Type, base_url:
+/// path)`.
 macro_rules! connection_methods {
     ($plugin:ty, base_url: $normalise:expr) => {
         impl $plugin {
@@ -14,29 +14,29 @@ macro_rules! connection_methods {
                 self
             }
 
-            /// Adds a header to every request. Its value is not printed anywhere.
+            /// Adds a header to every request. Its value is never printed.
             pub fn header(mut self, name: impl AsRef<str>, value: impl AsRef<str>) -> Self {
                 self.service = self.service.with_header(name.as_ref(), value.as_ref());
                 self
             }
 
-            /// Limits how long the provider may be silent: before the first byte of an answer (five minutes unless said
-            /// otherwise) and between two bytes of it (two minutes). A whole call is limited by the deadline of its
-            /// context alone.
+            /// Sets how long the provider may be silent: before the first byte of a response (default: five
+            /// minutes) and between two bytes of it (two minutes). A whole call is limited only by the
+            /// deadline of its context.
             pub fn timeout(mut self, timeout: std::time::Duration) -> Self {
                 self.service = self.service.with_timeout(timeout);
                 self
             }
 
-            /// Makes a request again up to so many times, twice unless said otherwise, if it fails before the first byte
-            /// of its answer and trying again can help.
+            /// Sets the number of retries for a request that fails before the first byte of its response, if
+            /// a retry can help; two by default.
             pub fn max_retries(mut self, most: u32) -> Self {
                 self.service = self.service.with_max_retries(most);
                 self
             }
 
-            /// Uses an HTTP client of one's own, with its proxies, certificates and limits. It should follow no
-            /// redirects: a key would go along.
+            /// Sets the HTTP client, with its proxies, certificates and limits. It should not follow
+            /// redirects, because the key would be sent along.
             pub fn client(mut self, client: reqwest::Client) -> Self {
                 self.service = self.service.with_client(client);
                 self

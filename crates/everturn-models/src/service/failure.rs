@@ -1,4 +1,4 @@
-//! What a failed call says: its status, the provider's own words, and whether trying again can help.
+//! A failed call: its status, the provider's message, and whether a retry can help.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use super::key::ApiKey;
 
-/// How much of a body that is not of the protocol is repeated.
+/// The length to which a body of another form is quoted.
 pub(crate) const MAX_SAMPLE_CHARS: usize = 200;
 
-/// Codes of errors that stay until somebody pays or asks for more.
+/// Error codes of limits that only a payment or a higher quota removes.
 const EXHAUSTED: [&str; 4] = [
     "insufficient_quota",
     "billing_error",
@@ -22,7 +22,7 @@ const EXHAUSTED: [&str; 4] = [
     "billing_not_active",
 ];
 
-/// Codes of errors that say that a request has more tokens than the model takes.
+/// Error codes of requests with more tokens than the model accepts.
 const TOO_LONG_CODES: [&str; 4] = [
     "context_length_exceeded",
     "exceed_context_size_error",
@@ -30,8 +30,8 @@ const TOO_LONG_CODES: [&str; 4] = [
     "string_above_max_length",
 ];
 
-/// Words of providers whose codes do not tell, in lower case. Each is in a message of a provider or of a server for open
-/// models about a request with too many tokens.
+/// Lower-case phrases of providers without such codes. Each is in a message of a provider or of a server for
+/// open models about a request with too many tokens.
 const TOO_LONG_WORDS: [&str; 10] = [
     "prompt is too long",
     "input is too long",
@@ -45,7 +45,7 @@ const TOO_LONG_WORDS: [&str; 10] = [
     "exceeds the model's context window",
 ];
 
-/// Corrects what the table of HTTP statuses says of a failure. The value is the body, or `null` if it is not JSON.
+/// Corrects the classification by HTTP status. The value is the body, or `null` if it is not JSON.
 pub(crate) type Classify = fn(&mut Failure, &Value);
 
 /// A call that failed, before it becomes an [`Error`].
@@ -56,13 +56,13 @@ pub(crate) struct Failure {
     pub(crate) message: String,
     /// Whether the same request may succeed later.
     pub(crate) is_retryable: bool,
-    /// Whether the request has more tokens than the model takes.
+    /// Whether the request has more tokens than the model accepts.
     pub(crate) is_too_long: bool,
     pub(crate) http_status: Option<u16>,
-    /// The provider's name for the failure.
+    /// The provider's error code.
     pub(crate) code: Option<String>,
     pub(crate) request_id: Option<String>,
-    /// How long the provider asks to be left alone.
+    /// The delay that the provider requests.
     pub(crate) retry_after: Option<Duration>,
     pub(super) rate_limit: JsonObject,
 }
@@ -83,7 +83,7 @@ impl Failure {
         }
     }
 
-    /// The failure that an HTTP answer reports.
+    /// Returns the failure that an HTTP response reports.
     pub(super) fn answered(http_status: u16, headers: &HeaderMap, body: &[u8], classify: Classify) -> Self {
         let (status, is_retryable) = meaning(http_status);
         let text = String::from_utf8_lossy(body);
@@ -110,8 +110,8 @@ impl Failure {
         failure
     }
 
-    /// The failure that an object describes: an event of a stream, or the body of an answer that claimed success. A
-    /// number as its code is an HTTP status.
+    /// Returns the failure that an object describes: an event of a stream, or the body of a successful
+    /// response. A number as its code is an HTTP status.
     pub(super) fn reported(body: &Value, classify: Classify) -> Self {
         let code = code_in(body);
         let number = code.as_deref().and_then(|code| code.parse().ok());
@@ -142,7 +142,7 @@ impl Failure {
         }
     }
 
-    /// Returns whether the provider complains about the length of the request.
+    /// Returns whether the provider rejects the length of the request.
     fn says_too_long(&self) -> bool {
         // A rate limit may be about tokens too, and waiting helps against it.
         if !matches!(self.http_status, None | Some(400 | 413 | 422 | 500)) {
@@ -153,7 +153,7 @@ impl Failure {
         TOO_LONG_CODES.contains(&code) || TOO_LONG_WORDS.iter().any(|words| message.contains(words))
     }
 
-    /// The error that callers see. None of the keys is in it.
+    /// Returns the error for callers. It contains none of the keys.
     pub(crate) fn into_error<'a>(self, provider: &str, keys: impl IntoIterator<Item = &'a ApiKey>) -> Error {
         let mut message = match self.http_status {
             Some(status) if self.message.is_empty() => format!("{provider} answered {status}"),
@@ -194,7 +194,7 @@ impl Failure {
     }
 }
 
-/// What an HTTP status means, and whether the same request may succeed later.
+/// Returns the status for an HTTP status, and whether the same request may succeed later.
 fn meaning(http_status: u16) -> (Status, bool) {
     match http_status {
         401 => (Status::Unauthenticated, false),
@@ -234,7 +234,7 @@ fn text_at(body: &Value, pointer: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// The beginning of a text, on one line.
+/// Returns the start of a text, on one line.
 pub(crate) fn sample(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     let joined = words.join(" ");
@@ -253,7 +253,7 @@ fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// How long to wait: `retry-after-ms`, else `retry-after` in seconds or as a date.
+/// Returns the requested delay: `retry-after-ms`, else `retry-after` in seconds or as a date.
 fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let seconds = |text: &str, unit: f64| {
         let number: f64 = text.trim().parse().ok()?;

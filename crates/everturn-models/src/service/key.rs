@@ -8,7 +8,7 @@ use reqwest::header::{HeaderName, HeaderValue};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 
-/// What stands in place of a key.
+/// The text in place of a key.
 const HIDDEN: &str = "<redacted>";
 
 /// A provider's API key. Printing it shows no part of it; serialising it does, because settings travel as JSON.
@@ -29,7 +29,7 @@ impl ApiKey {
         Self(key.trim().into())
     }
 
-    /// A text in which the key is hidden. Providers repeat keys in their errors.
+    /// Returns a text with the key replaced. Providers repeat keys in their errors.
     pub(crate) fn hidden_in(&self, text: &str) -> String {
         if self.0.is_empty() {
             text.to_owned()
@@ -38,7 +38,7 @@ impl ApiKey {
         }
     }
 
-    /// The header that carries the key; `None` if the key holds a character that no header may have.
+    /// Returns the header with the key; `None` if the key contains a character that headers do not allow.
     pub(crate) fn header(&self, place: &KeyHeader) -> Option<(HeaderName, HeaderValue)> {
         let (name, value) = match place {
             KeyHeader::Bearer => (reqwest::header::AUTHORIZATION, format!("Bearer {}", self.0)),
@@ -83,7 +83,7 @@ impl JsonSchema for ApiKey {
     }
 }
 
-/// Which header carries the key.
+/// The header of the key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeyHeader {
     /// `authorization: Bearer KEY`.

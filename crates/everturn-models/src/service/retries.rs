@@ -1,4 +1,4 @@
-//! When a request that failed before its answer began is made again.
+//! Retries of requests that failed before their response started.
 
 use std::time::Duration;
 
@@ -6,15 +6,15 @@ use std::time::Duration;
 const LONGEST_BACKOFF: Duration = Duration::from_secs(8);
 /// The pause before the first retry.
 const FIRST_BACKOFF: Duration = Duration::from_millis(500);
-/// The share of a pause that chance may take off, so that clients who failed together do not come back together.
+/// The largest random reduction of a pause, so that clients that failed together do not retry together.
 const JITTER: f64 = 0.25;
 
-/// How often, and after how long, a request is made again.
+/// The number and the pauses of retries.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Retries {
-    /// How often a request is made again.
+    /// The number of retries.
     pub(crate) most: u32,
-    /// The longest pause that a provider may ask for. A longer one ends the retrying.
+    /// The longest pause that a provider may request. A longer one ends the retries.
     pub(crate) longest_wish: Duration,
 }
 
@@ -28,8 +28,8 @@ impl Default for Retries {
 }
 
 impl Retries {
-    /// The pause before the next attempt after `failures` failed ones, or `None` to give up. `wish` is the pause that the
-    /// provider asks for; `random` is a number from 0 to 1.
+    /// Returns the pause before the next attempt after `failures` failed ones, or `None` to give up. `wish`
+    /// is the pause that the provider requests; `random` is a number from 0 to 1.
     pub(crate) fn pause(&self, failures: u32, wish: Option<Duration>, random: f64) -> Option<Duration> {
         if failures > self.most || wish.is_some_and(|wish| wish > self.longest_wish) {
             return None;

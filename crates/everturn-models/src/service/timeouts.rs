@@ -1,13 +1,13 @@
-//! How long a provider may be silent.
+//! Timeouts of a provider.
 
 use std::time::Duration;
 
-/// The limits on waiting. There is none on a whole call but the deadline of its context.
+/// The timeouts. A whole call is limited only by the deadline of its context.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Timeouts {
     /// Until there is a connection.
     pub(crate) connect: Duration,
-    /// From the request to the first byte of the answer. Reasoning models are silent for long.
+    /// From the request to the first byte of the response. Reasoning models may be silent for minutes.
     pub(crate) first_byte: Duration,
     /// Between two bytes of the answer. Keep-alive comments count.
     pub(crate) between_bytes: Duration,

@@ -1,4 +1,4 @@
-//! Tool calls put together from fragments, in all the ways in which servers cut them.
+//! Tool calls assembled from fragments, in all the ways in which servers split them.
 
 use everturn_ai::{Part, ToolRequest};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use uuid::Uuid;
 use crate::arguments::{Arguments, Outcome};
 use crate::wire_tools::WireTools;
 
-/// A call under way.
+/// A call in progress.
 #[derive(Debug)]
 struct Call {
     index: Option<u64>,
@@ -19,18 +19,18 @@ struct Call {
     extra: Option<Value>,
 }
 
-/// The calls of an answer, in the order in which they began.
+/// The calls of an answer, in the order of their starts.
 #[derive(Debug, Default)]
 pub(super) struct Calls(Vec<Call>);
 
-/// A call that is over, or was cut in the middle.
+/// A call that is complete, or was truncated.
 pub(super) enum Finished {
     Whole(Part),
     Cut(String),
 }
 
 impl Calls {
-    /// Takes a fragment in and says which call it belongs to.
+    /// Processes a fragment and returns the index of its call.
     pub(super) fn take(&mut self, fragment: &Value) -> usize {
         let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
         let function = &fragment["function"];
@@ -65,7 +65,7 @@ impl Calls {
         place
     }
 
-    /// Which call a fragment continues; `None` if it opens one.
+    /// Returns the call that a fragment continues; `None` if it starts one.
     fn place(&self, index: Option<u64>, id: Option<&str>, name: Option<&str>) -> Option<usize> {
         let place = match index {
             Some(_) => self.0.iter().rposition(|call| call.index == index)?,
@@ -73,7 +73,7 @@ impl Calls {
         };
         let call = &self.0[place];
         let continues = match (name, id) {
-            // Some servers give every fragment an id of its own.
+            // Some servers assign an id to every fragment.
             (None, _) => true,
             (Some(_), Some(id)) => call.id.as_deref() == Some(id),
             (Some(name), None) => {
@@ -84,10 +84,10 @@ impl Calls {
         continues.then_some(place)
     }
 
-    /// A call as far as it has come, for a chunk, unless a chunk has shown nearly as much.
+    /// Returns the call so far, for a chunk, unless a chunk has shown nearly as much.
     pub(super) fn partial(&mut self, place: usize, tools: &WireTools) -> Option<Part> {
         let call = &mut self.0[place];
-        // The beginning of a call is shown even without arguments.
+        // The start of a call is shown even without arguments.
         let so_far = match call.arguments.show() {
             None if call.is_shown => return None,
             so_far => so_far.unwrap_or_else(|| json!({})),
@@ -104,7 +104,7 @@ impl Calls {
         Some(request.into())
     }
 
-    /// The calls once the answer is over.
+    /// Returns the calls of a finished answer.
     pub(super) fn finish(self, provider: &str, tools: &WireTools) -> Vec<Finished> {
         let finish = |call: Call| {
             let name = tools.meant_by(&call.name);

@@ -1,16 +1,16 @@
-//! Reasoning in the form of `OpenRouter`, which wants it back as it was.
+//! Reasoning in the form of `OpenRouter`, which must be sent back unchanged.
 
 use serde_json::Value;
 
 /// The texts that grow from fragment to fragment.
 const GROWING: [&str; 3] = ["text", "summary", "data"];
 
-/// The `reasoning_details` of an answer, put together from fragments.
+/// The `reasoning_details` of an answer, assembled from fragments.
 #[derive(Debug, Default)]
 pub(super) struct Details(Vec<Value>);
 
 impl Details {
-    /// Takes fragments in and gives what of them can be shown.
+    /// Processes fragments and returns the text to show.
     pub(super) fn take(&mut self, fragments: &[Value]) -> String {
         let mut shown = String::new();
         for fragment in fragments {

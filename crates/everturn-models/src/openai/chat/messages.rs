@@ -1,4 +1,4 @@
-//! A conversation as Chat Completions has it.
+//! A conversation in the form of Chat Completions.
 
 use everturn_ai::{JsonObject, Message, ModelRequest, Part, PartKind, Role};
 use everturn_core::Result;
@@ -67,7 +67,7 @@ impl Writer<'_> {
         Ok(contents)
     }
 
-    /// Text alone is a string: some servers take no list.
+    /// Text alone is sent as a string, because some servers accept no list.
     fn joined(&self, contents: Vec<Value>) -> Value {
         let texts: Option<Vec<&str>> = contents.iter().map(|content| content["text"].as_str()).collect();
         match texts {
@@ -108,7 +108,7 @@ impl Writer<'_> {
             sent["tool_calls"] = calls.into();
         }
         match thoughts {
-            // Mistral has its reasoning among the content.
+            // Mistral expects the reasoning in the content.
             Some((field, thoughts)) if field == "content" => {
                 let thinking =
                     json!({ "type": "thinking", "thinking": [{ "type": "text", "text": thoughts }] });
@@ -124,7 +124,7 @@ impl Writer<'_> {
         self.messages.push(sent);
     }
 
-    /// The reasoning that the server wants back, and under which name.
+    /// Returns the reasoning that the server expects, and the name of its field.
     fn thoughts(&self, parts: &[&Part], has_calls: bool) -> Option<(String, Value)> {
         if self.dialect.is_openai() {
             return None;
@@ -164,7 +164,7 @@ impl Writer<'_> {
         Some(call)
     }
 
-    /// One message per answer; what is not text follows in a message of the user's.
+    /// Converts answers to one message each; content other than text follows in a user message.
     fn tools_answered(&mut self, message: &Message) -> Result<()> {
         let mut files = Vec::new();
         for part in message.content() {

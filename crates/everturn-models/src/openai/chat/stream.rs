@@ -1,4 +1,4 @@
-//! From the chunks of a Chat Completions stream to ours and an answer.
+//! From the chunks of a Chat Completions stream to Everturn's chunks and the answer.
 
 use everturn_ai::{FinishReason, JsonObject, Message, ModelResponse, Part, Usage};
 use everturn_core::{Result, Status};
@@ -14,7 +14,7 @@ use crate::openai::usage;
 use crate::provenance::SIGNED_BY;
 use crate::wire_tools::WireTools;
 
-/// Fields of a chunk that have a place in the answer or tell nothing.
+/// Fields of a chunk that are part of the answer or contain no information.
 const KNOWN: [&str; 7] = [
     "choices",
     "usage",
@@ -25,7 +25,7 @@ const KNOWN: [&str; 7] = [
     "x_groq",
 ];
 
-/// What a stream has said so far.
+/// The state of a stream so far.
 pub(super) struct Reader<'a> {
     draft: Draft<'a>,
     provider: &'a str,
@@ -33,7 +33,7 @@ pub(super) struct Reader<'a> {
     think_tags: Option<ThinkTags>,
     calls: Calls,
     details: Details,
-    /// The name of the field that reasoning came in.
+    /// The name of the field that contained the reasoning.
     reasoning_field: Option<&'static str>,
     has_text: bool,
     refusal: String,
@@ -68,7 +68,8 @@ impl<'a> Reader<'a> {
     /// Reads a stream to its end.
     ///
     /// # Errors
-    /// What the server reports; `UNAVAILABLE` if the stream ends without `[DONE]` and without a finish reason.
+    /// The error that the server reports; `UNAVAILABLE` if the stream ends without `[DONE]` and without a
+    /// finish reason.
     pub(super) async fn read(mut self, mut events: Events<'_>) -> Result<ModelResponse> {
         let mut is_done = false;
         while let Some(event) = events.next().await? {
@@ -104,7 +105,7 @@ impl<'a> Reader<'a> {
     async fn take(&mut self, chunk: &Value, choice: &Value) -> Result<()> {
         self.about(chunk, choice);
         let has_delta = choice["delta"].as_object().is_some_and(|delta| !delta.is_empty());
-        // Some servers repeat the whole message in the last chunk, some give nothing else.
+        // Some servers repeat the whole message in the last chunk, others send nothing else.
         let delta = if has_delta || self.has_text {
             &choice["delta"]
         } else {
@@ -244,7 +245,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What goes back with the reasoning.
+    /// Returns the metadata that is sent back with the reasoning.
     fn reasoning_metadata(&mut self) -> JsonObject {
         let mut metadata = JsonObject::new();
         let field = self
@@ -263,7 +264,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Puts metadata on the first reasoning part, which is made if there is none.
+/// Adds metadata to the first reasoning part, and creates one if there is none.
 fn with_reasoning(mut parts: Vec<Part>, metadata: JsonObject) -> Vec<Part> {
     if metadata.is_empty() {
         return parts;

@@ -1,4 +1,4 @@
-//! Reasoning that a server leaves in the text, between `<think>` and `</think>`.
+//! Reasoning inside the text, between `<think>` and `</think>`.
 
 const OPENING: &str = "<think>";
 const CLOSING: &str = "</think>";
@@ -10,7 +10,7 @@ pub(super) enum Piece {
     Reasoning(String),
 }
 
-/// Tells reasoning from text, wherever the tags are cut.
+/// Separates reasoning from text, wherever the tags are split.
 #[derive(Debug, Default)]
 pub(super) struct ThinkTags {
     held: String,
@@ -26,7 +26,7 @@ enum State {
 }
 
 impl ThinkTags {
-    /// Takes text in and gives what is certain.
+    /// Processes text and returns the pieces that are certain.
     pub(super) fn take(&mut self, delta: &str) -> Vec<Piece> {
         self.held.push_str(delta);
         let mut pieces = Vec::new();
@@ -64,7 +64,7 @@ impl ThinkTags {
         }
     }
 
-    /// What was held back when the answer ended.
+    /// Returns the text that was held back when the answer ended.
     pub(super) fn finish(self) -> Piece {
         match self.state {
             State::Thinking => Piece::Reasoning(self.held),
@@ -73,7 +73,7 @@ impl ThinkTags {
     }
 }
 
-/// How much of the end may be the beginning of the closing tag.
+/// Returns the length of a possible start of the closing tag at the end.
 fn unfinished(text: &str) -> usize {
     let longest = (1..CLOSING.len()).rev();
     longest

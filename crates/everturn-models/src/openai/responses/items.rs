@@ -1,7 +1,7 @@
 //! A conversation as items.
 //!
-//! One message of a model becomes several items in the order of its parts: reasoning, text, calls. What the provider gave
-//! for its own use goes back as it came.
+//! One message of a model becomes several items in the order of its parts: reasoning, text, calls. The
+//! provider's own data is sent back unchanged.
 
 use everturn_ai::{JsonObject, Message, ModelRequest, Part, PartKind, Role, ToolResponse};
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use crate::wire_tools::WireTools;
 
 /// The input of a request.
 pub(super) struct Items {
-    /// The text of the system messages at the beginning.
+    /// The text of the system messages at the start.
     pub(super) instructions: Option<String>,
     pub(super) input: Vec<Value>,
 }
@@ -62,7 +62,7 @@ impl Writer<'_> {
         }
     }
 
-    /// What people and programs say: one item with all its content.
+    /// Converts a message of a person or program: one item with all its content.
     fn said(&mut self, role: &str, message: &Message) {
         let content: Vec<Value> = message
             .content()
@@ -92,7 +92,7 @@ impl Writer<'_> {
         Some(content)
     }
 
-    /// What the model said: an item per part, but for texts of one message.
+    /// Converts a part of a model message: an item per part, except texts of one message.
     fn answered(&mut self, part: &Part) {
         let own = provenance::own(part, self.provider);
         match part.kind() {
@@ -112,7 +112,7 @@ impl Writer<'_> {
                 Some(item) => self.input.push(item.clone()),
                 None => warn_left_out(part, self.provider),
             },
-            // A picture that the provider made is in the custom part beside it.
+            // A picture of the provider is in the custom part beside it.
             PartKind::Media(_) if own.is_some() => {}
             PartKind::Media(media) if !media.url.starts_with("data:") => {
                 self.text(&media.url, part, None);
@@ -147,7 +147,8 @@ impl Writer<'_> {
         self.input.push(item.into());
     }
 
-    /// A reasoning item, if it is ours and whole: without its encrypted content the provider does not take it.
+    /// Converts reasoning if it is OpenAI's and complete: without its encrypted content the provider rejects
+    /// it.
     fn reasoning(&mut self, text: &str, part: &Part, own: Option<&JsonObject>) {
         let (Some(signature), Some(own)) = (provenance::signature(part, self.provider), own) else {
             return;
@@ -192,7 +193,7 @@ impl Writer<'_> {
     }
 }
 
-/// Where a cached prefix of the conversation ends, if the part says so.
+/// Returns the end of a cached prefix of the conversation, if the part marks one.
 fn cache_breakpoint(part: &Part) -> Option<Value> {
     let control = part
         .metadata_entry("cacheControl")

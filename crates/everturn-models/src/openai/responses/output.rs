@@ -7,13 +7,13 @@ use crate::arguments::{Arguments, Outcome};
 use crate::provenance::signed;
 use crate::wire_tools::WireTools;
 
-/// What became of an output item.
+/// The result of an output item.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     pub(super) parts: Vec<Part>,
-    /// Why the model would not answer.
+    /// The reason for which the model refused to answer.
     pub(super) refusal: Option<String>,
-    /// The tool of a call that was cut in the middle of its arguments.
+    /// The tool of a call whose arguments were truncated.
     pub(super) cut_call: Option<String>,
 }
 
@@ -43,7 +43,7 @@ fn custom(item: &Value, provider: &str) -> Part {
     Part::custom(JsonObject::from_iter([(provider.to_owned(), item.clone())]))
 }
 
-/// The fields of an item that have no place in a part.
+/// Returns the fields of an item that have no counterpart in a part.
 fn rest(item: &Value, known: &[&str]) -> JsonObject {
     let fields = item.as_object().into_iter().flatten();
     let others = fields.filter(|(name, value)| !known.contains(&name.as_str()) && !value.is_null());
@@ -84,7 +84,7 @@ fn reasoning(item: &Value, provider: &str) -> Part {
     let is_plain = |entry: &Value| {
         entry["type"] == "summary_text" && entry.as_object().is_some_and(|entry| entry.len() == 2)
     };
-    // One summary is the text of the part; more of them are kept as they are.
+    // A single summary is the text of the part; several are kept unchanged.
     let is_told_by_text = item["summary"]
         .as_array()
         .is_some_and(|entries| match entries.as_slice() {
@@ -131,7 +131,7 @@ fn function_call(item: &Value, provider: &str, tools: &WireTools) -> Output {
     }
 }
 
-/// The id of a call; servers that have only one id put it elsewhere.
+/// Returns the id of a call; servers with only one id put it elsewhere.
 pub(super) fn call_id(item: &Value) -> Option<String> {
     let id = item["call_id"].as_str().or_else(|| item["id"].as_str())?;
     Some(id.to_owned())

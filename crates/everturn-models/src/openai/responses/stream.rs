@@ -10,7 +10,7 @@ use crate::event_stream::Events;
 use crate::openai::usage;
 use crate::wire_tools::WireTools;
 
-/// Codes of failures that are refusals.
+/// Error codes that mean a refusal.
 const REFUSALS: [&str; 4] = [
     "image_content_policy_violation",
     "bio_policy",
@@ -18,7 +18,7 @@ const REFUSALS: [&str; 4] = [
     "invalid_prompt",
 ];
 
-/// An output item under way.
+/// An output item in progress.
 struct Open {
     id: String,
     index: Option<u64>,
@@ -39,7 +39,7 @@ struct Answer<'a> {
 /// Reads a stream to its terminal event.
 ///
 /// # Errors
-/// What the provider reports; `UNAVAILABLE` if the stream ends before its terminal event.
+/// The error that the provider reports; `UNAVAILABLE` if the stream ends before its terminal event.
 pub(super) async fn read(
     mut events: Events<'_>,
     emitter: &Emitter<ModelResponseChunk>,
@@ -177,7 +177,7 @@ impl Answer<'_> {
         self.emitter.send(Part::from(partial).into()).await
     }
 
-    /// Takes the whole item in. What of it was not sent yet is sent now.
+    /// Processes the complete item, and sends the part of it that was not sent yet.
     async fn end(&mut self, event: &Value) -> Result<()> {
         let is_shown = self.item(event).is_some_and(|open| open.is_shown);
         let item = event["item"].clone();
@@ -192,7 +192,7 @@ impl Answer<'_> {
     }
 
     fn finished(mut self, response: &Value) -> ModelResponse {
-        // What the finished response says is the truth if the end of an item was missed.
+        // The finished response is authoritative if the end of an item was missed.
         if let Some(items) = response["output"]
             .as_array()
             .filter(|items| items.len() > self.done.len())
@@ -249,7 +249,7 @@ fn finish(response: &Value, whole: &Output) -> (FinishReason, Option<String>) {
     (reason, why.map(str::to_owned))
 }
 
-/// What else the provider says about its answer.
+/// Returns the other fields of the response.
 fn about(response: &Value) -> Value {
     let known = ["id", "model", "created_at", "status", "service_tier"];
     let given = known.iter().filter(|name| !response[**name].is_null());
