@@ -74,14 +74,17 @@ impl Function {
 
 fn no_description(ident: &Ident) -> Error {
     let advice =
-        "a tool needs a description for the model: write a doc comment, or `#[tool(description = \"..\")]`";
+        "the tool has no description for the model: add a doc comment or `#[tool(description = \"..\")]`";
     Error::new(ident.span(), advice)
 }
 
 fn check_form(signature: &Signature) -> Result<()> {
     let mut problems = Vec::new();
     if signature.asyncness.is_none() {
-        problems.push(Error::new(signature.fn_token.span, "a tool is an `async fn`"));
+        problems.push(Error::new(
+            signature.fn_token.span,
+            "a tool must be an `async fn`",
+        ));
     }
     if let Some(constness) = &signature.constness {
         problems.push(Error::new(constness.span, "a tool cannot be `const`"));
@@ -89,7 +92,7 @@ fn check_form(signature: &Signature) -> Result<()> {
     if let Safety::Unsafe(keyword) = &signature.safety {
         problems.push(Error::new(
             keyword.span,
-            "a tool cannot be `unsafe`: a model calls it with what it likes",
+            "a tool cannot be `unsafe`, because the model chooses its arguments",
         ));
     }
     if let Some(abi) = &signature.abi {
@@ -98,7 +101,7 @@ fn check_form(signature: &Signature) -> Result<()> {
     if !signature.generics.params.is_empty() {
         problems.push(Error::new_spanned(
             &signature.generics,
-            "a tool cannot be generic: its schema is that of one type",
+            "a tool cannot be generic, because its schema describes one concrete type",
         ));
     }
     if let Some(bounds) = &signature.generics.where_clause {

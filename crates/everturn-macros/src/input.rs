@@ -73,7 +73,7 @@ pub(crate) fn read(
         [only] if !all_fields && !is_plain(&only.ty) => {
             refuse_description(
                 only,
-                "the input is described by its type: write this on the type or its fields",
+                "this argument is the whole input, which its type describes: move the doc comment to the type or its fields",
             )?;
             Input::Whole(only.ty.clone())
         }
@@ -115,7 +115,7 @@ fn from_context(argument: &mut PatType) -> Result<Option<Argument>> {
     let value = value.clone();
     refuse_description(
         argument,
-        "this argument comes from the context and is not shown to the model",
+        "this argument comes from the context and is not part of the tool's input: remove its doc comment",
     )?;
     Ok(Some(Argument::Context { value, is_borrowed }))
 }
@@ -133,15 +133,17 @@ fn typed(argument: &mut FnArg) -> Result<&mut PatType> {
         FnArg::Typed(argument) => Ok(argument),
         FnArg::Receiver(receiver) => Err(Error::new_spanned(
             receiver,
-            "a tool has no receiver: write a function outside any `impl`",
+            "a tool cannot take `self`: move the function out of the `impl` block",
         )),
     }
 }
 
 fn check_type(value: &Type) -> Result<()> {
     let problem = match value {
-        Type::Reference(_) => "a tool owns its arguments: take this by value, such as `String` for `&str`",
-        Type::ImplTrait(_) => "a tool cannot be generic: its schema is that of one type",
+        Type::Reference(_) => {
+            "a tool cannot borrow its arguments: take this one by value, for example `String` instead of `&str`"
+        }
+        Type::ImplTrait(_) => "a tool cannot be generic, because its schema describes one concrete type",
         _ => return Ok(()),
     };
     Err(Error::new_spanned(value, problem))
@@ -170,7 +172,8 @@ impl Field {
             ..
         }) = &*argument.pat
         else {
-            let problem = "an argument that is a field of the tool's input needs a plain name";
+            let problem =
+                "this argument is a field of the tool's input and needs a plain name, such as `city: String`";
             return Err(Error::new_spanned(&argument.pat, problem));
         };
         let describes_field = |attribute: &mut Attribute| {

@@ -51,7 +51,7 @@ impl Parse for Answerer {
         }
         let role: LitStr = input.parse()?;
         Ok(match role.value().trim() {
-            "" => return Err(syn::Error::new(role.span(), "this must not be empty")),
+            "" => return Err(syn::Error::new(role.span(), "this value must not be empty")),
             "caller" => Self::Caller,
             _ => Self::Role(role),
         })
@@ -119,7 +119,7 @@ impl Options {
         } else {
             let known = "`name`, `description`, `replay`, `answer`, `decision`, `by`, `outcome_by`, `expires`, `approvals`, \
                          `second_person`, `editable`, `repeat`, `fields` and `crate`";
-            Err(meta.error(format!("unknown option: `#[tool]` takes {known}")))
+            Err(meta.error(format!("unknown option: `#[tool]` accepts {known}")))
         }
     }
 }
@@ -127,17 +127,17 @@ impl Options {
 fn set_text(option: &mut Option<LitStr>, meta: &ParseNestedMeta<'_>) -> Result<()> {
     let text: LitStr = meta.value()?.parse()?;
     if text.value().trim().is_empty() {
-        return Err(syn::Error::new(text.span(), "this must not be empty"));
+        return Err(syn::Error::new(text.span(), "this value must not be empty"));
     }
     if option.replace(text).is_some() {
-        return Err(meta.error("this option is given twice"));
+        return Err(meta.error("this option is set twice"));
     }
     Ok(())
 }
 
 fn set<T: Parse>(option: &mut Option<T>, meta: &ParseNestedMeta<'_>) -> Result<()> {
     if option.replace(meta.value()?.parse()?).is_some() {
-        return Err(meta.error("this option is given twice"));
+        return Err(meta.error("this option is set twice"));
     }
     Ok(())
 }
@@ -149,12 +149,12 @@ fn set_answer(option: &mut Option<Ident>, meta: &ParseNestedMeta<'_>) -> Result<
         "restart" => "Restart",
         "respond" => "Respond",
         _ => {
-            let advice = "an interrupted tool is answered by `restart`, `respond` or `any`";
+            let advice = "unknown value: `answer` accepts `restart`, `respond` and `any`";
             return Err(syn::Error::new(word.span(), advice));
         }
     };
     if option.replace(Ident::new(variant, word.span())).is_some() {
-        return Err(meta.error("this option is given twice"));
+        return Err(meta.error("this option is set twice"));
     }
     Ok(())
 }
@@ -167,12 +167,12 @@ fn set_replay(option: &mut Option<Ident>, meta: &ParseNestedMeta<'_>) -> Result<
         "keyed" => "Keyed",
         "once" => "Once",
         _ => {
-            let advice = "a tool is `pure`, `idempotent`, `keyed` or `once`";
+            let advice = "unknown value: `replay` accepts `pure`, `idempotent`, `keyed` and `once`";
             return Err(syn::Error::new(word.span(), advice));
         }
     };
     if option.replace(Ident::new(variant, word.span())).is_some() {
-        return Err(meta.error("this option is given twice"));
+        return Err(meta.error("this option is set twice"));
     }
     Ok(())
 }
@@ -180,11 +180,11 @@ fn set_replay(option: &mut Option<Ident>, meta: &ParseNestedMeta<'_>) -> Result<
 fn set_expires(option: &mut Option<u64>, meta: &ParseNestedMeta<'_>) -> Result<()> {
     let text: LitStr = meta.value()?.parse()?;
     let Some(seconds) = seconds(&text.value()) else {
-        let advice = "a question expires after a time such as `90s`, `30m`, `24h` or `7d`";
+        let advice = "`expires` needs a positive duration such as `90s`, `30m`, `24h` or `7d`";
         return Err(syn::Error::new(text.span(), advice));
     };
     if option.replace(seconds).is_some() {
-        return Err(meta.error("this option is given twice"));
+        return Err(meta.error("this option is set twice"));
     }
     Ok(())
 }
@@ -206,13 +206,10 @@ fn seconds(text: &str) -> Option<u64> {
 fn set_approvals(option: &mut Option<LitInt>, meta: &ParseNestedMeta<'_>) -> Result<()> {
     let people: LitInt = meta.value()?.parse()?;
     if people.base10_parse::<u32>()? == 0 {
-        return Err(syn::Error::new(
-            people.span(),
-            "at least one person approves a call",
-        ));
+        return Err(syn::Error::new(people.span(), "`approvals` must be at least 1"));
     }
     if option.replace(people).is_some() {
-        return Err(meta.error("this option is given twice"));
+        return Err(meta.error("this option is set twice"));
     }
     Ok(())
 }
@@ -225,7 +222,7 @@ fn set_editable(option: &mut Option<LitBool>, meta: &ParseNestedMeta<'_>) -> Res
         parse_quote!(true)
     };
     if option.replace(value).is_some() {
-        return Err(meta.error("this option is given twice"));
+        return Err(meta.error("this option is set twice"));
     }
     Ok(())
 }
@@ -236,13 +233,12 @@ fn set_repeat(option: &mut Option<Ident>, meta: &ParseNestedMeta<'_>) -> Result<
         "recorded" => "Recorded",
         "ask" => "Ask",
         _ => {
-            let advice =
-                "an approved call that was made before gives what was `recorded`, or does `ask` again";
+            let advice = "unknown value: `repeat` accepts `recorded` and `ask`";
             return Err(syn::Error::new(word.span(), advice));
         }
     };
     if option.replace(Ident::new(variant, word.span())).is_some() {
-        return Err(meta.error("this option is given twice"));
+        return Err(meta.error("this option is set twice"));
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use crate::expand::path_text;
 /// Parses the option with the crate that re-exports the derives.
 pub(crate) fn read_root(root: &mut Path, meta: &ParseNestedMeta<'_>) -> Result<()> {
     if !meta.path.is_ident("crate") {
-        return Err(meta.error("unknown option: `#[payload]` takes `crate`"));
+        return Err(meta.error("unknown option: `#[payload]` accepts `crate`"));
     }
     *root = meta
         .value()?
