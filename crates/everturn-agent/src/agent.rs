@@ -1,25 +1,27 @@
 //! Agents: defined once, invoked by many callers.
 
-mod abort;
 mod actions;
 mod archive_actions;
+mod background_runs;
 mod builder;
-mod local_transport;
 mod middleware;
 mod new_sessions;
 mod prompt_agent;
 mod snapshot_reads;
 mod tenant_actions;
-mod watching;
 
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::Duration;
 
-use everturn_core::{Context, DynAction, Registry, Result};
+use everturn_core::{Connection, Context, DynAction, Emitter, Inputs, Registry, Result};
+use futures::future::BoxFuture;
+use futures::stream;
 use serde_json::Value;
 
 pub use self::actions::{AbortAction, AgentAction, SessionAction, SnapshotAction, SnapshotsAction};
+pub use self::background_runs::{WatchAction, WatchRequest};
 pub use self::builder::{AgentBuilder, AgentKind, Custom, custom_agent, session_flow};
 pub(crate) use self::builder::{AgentOrigin, AgentProgram, sealed};
 pub use self::middleware::{
@@ -27,16 +29,17 @@ pub use self::middleware::{
     register_agent_middleware,
 };
 pub use self::prompt_agent::{InlinePrompt, NamedPrompt, agent, prompt_agent};
-pub use self::watching::{WatchAction, WatchRequest};
 use crate::archive::{Archive, Tenants};
 use crate::chat::ChatBuilder;
 use crate::invocation::{Definition, RegistryGuard};
 use crate::recovery::{self, Recovery};
+use crate::runs::run_stream::RunChunks;
 use crate::storage::session_state::AgentTypes;
-use crate::store::SessionStore;
+use crate::store::{SessionStore, StatusStream};
 use crate::{
-    Abort, AgentConnection, AgentInit, AgentInput, AgentMetadata, AgentReply, AgentTask, AgentTransport,
-    ChatTurn, CustomState, GetSnapshotRequest, SessionId, Snapshot, SnapshotId,
+    Abort, AgentConnection, AgentInit, AgentInput, AgentMetadata, AgentOutput, AgentReply, AgentStreamChunk,
+    AgentTask, AgentTransport, ChatTurn, CustomState, GetSnapshotRequest, SessionId, Snapshot, SnapshotId,
+    StateManagement,
 };
 
 /// An agent with custom state `S`, status `T`, and a function that returns an `O` in addition to its answer.
@@ -84,7 +87,7 @@ impl<S: CustomState, T, O> Agent<S, T, O> {
             snapshots: actions::snapshots_action(&definition),
             session: actions::session_action(&definition),
             abort: actions::abort_action(&definition),
-            watch: watching::watch_action(&definition),
+            watch: background_runs::watch_action(&definition),
             archive: [
                 archive_actions::archive_actions(&definition),
                 tenant_actions::tenant_actions(&definition),
@@ -101,7 +104,7 @@ impl<S: CustomState, T, O> Agent<S, T, O> {
     /// Registers the agent's action and its companion actions under the agent's name.
     ///
     /// # Errors
-    /// `ALREADY_EXISTS` if there is an agent of that name.
+    /// `ALREADY_EXISTS` if the name is taken.
     pub fn register(&self, registry: &Registry) -> Result<()> {
         registry.register(Arc::new(self.parts.run.clone()))?;
         if self.parts.definition.is_session_flow {
@@ -228,7 +231,7 @@ impl<S: CustomState, T, O> Agent<S, T, O> {
         self.run(text.into()).await
     }
 
-    /// Starts one turn of a fresh conversation and streams it: chunks, then the [reply](ChatTurn::output).
+    /// Starts one turn of a new session and streams it: chunks, then the [reply](ChatTurn::output).
     ///
     /// ```
     /// # use everturn_agent::{AgentSession, custom_agent};
@@ -262,7 +265,7 @@ impl<S: CustomState, T, O> Agent<S, T, O> {
         self.chat().stream(input).await
     }
 
-    /// Starts one turn of a fresh conversation on a text and streams it, as [`Agent::stream`] does.
+    /// Starts one turn of a new session on a text and streams it, as [`Agent::stream`] does.
     ///
     /// # Errors
     /// As [`Agent::stream`].
@@ -420,5 +423,58 @@ impl<S, T, O> fmt::Debug for Agent<S, T, O> {
         f.debug_struct("Agent")
             .field("name", &self.parts.definition.name)
             .finish_non_exhaustive()
+    }
+}
+
+/// The transport by which chats reach an agent in this process.
+impl<S: CustomState, T: 'static, O: 'static> AgentTransport for Agent<S, T, O> {
+    fn connect(
+        &self,
+        init: AgentInit,
+        context: &Context,
+    ) -> Connection<AgentInput, AgentOutput, AgentStreamChunk> {
+        self.action().connect_in(init, &self.with_registry(context))
+    }
+
+    fn run(
+        &self,
+        init: AgentInit,
+        input: AgentInput,
+        emitter: Emitter<AgentStreamChunk>,
+        context: &Context,
+    ) -> BoxFuture<'static, Result<AgentOutput>> {
+        let action = self.action().clone();
+        let context = self.with_registry(context).child();
+        Box::pin(async move {
+            // Dropping the call ends the agent; cancelling reaches work that it handed to others.
+            let _cancel = context.cancellation().clone().drop_guard();
+            let inputs = Inputs::from_stream(stream::iter([input]));
+            action.call(init, inputs, emitter, context).await
+        })
+    }
+
+    fn snapshot(&self, request: GetSnapshotRequest, context: Context) -> BoxFuture<'_, Result<Snapshot>> {
+        Box::pin(async move { self.definition().read_snapshot(request, &context).await })
+    }
+
+    fn abort(&self, id: SnapshotId, context: Context) -> BoxFuture<'_, Result<Option<Abort>>> {
+        Box::pin(async move { self.definition().abort_run(&id, &context).await })
+    }
+
+    fn watch(&self, id: &SnapshotId, context: &Context) -> Option<StatusStream> {
+        let definition = self.definition();
+        definition.store.as_ref()?.watch(&definition.scope(context), id)
+    }
+
+    fn follow(&self, id: &SnapshotId, context: &Context) -> Option<RunChunks> {
+        self.definition().follow(id, context).ok()
+    }
+
+    fn state_management(&self) -> Option<StateManagement> {
+        Some(self.metadata().state_management)
+    }
+
+    fn takeover_patience(&self) -> Duration {
+        self.definition().takeover_patience()
     }
 }

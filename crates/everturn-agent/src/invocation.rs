@@ -26,15 +26,13 @@
 //! | output | `client.rs` | `Draining` commands `Resolve`; `Driver::output` makes the output, `Client::answer` sends it |
 //!
 //! These are seven files, `driver.rs` included. The others are not on the path: `start.rs` and `opening.rs`
-//! come before it, `background.rs` and `broadcast.rs` are for turns whose client has left, `function.rs` and
+//! come before it, `run_worker.rs` and `broadcast.rs` are for turns whose client has left, `function.rs` and
 //! `signals.rs` carry signals between the function's task and the driver. The type of the custom state is
-//! hidden from everything but the function (`typed_function.rs`).
+//! hidden from everything but the function (`function.rs`).
 
-mod accepted_input;
 mod added_by_client;
 mod agent_session;
 pub(crate) mod answers;
-mod background;
 mod broadcast;
 mod client;
 mod conversation;
@@ -55,13 +53,13 @@ mod owned_turn;
 mod prompt_turn;
 mod registry_guard;
 mod repeated;
+mod run_worker;
 mod signals;
 mod snapshots;
 mod start;
 mod turn;
 pub(crate) mod turn_lock;
 pub(crate) mod turn_observer;
-mod typed_function;
 mod usage_tracker;
 
 pub use self::agent_session::AgentSession;
@@ -74,6 +72,7 @@ pub(crate) use self::definition::{
 pub(crate) use self::driver::Driver;
 use self::driver::{AgentEvent, QueuedInput, Written};
 pub use self::effect::TurnEffect;
+pub(crate) use self::function::{AgentFunction, TypedFunction};
 pub use self::generate::TurnGenerate;
 pub(crate) use self::new_session::{Beginning, MakeCustom};
 pub(crate) use self::opening::Opening;
@@ -84,4 +83,3 @@ pub(crate) use self::start::invoke;
 pub use self::turn::{Turn, TurnContext, TurnResult};
 pub use self::turn_lock::{Concurrency, SESSION_BUSY, TurnLocking};
 pub use self::turn_observer::{EndedTurn, TurnObserver, observe_turns};
-pub(crate) use self::typed_function::{AgentFunction, TypedFunction};

@@ -60,7 +60,7 @@ pub(super) fn run_action(definition: &Arc<Definition>) -> AgentAction {
             // Interrupts of these tools are answered by a response; all others can also be restarted.
             "respondOnly": definition.respond_only.keys().collect::<Vec<_>>(),
             "answerSchemas": definition.respond_only,
-            // Nobody takes over a background run whose worker was silent for so long.
+            // No worker takes over a background run whose worker was silent for this long.
             "lostAfterMillis": lost_after(definition.heartbeat),
         }),
     );

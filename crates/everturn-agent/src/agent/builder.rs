@@ -124,7 +124,7 @@ where
 /// Defines an agent whose turn loop is `function`, under the name of earlier designs: a session flow, which
 /// streams its progress in a custom status type.
 ///
-/// It is [`custom_agent`] but for the names that those designs have: its action is also found as
+/// It is [`custom_agent`] with the names of those designs: its action is also found as
 /// `/session-flow/{name}`, the spans of its turns are `sessionFlow/turn/0`, `sessionFlow/turn/1`, …, and the
 /// span in which a snapshot was written names the flow in `genkit:metadata:sessionFlow` and the snapshot in
 /// `genkit:metadata:snapshotId`.
@@ -324,7 +324,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
     /// ([`Turn::send_status`](crate::Turn::send_status)).
     ///
     /// Callers in Rust read it as that type ([`AgentChunk::status`](crate::AgentChunk::status)), the agent's
-    /// metadata has its schema, and a status that does not fit is refused where it is sent.
+    /// metadata has its schema, and sending a status that does not fit fails.
     pub fn status<U: JsonSchema + 'static>(self) -> AgentBuilder<S, K, U, O> {
         self.set(|options| options.status_schema = schema_of::<U>())
             .retyped()
@@ -337,7 +337,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.set(|options| options.store = Some(store.into_store()))
     }
 
-    /// Keeps tenants apart: `scope` returns the tenant whose snapshots a call may see.
+    /// Isolates tenants: `scope` returns the tenant whose snapshots a call may see.
     ///
     /// By default the tenant is the [`Scope`] in the extensions of the call's context, which a server sets
     /// for authenticated callers, or else the default scope.
@@ -349,8 +349,8 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
     /// custom-state patches.
     ///
     /// The transform gets the state as the agent keeps it, and returns any value that can be written as JSON:
-    /// the same type with less in it, or a type made for clients. `Ok(None)` shows no custom state. An error
-    /// or a panic withholds the state and fails the read or the invocation. To transform messages and
+    /// the same type with fields cleared, or another type for clients. `Ok(None)` shows no custom state. An
+    /// error or a panic withholds the state and fails the read or the invocation. To transform messages and
     /// artifacts too, see [`AgentBuilder::state_transform`], which gets the result of this transform.
     ///
     /// ```
@@ -388,9 +388,9 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
     /// patches.
     ///
     /// The custom state is JSON here; [`SessionState::custom_as`] reads it and [`SessionState::with_custom`]
-    /// replaces it as its type, and [`AgentBuilder::custom_transform`] is given nothing else. `Ok(None)`
-    /// shows no state. An error or a panic withholds it and fails the read or the invocation. The transform
-    /// runs while the session is in use and must not change it.
+    /// replaces it as its type, and [`AgentBuilder::custom_transform`] receives it alone. `Ok(None)` shows no
+    /// state. An error or a panic withholds it and fails the read or the invocation. The transform runs while
+    /// the session is in use and must not change it.
     pub fn state_transform(
         self,
         transform: impl Fn(SessionState, &Context) -> HandlerResult<Option<SessionState>> + Send + Sync + 'static,
@@ -427,8 +427,8 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.set(|options| options.turn_locking = locking)
     }
 
-    /// Sets how long a turn holds its lock in the store after its process has died; 15 s by default.
-    /// Processes that live renew it.
+    /// Sets how long a turn holds its lock in the store after its process has died; 15 s by default. Running
+    /// processes renew it.
     pub fn turn_lease(self, lease: Duration) -> Self {
         self.set(|options| options.turn_lease = Some(lease))
     }
@@ -438,7 +438,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.set(|options| options.snapshots = policy)
     }
 
-    /// Takes snapshots at the moments that `decide` picks. It gets the custom state at the moment and, if
+    /// Takes snapshots at the moments that `decide` selects. It gets the custom state at the moment and, if
     /// there is one, at the previous snapshot. Replaces [`AgentBuilder::snapshots`].
     ///
     /// The invocation waits for `decide`, so it should be fast. A stored custom state that is not an `S`
@@ -494,23 +494,23 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.set(|options| options.names_messages = true)
     }
 
-    /// Lets a session be resumed by its id although its latest snapshot is no resume point: a background run
-    /// that is not over, or one that [left nothing](FailedTurns::Discard). The session continues from the
-    /// nearest snapshot before it that is one, or starts a new conversation if there is none.
+    /// Lets a session be resumed by its id although its latest snapshot is not a resume point: a background
+    /// run in progress, or one that [left nothing](FailedTurns::Discard). The session continues from the
+    /// nearest resume point before it, or starts a new conversation if there is none.
     pub fn resume_past_failures(self) -> Self {
         self.set(|options| options.resume_past_failures = true)
     }
 
-    /// Sets what is left of a turn that fails, or whose client leaves: by default a snapshot with all that
-    /// was finished, from which every client can continue ([`FailedTurns::Keep`]).
+    /// Sets the state that is left by a turn that fails, or whose client leaves: by default a snapshot with
+    /// all finished rounds, from which every client can continue ([`FailedTurns::Keep`]).
     ///
     /// The snapshot's id is a UUID, and comes with the end of the turn and with the output. It can be resumed
     /// by that id, or by the session's: an input without a message ([`Chat::retry`](crate::Chat::retry))
     /// continues the turn without repeating its effects; an input with a message continues the conversation
     /// after the one that failed.
     ///
-    /// The turns of a background run are not kept one by one: the run's last snapshot holds the state it came
-    /// to.
+    /// The turns of a background run have no snapshots of their failures: the run's last snapshot holds its
+    /// last state.
     pub fn failed_turns(self, failed_turns: FailedTurns) -> Self {
         self.set(|options| options.failed_turns = failed_turns)
     }
@@ -535,10 +535,10 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.set(|options| options.tool_errors = Some(choice))
     }
 
-    /// Sets what the model sees of a long conversation; by default as much as the model takes
-    /// ([`Window::of_model`]). The session keeps everything.
+    /// Sets the part of a long conversation that the model sees; by default as much as fits its context
+    /// window ([`Window::of_model`]). The session keeps everything.
     ///
-    /// It holds for the agent's prompt and for [`Turn::generate`](crate::Turn::generate).
+    /// It applies to the agent's prompt and for [`Turn::generate`](crate::Turn::generate).
     ///
     /// ```
     /// use everturn_agent::agent;
@@ -556,13 +556,13 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.set(|options| options.window = Some(window))
     }
 
-    /// Limits what turns, invocations and sessions may use, and how often a turn may repeat a tool call.
-    /// Where the agent sets no limit, that of the application holds ([`set_limits`](crate::set_limits)).
+    /// Limits what turns, invocations and sessions may use, and how often a turn may repeat a tool call. A
+    /// limit that the agent does not set is the application's ([`set_limits`](crate::set_limits)).
     pub fn limits(self, limits: Limits) -> Self {
         self.limits_for(move |_| limits.clone())
     }
 
-    /// Sets the limits by the context of each invocation: a customer's plan, for example.
+    /// Computes the limits from the context of each invocation, for example from a customer's plan.
     ///
     /// ```
     /// use everturn_agent::{Limits, agent};
@@ -605,7 +605,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
     /// edited is not affected, except that an agent that runs its turns itself must allow edits, too.
     ///
     /// Every client of the agent then decides what an interrupted tool does, so the tools must check their
-    /// arguments. The model is not asked again: it receives the tool's answer next to its own arguments.
+    /// arguments. The model is not called again: it receives the tool's answer next to its own arguments.
     pub fn allow_edited_inputs(self) -> Self {
         self.set(|options| options.restart_inputs = RestartInputs::Edited)
     }
@@ -627,7 +627,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
     ///
     /// A run that is taken over has only these values. They are stored unencrypted: name no secrets. An agent
     /// with a [`scope`](AgentBuilder::scope) must name the values from which the scope is computed, or its
-    /// runs are not taken over. Without one, the tenant of a run is known from where it is stored.
+    /// runs are not taken over. Without one, the tenant of a run follows from its place in the store.
     pub fn record_context<N: Into<String>>(self, names: impl IntoIterator<Item = N>) -> Self {
         self.set(|options| {
             for name in names.into_iter().map(Into::into) {
@@ -641,7 +641,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
     /// Sets the log in which background runs keep their chunks for watchers; by default it is in this
     /// process's memory.
     ///
-    /// With a log that several processes share, a run can be watched from any of them, and on through a
+    /// With a log that several processes share, a run can be watched from any of them, also across a
     /// takeover.
     pub fn run_log(self, log: impl IntoStreamLog) -> Self {
         self.set(|options| options.run_log = Some(log.into_stream_log()))
@@ -652,7 +652,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.set(|options| options.cancellation_grace = Some(grace))
     }
 
-    /// Sets how large the state of a session may be, in bytes of its JSON, about; 64 MiB by default.
+    /// Sets the approximate maximum size of a session's state, in bytes of JSON; 64 MiB by default.
     ///
     /// A turn whose message, or whose outcome, makes the state larger fails with `RESOURCE_EXHAUSTED` and
     /// [`STATE_TOO_LARGE`](crate::STATE_TOO_LARGE), and is not kept.
@@ -703,7 +703,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
     }
 
     /// Makes servers offer the agent to clients although another agent [delegates](crate::Delegation) to it.
-    /// Agents that no other delegates to are offered in any case.
+    /// Agents without delegation are always offered.
     pub fn public(self) -> Self {
         self.set(|options| options.visibility = Visibility::Public)
     }
@@ -728,7 +728,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if the name is empty, a linear timeline is combined with forking, the heartbeat,
-    /// the turn lease or the attempts are invalid, turns are to be locked in a store that cannot, a tool of
+    /// the turn lease or the attempts are invalid, turns are to be locked in a store without locks, a tool of
     /// the prompt needs another custom state than the agent's, or the prompt input does not fit the prompt;
     /// for an agent around a prompt, also the mistakes in the prompt.
     pub fn build(self) -> Result<Agent<S, T, O>> {
@@ -837,7 +837,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
     /// Builds the agent and registers it with its companion actions.
     ///
     /// # Errors
-    /// As [`AgentBuilder::build`]; `ALREADY_EXISTS` if there is an agent of that name.
+    /// As [`AgentBuilder::build`]; `ALREADY_EXISTS` if the name is taken.
     pub fn define(self) -> Result<Agent<S, T, O>> {
         let registry = self.registry.clone();
         let agent = self.build()?;

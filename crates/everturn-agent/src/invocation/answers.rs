@@ -124,7 +124,7 @@ fn not_pending(history: &History, call: Call<'_>) -> Error {
         .iter()
         .any(|message| message.tool_requests().any(|request| Call::of(request) == call));
     Error::invalid_argument(if earlier {
-        format!("the tool request '{call}' is no longer pending: the conversation has gone on since")
+        format!("the tool request '{call}' is no longer pending: the conversation has continued since")
     } else {
         format!("the tool request '{call}' was not found in session history")
     })

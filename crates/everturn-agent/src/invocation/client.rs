@@ -10,8 +10,8 @@ use futures::future::BoxFuture;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::background::{no_pending_snapshot, no_store, no_subscription};
 use super::machine::{Cause, Event, Resolution};
+use super::run_worker::{no_pending_snapshot, no_store, no_subscription};
 use super::signals::Receipt;
 use super::{AgentEvent, Driver, RegistryGuard};
 use crate::invocation::cursor::InvocationCursor;

@@ -30,8 +30,7 @@ use crate::{
     SnapshotStatus, Timeline,
 };
 
-/// The position of an invocation among the snapshots of its session. Most invocations have none of what is
-/// boxed in it.
+/// The position of an invocation among the snapshots of its session. Its boxed fields are rarely set.
 pub(crate) struct InvocationCursor {
     session: StoredSession,
     clock: Clock,
@@ -62,7 +61,7 @@ pub(crate) struct InvocationCursor {
     at_tip: bool,
     /// On a linear timeline, the rewind that the next snapshot carries out.
     rewind: Option<Box<RewindDue>>,
-    /// The open turn of another worker, which this one replays first.
+    /// The open turn of another worker, which this invocation replays first.
     taken_up: Option<Box<OpenTurn>>,
     /// The lease of the background run that the invocation is or may become.
     lease: Lease,
@@ -342,7 +341,7 @@ impl InvocationCursor {
     }
 
     /// Returns whether no other turn may follow the snapshot that the next one follows. A rewind must be
-    /// alone in its session: otherwise it could orphan a snapshot that it never saw.
+    /// alone in its session: otherwise it could supersede a snapshot that it never saw.
     fn is_exclusive(&self) -> bool {
         (self.at_tip || self.timeline == Timeline::Linear) && self.policy != Concurrency::Fork
     }
@@ -735,7 +734,7 @@ impl InvocationCursor {
         new.write()
     }
 
-    /// Moves to the snapshot of a turn that failed, unless it is orphaned.
+    /// Moves to the snapshot of a turn that failed, unless it is superseded.
     pub(crate) fn kept(&mut self, saved: &Saved) {
         if !saved.snapshot.orphaned {
             self.wrote(saved);

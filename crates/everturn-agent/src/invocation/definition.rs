@@ -14,8 +14,8 @@ use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
 
 use super::Beginning;
+use super::function::UntypedFunction;
 use super::input_validation::InputValidation;
-use super::typed_function::UntypedFunction;
 use crate::invocation::answers::RestartInputs;
 use crate::invocation::failure_log::FailedWork;
 use crate::invocation::turn_observer::TurnObservers;
@@ -53,7 +53,7 @@ impl Heartbeat {
     pub(crate) fn check(self) -> Result<()> {
         if self.interval.is_zero() || self.expiry <= self.interval {
             return Err(Error::invalid_argument(
-                "a heartbeat needs an interval of some time and an expiry that is longer than it",
+                "a heartbeat needs an interval above zero and an expiry longer than the interval",
             ));
         }
         Ok(())

@@ -20,7 +20,6 @@ use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
 
 use super::Definition;
-use super::background::{Rewritten, RunWorker};
 use super::broadcast::Broadcast;
 use super::client::{Client, ClientStream, ClientStreamEvent, error_of};
 use super::function::{Report, RunningFunction, Turns};
@@ -29,6 +28,7 @@ use super::machine::{
 };
 use super::new_session::session_exists;
 use super::repeated::answered_meanwhile;
+use super::run_worker::{Rewritten, RunWorker};
 use super::signals::{ChunkSignal, MODEL_CHUNKS, Signal, Signals};
 use super::snapshots::{Journals, SnapshotWritten, Snapshots};
 use super::turn::{TurnContext, TurnReport, TurnStart};

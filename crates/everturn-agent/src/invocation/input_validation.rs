@@ -165,7 +165,7 @@ pub(super) fn given_answers(input: &AgentInput) -> Option<&Answers> {
 pub(super) fn check_message(message: &Message) -> Result<()> {
     if message.role() != Role::User {
         return Err(Error::invalid_argument(format!(
-            "a client speaks as the user; a message of role '{}' is not accepted",
+            "clients send user messages only; a message of role '{}' is not accepted",
             message.role()
         ))
         .with_public());

@@ -72,7 +72,7 @@ fn nothing_but_custom(state: &SessionState) -> Option<Arc<Value>> {
 /// Returns the error for a custom state that was given to a session which exists.
 pub(super) fn session_exists(session: &SessionId) -> Error {
     Error::failed_precondition(format!(
-        "'custom' begins a session, and session '{session}' exists: leave it out, or begin another session"
+        "'custom' is for new sessions, and session '{session}' exists: omit it, or begin another session"
     ))
     .with_public()
 }

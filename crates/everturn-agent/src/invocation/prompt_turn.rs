@@ -1,23 +1,24 @@
-//! One turn of a prompt agent: render the prompt around the conversation, ask the model, remember its answer.
+//! One turn of a prompt agent: render the prompt around the conversation, call the model, add its answer.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use everturn_ai::history::awaiting;
 use everturn_ai::prompt::{Prompt, PromptOverrides, with_prompt_state};
 use everturn_ai::{
-    FinishReason, History, Message, Messages, ModelResponse, ModelResponseChunk, Part, Role, is_unfit_answer,
-    reason,
+    FinishReason, History, Message, Messages, Middleware, ModelCall, ModelResponse, ModelResponseChunk,
+    MultipartToolResponse, NextModel, NextTool, Part, Role, ToolCall, async_trait, is_unfit_answer, reason,
 };
 use everturn_core::{Error, HandlerResult, Result};
 use serde_json::Value;
 
-use super::accepted_input::AcceptedInput;
 use super::added_by_client::{AddedByClient, chosen_output};
 use super::conversation::{conversation_so_far, marked};
 use super::generate::ConversationObserver;
 use super::input_validation::{check_message, given_answers};
+use super::signals::Signals;
 use super::{AgentFunction, AgentPrompt};
-use crate::{AgentInput, CustomState, Turn};
+use crate::{AgentInput, AgentStreamChunk, CustomState, Turn, TurnDetails};
 
 /// Returns the function of a prompt agent. `input` is the prompt input of conversations without one.
 /// `overrides` go before the prompt's settings, and those of the call before them.
@@ -200,4 +201,43 @@ async fn send_interrupts<S: CustomState>(turn: &Turn<S>, reply: &ModelResponse) 
     };
     // Boxed, so that turns without interrupts have no room for it.
     Box::pin(turn.send_chunk(chunk)).await
+}
+
+/// Sends an empty chunk before the first model or tool runs.
+///
+/// All checks that can refuse a client come before it, so a server can then choose the kind of its response.
+#[derive(Clone)]
+pub(super) struct AcceptedInput {
+    signals: Signals,
+    is_reported: Arc<AtomicBool>,
+}
+
+impl AcceptedInput {
+    /// Returns `None` unless the caller requested the details of turns.
+    pub(super) fn of<S: CustomState>(turn: &Turn<S>) -> Option<Self> {
+        turn.context().extension::<TurnDetails>()?;
+        Some(Self {
+            signals: turn.signals().clone(),
+            is_reported: Arc::default(),
+        })
+    }
+
+    fn report(&self) {
+        if !self.is_reported.swap(true, Ordering::Relaxed) {
+            self.signals.publisher().post(AgentStreamChunk::default());
+        }
+    }
+}
+
+#[async_trait]
+impl Middleware for AcceptedInput {
+    async fn model(&self, call: ModelCall, next: NextModel) -> HandlerResult<ModelResponse> {
+        self.report();
+        Ok(next.run(call).await?)
+    }
+
+    async fn tool(&self, call: ToolCall, next: NextTool) -> HandlerResult<MultipartToolResponse> {
+        self.report();
+        Ok(next.run(call).await?)
+    }
 }

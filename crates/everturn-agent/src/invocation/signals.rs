@@ -309,7 +309,7 @@ impl Signals {
     async fn stream(&self, chunk: ModelResponseChunk, positions: Option<&MessagePositions>) -> Result<()> {
         let room = tokio::select! {
             biased;
-            room = Arc::clone(&self.0.room).acquire_owned() => room.expect("nobody closes it"),
+            room = Arc::clone(&self.0.room).acquire_owned() => room.expect("the semaphore is never closed"),
             () = self.0.work.cancelled() => return Err(self.why_ended()),
         };
         if !self.is_silenced() {
@@ -399,6 +399,6 @@ impl Signals {
             .end
             .get()
             .cloned()
-            .unwrap_or_else(|| Error::cancelled("the invocation is over"))
+            .unwrap_or_else(|| Error::cancelled("the invocation has ended"))
     }
 }

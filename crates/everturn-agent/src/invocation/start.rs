@@ -19,13 +19,13 @@ use tracing::Instrument;
 
 use super::RegistryGuard;
 use super::agent_session::InvocationFacts;
-use super::background::RunWorker;
 use super::broadcast::Broadcast;
 use super::client::{AnswerSender, Client, ClientStream};
 use super::function::{RunningFunction, Turns};
 use super::machine::{Machine, StoreSupport};
 use super::opening::{Opening, open};
 use super::repeated::{Found, Repeated};
+use super::run_worker::RunWorker;
 use super::signals::Signals;
 use super::snapshots::{Journals, Snapshots};
 use super::usage_tracker::UsageTracker;
@@ -53,9 +53,9 @@ pub(crate) fn invoke(
     context: Context,
 ) -> impl Future<Output = Result<AgentOutput>> {
     // Boxed, because it is large and completes long before the output.
-    let beginning = Box::pin(begin(definition, init, inputs, emitter, context));
+    let starting = Box::pin(open_and_start(definition, init, inputs, emitter, context));
     async move {
-        let (mut driving, mut outcome) = beginning.await?;
+        let (mut driving, mut outcome) = starting.await?;
         let outcome = poll_fn(|cx| {
             // First, because it may answer.
             driving.poll(cx);
@@ -68,7 +68,7 @@ pub(crate) fn invoke(
 }
 
 /// Opens an invocation and starts its driver, which sends the output to the receiver.
-async fn begin(
+async fn open_and_start(
     definition: Arc<Definition>,
     init: AgentInit,
     mut inputs: Inputs<AgentInput>,
@@ -296,7 +296,7 @@ impl Driver {
             .function
             .open(session_id, state, &signals, transform, caller.clone());
         let is_stored = cursor.is_some() || init.session_id.is_some() || init.snapshot_id.is_some();
-        let (session, begin) = opened.map_err(|error| {
+        let (session, run_function) = opened.map_err(|error| {
             if is_stored {
                 definition.unreadable_state(&opened_session, &caller, &error)
             } else {
@@ -345,7 +345,7 @@ impl Driver {
             resources: definition.client_rules.clone(),
             custom_schema: definition.custom_schema.clone(),
         };
-        let running = begin(context.clone(), signals.clone(), facts);
+        let running = run_function(context.clone(), signals.clone(), facts);
         let function = RunningFunction::new(&definition.name, running, context, receiver);
 
         Ok(Box::new(Self {

@@ -384,7 +384,7 @@ impl Drop for TurnLockGuard {
 fn busy(session: &SessionId, holder: Option<&SnapshotId>) -> Error {
     let holder = holder.map_or_else(|| "another turn".to_owned(), |turn| format!("turn '{turn}'"));
     Error::aborted(format!(
-        "session '{session}' is held by {holder}; retry when it is over"
+        "session '{session}' is held by {holder}; retry when it has ended"
     ))
     .with_reason(SESSION_BUSY)
     .with_public()

@@ -35,7 +35,7 @@ pub(crate) struct Saved {
     pub(super) unfinished: Option<Rewind>,
     /// Whether the next snapshot follows it for certain: it is new, or the session's only tip.
     pub(super) is_tip: bool,
-    /// Whether another snapshot follows it, or it is orphaned: then the next one begins a branch.
+    /// Whether another snapshot follows it, or it is superseded: then the next one begins a branch.
     pub(super) is_followed: bool,
     /// The number of commits to the session before this was read.
     pub(super) as_of: u64,
@@ -46,7 +46,7 @@ pub(crate) struct Saved {
 pub(super) enum RewindDue {
     /// A rewind to this snapshot; nothing of it is written yet.
     To(SnapshotId),
-    /// A decided rewind of which not every orphaned snapshot is marked.
+    /// A decided rewind of which not every superseded snapshot is marked.
     Unfinished(Rewind),
 }
 
@@ -117,7 +117,7 @@ async fn continue_from_existing(
             "snapshot '{id}' was deleted while this turn was saved: retry the turn"
         ))
     })?;
-    // On a linear timeline the existing snapshot has to become the tip, even if it was orphaned.
+    // On a linear timeline the existing snapshot has to become the tip, even if it was superseded.
     if let Some(tip) = tip.as_ref().filter(|tip| **tip != id) {
         session.move_tip_to(&found, tip).await?;
     }

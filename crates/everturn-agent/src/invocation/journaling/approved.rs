@@ -145,7 +145,7 @@ impl Made {
 
 fn made_elsewhere() -> Error {
     Error::aborted(
-        "another resumption of the conversation is making this approved call; try again when it is over",
+        "another resumption of the conversation is making this approved call; retry when it has ended",
     )
     .with_public()
 }

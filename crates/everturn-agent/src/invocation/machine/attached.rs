@@ -13,9 +13,9 @@
 
 use std::collections::VecDeque;
 
-use super::concluding::Concluding;
 use super::detaching::Detaching;
-use super::draining::Draining;
+use super::ending::Concluding;
+use super::ending::Draining;
 use super::saving::{Saving, TurnMeanwhile, settle_all};
 use super::state::{Meanwhile, Step};
 use super::stopping::Stopping;

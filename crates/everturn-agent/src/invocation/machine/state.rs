@@ -2,9 +2,9 @@
 
 use super::attached::Attached;
 use super::background::{Background, Finalizing, WindingDown};
-use super::concluding::Concluding;
 use super::detaching::Detaching;
-use super::draining::Draining;
+use super::ending::Concluding;
+use super::ending::Draining;
 use super::stopping::Stopping;
 use super::{Cause, Command, Event};
 

@@ -1,7 +1,7 @@
 //! The phase in which the work was cancelled while the client still awaits its outcome, and the function has
 //! yet to return.
 
-use super::draining::resolve;
+use super::ending::resolve;
 use super::saving::{Saving, TurnMeanwhile, settle_all};
 use super::state::{Meanwhile, Step};
 use super::{Cancellation, Cause, Command, EndOfInput, Event, Resolution, TurnOutcome};

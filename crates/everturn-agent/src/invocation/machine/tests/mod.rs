@@ -5,14 +5,14 @@ use super::{
     TurnOutcome, TurnSnapshot,
 };
 
-mod attached;
-mod background;
+mod attached_turns;
+mod background_turns;
 mod detach;
 mod enumeration;
 mod inside_a_turn;
 mod invocation_end;
-mod stopping;
-mod turn_lock;
+mod lock_requests;
+mod stops;
 mod world;
 
 type Invocation = Machine<&'static str, &'static str>;

@@ -2,13 +2,13 @@
 //! driver lets them act. It knows what may happen next, does what the machine commands, and objects to what
 //! must not be.
 
-mod conversation;
 mod happenings;
+mod lock_holder;
 mod orders;
 mod rest;
-mod turn_lock;
+mod transcript;
 
-use self::conversation::Conversation;
+use self::transcript::Conversation;
 use super::*;
 
 pub(super) type Happening = Event<u8, &'static str>;

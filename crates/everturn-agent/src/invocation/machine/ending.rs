@@ -1,10 +1,45 @@
-//! The phase in which the function has returned and the last chunks are on their way to the client.
+//! The phases after the function has returned: its end is saved ([`Concluding`]), then the last chunks are
+//! sent to the client ([`Draining`]).
 
 use std::collections::VecDeque;
 
 use super::detaching::Detaching;
 use super::state::{Meanwhile, Phase, Step};
+use super::stopping::Stopping;
 use super::{Cause, Command, Event, Resolution, StoreSupport};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Concluding {
+    store: StoreSupport,
+}
+
+impl Concluding {
+    pub(super) fn begin<I, E>(store: StoreSupport) -> Step<I, E> {
+        Step::to(Self { store }).emit(Command::CommitEnd)
+    }
+
+    pub(super) fn handle<I: Clone, E: Clone>(self, event: Event<I, E>) -> Step<I, E> {
+        match event {
+            Event::EndCommitted(_) => Draining::begin(self.store, Ok(())),
+            // A client must never receive a state as durable that is not.
+            Event::CommitFailed(error) => Draining::begin(self.store, Err(error)),
+            Event::ClientGone(error) => Self::stop(Cause::ClientGone(error)),
+            Event::TransformFailed(error) => Self::stop(Cause::Transform(error)),
+            Event::Detach(_) => match self.store.admit_detach() {
+                Ok(()) => Detaching::await_end().preceded_by([Command::SilenceClient]),
+                Err(cause) => Self::stop(cause),
+            },
+            _ => Step::to(self),
+        }
+    }
+
+    fn stop<I, E: Clone>(cause: Cause<E>) -> Step<I, E> {
+        Stopping::because(cause)
+            .with_end_in_flight()
+            .begin(Meanwhile::Returned(Ok(())))
+            .preceded_by([Command::SilenceClient])
+    }
+}
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Draining<E> {

@@ -1,4 +1,7 @@
-//! Watching background runs, in this process and through an action.
+//! Watching and aborting background runs, in this process and through an action.
+//!
+//! An abort changes the status of the run's snapshot from `pending` to `aborted`. The worker watches the
+//! snapshot and stops. Work that it still completes cannot change the status any more.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,17 +14,18 @@ use serde::{Deserialize, Serialize};
 use crate::chat::output_of;
 use crate::invocation::Definition;
 use crate::runs::run_stream::{Followed, RunChunks, follow};
+use crate::storage::snapshot::Transition;
 use crate::store::Detail;
 use crate::{
-    AgentFinishReason, AgentOutput, AgentStreamChunk, GetSnapshotRequest, HandOff, Snapshot, SnapshotId,
-    SnapshotStatus, WorkerLoss,
+    Abort, AgentFinishReason, AgentOutput, AgentStreamChunk, GetSnapshotRequest, HandOff, Snapshot,
+    SnapshotId, SnapshotStatus, WorkerLoss,
 };
 
 /// The action that shows an agent's background runs: it streams a run's chunks from the beginning, follows
 /// the run, and returns its end.
 pub type WatchAction = Action<WatchRequest, AgentOutput, AgentStreamChunk>;
 
-/// Asks to be shown a background run.
+/// A request to watch a background run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WatchRequest {
@@ -120,5 +124,31 @@ fn end_of(snapshot: Snapshot) -> AgentOutput {
         // As in the output of a turn with a store: the state is read from the snapshot.
         state: None,
         ..output_of(snapshot)
+    }
+}
+
+impl Definition {
+    /// Aborts the run of a snapshot; `None` if the snapshot does not exist. A finished run does not change.
+    pub(crate) async fn abort_run(&self, id: &SnapshotId, context: &Context) -> Result<Option<Abort>> {
+        let tenant = self.tenant_store(context)?;
+        if id.as_str().is_empty() {
+            return Err(Error::invalid_argument("a snapshot id is needed to abort a run").with_public());
+        }
+        let abort = Transition::Abort {
+            now: self.clock.now(),
+        };
+        if tenant.change(id, abort).await?.is_some() {
+            return Ok(Some(Abort {
+                previous: SnapshotStatus::Pending,
+                status: SnapshotStatus::Aborted,
+            }));
+        }
+        // The run was not pending, and a final status never changes: this later read sees the status that the
+        // abort found.
+        let found = tenant.get(id, Detail::Metadata).await?;
+        Ok(found.map(|snapshot| Abort {
+            previous: snapshot.status,
+            status: snapshot.status,
+        }))
     }
 }
