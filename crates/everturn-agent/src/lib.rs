@@ -1,8 +1,8 @@
-//! Sessions, turns, snapshots and agents: conversations that survive.
+//! Sessions, turns, snapshots and agents: durable conversations.
 //!
-//! An **agent** is a named function that runs *turns* on a *session*: messages, custom state, artifacts. With
-//! a store it keeps its conversations itself, and each turn leaves a *snapshot* to resume from; without one,
-//! its clients keep them. Clients see a turn as a stream of chunks and one output.
+//! An **agent** is a named function that runs *turns* on a *session*: messages, custom state, artifacts. An
+//! agent with a store persists its conversations, and each turn ends with a *snapshot* to resume from.
+//! Without a store, the clients keep the state. A turn is a stream of chunks and one output.
 //!
 //! ```
 //! use everturn_agent::{AgentSession, Artifact, custom_agent, store::MemoryStore};
@@ -55,15 +55,15 @@
 //! |---|---|
 //! | define an agent | [`agent`], [`prompt_agent`], [`custom_agent`], [`AgentBuilder`] |
 //! | run turns yourself | [`AgentSession`], [`Turn`] |
-//! | talk to one | [`Agent`], [`Chat`], [`AgentConnection`], [`AgentReply`] |
-//! | reach the conversation from a tool | [`Session`] as an argument of a `#[tool]` function, [`Session::current`] |
-//! | hand tasks to other agents | [`Delegation`], [`AgentRef`] |
-//! | choose how sessions are kept | [`store`], [`Snapshot`], [`SnapshotPolicy`], [`SnapshotIds`], [`Timeline`] |
-//! | work with history | [`Agent::archive`], [`archive`] |
-//! | survive a crash without acting twice | [`journal`], [`Turn::effect`] |
-//! | work in the background | [`Chat::detach`], [`AgentTask`] |
-//! | take over the runs of a process that died | [`Agent::recover`], [`recover_every`], [`WorkerLoss`] |
-//! | follow custom state | [`patch`] |
+//! | call an agent | [`Agent`], [`Chat`], [`AgentConnection`], [`AgentReply`] |
+//! | access the session from a tool | [`Session`] as an argument of a `#[tool]` function, [`Session::current`] |
+//! | delegate to other agents | [`Delegation`], [`AgentRef`] |
+//! | store sessions | [`store`], [`Snapshot`], [`SnapshotPolicy`], [`SnapshotIds`], [`Timeline`] |
+//! | list, fork, export and delete sessions | [`Agent::archive`], [`archive`] |
+//! | avoid repeated effects after a crash | [`journal`], [`Turn::effect`] |
+//! | run in the background | [`Chat::detach`], [`AgentTask`] |
+//! | take over the runs of a dead process | [`Agent::recover`], [`recover_every`], [`WorkerLoss`] |
+//! | track custom state | [`patch`] |
 //! | count turns and tokens | [`AgentReply::usage`], [`Snapshot::usage`], [`observe_turns`] |
 #![doc = include_str!("docs/background.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -121,7 +121,7 @@ pub use self::wire::{
     ServerNote, SnapshotCreated, StateManagement, TurnDetails, TurnEnd, TurnStarted, Unstored,
 };
 
-// Types of other crates that are used in signatures here.
+// Types of other crates that occur in signatures here.
 pub use async_trait::async_trait;
 pub use everturn_ai::{Answers, Budget, UsageTotal};
 pub use everturn_core as core;

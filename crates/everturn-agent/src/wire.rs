@@ -103,7 +103,7 @@ impl AgentInit {
         }
         if context.extension::<Unstored>().is_some() {
             return Err(Error::invalid_argument(
-                "an agent on another server cannot be told to store nothing: that is for agents of this process",
+                "a remote agent cannot run without storing: that is for agents of this process",
             ));
         }
         Ok(match self.custom {
@@ -152,7 +152,7 @@ impl AgentInit {
         }
         if let (Some(_), Some(snapshot)) = (&self.custom, &self.snapshot_id) {
             return Err(Error::invalid_argument(format!(
-                "'custom' begins a session, and snapshot '{snapshot}' is of one that exists: leave it out"
+                "'custom' is for new sessions, and snapshot '{snapshot}' is of an existing one: omit it"
             ))
             .with_public());
         }

@@ -20,7 +20,7 @@ const RECENT: usize = 8;
 
 impl Archive {
     /// Writes a session to a file or another writer, and returns the number of its snapshots. Every snapshot
-    /// is written as it is stored, including pending and orphaned ones, and each message once.
+    /// is written as it is stored, including pending and superseded ones, and each message once.
     /// [`Archive::import`] reads it.
     ///
     /// Snapshots are written one at a time: memory holds their ids and the latest few. Equal sessions give

@@ -23,7 +23,7 @@ const RECENT: usize = 8;
 
 /// The options of an import. By default the session keeps its id, which must be free.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[must_use = "it says how to import and does nothing by itself"]
+#[must_use = "settings alone import nothing"]
 pub struct Import {
     session: Option<SessionId>,
     replace: bool,

@@ -185,7 +185,7 @@ impl Archive {
         children.into_iter().map(|snapshot| self.show(snapshot)).collect()
     }
 
-    /// Returns all of a session's snapshots as a tree, without their states, orphaned ones included. A tree
+    /// Returns all of a session's snapshots as a tree, without their states, superseded ones included. A tree
     /// of at most [`SnapshotTree::MAX_EXCERPTS`] snapshots has excerpts.
     ///
     /// # Errors
@@ -252,12 +252,12 @@ impl Archive {
     }
 
     /// Returns all snapshots of a session as they are stored, without their states, oldest first, including
-    /// orphaned ones.
+    /// superseded ones.
     pub(super) async fn stored_snapshots(&self, session: &SessionId) -> Result<Vec<Snapshot>> {
         self.gather(session, |snapshot| snapshot).await
     }
 
-    /// Returns the ids of all snapshots of a session, oldest first, including orphaned ones.
+    /// Returns the ids of all snapshots of a session, oldest first, including superseded ones.
     ///
     /// # Errors
     /// `NOT_FOUND` if there is none.
@@ -293,7 +293,7 @@ impl Archive {
         }
     }
 
-    /// Returns whether a session has any snapshot, orphaned or not.
+    /// Returns whether a session has any snapshot, superseded or not.
     pub(super) async fn exists(&self, session: &SessionId) -> Result<bool> {
         let page = self.tenant.list(&all_of(session).limit(1)).await?;
         Ok(!page.items.is_empty())

@@ -23,7 +23,7 @@ pub struct ListSnapshotsRequest {
     /// The sort order; by default the newest first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<Order>,
-    /// Whether to include orphaned snapshots.
+    /// Whether to include superseded snapshots.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub orphaned: bool,
     /// Whether to include the states. Such a page ends early where its states are large: after about 8 MiB,
@@ -40,7 +40,7 @@ pub struct ListSnapshotsRequest {
 
 impl ListSnapshotsRequest {
     /// Creates a request for the first page of a session's snapshots, newest first, without states and
-    /// orphaned snapshots.
+    /// superseded snapshots.
     pub fn of(session: impl Into<SessionId>) -> Self {
         Self {
             session_id: session.into(),
@@ -251,7 +251,7 @@ pub struct TreeRequest {
     pub excerpts: bool,
 }
 
-/// One page of a session's tree: its snapshots without their states, oldest first, orphaned ones included.
+/// One page of a session's tree: its snapshots without their states, oldest first, superseded ones included.
 /// Each names the snapshot it continues from as `parentId`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -39,7 +39,7 @@ impl Retention {
         self
     }
 
-    /// Keeps only this many of the newest snapshots of each session. Orphaned snapshots are counted
+    /// Keeps only this many of the newest snapshots of each session. Superseded snapshots are counted
     /// separately.
     pub fn newest(mut self, count: usize) -> Self {
         self.count = Some(count);
@@ -81,7 +81,7 @@ impl Archive {
     ///
     /// A snapshot is judged as it was read and deleted a moment later: a label that is added in between comes
     /// too late. A session that continues meanwhile is not harmed, because new snapshots are never touched. A
-    /// session with orphaned snapshots only is not listed; [`Archive::retain_in`] reaches it by its id.
+    /// session with superseded snapshots only is not listed; [`Archive::retain_in`] reaches it by its id.
     ///
     /// # Errors
     /// The store's own errors; snapshots deleted until then stay deleted.

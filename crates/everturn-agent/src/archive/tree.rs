@@ -104,7 +104,7 @@ impl SnapshotTree {
         Some(self.node(at))
     }
 
-    /// Returns the tip: the latest snapshot that is not orphaned.
+    /// Returns the tip: the latest snapshot that is not superseded.
     pub fn latest(&self) -> Option<SnapshotNode<'_>> {
         let at = self.snapshots.iter().rposition(|snapshot| !snapshot.orphaned)?;
         Some(self.node(at))

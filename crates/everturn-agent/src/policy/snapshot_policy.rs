@@ -108,7 +108,7 @@ impl SnapshotPolicy {
         Self(Rule::OnChange(events.into_iter().collect()))
     }
 
-    /// Takes a snapshot at the moments that `decide` picks. The invocation waits for it, so it should be
+    /// Takes a snapshot at the moments that `decide` selects. The invocation waits for it, so it should be
     /// fast.
     ///
     /// The custom state is JSON here; [`AgentBuilder::snapshots_when`](crate::AgentBuilder::snapshots_when)
@@ -117,8 +117,8 @@ impl SnapshotPolicy {
         Self(Rule::When(Arc::new(move |moment| Ok(decide(moment)))))
     }
 
-    /// Takes a snapshot at the moments that `decide` picks from the custom state of type `S`, now and at the
-    /// previous snapshot.
+    /// Takes a snapshot at the moments that `decide` selects from the custom state of type `S`, now and at
+    /// the previous snapshot.
     pub(crate) fn over_custom_state<S: CustomState>(
         decide: impl Fn(&SnapshotMoment<'_>, &S, Option<&S>) -> bool + Send + Sync + 'static,
     ) -> Self {

@@ -139,7 +139,7 @@ impl Followed {
                 is_expired: self.liveness.is_expired(&snapshot),
             }),
             None => Err(Error::failed_precondition(format!(
-                "run '{id}' was begun by a worker that shows nothing"
+                "run '{id}' was started by a worker that does not stream its chunks"
             ))
             .with_public()),
         }

@@ -97,7 +97,7 @@ pub struct Snapshot {
     /// The event at which the snapshot was taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<SnapshotEvent>,
-    /// Whether a rewind left the snapshot behind.
+    /// Whether a rewind superseded the snapshot.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub orphaned: bool,
     /// The labels that people put on the snapshot.
@@ -152,7 +152,7 @@ impl Snapshot {
         let id = &self.snapshot_id;
         if !id.is_content_addressed() {
             return Err(Error::failed_precondition(format!(
-                "snapshot '{id}' is not named after what it holds, so there is nothing to check"
+                "snapshot '{id}' is not content-addressed and cannot be verified"
             )));
         }
         let Some(state) = &self.state else {

@@ -15,9 +15,9 @@
 //! - **Read your writes, and those of others.** Once `commit` has returned, every later read in any process
 //!   sees the snapshot or a newer version of it, and the session's latest is that snapshot or a later one:
 //!   reads and commits are *linearizable*.
-//! - **An orphaned snapshot is never the tip.** Snapshots marked [`orphaned`](Snapshot::orphaned) are never a
-//!   session's latest, whether it is read, checked by a precondition, or listed, and never a successor that a
-//!   precondition finds. Once the mark is taken away they can be both again.
+//! - **A superseded snapshot is never the tip.** Snapshots marked [`orphaned`](Snapshot::orphaned) are never
+//!   a session's latest, whether it is read, checked by a precondition, or listed, and never a successor that
+//!   a precondition finds. Once the mark is taken away they can be both again.
 //! - **A final snapshot keeps its status.** A commit that would change the status of a completed, failed or
 //!   aborted snapshot fails with `FAILED_PRECONDITION`, and so does a commit that would move a snapshot to
 //!   another session.
@@ -134,8 +134,8 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     async fn get(&self, scope: &Scope, id: &SnapshotId, detail: Detail) -> Result<Option<Snapshot>>;
 
     /// Reads the latest snapshot of a session: the one with the greatest creation time, and of those the one
-    /// with the greatest id, whatever its status. Orphaned snapshots are passed over. Where branches grow at
-    /// once it is the newest snapshot of any of them.
+    /// with the greatest id, whatever its status. Superseded snapshots are passed over. Where branches grow
+    /// at once it is the newest snapshot of any of them.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if the session id is empty.
@@ -181,7 +181,7 @@ pub trait SessionStore: fmt::Debug + Send + Sync + 'static {
     async fn list(&self, scope: &Scope, query: &SnapshotQuery) -> Result<Page<Snapshot>>;
 
     /// Returns one page of the tenant's sessions, ordered by their latest snapshots. A session that has only
-    /// orphaned snapshots is not listed.
+    /// superseded snapshots is not listed.
     async fn sessions(&self, scope: &Scope, query: &SessionQuery) -> Result<Page<SessionSummary>>;
 
     /// Returns the snapshots that name this one as their parent, without their states, oldest first.
@@ -316,7 +316,7 @@ pub fn admit(id: &SnapshotId, existing: Option<&Snapshot>, mut row: Snapshot) ->
 pub async fn drop_journals(journal: &dyn Journal, scope: &Scope, keys: &[JournalKey]) {
     for key in keys {
         if let Err(error) = journal.clear(scope, key).await {
-            tracing::warn!(%error, "the journal of a turn that is over was not dropped");
+            tracing::warn!(%error, "the journal of a turn that has ended was not dropped");
         }
     }
 }

@@ -113,7 +113,7 @@ impl StoredSession {
     }
 
     /// Returns whether continuing this snapshot begins a branch: another snapshot follows it, or it is
-    /// orphaned.
+    /// superseded.
     pub(crate) async fn is_followed(&self, snapshot: &Snapshot) -> Result<bool> {
         Ok(snapshot.orphaned || !self.successors(Some(snapshot)).await?.is_empty())
     }
@@ -157,7 +157,7 @@ impl StoredSession {
         }
     }
 
-    /// Returns all snapshots of the session that are not orphaned, without their states.
+    /// Returns all snapshots of the session that are not superseded, without their states.
     async fn snapshots(&self) -> Result<Vec<Snapshot>> {
         let mut query = SnapshotQuery::of(self.id.clone()).limit(MAX_PAGE);
         let mut found = Vec::new();

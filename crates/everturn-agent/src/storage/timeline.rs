@@ -30,7 +30,8 @@ pub enum Timeline {
     ///
     /// With [`ContentAddressed`](crate::SnapshotIds::ContentAddressed) ids a turn may reach a state that is
     /// already stored. Then the existing snapshot becomes the tip: the snapshots that lead to it are kept,
-    /// even if they were orphaned, and all others become orphaned. Later snapshots continue its numbering.
+    /// even if they were superseded, and all others become superseded. Later snapshots continue its
+    /// numbering.
     ///
     /// Resuming a superseded snapshot recovers it and the snapshots that lead to it, and supersedes those
     /// that had replaced them.
@@ -59,7 +60,7 @@ impl StoredSession {
     }
 
     /// Returns the rewind that keeps the snapshots leading to `to`. They part from the currently kept ones at
-    /// the first of them that is not orphaned.
+    /// the first of them that is not superseded.
     pub(crate) async fn rewind_to(&self, to: &SnapshotId) -> Result<Rewind> {
         let mut seen = HashSet::new();
         let mut next = Some(to.clone());
@@ -126,7 +127,7 @@ impl StoredSession {
                 .iter()
                 .filter(|snapshot| snapshot.snapshot_id != tip.snapshot_id)
         };
-        // Snapshots are recovered before others are orphaned: in between there is a branch, but nothing is
+        // Snapshots are recovered before others are superseded: in between there is a branch, but nothing is
         // lost.
         let recovered = others()
             .filter(|snapshot| is_kept(snapshot) && (snapshot.orphaned || snapshot.has_unfinished_rewind()));

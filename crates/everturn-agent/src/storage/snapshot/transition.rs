@@ -64,10 +64,10 @@ pub(crate) enum Transition {
     /// Records, in the session's latest snapshot, which snapshots a rewind keeps.
     DecideRewind {
         rewind: Rewind,
-        /// Whether that snapshot was orphaned and becomes the latest by this.
+        /// Whether that snapshot was superseded and becomes the latest by this.
         recovers: bool,
     },
-    /// Marks a snapshot as orphaned, or removes the mark.
+    /// Marks a snapshot as superseded, or removes the mark.
     Orphan { orphaned: bool },
     /// Removes the decision of a rewind from the session's latest snapshot, once all others are marked.
     FinishRewind { rewind: Rewind, orphaned: bool },
@@ -356,7 +356,7 @@ fn begun_too_often(attempts: u32) -> Error {
         format!("{attempts} times")
     };
     Error::unavailable(format!(
-        "the run was given up: it was begun {times}, and each time its worker was lost before the end"
+        "the run was given up: it was started {times}, and its worker was lost each time"
     ))
 }
 

@@ -146,7 +146,7 @@ fn turn_over(snapshot: &Snapshot) -> Error {
     let message = if snapshot.status == SnapshotStatus::Pending {
         format!("the turn is another worker's: it holds the lease of snapshot '{id}'")
     } else {
-        format!("the turn is over: snapshot '{id}' holds its end")
+        format!("the turn has ended: snapshot '{id}' holds its end")
     };
     Error::aborted(message).with_reason(TURN_TAKEN_OVER).with_public()
 }

@@ -261,7 +261,7 @@ pub trait UsageLedger: Send + Sync {
 pub async fn close_accounts(ledger: &dyn UsageLedger, scope: &Scope, keys: &[JournalKey]) {
     for key in keys {
         if let Err(error) = ledger.close(scope, key).await {
-            tracing::warn!(%error, "the account of a turn that is over was not dropped");
+            tracing::warn!(%error, "the account of a turn that has ended was not dropped");
         }
     }
 }

@@ -81,7 +81,7 @@ struct MemoryJournal {
 #[derive(Default)]
 struct SessionRows {
     all: Positions,
-    /// The positions of rows that are not orphaned.
+    /// The positions of rows that are not superseded.
     kept: Positions,
 }
 

@@ -36,12 +36,12 @@ pub enum Precondition {
     ///
     /// | `snapshot` | the condition holds if |
     /// |---|---|
-    /// | `Some(id)` | the session has this snapshot, it is not orphaned, and it has no successor |
+    /// | `Some(id)` | the session has this snapshot, it is not superseded, and it has no successor |
     /// | `None`, the turn begins the session | no snapshot of the session counts as a successor, whatever its parent |
     ///
     /// A **successor** is another snapshot of the session that names `id` as its parent and
     ///
-    /// - is not orphaned,
+    /// - is not superseded,
     /// - is completed, pending, failed or aborted: a failed turn is kept with its finished rounds, and the
     ///   session continues there,
     /// - comes later than the snapshot in the order of [`latest`](super::SessionStore::latest), so that a
@@ -102,7 +102,7 @@ impl Precondition {
     }
 
     /// Returns whether a snapshot with this id and status can be a successor. The store itself selects the
-    /// snapshots of the session that are not orphaned and have the right parent and position.
+    /// snapshots of the session that are not superseded and have the right parent and position.
     pub fn counts(&self, id: &SnapshotId, status: SnapshotStatus) -> bool {
         let Self::Unfollowed { beside, .. } = self.on_snapshots() else {
             return false;
@@ -115,7 +115,7 @@ impl Precondition {
     /// | condition | `found` |
     /// |---|---|
     /// | [`None`](Self::None) | anything |
-    /// | [`Unfollowed`](Self::Unfollowed) | a successor of the snapshot; the snapshot itself if it has none; `None` if it is orphaned or not in the session |
+    /// | [`Unfollowed`](Self::Unfollowed) | a successor of the snapshot; the snapshot itself if it has none; `None` if it is superseded or not in the session |
     /// | `Unfollowed` with `snapshot: None` | any snapshot that counts; `None` if there is none |
     /// | [`Tip`](Self::Tip) | the session's latest snapshot |
     /// | [`Held`](Self::Held) | by its inner condition; the store checks the lock |

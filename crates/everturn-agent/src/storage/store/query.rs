@@ -52,7 +52,7 @@ pub struct SnapshotQuery {
     pub session: SessionId,
     /// The sort order.
     pub order: Order,
-    /// Whether to include orphaned snapshots.
+    /// Whether to include superseded snapshots.
     pub orphaned: bool,
     /// How much of each snapshot to read.
     pub detail: Detail,
@@ -63,8 +63,8 @@ pub struct SnapshotQuery {
 }
 
 impl SnapshotQuery {
-    /// Creates a query for the first page of a session's snapshots, newest first, without states and orphaned
-    /// snapshots.
+    /// Creates a query for the first page of a session's snapshots, newest first, without states and
+    /// superseded snapshots.
     pub fn of(session: SessionId) -> Self {
         Self {
             session,
@@ -82,7 +82,7 @@ impl SnapshotQuery {
         self
     }
 
-    /// Includes orphaned snapshots.
+    /// Includes superseded snapshots.
     pub fn with_orphaned(mut self) -> Self {
         self.orphaned = true;
         self
