@@ -361,9 +361,9 @@ impl<S: CustomState, T, O> Agent<S, T, O> {
 
     /// Polls once for background runs of this agent whose worker was lost, and takes them over.
     ///
-    /// A run that was taken over continues in this process like one that was begun here. Of several processes
-    /// that poll at the same time, exactly one takes over each run. Runs that are in progress here are left
-    /// alone.
+    /// A run that was taken over continues in this process like one that was started here. Of several
+    /// processes that poll at the same time, exactly one takes over each run. Runs that are in progress here
+    /// are left alone.
     pub async fn recover(&self) -> Recovery {
         self.parts.definition.recover().await
     }

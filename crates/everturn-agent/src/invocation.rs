@@ -10,8 +10,8 @@
 //!                        │  turn      ▼    │ signals: chunk, round done, turn done
 //!                        │     agent_session.rs ──► the agent's function, for example prompt_turn.rs ──► generate
 //!                        │                                                                               │
-//!                        └── driver.rs ◄── snapshots.rs                     journal/turn_journal.rs ◄────┘
-//!                                          asks the policy, writes          records replies and tools' results
+//!                        └── driver.rs ◄── snapshots.rs                     journaling/turn_journal.rs ◄─┘
+//!                                          applies the policy, writes       records replies and tools' results
 //! ```
 //!
 //! | step | file | where |

@@ -728,9 +728,9 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if the name is empty, a linear timeline is combined with forking, the heartbeat,
-    /// the turn lease or the attempts are invalid, turns are to be locked in a store without locks, a tool of
-    /// the prompt needs another custom state than the agent's, or the prompt input does not fit the prompt;
-    /// for an agent around a prompt, also the mistakes in the prompt.
+    /// the turn lease or the attempts are invalid, or turns are to be locked in a store without locks. The
+    /// same if a tool of the prompt needs another custom state than the agent's, if the prompt input does not
+    /// fit the prompt, or if the prompt has mistakes.
     pub fn build(self) -> Result<Agent<S, T, O>> {
         if self.name.is_empty() {
             return Err(Error::invalid_argument("an agent needs a name"));

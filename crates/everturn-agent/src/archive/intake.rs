@@ -89,7 +89,7 @@ impl<'a> Intake<'a> {
     /// Writes a snapshot into the session.
     ///
     /// # Errors
-    /// `ALREADY_EXISTS` if the session was begun by others meanwhile, or a snapshot with that id exists.
+    /// `ALREADY_EXISTS` if another writer began the session meanwhile, or a snapshot with that id exists.
     pub(super) async fn put(&mut self, snapshot: Snapshot) -> Result<Snapshot> {
         let snapshot = self.names.rename(snapshot, &self.session)?;
         let id = snapshot.snapshot_id.clone();

@@ -19,7 +19,7 @@ pub const MAX_LINE: usize = 256 * 1024 * 1024;
 
 pub(super) const FORMAT: &str = "everturn-session";
 
-/// The first line, as far as all versions agree on it.
+/// The first line, reduced to the fields that all versions share.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Preamble {
     pub(super) format: String,

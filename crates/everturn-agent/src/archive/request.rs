@@ -26,8 +26,8 @@ pub struct ListSnapshotsRequest {
     /// Whether to include superseded snapshots.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub orphaned: bool,
-    /// Whether to include the states. Such a page ends early where its states are large: after about 8 MiB,
-    /// or one snapshot.
+    /// Whether to include the states. A page with large states ends early: after about 8 MiB, or one
+    /// snapshot.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub whole: bool,
     /// The greatest number of snapshots on a page.
@@ -142,8 +142,8 @@ pub struct ListSessionsRequest {
     /// The end of the page before this one: its `next`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Cursor>,
-    /// Whether to list the background runs that are not over instead, the earliest first: each with its
-    /// session, and with its own snapshot as `latest`. No `order` goes with it.
+    /// Whether to list background runs in progress instead, the earliest first: each with its session, and
+    /// with its own snapshot as `latest`. It cannot be combined with `order`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pending: bool,
     /// Whether to list only sessions that wait for answers, with their open questions. A page may have fewer
@@ -264,7 +264,7 @@ pub struct TreePage {
     /// The snapshots.
     pub snapshots: Vec<Snapshot>,
     /// The first words of the last user message and the names of the tools that were called since, by
-    /// snapshot, if they were asked for.
+    /// snapshot, if they were requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub excerpts: Option<BTreeMap<SnapshotId, String>>,
     /// The end of this page, to pass as `after`; absent on the last page.

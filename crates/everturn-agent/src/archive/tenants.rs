@@ -13,7 +13,7 @@ use super::{Archive, Retention, RetentionReport};
 use crate::Clock;
 use crate::store::{IntoStore, Journal, JournalKey, JournalRecord, Page, Scope, SessionStore};
 
-/// The scope under which deletions of tenants are recorded. It is no tenant.
+/// The scope under which deletions of tenants are recorded. It is not a tenant.
 const OPERATOR: &str = "everturn-operator";
 
 /// The session under which deletions of tenants are recorded.

@@ -34,7 +34,7 @@ impl<S, O> AgentReply<S, O> {
     /// Returns the reply in an output.
     ///
     /// # Errors
-    /// If the output says `failed`, or `aborted`: its error, in which [`AgentReply::of`] finds the reply.
+    /// If the output is `failed` or `aborted`: its error, in which [`AgentReply::of`] finds the reply.
     pub fn from_output(output: AgentOutput) -> Result<Self> {
         if !output.is_failure() {
             return Ok(Self::new(output));

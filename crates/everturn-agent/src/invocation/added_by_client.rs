@@ -53,7 +53,7 @@ impl AddedByClient {
             few @ ([] | [_] | [_, _] | [_, _, _] | [_, _, _, _]) => ClientTool::prepare(few)?,
             many => {
                 let many = many.to_vec();
-                // Boxed, so that turns without such tools have no room for it.
+                // Boxed, so that the future of turns without such tools stays small.
                 Box::pin(offload(move || ClientTool::prepare(&many))).await?
             }
         };

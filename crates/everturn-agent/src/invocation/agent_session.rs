@@ -50,7 +50,7 @@ pub(crate) struct InvocationFacts {
     pub(super) agent: String,
     /// The usage of the invocation so far.
     pub(super) usage: Arc<UsageTracker>,
-    /// How often a model may make the same call in a turn.
+    /// The number of equal calls that a model may make in a turn.
     pub(super) repeated_calls: u32,
     pub(super) observers: TurnObservers,
     pub(super) input_validation: InputValidation,
@@ -204,7 +204,7 @@ impl<S: CustomState> AgentSession<S> {
                 if let Some(custom) = &input.custom {
                     session.core().replace_custom(replaced_custom(custom, facts)?);
                 }
-                // Boxed, so that the handler's turn has no room for it.
+                // Boxed, so that the future of the handler's turn stays small.
                 let chunk = received.chunk(signals.sends_positions()).map(Box::new);
                 session.add_messages(received.messages);
                 // Before anything is paid for, and again below before anything is kept.

@@ -234,7 +234,7 @@ fn dropped() -> Error {
     Error::cancelled("the work was cancelled and did not end in time")
 }
 
-/// The turns of the invocation, as far as the driver must remember them.
+/// The state of the invocation's turns that the driver keeps.
 #[derive(Default)]
 pub(super) struct Turns {
     /// Answers the turn loop that waits for a turn.

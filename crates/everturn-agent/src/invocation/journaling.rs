@@ -37,11 +37,11 @@
 //!
 //! A turn that died or failed may be followed by another input instead of a retry. The new turn continues
 //! from the same snapshot, so it has the same journal and finds the calls of the other turn that must not be
-//! repeated, or that changed the session. Before it asks the model, it requests these calls once more in a
+//! repeated, or that changed the session. Before it calls the model, it requests these calls once more in a
 //! separate message, so that their recorded or reconciled outcomes become part of the conversation, and their
 //! changes part of the session. None of them is made again: a call that is found not to have happened is
 //! answered with that. A call whose outcome cannot be determined interrupts the turn. Turns that may run side
-//! by side have separate journals, and a turn that asks no model reads none: neither takes over such calls.
+//! by side have separate journals, and a turn that calls no model reads none: neither takes over such calls.
 //!
 //! # Two workers
 //!

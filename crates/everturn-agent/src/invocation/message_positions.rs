@@ -22,7 +22,7 @@ struct Current {
     position: usize,
     role: Role,
     index: u32,
-    /// How many messages come between this one and the next of the generation.
+    /// The number of messages between this one and the next of the generation.
     gap: usize,
 }
 

@@ -39,7 +39,7 @@ impl Repeated {
     /// Reads the turn that answered the call with this mark, where `last` or a turn before it did.
     ///
     /// # Errors
-    /// `FAILED_PRECONDITION` if the turn failed and the conversation has gone on with another message; the
+    /// `FAILED_PRECONDITION` if the turn failed and the conversation continued with another message; the
     /// store's own errors.
     pub(super) async fn find(
         session_id: SessionId,

@@ -1,4 +1,4 @@
-//! The way from an agent's function to the driver of its invocation.
+//! The signals from an agent's function to the driver of its invocation.
 //!
 //! Everything passes one queue and so arrives in the order in which it happened: a patch before the chunks
 //! that were sent after it, and all of a turn's chunks before the turn's end. Code that cannot wait (a change

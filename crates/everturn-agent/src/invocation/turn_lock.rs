@@ -73,7 +73,7 @@ struct Session {
     invocations: usize,
     /// The number of snapshots that this process committed meanwhile.
     commits: u64,
-    /// Every lock, and how many handles it has. Those that were used last are at the end.
+    /// Every lock, and how many handles it has. The most recently used are at the end.
     locks: Vec<(usize, Arc<Entry>)>,
 }
 

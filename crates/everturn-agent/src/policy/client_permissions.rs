@@ -204,7 +204,7 @@ impl ClientRules {
         &self.0.resources
     }
 
-    /// Puts the media of the conversation under the rules for clients.
+    /// Applies the rules for clients to the media of the conversation.
     pub(crate) fn enter(&self, context: Context, conversation: &History) -> Context {
         let setting = "`ClientPermissions::fetch_media`";
         ClientMedia::enter(
@@ -284,7 +284,7 @@ impl ClientRules {
     /// Checks a prompt input, of which a client may give a part.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` for an input that is no object, and for a field that the agent does not allow.
+    /// `INVALID_ARGUMENT` for an input that is not an object, and for a field that the agent does not allow.
     pub(crate) fn check_prompt_input(&self, given: &Value) -> Result<()> {
         let Value::Object(given) = given else {
             return Err(Error::invalid_argument("'promptInput' of a client is an object").with_public());

@@ -52,12 +52,6 @@ impl<S, T, O> AgentBuilder<S, InlinePrompt, T, O> {
         self.with_custom()
     }
 
-    /// The earlier name of [`custom`](AgentBuilder::custom).
-    #[doc(hidden)]
-    pub fn state<C: CustomState>(self) -> AgentBuilder<C, InlinePrompt, T, O> {
-        self.custom()
-    }
-
     /// Sets the model, by name or with settings; the registry's default if not given.
     pub fn model(self, model: impl Into<ModelReference>) -> Self {
         self.define_prompt(|prompt| prompt.model(model))

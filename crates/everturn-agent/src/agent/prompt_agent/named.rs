@@ -138,12 +138,6 @@ impl<S: CustomState, T, O> AgentBuilder<S, NamedPrompt, T, O> {
         self.with_custom()
     }
 
-    /// The earlier name of [`custom`](AgentBuilder::custom).
-    #[doc(hidden)]
-    pub fn state<C: CustomState>(self) -> AgentBuilder<C, NamedPrompt, T, O> {
-        self.custom()
-    }
-
     pub(super) fn overriding(mut self, change: impl FnOnce(PromptOverrides) -> PromptOverrides) -> Self {
         self.kind.overrides = change(self.kind.overrides);
         self

@@ -52,7 +52,7 @@ pub(crate) fn turn_key(
 /// Returns what a snapshot records of the call that its turn answers: equal for every repetition of the call.
 ///
 /// Every request has a key, so this is made for every turn, with a hash that costs little and is the same in
-/// all versions. A caller that makes two keys collide loses one of its own calls.
+/// all versions. A caller that makes two keys collide loses one of these calls.
 pub(crate) fn call_mark(key: &str, input: &AgentInput) -> String {
     let mut mark = FnvHasher::default();
     let mut add = |bytes: &[u8]| {

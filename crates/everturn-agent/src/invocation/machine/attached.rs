@@ -141,7 +141,7 @@ impl<I: Clone, E: Clone> Attached<I, E> {
         self.feed()
     }
 
-    /// Answers a function that asks, if there is an answer.
+    /// Answers the function's request, if there is an answer.
     fn feed(mut self) -> Step<I, E> {
         if !matches!(self.function, Function::Asking) {
             return Step::to(self);

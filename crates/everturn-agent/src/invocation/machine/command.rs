@@ -22,7 +22,7 @@ pub(crate) enum Command<I, E> {
         snapshot: TurnSnapshot,
     },
     /// Fail the waiting turn loop with this error: its turn could not begin. The turn counts as one of the
-    /// invocation's. Nobody waiting is fine.
+    /// invocation's.
     FailTurn(E),
     /// End the input of the waiting turn loop, if there is one.
     EndInput(EndOfInput),
@@ -38,7 +38,7 @@ pub(crate) enum Command<I, E> {
     /// those that wait, if the snapshot policy takes one. Answered by `RoundCommitted` or `CommitFailed`.
     CommitRound,
     /// Resume the generation that was the first waiting one to report `RoundEnded`; on `Err`, it fails with
-    /// this error. Nobody waiting is fine.
+    /// this error.
     SettleRound(Result<(), E>),
     /// Write a snapshot for the end of the invocation, if the snapshot policy takes one. Answered by
     /// `EndCommitted` or `CommitFailed`.
@@ -47,7 +47,7 @@ pub(crate) enum Command<I, E> {
     /// if it succeeded, with `failed` or `aborted` if not, and then with an id only if the turn was kept.
     SendTurnEnd(TurnOutcome),
     /// Let the turn loop that reported `TurnEnded` continue: with the outcome it reported or, on `Err`, with
-    /// this error because the turn could not be made durable. Nobody waiting is fine.
+    /// this error because the turn could not be made durable.
     SettleTurn(Result<(), E>),
 
     /// Send the client nothing more: drop queued and later chunks, and release the code that waits to send

@@ -6,7 +6,7 @@ use super::{Command, Event, TurnOutcome};
 /// The write in flight. There is one at a time, because each snapshot is the child of the one before.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Saving<E> {
-    /// How many rounds have ended since and wait for their snapshots.
+    /// The number of rounds that ended since and wait for their snapshots.
     pub(super) waiting: usize,
     pub(super) turn: TurnMeanwhile<E>,
 }

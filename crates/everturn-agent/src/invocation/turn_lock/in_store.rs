@@ -66,7 +66,7 @@ impl StoreLock {
         &self.request.turn
     }
 
-    /// Asks for the lock without waiting, and only if the session has the version at which the store recalled
+    /// Requests the lock without waiting, and only if the session has the version at which the store recalled
     /// it.
     pub(super) fn at_version(self, version: i64) -> Self {
         let request = LockRequest {

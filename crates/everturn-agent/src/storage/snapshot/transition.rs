@@ -292,7 +292,7 @@ fn take_over(run: &Snapshot, lapsed: Lease, attempts: u32, now: Timestamp) -> Re
     Ok(Some(run))
 }
 
-/// Gives a run that has failed the state at which it began, if it came no further.
+/// Gives a run that has failed the state at which it began, if it made no progress.
 fn with_state_if_failed(mut run: Snapshot, begun_at: Option<&SessionState>) -> Snapshot {
     if run.status == SnapshotStatus::Failed && run.state.is_none() {
         run.state = begun_at.cloned();

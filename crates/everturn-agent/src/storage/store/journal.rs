@@ -159,7 +159,7 @@ fn turn_over(snapshot: &Snapshot) -> Error {
 ///   others fail with `ABORTED` and [`RECORD_TAKEN`]; the record stays as it was written. A worker that loses
 ///   a number has lost the turn to another worker: this keeps a worker that was only asleep from acting.
 /// - **Guards inside the write.** A [`JournalGuard`] is checked in the same step as the record is written.
-/// - **Whole or not at all.** A record is read as it was written, or it is not there.
+/// - **Whole or not at all.** A record is read as it was written, or it does not exist.
 /// - **Durable when `append` returns**, at the store's level of durability; every later read in any process
 ///   sees it.
 /// - **Tenants are apart**, and a session's journals are deleted with the session.

@@ -655,8 +655,8 @@ impl Journal for MemoryStore {
     }
 
     fn is_known_empty(&self, scope: &Scope, _: &SessionId) -> bool {
-        // Those of all its sessions: a journal is dropped when its turn is committed, so there are seldom
-        // any.
+        // The journals of all its sessions: a journal is dropped when its turn is committed, so there are
+        // seldom any.
         let tenants = self.tenants();
         tenants.get(scope).is_none_or(|tenant| tenant.journals.is_empty())
     }
