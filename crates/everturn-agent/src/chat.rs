@@ -13,7 +13,6 @@ mod watch;
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use everturn_ai::{Answers, History};
@@ -191,13 +190,10 @@ impl<S: CustomState, T, O> Chat<S, T, O> {
         let input = input.into();
         let custom = Arc::new(Mutex::new(self.custom.clone()));
         let view = Arc::clone(&custom);
-        let emitter = Emitter::placing(
-            move |chunk| {
-                view.lock().take_in(&chunk);
-                ControlFlow::Break(Ok(()))
-            },
-            |_| std::future::ready(Ok(())),
-        );
+        let emitter = Emitter::new(move |chunk| {
+            view.lock().take_in(&chunk);
+            std::future::ready(Ok(()))
+        });
         let output = self
             .agent
             .run(self.next_init(), input.clone(), emitter, &self.context)
