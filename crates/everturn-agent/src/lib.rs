@@ -72,16 +72,21 @@
     reason = "polls, retries and leases wait in real time"
 )]
 
-// In reading order. Each module uses only modules below it.
+// Agents and their callers.
 mod agent;
-pub mod archive;
 mod chat;
+
+// Invocations: turns, sessions, background runs and their recovery.
 mod invocation;
-mod lock;
-mod policy;
 mod recovery;
 mod runs;
 mod session;
+
+// Operations on stored sessions.
+pub mod archive;
+
+// Settings, wire format and storage. They use none of the modules above.
+mod policy;
 mod storage;
 mod wire;
 

@@ -1,6 +1,7 @@
 //! Sessions: the conversation during an invocation, for the agent's function, its turns and its tools.
 
 mod argument;
+mod change_lock;
 mod changes;
 mod core;
 mod handle;

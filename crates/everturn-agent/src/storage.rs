@@ -1,7 +1,6 @@
 //! Stored sessions: the values that a store keeps, the store trait, and the in-memory store.
 //!
-//! This is the lowest layer of the crate: it uses no other module but `lock`, and none of it depends on
-//! agents.
+//! This is the lowest layer of the crate: it uses no other module.
 //!
 //! It is a folder and not a crate, because the transitions of a snapshot, its lease and its rewinds are
 //! private to this crate. In a separate crate they would be public API.

@@ -7,10 +7,10 @@ use everturn_core::{Context, Error, Result};
 use parking_lot::Mutex;
 use serde_json::Value;
 
+use super::change_lock::ChangeLock;
 use super::patcher::Patcher;
 use super::typed_write::{is_covered, rewritten};
 use super::{Change, Changes};
-use crate::lock::ChangeLock;
 use crate::patch::JsonPatch;
 use crate::policy::transform::{StateTransform, shown_state};
 use crate::storage::artifact::put;
