@@ -38,7 +38,7 @@ async fn a_run_that_loses_every_worker_fails_and_reports_it() {
     assert_eq!(recovery.given_up[0].attempt, 3);
     assert!(again.given_up.is_empty() && again.taken_over.is_empty());
     let error = last.agent.chat().resume("s").run("more").await.unwrap_err();
-    assert!(error.message().contains("begun 3 times"), "{error}");
+    assert!(error.message().contains("started 3 times"), "{error}");
     let snapshot = last.agent.get_snapshot(task.snapshot_id().clone()).await.unwrap();
     assert_eq!(snapshot.status, SnapshotStatus::Failed);
     assert_eq!(snapshot.error.unwrap().status, Some(Status::Unavailable));

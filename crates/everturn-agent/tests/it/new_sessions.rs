@@ -194,7 +194,7 @@ async fn a_session_that_exists_refuses_another_custom_state() {
     );
     assert_eq!(by_snapshot.status(), Status::InvalidArgument);
     assert!(
-        by_snapshot.message().contains("of one that exists"),
+        by_snapshot.message().contains("is of an existing one"),
         "{by_snapshot}"
     );
     assert_eq!(count_of(&store, "s").await, 1);
