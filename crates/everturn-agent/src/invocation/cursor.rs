@@ -88,6 +88,16 @@ struct HeldInStore {
     renewal: BoxFuture<'static, Infallible>,
 }
 
+/// Where a turn begins.
+struct TurnPlace {
+    /// The snapshot that it continues.
+    base: Option<SnapshotId>,
+    /// The length of the conversation.
+    length: usize,
+    /// Distinguishes it from turns that run side by side with it.
+    own: Option<SnapshotId>,
+}
+
 /// The facts about a snapshot that its successor needs.
 #[derive(Debug, Clone, PartialEq)]
 struct Predecessor {
@@ -573,24 +583,24 @@ impl InvocationCursor {
         length: usize,
         input: &AgentInput,
         reserved: &SnapshotId,
+        call: Option<&str>,
     ) -> Option<JournalLocation> {
         self.session.tenant().store().journal()?;
-        let (session, last) = (self.session_id().clone(), self.last().cloned());
-        let own = Some(reserved)
-            .filter(|_| self.policy == Concurrency::Fork)
-            .cloned();
+        let session = self.session_id().clone();
+        let turn = self.turn_name(length, input, reserved, call);
+        let TurnPlace { base, length, own } = self.turn_place(length, reserved, call);
         // An input other than the open turn's finds the remains of that turn there.
         let left = self.last.as_ref().and_then(|last| last.turn.as_ref());
-        let open = self.open_turn(input).or(left.filter(|_| own.is_none()));
+        let open = self.open_turn(input, call).or(left.filter(|_| own.is_none()));
         let journal = open.map(|turn| turn.journal.clone());
         let key: Box<dyn FnOnce() -> JournalKey + Send> = Box::new(move || match journal {
             Some(journal) => JournalKey::new(session, journal),
-            None => journal_key(&session, last.as_ref(), length, own.as_ref()),
+            None => journal_key(&session, base.as_ref(), length, own.as_ref()),
         });
         Some(JournalLocation {
             session: self.session.clone(),
             key: TurnKey::new(LazyLock::new(key)),
-            turn: self.turn_name(length, input, reserved),
+            turn,
             past: open.map_or(0, |turn| turn.records),
             guard: JournalGuard::new(reserved.clone(), self.lease, self.precondition()),
         })
@@ -598,28 +608,77 @@ impl InvocationCursor {
 
     /// Returns the name of a turn that begins in a conversation of that length, equal for every attempt at
     /// the turn.
-    pub(crate) fn turn_name(&self, length: usize, input: &AgentInput, reserved: &SnapshotId) -> TurnKey {
-        // Identical turns may run side by side only if the agent forks; then the reserved id distinguishes
-        // them.
-        let own = Some(reserved).filter(|_| self.policy == Concurrency::Fork);
+    pub(crate) fn turn_name(
+        &self,
+        length: usize,
+        input: &AgentInput,
+        reserved: &SnapshotId,
+        call: Option<&str>,
+    ) -> TurnKey {
         let session = self.session_id().clone();
-        let key: Box<dyn FnOnce() -> JournalKey + Send> = if let Some(turn) = self.open_turn(input) {
+        let key: Box<dyn FnOnce() -> JournalKey + Send> = if let Some(turn) = self.open_turn(input, call) {
             let name = turn.turn.clone().unwrap_or_else(|| turn.journal.clone());
             Box::new(move || JournalKey::new(session, name))
         } else {
-            let (last, input, own) = (self.last().cloned(), input.clone(), own.cloned());
-            Box::new(move || turn_key(&session, last.as_ref(), length, &input, own.as_ref()))
+            let (place, input) = (self.turn_place(length, reserved, call), input.clone());
+            Box::new(move || {
+                turn_key(
+                    &session,
+                    place.base.as_ref(),
+                    place.length,
+                    &input,
+                    place.own.as_ref(),
+                )
+            })
         };
         TurnKey::new(LazyLock::new(key))
     }
 
+    /// Returns where a turn begins, equal for every attempt at the turn. `call` is the mark of the call that
+    /// the turn answers.
+    ///
+    /// Identical turns run side by side only if the agent forks. The call then distinguishes them, and a
+    /// repetition of the call finds the turn wherever the session has moved to; without a call, the reserved
+    /// id distinguishes them.
+    fn turn_place(&self, length: usize, reserved: &SnapshotId, call: Option<&str>) -> TurnPlace {
+        let base = self.last().cloned();
+        match (self.policy, call) {
+            (Concurrency::Fork, Some(call)) => TurnPlace {
+                base: None,
+                length: 0,
+                own: Some(call.into()),
+            },
+            (Concurrency::Fork, None) => TurnPlace {
+                base,
+                length,
+                own: Some(reserved.clone()),
+            },
+            _ => TurnPlace {
+                base,
+                length,
+                own: None,
+            },
+        }
+    }
+
     /// Returns the open turn that this input continues: the turn of another worker, or the one whose middle
     /// was resumed without a message. If identical turns may run side by side, the latter could still be
-    /// running, so it is not continued.
-    fn open_turn(&self, input: &AgentInput) -> Option<&OpenTurn> {
-        let resumed = || self.last.as_ref()?.turn.as_ref();
-        let goes_on = !input.has_payload() && self.policy != Concurrency::Fork;
-        self.taken_up.as_deref().or_else(|| resumed().filter(|_| goes_on))
+    /// running, so only a repetition of its call continues it.
+    fn open_turn(&self, input: &AgentInput, call: Option<&str>) -> Option<&OpenTurn> {
+        let is_repeated = |turn: &OpenTurn| {
+            let own = call.map(SnapshotId::from);
+            own.is_some() && journal_key(self.session_id(), None, 0, own.as_ref()).turn() == turn.journal
+        };
+        let resumed = || {
+            let left = self
+                .last
+                .as_ref()?
+                .turn
+                .as_ref()
+                .filter(|_| !input.has_payload())?;
+            (self.policy != Concurrency::Fork || is_repeated(left)).then_some(left)
+        };
+        self.taken_up.as_deref().or_else(resumed)
     }
 
     /// Notes that the turn has ended. The next one is another turn, unless this one failed in its middle and

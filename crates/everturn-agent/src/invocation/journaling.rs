@@ -25,8 +25,9 @@
 //! A journal belongs to a session, the snapshot that the turn continues and the length of the conversation at
 //! its beginning. A turn is identified by these and its input: a retry has the same. An agent that lets
 //! identical turns run side by side ([`Concurrency::Fork`](crate::Concurrency::Fork)) distinguishes them by
-//! the snapshots reserved for them; then a worker that takes over a background run finds its journal, and a
-//! client that merely retries does not.
+//! their calls ([`IdempotencyKey`](crate::IdempotencyKey)); then a client that repeats a call with its key
+//! finds the journal, wherever the session has moved to. Calls without a key are distinguished by the
+//! snapshots reserved for them; then only a worker that takes over a background run finds the journal.
 //!
 //! A snapshot from the middle of a turn ([`RoundEnd`](crate::SnapshotEvent::RoundEnd)) names the turn's
 //! journal. Resuming it without a message continues that turn and that journal; resuming it with a message

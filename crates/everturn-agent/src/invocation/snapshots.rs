@@ -602,7 +602,7 @@ impl Driver {
     ) -> Option<TurnAccount> {
         let cursor = self.cursor.as_ref().filter(|_| self.usage.is_entered())?;
         let length = self.session.state().messages.len();
-        let key = cursor.turn_name(length, input, reserved?);
+        let key = cursor.turn_name(length, input, reserved?, self.snapshots.call.as_deref());
         Some(TurnAccount::new(JournalKey::clone(&key), cursor.last().cloned()))
     }
 
@@ -614,7 +614,8 @@ impl Driver {
     ) -> Option<Arc<TurnJournal>> {
         let retention = Arc::clone(self.definition.journals.as_ref()?);
         let length = self.session.state().messages.len();
-        let location = self.cursor.as_ref()?.journal(length, input, reserved?)?;
+        let call = self.snapshots.call.as_deref();
+        let location = self.cursor.as_ref()?.journal(length, input, reserved?, call)?;
         let session = self.session.clone();
         let journal = Arc::new(TurnJournal::new(location, session, retention));
         self.journals.0.push(Arc::clone(&journal));

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use everturn_agent::store::MemoryStore;
 use everturn_agent::{
-    Agent, AgentBuilder, AgentFinishReason, AgentInput, AgentOutput, EndedTurn, InlinePrompt, Interrupt,
-    Session, TurnEffect, TurnObserver, WhileInterrupted, agent, observe_turns,
+    Agent, AgentBuilder, AgentFinishReason, AgentInput, AgentOutput, Concurrency, EndedTurn, IdempotencyKey,
+    InlinePrompt, Interrupt, Session, TurnEffect, TurnObserver, WhileInterrupted, agent, observe_turns,
 };
 use everturn_ai::{
     Answers, Message, ModelRequest, ModelResponse, Part, Reconciliation, Replay, Role, Tool, ToolContext,
     ToolRequest,
 };
-use everturn_core::{Error, Registry, Result, Status};
+use everturn_core::{Context, Error, Registry, Result, Status};
 use everturn_testkit::elapse;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -571,4 +571,97 @@ fn the_effects_of_a_call_that_was_cut_short_are_known_when_it_is_reconciled() {
     assert_eq!(output.message.unwrap().text(), "Done.");
     assert_eq!(desk.booked(), ["Lisbon 17"]);
     assert_eq!(desk.world.counted("order"), 2, "one for each trip");
+}
+
+/// Sends a message under a key, as a client does that repeats its request.
+async fn say_as(agent: &Agent<Trips>, key: &str, text: &str) -> Result<AgentOutput> {
+    let context = Context::new().with_extension(Arc::new(IdempotencyKey::new(key)));
+    let mut connection = agent.connect_in(session(), &context);
+    connection.send(text).await?;
+    connection.close();
+    while connection.next().await.is_some() {}
+    connection.output().await
+}
+
+#[test]
+fn a_forking_agent_makes_the_calls_of_a_repeated_request_once() {
+    for moves_on in [false, true] {
+        let mut points = 0;
+        for point in 0.. {
+            let (desk, fuse) = (Desk::new(), Fuse::burning_at(point));
+            let forking = |fuse: &Fuse| {
+                let book = desk.reconciling(desk.book(fuse, |_| End::Booked));
+                desk.builder(&registry_of(fuse, &desk.world, answer), fuse, book)
+                    .concurrency(Concurrency::Fork)
+                    .define()
+                    .unwrap()
+            };
+            if fuse.process(say_as(&forking(&fuse), "a", "Lisbon")).is_some() {
+                points = point;
+                break;
+            }
+            let fuse = Fuse::never();
+            let agent = forking(&fuse);
+            if moves_on {
+                fuse.process(say_as(&agent, "b", "Porto")).unwrap().unwrap();
+            }
+            let output = fuse.process(say_as(&agent, "a", "Lisbon")).unwrap().unwrap();
+
+            assert_eq!(output.finish_reason, Some(AgentFinishReason::Stop), "at {point}");
+            assert_eq!(desk.world.counted("Lisbon"), 1, "at {point}");
+            let rows = desk.booked().iter().filter(|row| *row == "Lisbon").count();
+            assert_eq!(rows, 1, "at {point}");
+            assert_eq!(journals(&desk.store), 0, "at {point}");
+        }
+        assert!(points > 10, "only {points} points were looked at");
+    }
+}
+
+#[test]
+fn a_forking_agent_continues_a_failed_turn_when_its_request_is_repeated() {
+    let (desk, fuse) = (Desk::new(), Fuse::never());
+    let one_by_one = |request: &ModelRequest| {
+        let answers = request
+            .messages
+            .iter()
+            .filter(|message| message.role() == Role::Tool);
+        match answers.count() {
+            2 => ModelResponse::text_of("Done."),
+            answered => {
+                let name = ["book", "rate"][answered];
+                let request = ToolRequest::new(name, json!({"to": "Lisbon"})).with_reference(name);
+                ModelResponse::new(Message::model(vec![Part::from(request)]))
+            }
+        }
+    };
+    let world = Arc::clone(&desk.world);
+    let rate = Tool::dynamic("rate", "Reads a rate.", None, move |_, _: ToolContext| {
+        world.count("rates");
+        let is_first = world.counted("rates") == 1;
+        async move {
+            if is_first {
+                return Err(Error::unavailable("closed").into());
+            }
+            Ok(json!("0.9"))
+        }
+    })
+    .with_replay(Replay::Idempotent);
+    let agent = desk
+        .builder(
+            &registry_of(&fuse, &desk.world, one_by_one),
+            &fuse,
+            desk.book(&fuse, |_| End::Booked),
+        )
+        .tool(rate)
+        .concurrency(Concurrency::Fork)
+        .define()
+        .unwrap();
+
+    let failed = fuse.process(say_as(&agent, "a", "Lisbon")).unwrap().unwrap();
+    let output = fuse.process(say_as(&agent, "a", "Lisbon")).unwrap().unwrap();
+
+    assert_eq!(failed.finish_reason, Some(AgentFinishReason::Failed));
+    assert_eq!(output.message.unwrap().text(), "Done.");
+    assert_eq!((desk.world.counted("Lisbon"), desk.booked().len()), (1, 1));
+    assert_eq!(journals(&desk.store), 0);
 }
