@@ -10,7 +10,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 use everturn_agent::store::MemoryStore;
-use everturn_agent::{Agent, AgentInit, AgentSession, agent, custom_agent};
+use everturn_agent::{Agent, AgentFinishReason, AgentInit, AgentSession, agent, custom_agent};
 use everturn_ai::{FinishReason, Message, Tool};
 use everturn_core::{Context, Error, Registry, RequestId};
 use everturn_testkit::{Reply, ScriptedModel};
@@ -143,6 +143,37 @@ async fn a_failed_turn_is_one_error_with_its_causes_and_the_id_of_its_request() 
     ] {
         assert!(error.contains(part), "{part}: {error}");
     }
+}
+
+#[tokio::test]
+async fn a_turn_that_reaches_its_limit_of_rounds_is_one_warning() {
+    let (log, _guard) = Log::filtered("info");
+    let registry = Registry::new();
+    let model = ScriptedModel::new().otherwise(|_| Reply::tool("look_up", json!({ "customer": "Ada" })));
+    model.register(&registry, "scripted").unwrap();
+    let look_up = Tool::new("look_up", "Looks up a customer.", |_: Value, _| async {
+        Ok("Ada")
+    });
+    let desk = agent(&registry, "desk")
+        .model("scripted")
+        .tool(look_up)
+        .max_rounds(2)
+        .store(MemoryStore::new())
+        .define()
+        .unwrap();
+
+    let mut connection = desk.connect(AgentInit::session("s"));
+    connection.send("Who is it?").await.unwrap();
+    let output = connection.output().await.unwrap();
+
+    assert_eq!(output.finish_reason, Some(AgentFinishReason::Aborted));
+    let log = log.take();
+    assert!(log.contains("a turn was stopped by a limit"), "{log}");
+    assert_eq!(
+        (log.matches("WARN").count(), log.matches("ERROR").count()),
+        (1, 0),
+        "{log}"
+    );
 }
 
 #[tokio::test]
