@@ -9,6 +9,7 @@ mod crashes;
 mod damaged_files;
 mod faults;
 mod foreign_files;
+mod forking_turns;
 #[path = "../fuzz_entry/mod.rs"]
 mod fuzz_entry;
 #[allow(

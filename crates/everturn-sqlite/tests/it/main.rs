@@ -10,6 +10,7 @@ mod crashes;
 mod damaged_rows;
 mod deleting_for_good;
 mod faults;
+mod forking_turns;
 #[path = "../fuzz_entry/mod.rs"]
 mod fuzz_entry;
 mod held_lock;
