@@ -34,7 +34,7 @@ pub(super) struct CopyArguments {
     #[arg(long, value_name = "STORE")]
     #[arg(help = "Copy to this store: sqlite:PATH, file:DIR or postgres:URL")]
     to: Option<String>,
-    /// Copy every session: of a server's agent, of the tenant that is named, or of all tenants of a store
+    /// Copy every session: your own at a server's agent, those of the named tenant, or of all tenants of a store
     #[arg(long, requires = "to", conflicts_with = "session")]
     all: bool,
     /// Replace sessions of the same id in the other store
