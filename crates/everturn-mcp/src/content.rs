@@ -1,10 +1,10 @@
-//! Content of MCP messages as parts of ours, and the other way round.
+//! Conversion between MCP content and message parts.
 
 use everturn_ai::{Media, Message, Part, PartKind, metadata};
 use rmcp::model::{ContentBlock, PromptMessage, Resource, ResourceContents, Role};
 use serde_json::{Value, json};
 
-/// A piece of content as a part.
+/// Converts MCP content to a part.
 pub(crate) fn part(content: ContentBlock) -> Part {
     match content {
         ContentBlock::Text(text) => Part::text(text.text),
@@ -16,7 +16,7 @@ pub(crate) fn part(content: ContentBlock) -> Part {
     }
 }
 
-/// The content of a resource as a part that says where it came from.
+/// Converts the content of a resource to a part with its URI.
 pub(crate) fn resource_part(contents: ResourceContents) -> Part {
     let (uri, part) = match contents {
         ResourceContents::TextResourceContents { uri, text, .. } => (uri, Part::text(text)),
@@ -37,7 +37,7 @@ fn media(mime_type: &str, base64: &str) -> Part {
         .into()
 }
 
-/// A message of a prompt as a message of ours.
+/// Converts a message of an MCP prompt.
 pub(crate) fn message(message: PromptMessage) -> Message {
     let content = part(message.content);
     match message.role {
@@ -46,8 +46,8 @@ pub(crate) fn message(message: PromptMessage) -> Message {
     }
 }
 
-/// A message of ours as messages of a prompt, one for each part: the protocol has no system role and one piece of content
-/// in a message.
+/// Converts a message to messages of an MCP prompt, one per part: the protocol has no system role, and one
+/// piece of content per message.
 pub(crate) fn prompt_messages(message: &Message) -> impl Iterator<Item = PromptMessage> {
     let role = match message.role() {
         everturn_ai::Role::Model => Role::Assistant,
@@ -60,7 +60,7 @@ pub(crate) fn prompt_messages(message: &Message) -> impl Iterator<Item = PromptM
         .map(move |block| PromptMessage::new(role.clone(), block))
 }
 
-/// A part as a piece of content; `None` for what others cannot use, such as reasoning.
+/// Converts a part to MCP content; `None` for parts without a form in the protocol, such as reasoning.
 pub(crate) fn block(part: &Part) -> Option<ContentBlock> {
     match part.kind() {
         PartKind::Text(text) => Some(ContentBlock::text(text.as_str())),
@@ -90,7 +90,7 @@ fn media_block(media: &Media) -> ContentBlock {
     }
 }
 
-/// A part as the content of a resource.
+/// Converts a part to the content of a resource.
 pub(crate) fn resource_contents(uri: &str, part: &Part) -> Option<ResourceContents> {
     match part.kind() {
         PartKind::Text(text) => Some(ResourceContents::text(text.as_str(), uri)),
@@ -109,13 +109,13 @@ pub(crate) fn resource_contents(uri: &str, part: &Part) -> Option<ResourceConten
     }
 }
 
-/// The base64 text of a data URL.
+/// Returns the base64 text of a data URL.
 fn base64_of(url: &str) -> Option<&str> {
     let (head, data) = url.strip_prefix("data:")?.split_once(',')?;
     head.ends_with(";base64").then_some(data)
 }
 
-/// The texts of a result in one, and what else it holds.
+/// Returns the joined texts of a result, and its other content.
 pub(crate) fn text_and_rest(content: Vec<ContentBlock>) -> (Option<String>, Vec<Part>) {
     let mut texts = Vec::new();
     let mut rest = Vec::new();
@@ -128,7 +128,7 @@ pub(crate) fn text_and_rest(content: Vec<ContentBlock>) -> (Option<String>, Vec<
     ((!texts.is_empty()).then(|| texts.join("\n")), rest)
 }
 
-/// Text as the JSON object or array that it is, or else as text.
+/// Parses text as a JSON object or array; any other text is a string.
 pub(crate) fn read_text(text: String) -> Value {
     let looks_like_json = text.trim_start().starts_with(['{', '[']);
     let parsed = looks_like_json

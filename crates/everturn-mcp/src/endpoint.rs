@@ -1,4 +1,4 @@
-//! Where an MCP server is: a program to start, an address, or any stream of bytes.
+//! Addresses of MCP servers: a program to start, a URL, or any stream of bytes.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -21,7 +21,8 @@ use tokio::process::{ChildStderr, Command};
 use crate::fault;
 use crate::handler::Handler;
 
-/// What a child process inherits: enough to find programs and the user's files, and no secrets.
+/// The environment variables that a child process inherits: enough to find programs and the user's files, and
+/// no secrets.
 const INHERITED: [&str; 10] = [
     "HOME",
     "LANG",
@@ -35,10 +36,10 @@ const INHERITED: [&str; 10] = [
     "USER",
 ];
 
-/// An MCP server that is a program: it is started, and spoken to over its standard input and output.
+/// An MCP server that is a program, connected over its standard input and output.
 ///
-/// The program sees none of this process's environment but where programs, home and temporary files are, and what
-/// [`StdioServer::env`] gives it. What it writes to its standard error goes to the log.
+/// The program inherits only the variables for programs, home and temporary files, and the variables set with
+/// [`StdioServer::env`]. Its standard error is written to the log.
 ///
 /// ```
 /// use everturn_mcp::StdioServer;
@@ -58,7 +59,7 @@ pub struct StdioServer {
 }
 
 impl StdioServer {
-    /// A program, by its path or by its name in `PATH`.
+    /// Creates the server from the program's path, or its name in `PATH`.
     pub fn new(program: impl AsRef<OsStr>) -> Self {
         Self {
             program: program.as_ref().to_owned(),
@@ -89,7 +90,7 @@ impl StdioServer {
         self
     }
 
-    /// Sets the folder that the program runs in; this process's if not given.
+    /// Sets the program's working directory; this process's by default.
     pub fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.folder = Some(folder.into());
         self
@@ -124,7 +125,7 @@ impl fmt::Debug for StdioServer {
 
 type TokenSource = Arc<dyn Fn() -> BoxFuture<'static, HandlerResult<String>> + Send + Sync>;
 
-/// An MCP server at an address, spoken to over streamable HTTP.
+/// An MCP server at a URL, connected over streamable HTTP.
 ///
 /// ```
 /// use everturn_mcp::HttpServer;
@@ -142,7 +143,7 @@ pub struct HttpServer {
 }
 
 impl HttpServer {
-    /// A server at a URL.
+    /// Creates the server at a URL.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
@@ -160,8 +161,8 @@ impl HttpServer {
 
     /// Sends a bearer token that a function provides, such as an OAuth access token.
     ///
-    /// The function is asked when the connection is made, and again when the server has refused the token it gave: then
-    /// it should refresh the token. The refused call is made once more.
+    /// The function is called when the connection is made, and again when the server has rejected its token:
+    /// it should then refresh the token. The rejected request is sent once more.
     pub fn token_source<F, Fut>(mut self, source: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
@@ -177,7 +178,7 @@ impl HttpServer {
         self
     }
 
-    /// Sends requests with a client of one's own, which knows about proxies, certificates and timeouts.
+    /// Sets the HTTP client, with its proxies, certificates and timeouts.
     pub fn client(mut self, client: reqwest::Client) -> Self {
         self.client = Some(client);
         self
@@ -241,7 +242,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> ByteStream for T {}
 
 pub(crate) type OpenStream = Arc<dyn Fn() -> BoxFuture<'static, Result<Box<dyn ByteStream>>> + Send + Sync>;
 
-/// Where a server is.
+/// The address of a server.
 #[derive(Clone)]
 pub(crate) enum Endpoint {
     Stdio(StdioServer),
@@ -250,12 +251,12 @@ pub(crate) enum Endpoint {
 }
 
 impl Endpoint {
-    /// Whether a refused token can be exchanged for another.
+    /// Returns whether a rejected token can be exchanged for another.
     pub(crate) fn has_token(&self) -> bool {
         matches!(self, Self::Http(server) if server.token.is_some())
     }
 
-    /// Connects, in whichever version of the protocol the server speaks.
+    /// Connects, in the version of the protocol that the server supports.
     pub(crate) async fn connect(&self, name: &str, handler: Handler) -> Result<Running> {
         let connecting = match self {
             Self::Stdio(server) => {
@@ -286,7 +287,7 @@ impl Endpoint {
 
 type Running = RunningService<RoleClient, Handler>;
 
-/// A connection in the making. It borrows nothing, which the compiler needs to see that it can be sent.
+/// A connection that is being made. It borrows nothing, so that the compiler can prove that it is `Send`.
 fn serve<T, E, A>(
     handler: Handler,
     transport: T,
@@ -296,7 +297,7 @@ where
     E: std::error::Error + Send + Sync + 'static,
     A: 'static,
 {
-    // The stateless version if the server speaks it, else the handshake of the versions before.
+    // The stateless version if the server supports it, else the handshake of earlier versions.
     let lifecycle = ClientLifecycleMode::Auto {
         preferred_versions: vec![ProtocolVersion::V_2026_07_28],
         legacy_version: Some(ProtocolVersion::V_2025_11_25),
@@ -310,7 +311,7 @@ fn start(server: &StdioServer) -> std::io::Result<(TokioChildProcess, Option<Chi
         .spawn()
 }
 
-/// Writes what a program says on its standard error to the log, until it ends.
+/// Writes a program's standard error to the log, until it ends.
 fn log_errors(name: &str, errors: ChildStderr) {
     let server = name.to_owned();
     tokio::spawn(async move {

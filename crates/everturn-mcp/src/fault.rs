@@ -1,4 +1,4 @@
-//! What goes wrong between two MCP peers, as errors of ours and as errors of theirs.
+//! Conversion between MCP errors and [`Error`](everturn_core::Error).
 
 use std::error::Error as StdError;
 
@@ -9,7 +9,7 @@ use rmcp::service::ClientInitializeError;
 use rmcp::transport::streamable_http_client::{AuthRequiredError, HttpStatusError, InsufficientScopeError};
 use serde_json::json;
 
-/// A server to which no connection could be made.
+/// Returns the error of a server to which no connection could be made.
 pub(crate) fn not_connected(server: &str, error: &ClientInitializeError) -> Error {
     let (status, why) = match error {
         ClientInitializeError::LegacyFallbackFailed { fallback, .. } => {
@@ -28,7 +28,7 @@ pub(crate) fn not_connected(server: &str, error: &ClientInitializeError) -> Erro
     Error::new(status, format!("MCP server '{server}' cannot be reached: {why}"))
 }
 
-/// A request that failed.
+/// Returns the error of a failed request.
 pub(crate) fn request_failed(server: &str, error: &ServiceError) -> Error {
     match error {
         ServiceError::McpError(error) => protocol_error(server, error),
@@ -48,7 +48,7 @@ pub(crate) fn request_failed(server: &str, error: &ServiceError) -> Error {
     }
 }
 
-/// An error that a server answered with.
+/// Returns the error of a server's error response.
 pub(crate) fn protocol_error(server: &str, error: &ErrorData) -> Error {
     Error::new(
         status_of(error.code),
@@ -57,14 +57,14 @@ pub(crate) fn protocol_error(server: &str, error: &ErrorData) -> Error {
     .with_details(json!({ "code": error.code.0, "data": error.data }))
 }
 
-/// An answer that does not fit the request.
+/// Returns the error of a response of the wrong kind.
 pub(crate) fn unexpected(server: &str, what: &str) -> Error {
     Error::internal(format!(
         "MCP server '{server}' answered with something else than {what}"
     ))
 }
 
-/// Whether the connection is of no use any more.
+/// Returns whether the connection can no longer be used.
 pub(crate) fn is_disconnected(error: &ServiceError) -> bool {
     matches!(
         error,
@@ -72,7 +72,7 @@ pub(crate) fn is_disconnected(error: &ServiceError) -> bool {
     )
 }
 
-/// Whether the server wants to know who calls.
+/// Returns whether the server requires authentication.
 pub(crate) fn is_unauthorized(error: &ServiceError) -> bool {
     matches!(error, ServiceError::TransportSend(error)
         if transport_status(error.error.as_ref()) == Status::Unauthenticated)
@@ -89,7 +89,7 @@ fn status_of(code: ErrorCode) -> Status {
     }
 }
 
-/// What HTTP said, if it was HTTP that failed; else the server is out of reach.
+/// Returns the status of an HTTP failure; other failures mean that the server is unreachable.
 fn transport_status(error: &(dyn StdError + 'static)) -> Status {
     let mut causes = std::iter::successors(Some(error), |error| (*error).source());
     causes
@@ -112,7 +112,7 @@ fn transport_status(error: &(dyn StdError + 'static)) -> Status {
         .unwrap_or(Status::Unavailable)
 }
 
-/// An error and its causes in one line, each said once.
+/// Returns an error and its causes in one line, without repetitions.
 fn chain(error: &(dyn StdError + 'static)) -> String {
     let mut text = error.to_string();
     let causes = std::iter::successors(error.source(), |error| (*error).source());
@@ -124,7 +124,7 @@ fn chain(error: &(dyn StdError + 'static)) -> String {
     text
 }
 
-/// An error of ours as an answer to a request that cannot be served.
+/// Returns the error response to a request that failed.
 pub(crate) fn to_protocol(error: &Error, exposure: Exposure) -> ErrorData {
     let code = match error.status() {
         Status::InvalidArgument | Status::NotFound | Status::OutOfRange | Status::FailedPrecondition => {

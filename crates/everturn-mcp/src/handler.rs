@@ -1,4 +1,4 @@
-//! What a server may ask of this side, and what it tells it.
+//! Requests and notifications from a server.
 
 // Sampling and logging are deprecated by the protocol; servers of older versions still use them.
 #![allow(deprecated)]
@@ -21,16 +21,16 @@ use tokio::sync::broadcast;
 use crate::fault;
 use crate::settings::{Answer, Elicitation, Sampling, Settings};
 
-/// How many notifications of progress wait for calls that do not read them; what comes on top is dropped.
+/// The maximum number of progress notifications that wait for a call; further ones are dropped.
 const PROGRESS_WAITING: usize = 256;
 
 pub(crate) type Changed = Arc<dyn Fn() + Send + Sync>;
 
-/// This side of one connection.
+/// The client side of one connection.
 pub(crate) struct Handler {
     name: Arc<str>,
     settings: Arc<Settings>,
-    /// Told when the server's lists have changed.
+    /// Notified when the server's lists have changed.
     changed: Changed,
     pub(crate) progress: broadcast::Sender<ProgressNotificationParam>,
 }
@@ -61,7 +61,7 @@ impl ClientHandler for Handler {
         ClientConfig::new(capabilities, us)
     }
 
-    /// Servers of older versions ask while they work; who cannot answer at once declines.
+    /// Servers of older versions ask during the call. Without a handler the request is declined.
     async fn create_elicitation(
         &self,
         request: ElicitRequestParams,
@@ -102,7 +102,7 @@ impl ClientHandler for Handler {
         params: ProgressNotificationParam,
         _context: NotificationContext<RoleClient>,
     ) {
-        // Nobody reads where no call is under way.
+        // Without an active call, notifications have no reader.
         let _ = self.progress.send(params);
     }
 
@@ -127,7 +127,7 @@ impl ClientHandler for Handler {
     }
 }
 
-/// What a server is told when a handler fails.
+/// Returns the error response for a failed handler.
 fn refused(error: HandlerError) -> ErrorData {
     fault::to_protocol(&Error::from(error), Exposure::Public)
 }
@@ -177,7 +177,7 @@ fn sampling_message(message: SamplingMessage) -> Message {
     let parts: Vec<_> = blocks
         .into_iter()
         .map(|block| {
-            // Apart from tool calls the two kinds of content are written alike.
+            // Except for tool calls, the two kinds of content have the same form.
             let written = serde_json::to_value(&block).unwrap_or_default();
             serde_json::from_value(written.clone())
                 .map_or_else(|_| everturn_ai::Part::data(written), crate::content::part)

@@ -1,10 +1,10 @@
 //! The Model Context Protocol (MCP), both ways.
 //!
-//! An application *uses* MCP servers: their tools, prompts and resources are registered beside its own ([`McpServers`]). And
-//! it *is* an MCP server: its tools, prompts, resources and agents are there for MCP clients ([`McpServer`]).
+//! An application *uses* MCP servers: their tools, prompts and resources are registered with its own
+//! ([`McpServers`]). And it *is* an MCP server: MCP clients use its tools, prompts, resources and agents
+//! ([`McpServer`]).
 //!
-//! Both speak the stateless version 2026-07-28 of the protocol and the versions with a handshake before it, whichever the
-//! other side speaks.
+//! Both support the stateless version 2026-07-28 of the protocol and the earlier versions with a handshake.
 //!
 //! | to | see |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! What a server asks for in the middle of a call, and the answers to it.
+//! Questions of a server during a call, and the answers to them.
 
 use std::collections::BTreeMap;
 
@@ -8,20 +8,20 @@ use rmcp::model::InputRequests;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-/// The data of an interrupt with which a tool of an MCP server asks.
+/// The data of an interrupt from a tool of an MCP server.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Asked {
     pub(crate) mcp: Question,
 }
 
-/// What a server needs to know before it goes on.
+/// The questions that a server needs answered to continue.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Question {
     pub(crate) server: String,
-    /// What is asked, by the names that the answers go under.
+    /// The questions, by the names of their answers.
     pub(crate) input_requests: Map<String, Value>,
-    /// What the server wants to see again with the answers, unread.
+    /// Opaque state of the server, which is returned with the answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) request_state: Option<String>,
     /// The task that asks, if it is not the call itself.
@@ -40,18 +40,18 @@ impl Question {
         })
     }
 
-    /// The question that a restarted call answers, if it was asked by this server.
+    /// Returns the question that a restarted call answers, if this server asked it.
     pub(crate) fn answered_by(context: &ToolContext, server: &str) -> Option<Self> {
         let asked = Asked::deserialize(context.interrupted_with()?).ok()?;
         Some(asked.mcp).filter(|question| question.server == server)
     }
 
-    /// The interrupt that asks.
+    /// Returns the interrupt that asks the question.
     pub(crate) fn interrupt(self) -> Error {
         everturn_ai::interrupt(Asked { mcp: self })
     }
 
-    /// The answers in what a call was restarted with: under their names, or, to a single question, as they are.
+    /// Returns the answers in the data of a restarted call: by name, or the whole data for a single question.
     pub(crate) fn answers(&self, resumed: &Value) -> Result<BTreeMap<String, Value>> {
         let requests = &self.input_requests;
         if requests.is_empty() {
@@ -80,7 +80,7 @@ impl Question {
     }
 }
 
-/// The answer to the only question: an answer in the protocol's form, or what is to be filled in.
+/// Returns the answer to a single question: in the protocol's form, or as the content of its form.
 fn single(resumed: &Value) -> Value {
     match resumed {
         Value::Object(answer) if answer.contains_key("action") => resumed.clone(),

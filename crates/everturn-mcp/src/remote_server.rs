@@ -1,4 +1,4 @@
-//! A server that is used: its connection, and what it offers in the registry.
+//! A remote server: its connection, and its tools, prompts and resources in the registry.
 
 mod link;
 mod prompt;
@@ -26,7 +26,7 @@ use crate::fault;
 use crate::handler::Handler;
 use crate::settings::Settings;
 
-/// One MCP server, connected when it is needed and again when it has gone away.
+/// One MCP server. It is connected on demand, and again after a disconnection.
 pub(crate) struct RemoteServer {
     pub(crate) name: Arc<str>,
     endpoint: Endpoint,
@@ -34,17 +34,17 @@ pub(crate) struct RemoteServer {
     registry: WeakRegistry,
     link: Mutex<Option<Arc<Link>>>,
     offer: Mutex<Offer>,
-    /// The tasks that calls under way have become, by the calls' identities.
+    /// The tasks of active calls, by the calls' identities.
     tasks: Mutex<BTreeMap<String, String>>,
 }
 
-/// The number of tasks that are noted at a time.
+/// The maximum number of tasks that are noted.
 const MAX_NOTED_TASKS: usize = 1_000;
 
-/// What a server offers, as it was last listed and registered.
+/// The tools, prompts and resources of a server, as last listed and registered.
 type Offer = BTreeMap<Offered, Value>;
 
-/// One thing in the registry.
+/// One entry of the registry.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Offered {
     Tool(String),
@@ -65,22 +65,22 @@ impl RemoteServer {
         }
     }
 
-    /// Notes the task that a call has become, until the call is over.
+    /// Notes the task of a call, until the call has ended.
     pub(crate) async fn note_task(&self, call: &EffectId, task: &str) {
         let mut tasks = self.tasks.lock().await;
-        // Calls that were cancelled are never over; without the note, their outcome is unknown.
+        // Cancelled calls never end; without the note, their outcome is unknown.
         if tasks.len() >= MAX_NOTED_TASKS {
             tasks.pop_first();
         }
         tasks.insert(call.to_string(), task.to_owned());
     }
 
-    /// Returns the task that a call has become.
+    /// Returns the task of a call.
     pub(crate) async fn task_of(&self, call: &EffectId) -> Option<String> {
         self.tasks.lock().await.get(call.as_str()).cloned()
     }
 
-    /// Forgets the task of a call that is over.
+    /// Removes the task of a call that has ended.
     pub(crate) async fn forget_task(&self, call: &EffectId) {
         self.tasks.lock().await.remove(call.as_str());
     }
@@ -96,7 +96,7 @@ impl RemoteServer {
         self.endpoint.connect(&self.name, handler).await
     }
 
-    /// The connection; a new one, with the lists read again, if there is none or the last one broke.
+    /// Returns the connection. If there is none or the last one failed, connects and reads the lists again.
     pub(crate) fn link(self: &Arc<Self>) -> BoxFuture<'_, Result<Arc<Link>>> {
         Box::pin(self.linked())
     }
@@ -106,7 +106,7 @@ impl RemoteServer {
         if let Some(link) = slot.as_ref().filter(|link| link.is_open()) {
             return Ok(Arc::clone(link));
         }
-        // The old connection ends, and with it its process, before the next begins.
+        // The old connection, and its process, end before the next starts.
         *slot = None;
         let mut link = Link::open(self).await?;
         link.listen(self);
@@ -116,17 +116,17 @@ impl RemoteServer {
         Ok(link)
     }
 
-    /// Whether there is a connection that looks usable.
+    /// Returns whether there is a connection that appears usable.
     pub(crate) async fn is_connected(&self) -> bool {
         self.link.lock().await.as_ref().is_some_and(|link| link.is_open())
     }
 
-    /// Ends the connection, and with it the server's process if it has one. The next use connects again.
+    /// Closes the connection, and ends the server's process if it has one. The next use connects again.
     pub(crate) async fn disconnect(&self) {
         *self.link.lock().await = None;
     }
 
-    /// Leaves a connection that failed to whoever still uses it.
+    /// Detaches a failed connection. Other users of it finish by themselves.
     async fn abandon(&self, link: &Arc<Link>) {
         let mut slot = self.link.lock().await;
         if slot.as_ref().is_some_and(|current| Arc::ptr_eq(current, link)) {
@@ -134,7 +134,7 @@ impl RemoteServer {
         }
     }
 
-    /// Makes a request. A token that the server refuses is exchanged once.
+    /// Sends a request. A rejected token is exchanged once.
     pub(crate) async fn request(
         self: &Arc<Self>,
         request: ClientRequest,
@@ -164,7 +164,7 @@ impl RemoteServer {
         }
     }
 
-    /// Reads the lists again, after the server said that they changed.
+    /// Reads the lists again, after the server has announced a change.
     pub(crate) async fn list_again(self: &Arc<Self>) {
         let link = self.link.lock().await.clone();
         let Some(link) = link else { return };
@@ -173,9 +173,10 @@ impl RemoteServer {
         }
     }
 
-    /// Reads the lists and registers what is on them: what is new is added, what changed replaced, what is gone removed.
+    /// Reads the lists and updates the registry: new entries are added, changed ones replaced, and missing
+    /// ones removed.
     async fn list(self: &Arc<Self>, reading: Reading) -> Result<()> {
-        // One reading at a time, so that an earlier one never replaces a later one.
+        // One update at a time, so that an earlier one never replaces a later one.
         let mut offer = self.offer.lock().await;
         let lists = reading
             .await
@@ -228,7 +229,7 @@ impl RemoteServer {
     ) {
         let mut name = self.name_of(&address.name);
         if listed.contains_key(&Offered::Resource(name.clone())) {
-            // Names of resources need not be unique, their addresses are.
+            // Names of resources may repeat; their addresses are unique.
             name = self.name_of(address.text());
         }
         let offered = Offered::Resource(name.clone());
@@ -237,13 +238,13 @@ impl RemoteServer {
         }
     }
 
-    /// What is in the registry under a name of this server.
+    /// Returns the registry's entry of a name of this server.
     pub(crate) fn registered(&self, action_type: &ActionType, id: &str) -> Option<Arc<dyn DynAction>> {
         let key = action_type.key(&self.name_of(id));
         self.registry.upgrade().ok()?.get(&key)
     }
 
-    /// The name under which something of this server is known here.
+    /// Returns the name of a server's entry in the registry.
     pub(crate) fn name_of(&self, own: &str) -> String {
         format!("{}/{own}", self.name)
     }
@@ -251,7 +252,7 @@ impl RemoteServer {
 
 type Reading = BoxFuture<'static, Result<Lists, ServiceError>>;
 
-/// Everything that a server lists.
+/// The lists of a server.
 struct Lists {
     tools: Vec<rmcp::model::Tool>,
     prompts: Vec<rmcp::model::Prompt>,
@@ -276,7 +277,7 @@ impl Lists {
             if capabilities.resources.is_some() {
                 let resources = peer.list_all_resources().await?;
                 lists.addresses.extend(resources.iter().map(Address::of));
-                // Not every server that has resources has templates.
+                // Not every server with resources has templates.
                 let templates = peer.list_all_resource_templates().await.unwrap_or_default();
                 lists.addresses.extend(templates.iter().map(Address::of_template));
             }
@@ -291,7 +292,7 @@ enum Change {
     Resource(String, Address),
 }
 
-/// Puts something on the list, and says whether it is new or has changed.
+/// Adds an entry to a list. Returns whether it is new or has changed.
 fn note(listed: &mut Offer, offer: &Offer, offered: &Offered, description: Value) -> bool {
     let is_news = offer.get(offered) != Some(&description);
     listed.insert(offered.clone(), description);
@@ -312,7 +313,7 @@ fn remove(registry: &Registry, offered: &Offered) {
     }
 }
 
-/// What accompanies a request: the value `mcp._meta` of the context, and the trace that the call is in.
+/// Returns the metadata of a request: the value `mcp._meta` of the context, and the trace of the call.
 fn meta(context: &Context) -> RequestMetaObject {
     let given = context.value("mcp").and_then(|mcp| mcp.get("_meta"));
     let mut meta: RequestMetaObject = given
@@ -325,7 +326,7 @@ fn meta(context: &Context) -> RequestMetaObject {
     meta
 }
 
-/// The current span as a layer of the program's own knows it, as the standard for trace contexts writes it.
+/// Returns the current span in the standard form for trace contexts.
 #[cfg(feature = "opentelemetry")]
 fn trace_parent() -> Option<String> {
     use opentelemetry::trace::TraceContextExt;

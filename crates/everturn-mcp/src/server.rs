@@ -27,13 +27,12 @@ use self::session::Session;
 use self::spent::Spent;
 use crate::ByteStream;
 
-/// How long an agent is waited for before its call becomes a task.
+/// The time after which the call of an agent becomes a task.
 const TASK_AFTER: Duration = Duration::from_secs(5);
 
 /// The tools, prompts, resources and agents of an application for MCP clients. Cloning is cheap.
 ///
-/// It speaks the stateless version 2026-07-28 of the protocol and the versions with a handshake before it, whichever the
-/// client speaks.
+/// It supports the stateless version 2026-07-28 of the protocol and the earlier versions with a handshake.
 ///
 /// | here | for clients |
 /// |---|---|
@@ -61,7 +60,7 @@ pub struct McpServer(Arc<Exposed>);
 
 type Filter = Arc<dyn Fn(&Descriptor) -> bool + Send + Sync>;
 
-/// What is exposed, and how.
+/// The exposed actions and the settings.
 #[derive(Clone)]
 struct Exposed {
     registry: Registry,
@@ -69,11 +68,11 @@ struct Exposed {
     version: String,
     instructions: Option<String>,
     filter: Filter,
-    /// The circumstances of calls whose transport brings none.
+    /// The context of calls whose transport provides none.
     context: Context,
     exposure: Exposure,
     task_after: Duration,
-    /// Seals what clients carry from a question to its answer.
+    /// Seals the state that clients return with an answer.
     codec: Arc<RequestStateCodec>,
     /// The questions that were answered.
     spent: Spent,
@@ -84,7 +83,7 @@ struct Exposed {
 }
 
 impl McpServer {
-    /// A server of everything that is in a registry: tools, prompts, resources and agents.
+    /// Creates a server of all tools, prompts, resources and agents in a registry.
     pub fn new(registry: &Registry) -> Self {
         let key = [uuid::Uuid::new_v4(), uuid::Uuid::new_v4()].map(uuid::Uuid::into_bytes);
         Self(Arc::new(Exposed {
@@ -110,7 +109,7 @@ impl McpServer {
         self
     }
 
-    /// The server's name and version, as clients show them.
+    /// Sets the server's name and version, which clients display.
     pub fn name(self, name: impl Into<String>, version: impl Into<String>) -> Self {
         self.edit(|exposed| {
             exposed.name = name.into();
@@ -118,36 +117,38 @@ impl McpServer {
         })
     }
 
-    /// What a model should know about using this server.
+    /// Sets the instructions for models that use this server.
     pub fn instructions(self, instructions: impl Into<String>) -> Self {
         self.edit(|exposed| exposed.instructions = Some(instructions.into()))
     }
 
-    /// Exposes only what the filter lets through: tools, prompts, resources and agents, by their descriptors.
+    /// Exposes only tools, prompts, resources and agents whose descriptors pass the filter.
     pub fn only(self, filter: impl Fn(&Descriptor) -> bool + Send + Sync + 'static) -> Self {
         self.edit(|exposed| exposed.filter = Arc::new(filter))
     }
 
-    /// The circumstances of calls over standard input and output, such as whose conversations they see.
+    /// Sets the context of calls over standard input and output, such as their principal.
     pub fn context(self, context: Context) -> Self {
         self.edit(|exposed| exposed.context = context)
     }
 
-    /// How much of an error clients are told, where the HTTP server does not say; public text only by default.
+    /// Sets how much of an error clients receive, where the HTTP server does not define it; public text only
+    /// by default.
     pub fn exposure(self, exposure: Exposure) -> Self {
         self.edit(|exposed| exposed.exposure = exposure)
     }
 
-    /// How long an agent is waited for before its call goes on in the background as a task, for clients that know tasks
-    /// and agents with a store; 5 seconds by default.
+    /// Sets the time after which the call of an agent continues in the background as a task, for clients that
+    /// support tasks and agents with a store; 5 seconds by default.
     pub fn task_after(self, time: Duration) -> Self {
         self.edit(|exposed| exposed.task_after = time)
     }
 
-    /// The key under which the state of a question is sealed, of at least 32 bytes; random by default.
+    /// Sets the key that seals the state of a question, of at least 32 bytes; random by default.
     ///
-    /// Processes that serve the same clients need the same key: a question asked by one may be answered to another. They
-    /// also need the same [store](McpServer::store), so that a question is answered once among all of them.
+    /// Processes that serve the same clients need the same key, because the answer to a question of one
+    /// process may reach another. They also need the same [store](McpServer::store), so that a question is
+    /// answered once among all of them.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if the key is too short.
@@ -163,16 +164,17 @@ impl McpServer {
         self.edit(|exposed| exposed.spent.in_store(store))
     }
 
-    /// Serves over standard input and output until the client leaves. Nothing else may write to standard output.
+    /// Serves over standard input and output until the client disconnects. Nothing else may write to standard
+    /// output.
     ///
     /// # Errors
-    /// `UNAVAILABLE` if the client begins with something else than the protocol allows. A client that leaves without a word
-    /// is no error.
+    /// `UNAVAILABLE` if the client's first message violates the protocol. A client that disconnects without a
+    /// message is not an error.
     pub async fn serve_stdio(self) -> Result<()> {
         Box::pin(self.serve(transport::stdio())).await
     }
 
-    /// Serves over any stream of bytes, such as a socket, until the client leaves.
+    /// Serves over any stream of bytes, such as a socket, until the client disconnects.
     ///
     /// # Errors
     /// As [`McpServer::serve_stdio`].
@@ -188,7 +190,7 @@ impl McpServer {
     {
         let serving = match serve_server(Session::new(self.0), transport).await {
             Ok(serving) => serving,
-            // Closing the connection is how a client leaves, also before it has said anything.
+            // A client disconnects by closing the connection, also before its first message.
             Err(ServerInitializeError::ConnectionClosed(_)) => return Ok(()),
             Err(error) => {
                 let message = format!("the MCP client did not begin as it should: {error}");

@@ -12,10 +12,10 @@ use crate::settings::{Answer, Elicitation, Sampled, Sampling, Settings};
 
 /// MCP servers whose tools, prompts and resources become an application's.
 ///
-/// The tool `read` of the server `files` is the tool `files/read`; `files/*` names all its tools. Prompts and resources
-/// are named likewise. A server is connected when the application is built or, if it cannot be reached then, when it is
-/// first needed; it is connected again when it has gone away. What it offers is registered anew when it says that it
-/// changed. A server that fails does not stop the others.
+/// The tool `read` of the server `files` is the tool `files/read`; `files/*` names all its tools. Prompts and
+/// resources are named likewise. A server is connected when the application is built. If it is unreachable
+/// then, or disconnects later, it is connected on demand. Its tools, prompts and resources are registered
+/// again when it announces a change. A failing server does not affect the others.
 ///
 /// ```no_run
 /// use everturn_ai::Generate;
@@ -41,7 +41,7 @@ pub struct McpServers {
 }
 
 impl McpServers {
-    /// No servers yet.
+    /// Creates an empty list of servers.
     pub fn new() -> Self {
         Self::default()
     }
@@ -76,10 +76,10 @@ impl McpServers {
         self.with(name, Endpoint::Stream(Arc::new(open)))
     }
 
-    /// Answers what servers of protocol versions before 2026-07-28 ask while they work.
+    /// Sets the handler for questions that servers of protocol versions before 2026-07-28 ask during a call.
     ///
-    /// Without a handler they are told that the user declines. Servers of newer versions are not concerned: what their
-    /// tools ask becomes an interrupt, which can be answered at any later time.
+    /// Without a handler such questions are declined. Newer servers do not use it: a question of their tools
+    /// becomes an interrupt, which can be answered at any later time.
     pub fn on_elicitation<F, Fut>(mut self, handler: F) -> Self
     where
         F: Fn(Elicitation) -> Fut + Send + Sync + 'static,
@@ -89,7 +89,8 @@ impl McpServers {
         self
     }
 
-    /// Generates what servers ask for, at this application's expense. Without a handler no server is offered that.
+    /// Sets the handler that generates text for servers, at this application's expense. Without a handler
+    /// sampling is not offered.
     ///
     /// The protocol deprecates sampling. A handler decides which servers may use which models, and how much.
     pub fn on_sampling<F, Fut>(mut self, handler: F) -> Self
@@ -101,14 +102,14 @@ impl McpServers {
         self
     }
 
-    /// Connects all servers at once and registers what they offer.
+    /// Connects all servers concurrently and registers their tools, prompts and resources.
     ///
-    /// A server that cannot be reached is logged and tried again when it is first needed. The servers stay connected as
-    /// long as the registry, or the returned handle, is there.
+    /// An unreachable server is logged and connected again on demand. The servers stay connected as long as
+    /// the registry, or the returned handle, exists.
     ///
     /// # Errors
-    /// `ALREADY_EXISTS` if there is a plugin, or another server, of a server's name; `INVALID_ARGUMENT` for a name that
-    /// is empty or has a slash in it.
+    /// `ALREADY_EXISTS` if a plugin or another server has a server's name; `INVALID_ARGUMENT` for a name that
+    /// is empty or contains a slash.
     pub async fn install(&self, registry: &Registry) -> Result<Connections> {
         let settings = Arc::new(self.settings.clone());
         let mut servers = Vec::with_capacity(self.endpoints.len());
@@ -136,14 +137,14 @@ async fn connect(server: &Arc<RemoteServer>) {
     }
 }
 
-/// The servers of an application, once they are installed. Cloning is cheap.
+/// The installed servers of an application. Cloning is cheap.
 #[derive(Clone)]
 pub struct Connections {
     servers: Vec<Arc<RemoteServer>>,
 }
 
 impl Connections {
-    /// The names of the servers that are connected.
+    /// Returns the names of the connected servers.
     pub async fn connected(&self) -> Vec<String> {
         let mut names = Vec::new();
         for server in &self.servers {
@@ -154,7 +155,7 @@ impl Connections {
         names
     }
 
-    /// Ends all connections and the processes behind them. A later use connects again.
+    /// Closes all connections and ends their processes. A later use connects again.
     pub async fn disconnect(&self) {
         join_all(self.servers.iter().map(|server| server.disconnect())).await;
     }
@@ -191,7 +192,8 @@ impl Plugin for McpServers {
     }
 }
 
-/// One server as a plugin: what it offers is in the registry while it is connected, so it is asked only when it is not.
+/// One server as a plugin: its entries are in the registry while it is connected, so it is only consulted
+/// when it is not.
 struct Installed {
     name: String,
     server: Arc<RemoteServer>,

@@ -1,4 +1,4 @@
-//! What an application offers to the servers it uses.
+//! Services that an application offers to the servers it uses.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,17 +8,17 @@ use everturn_core::HandlerResult;
 use futures::future::BoxFuture;
 use serde_json::Value;
 
-/// A question that a server puts to the user in the middle of a request.
+/// A question from a server to the user during a request.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Elicitation {
     /// The server that asks.
     pub server: String,
-    /// What it asks, for a person.
+    /// The text of the question.
     pub message: String,
     /// The JSON Schema of the answer, for a form.
     pub schema: Option<Value>,
-    /// The page on which the user answers instead of here.
+    /// The page on which the user answers, if there is one.
     pub url: Option<String>,
 }
 
@@ -37,15 +37,15 @@ impl Elicitation {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Answer {
-    /// What the user filled in; `null` for a page that the user has been shown.
+    /// The content of the form; `null` for a page that was shown to the user.
     Accept(Value),
-    /// The user does not want to say.
+    /// The user declines.
     Decline,
     /// The user left without a decision.
     Cancel,
 }
 
-/// A generation that a server asks this application to pay for.
+/// A generation that a server requests from this application.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Sampling {
@@ -55,13 +55,13 @@ pub struct Sampling {
     pub system: Option<String>,
     /// The conversation.
     pub messages: Vec<Message>,
-    /// How many tokens the answer may have.
+    /// The maximum number of tokens of the answer.
     pub max_tokens: u32,
-    /// How adventurous the answer may be.
+    /// The temperature.
     pub temperature: Option<f32>,
-    /// Texts at which the answer ends.
+    /// The stop sequences.
     pub stop_sequences: Vec<String>,
-    /// The models that the server would like, best first.
+    /// The models that the server prefers, best first.
     pub models: Vec<String>,
 }
 
@@ -79,10 +79,10 @@ impl Sampling {
     }
 }
 
-/// What a generation for a server came to.
+/// The result of a generation for a server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sampled {
-    /// The model that was asked.
+    /// The name of the model.
     pub model: String,
     /// Its answer.
     pub message: Message,
@@ -94,7 +94,7 @@ pub(crate) type ElicitationHandler =
 pub(crate) type SamplingHandler =
     Arc<dyn Fn(Sampling) -> BoxFuture<'static, HandlerResult<Sampled>> + Send + Sync>;
 
-/// What is offered to every server.
+/// The services for every server.
 #[derive(Clone, Default)]
 pub(crate) struct Settings {
     pub(crate) elicitation: Option<ElicitationHandler>,

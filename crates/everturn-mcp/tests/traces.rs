@@ -1,7 +1,7 @@
-//! What a server learns about a call beside its arguments.
+//! The metadata that a server receives with a call.
 //!
-//! A program of its own. Whether anybody listens to a place in the code is decided once for all threads, so every test here
-//! has a subscriber.
+//! A separate program: whether a callsite has a subscriber is decided once for all threads, so every test
+//! here has one.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -51,7 +51,7 @@ impl ServerHandler for Attentive {
     }
 }
 
-/// What a server hears of a call in this context.
+/// The metadata that a server receives with a call in this context.
 async fn heard_in(context: Context) -> Value {
     let server = Attentive::default();
     let registry = Registry::new();
@@ -71,7 +71,7 @@ async fn heard_in(context: Context) -> Value {
 }
 
 #[tokio::test]
-async fn the_trace_of_a_caller_is_passed_on_even_if_nobody_records_it_here() {
+async fn the_trace_of_a_caller_is_passed_on_even_if_it_is_not_recorded_here() {
     let header = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     let caller = TraceParent::parse(header).unwrap();
     let _guard = tracing::subscriber::set_default(tracing_subscriber::registry());

@@ -17,7 +17,7 @@ use tokio::task::AbortHandle;
 use super::RemoteServer;
 use crate::handler::Handler;
 
-/// A connection, with whoever listens on it for changes.
+/// A connection, with the task that listens for changes.
 pub(crate) struct Link {
     running: RunningService<RoleClient, Handler>,
     listening: Option<AbortHandle>,
@@ -36,7 +36,7 @@ impl Link {
         self.running.peer()
     }
 
-    /// Whether requests can still be made.
+    /// Returns whether requests can still be sent.
     pub(crate) fn is_open(&self) -> bool {
         !self.peer().is_transport_closed()
     }
@@ -46,7 +46,8 @@ impl Link {
         info.map(|info| info.capabilities.clone()).unwrap_or_default()
     }
 
-    /// Listens for changed lists, where the protocol wants to be asked for that; servers of older versions tell unasked.
+    /// Listens for changed lists, if the protocol requires a subscription; servers of older versions notify
+    /// without one.
     pub(crate) fn listen(&mut self, server: &Arc<RemoteServer>) {
         let Some(info) = self.peer().peer_info() else {
             return;
@@ -54,7 +55,7 @@ impl Link {
         if info.protocol_version < ProtocolVersion::V_2026_07_28 {
             return;
         }
-        let filter = changes_told(&info.capabilities);
+        let filter = announced_changes(&info.capabilities);
         if filter == SubscriptionFilter::new() {
             return;
         }
@@ -75,14 +76,14 @@ impl Link {
         self.listening = Some(listening.abort_handle());
     }
 
-    /// Makes a request. Dropping the future tells the server that nobody waits any more.
+    /// Sends a request. Dropping the future cancels it at the server.
     pub(crate) async fn request(
         &self,
         request: ClientRequest,
         meta: RequestMetaObject,
         caller: Option<&ToolContext>,
     ) -> Result<ServerResult, ServiceError> {
-        // Listening begins before the request is sent, so that nothing is missed.
+        // Listening starts before the request is sent, so that no notification is missed.
         let mut progress: broadcast::Receiver<_> = self.running.service().progress.subscribe();
         let options = PeerRequestOptions::no_options().with_meta(meta);
         let handle = self.peer().send_cancellable_request(request, options).await?;
@@ -103,7 +104,7 @@ impl Link {
     }
 }
 
-/// Passes progress on to whoever watches the call.
+/// Passes progress on to the observer of the call.
 async fn report(caller: Option<&ToolContext>, step: ProgressNotificationParam) {
     let Some(caller) = caller else { return };
     let mut progress = json!({ "progress": step.progress });
@@ -124,23 +125,25 @@ impl Drop for Link {
     }
 }
 
-/// The lists whose changes a server tells.
-fn changes_told(capabilities: &ServerCapabilities) -> SubscriptionFilter {
+/// Returns the lists whose changes a server announces.
+fn announced_changes(capabilities: &ServerCapabilities) -> SubscriptionFilter {
     let mut filter = SubscriptionFilter::new();
     let tools = capabilities.tools.as_ref();
     let prompts = capabilities.prompts.as_ref();
     let resources = capabilities.resources.as_ref();
-    filter.tools_list_changed = tools.and_then(|tools| tools.list_changed).filter(|told| *told);
+    filter.tools_list_changed = tools
+        .and_then(|tools| tools.list_changed)
+        .filter(|announced| *announced);
     filter.prompts_list_changed = prompts
         .and_then(|prompts| prompts.list_changed)
-        .filter(|told| *told);
+        .filter(|announced| *announced);
     filter.resources_list_changed = resources
         .and_then(|resources| resources.list_changed)
-        .filter(|told| *told);
+        .filter(|announced| *announced);
     filter
 }
 
-/// A request that nobody waits for any more once this is dropped.
+/// A request that is cancelled on drop.
 struct Abandoned(Option<(Peer<RoleClient>, RequestId)>);
 
 impl Drop for Abandoned {
@@ -151,7 +154,7 @@ impl Drop for Abandoned {
         runtime.spawn(async move {
             let reason = "the call was cancelled".to_owned();
             let cancelled = CancelledNotificationParam::new(Some(id), Some(reason));
-            // A server that is gone need not be told.
+            // A disconnected server needs no cancellation.
             let _ = peer.notify_cancelled(cancelled).await;
         });
     }

@@ -1,4 +1,4 @@
-//! A prompt of a server as a prompt of ours.
+//! Prompts of a server, registered as prompts.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub(crate) fn register(server: &Arc<RemoteServer>, listed: &Prompt, registry: &R
     definition.define(registry).map(drop)
 }
 
-/// The server's messages, and behind them the conversation.
+/// Returns the server's messages, followed by the conversation.
 async fn messages(server: &Arc<RemoteServer>, name: &str, scope: PromptScope) -> Result<Messages> {
     let mut params = GetPromptRequestParams::new(name);
     params.arguments = Some(arguments(scope.input));
@@ -47,7 +47,7 @@ async fn messages(server: &Arc<RemoteServer>, name: &str, scope: PromptScope) ->
     Ok(own.chain(conversation).collect::<Vec<Message>>().into())
 }
 
-/// Only tools can ask: a prompt or a resource is read in one go.
+/// Returns the error of a prompt or resource that asks a question: only tools may ask.
 pub(crate) fn asks(server: &RemoteServer, what: &str, name: &str) -> Error {
     Error::failed_precondition(format!(
         "MCP server '{}' asks for input before it gives the {what} '{name}', which only tools can pass on",
@@ -55,7 +55,7 @@ pub(crate) fn asks(server: &RemoteServer, what: &str, name: &str) -> Error {
     ))
 }
 
-/// The protocol's arguments are texts.
+/// Converts arguments to texts, as the protocol requires.
 fn arguments(input: Value) -> JsonObject {
     let Value::Object(input) = input else {
         return JsonObject::new();

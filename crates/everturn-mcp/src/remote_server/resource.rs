@@ -1,4 +1,4 @@
-//! A resource of a server as a resource of ours.
+//! Resources of a server, registered as resources.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::RemoteServer;
 use super::prompt::asks;
 use crate::{content, fault};
 
-/// Where a resource is, and what is said about it.
+/// The address and description of a resource.
 pub(crate) struct Address {
     pub(crate) name: String,
     description: Option<String>,

@@ -1,4 +1,4 @@
-//! A call that a server works on by itself, and that is asked about until it is over.
+//! Calls that a server continues as tasks, and that are polled until they have ended.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use super::RemoteServer;
 use crate::fault;
 use crate::question::Question;
 
-/// How long to wait before asking again, where the server does not say.
+/// The default poll interval, if the server sets none.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The shortest and the longest wait that a server may ask for.
+/// The shortest and the longest poll interval that a server may set.
 const POLL_BOUNDS: (Duration, Duration) = (Duration::from_millis(20), Duration::from_mins(1));
 
-/// A task of a server. Dropping it while it is waited for asks the server to cancel it.
+/// A task of a server. Dropping it while it is awaited requests its cancellation.
 pub(crate) struct RemoteTask {
     server: Arc<RemoteServer>,
     id: String,
@@ -36,7 +36,7 @@ impl RemoteTask {
         }
     }
 
-    /// Gives the task what it asked for.
+    /// Sends answers to the task.
     pub(crate) async fn answer(&self, answers: BTreeMap<String, Value>, context: &ToolContext) -> Result<()> {
         let params = UpdateTaskParams::new(self.id.as_str(), answers);
         let request = ClientRequest::UpdateTaskRequest(UpdateTaskRequest::new(params));
@@ -47,8 +47,8 @@ impl RemoteTask {
         }
     }
 
-    /// Waits until the task is over, or asks something. A connection that breaks between two questions about the task is
-    /// made again.
+    /// Waits until the task has ended or asks a question. A connection that fails between two polls is made
+    /// again.
     pub(crate) async fn finish(self, context: &ToolContext) -> Result<CallToolResult> {
         let mut waited_for = WaitedFor(Some(&self));
         let result = self.poll(context).await;
@@ -113,7 +113,7 @@ impl Drop for WaitedFor<'_> {
         let (server, id) = (Arc::clone(&task.server), task.id.clone());
         runtime.spawn(async move {
             let request = ClientRequest::CancelTaskRequest(CancelTaskRequest::new(CancelTaskParams::new(id)));
-            // Cancelling is a wish; a server that cannot be reached does not hear it.
+            // Cancelling is best effort: an unreachable server does not receive it.
             let context = everturn_core::Context::new();
             let _ = server.request(request, &context, None).await;
         });

@@ -1,4 +1,4 @@
-//! A tool of a server as a tool of ours.
+//! Tools of a server, registered as tools.
 
 use std::sync::Arc;
 
@@ -51,7 +51,8 @@ fn tool(server: &Arc<RemoteServer>, listed: &rmcp::model::Tool) -> Tool {
         .with_metadata(metadata(server, listed))
 }
 
-/// What a server hints at is believed as far as it goes: a hint that is wrong repeats a call, it does not lose one.
+/// Returns how a call may be repeated, by the server's hints. A wrong hint repeats a call; it does not lose
+/// one.
 fn replay(annotations: Option<&ToolAnnotations>) -> Replay {
     let Some(hints) = annotations else {
         return Replay::Once;
@@ -74,7 +75,7 @@ fn metadata(server: &RemoteServer, listed: &rmcp::model::Tool) -> JsonObject {
     entries
 }
 
-/// Calls the tool, or goes on with a call that asked something.
+/// Calls the tool, or continues a call that asked a question.
 async fn call(server: &Arc<RemoteServer>, tool: &str, input: Value, context: &ToolContext) -> Result<Value> {
     let question = Question::answered_by(context, &server.name);
     let answer = context.answer_value().cloned().unwrap_or_default();
@@ -92,7 +93,7 @@ async fn call(server: &Arc<RemoteServer>, tool: &str, input: Value, context: &To
         params.request_state = question.request_state;
     }
     let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
-    // A server that cannot be reached was not called.
+    // An unreachable server was not called.
     server.link().await.map_err(Error::nothing_happened)?;
     let mut answered = None;
     let created: Result<String> = task_of(context)
@@ -128,14 +129,14 @@ async fn call(server: &Arc<RemoteServer>, tool: &str, input: Value, context: &To
     }
 }
 
-/// The task that a call became, written down in the turn's journal before it is waited for: a turn that is taken up again
-/// waits on, and does not call again.
+/// Waits for the task of a call, which is journaled first: a turn that runs again continues to wait and does
+/// not repeat the call.
 fn task_of(context: &ToolContext) -> TurnEffect {
     let name = format!("MCP task of {}", context.effect_id());
     TurnEffect::within(context.context(), name, Replay::Idempotent)
 }
 
-/// States that nothing happened if the server refused the request itself.
+/// Marks the error as without effect if the server rejected the request itself.
 fn refused(error: Error) -> Error {
     match error.status() {
         Status::InvalidArgument
@@ -151,10 +152,10 @@ fn no_task() -> Error {
     Error::not_found("the call did not become a task")
 }
 
-/// Finds out what came of a call whose process died: if it became a task, the task knows.
+/// Returns the outcome of a call whose process died: if it became a task, the task has the outcome.
 async fn reconcile(server: &Arc<RemoteServer>, context: &ToolContext) -> Result<Reconciliation<Value>> {
     let task: String = match server.task_of(context.effect_id()).await {
-        // The call failed in this very process.
+        // The call failed in this process.
         Some(task) => task,
         None => match task_of(context).run(|_| async { Err(no_task().into()) }).await {
             Ok(task) => task,
@@ -178,7 +179,7 @@ fn arguments(tool: &str, input: Value) -> Result<Option<JsonObject>> {
     }
 }
 
-/// The output of a call; content that is not text is attached beside it.
+/// Returns the output of a call; content other than text is attached.
 fn output(result: CallToolResult, context: &ToolContext) -> Value {
     let (text, rest) = content::text_and_rest(result.content);
     for part in rest {

@@ -21,13 +21,13 @@ use super::asking::{Answered, Asking};
 use super::session::Request;
 use super::tools::{Step, failed, progress};
 
-/// What a client is told that cannot ask about work in the background.
+/// The message for a client that does not support tasks.
 const STILL_WORKING: &str = "The server is shutting down, and the agent goes on with this in the background. Ask it later in this session.";
 
-/// How often a client should ask about a task, in milliseconds.
+/// The poll interval for tasks, in milliseconds.
 pub(super) const POLL_INTERVAL_MS: u64 = 1_000;
 
-/// What an agent is called with.
+/// The arguments of an agent's tool.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Arguments {
@@ -36,7 +36,7 @@ struct Arguments {
     session_id: Option<SessionId>,
 }
 
-/// What is carried from an agent's question to its answer.
+/// The sealed state between an agent's question and its answer.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Paused {
@@ -44,11 +44,11 @@ struct Paused {
     parts: Vec<Part>,
 }
 
-/// An agent as a client sees it.
+/// Returns an agent as a tool.
 pub(super) fn described(descriptor: &Descriptor) -> rmcp::model::Tool {
     let message = json!({ "type": "string", "description": "What to say to the agent." });
     let mut properties = json!({ "message": message });
-    if is_kept(descriptor) {
+    if has_store(descriptor) {
         properties["sessionId"] = json!({
             "type": "string",
             "description": "The conversation to go on with; a new one begins if it is not given.",
@@ -77,8 +77,8 @@ fn metadata(descriptor: &Descriptor) -> Option<AgentMetadata> {
     AgentMetadata::deserialize(descriptor.metadata.get("agent")?).ok()
 }
 
-/// Whether the agent keeps its conversations.
-fn is_kept(descriptor: &Descriptor) -> bool {
+/// Returns whether the agent has a store.
+fn has_store(descriptor: &Descriptor) -> bool {
     metadata(descriptor).is_some_and(|agent| agent.state_management == StateManagement::Server)
 }
 
@@ -106,7 +106,7 @@ pub(super) async fn call(
         },
     };
     let output = run(request, agent, init, input).await;
-    // The agent keeps no turn that failed before it began, and finds by itself what it has done before.
+    // The agent stores no turn that failed before it started, and finds its earlier effects in its journal.
     let has_failed = |output: &AgentOutput| output.finish_reason == Some(AgentFinishReason::Failed);
     if let Some(reply) = &reply
         && output.as_ref().map_or(true, has_failed)
@@ -139,8 +139,8 @@ fn resumption(paused: Paused, answers: Vec<Value>) -> (AgentInit, AgentInput) {
     (init, AgentInput::answers(answers_to(&paused.parts, answers)))
 }
 
-/// The answers as the agent takes them. A call that asked without data can only be answered; any other is made again
-/// with the answer.
+/// Returns the answers in the agent's form. A call that asked without data accepts only a response; any other
+/// call is restarted with the answer.
 pub(super) fn answers_to(parts: &[Part], answers: Vec<Value>) -> Answers {
     let mut given = Answers::default();
     for (part, answer) in parts.iter().zip(answers) {
@@ -153,7 +153,7 @@ pub(super) fn answers_to(parts: &[Part], answers: Vec<Value>) -> Answers {
     given
 }
 
-/// What was said in a form that has a field for it.
+/// Returns the answer in a form with a single field.
 pub(super) fn spoken(answer: Value) -> Value {
     match answer.get("answer") {
         Some(said) => said.clone(),
@@ -161,7 +161,7 @@ pub(super) fn spoken(answer: Value) -> Value {
     }
 }
 
-/// The questions of interrupted tool calls, by the calls' references.
+/// Returns the questions of interrupted tool calls, by the calls' references.
 pub(super) fn questions(parts: &[Part]) -> Vec<(String, Value)> {
     let name = |(number, part): (usize, &Part)| {
         let request = part.as_tool_request();
@@ -176,14 +176,14 @@ pub(super) fn questions(parts: &[Part]) -> Vec<(String, Value)> {
         .collect()
 }
 
-/// Tells whether the client can ask about work that goes on in the background.
+/// Returns whether the client supports tasks.
 fn knows_tasks(request: &Request<'_>) -> bool {
     let capabilities = request.rmcp.client_capabilities();
     capabilities.is_some_and(|capabilities| capabilities.supports_tasks())
 }
 
-/// Runs an agent. One that takes long goes on in the background if the client can ask about it later; one that outlasts the
-/// server does in any case.
+/// Runs an agent. A long turn continues in the background if the client supports tasks, and in any case when
+/// the server shuts down.
 async fn run(
     request: &Request<'_>,
     agent: &Arc<dyn DynAction>,
@@ -264,7 +264,7 @@ fn respond(request: &Request<'_>, asking: &Asking<'_>, output: AgentOutput) -> R
     }
 }
 
-/// The answer of an agent, with what is needed to go on.
+/// Returns the answer of an agent, with its session id.
 pub(super) fn result(
     text: String,
     session_id: Option<&SessionId>,

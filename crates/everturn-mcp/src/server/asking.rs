@@ -1,8 +1,8 @@
 //! Interrupts as questions to the client, and its answers.
 //!
-//! A client of version 2026-07-28 is given the question and a sealed state, and repeats its request with the answer and
-//! that state. The seal covers who asks and what for, so that a state is of use only for the same call of the same caller,
-//! and once.
+//! A client of version 2026-07-28 receives the question and a sealed state, and repeats its request with the
+//! answer and that state. The seal covers the caller and the call, so that a state is only valid once, and
+//! for the same call of the same caller.
 
 use everturn_agent::store::Scope;
 use everturn_ai::JsonObject;
@@ -18,7 +18,7 @@ use uuid::Uuid;
 use super::session::Request;
 use crate::question::Asked;
 
-/// How long a question can be answered.
+/// The time within which a question can be answered.
 pub(super) const ANSWERABLE_FOR: std::time::Duration = std::time::Duration::from_hours(24);
 
 /// One call that may ask.
@@ -26,18 +26,18 @@ pub(super) struct Asking<'a> {
     request: &'a Request<'a>,
     /// The caller's tenant.
     scope: Scope,
-    /// Who calls what: a state that was sealed for another call does not open.
+    /// The caller and the call: a state that was sealed for another call does not open.
     binding: Vec<u8>,
 }
 
-/// What is carried from the question to the answer.
+/// The sealed state between a question and its answer.
 #[derive(Debug, Serialize, Deserialize)]
 struct Sealed {
     /// Identifies the question.
     id: String,
     /// The names of the questions, with their data.
     questions: Vec<(String, Value)>,
-    /// What the call itself needs to go on.
+    /// The call's own state.
     state: Value,
 }
 
@@ -45,11 +45,11 @@ struct Sealed {
 pub(super) enum Answered {
     /// An answer for each question, and the data of the first.
     With { answers: Vec<Value>, data: Value },
-    /// The user does not want it.
+    /// The user declines.
     Declined(String),
 }
 
-/// The answers of a call that was asked something, with what it needs to go on.
+/// The answers to a call's questions, with the call's own state.
 pub(super) struct Reply {
     pub(super) answered: Answered,
     pub(super) state: Value,
@@ -71,7 +71,7 @@ impl<'a> Asking<'a> {
         }
     }
 
-    /// Claims the only answer to a question, right before something is done with it.
+    /// Claims the only answer to a question, immediately before its effect.
     ///
     /// # Errors
     /// `FAILED_PRECONDITION` if the question was answered before.
@@ -79,7 +79,7 @@ impl<'a> Asking<'a> {
         self.request.exposed.spent.claim(&self.scope, &reply.id).await
     }
 
-    /// Makes a question answerable again, because its answer was refused.
+    /// Makes a question answerable again, because its answer was rejected.
     pub(super) async fn give_back(&self, reply: &Reply) {
         let given_back = self.request.exposed.spent.give_back(&self.scope, &reply.id).await;
         if let Err(error) = given_back {
@@ -87,7 +87,7 @@ impl<'a> Asking<'a> {
         }
     }
 
-    /// Asks, if the client can be asked; else the call fails with the question.
+    /// Asks the question if the client supports questions; otherwise the call fails with it.
     pub(super) fn ask(&self, questions: &[(String, Value)], state: Value) -> Result<CallToolResponse> {
         if !self.can_ask() {
             let asked: Vec<_> = questions.iter().map(|(_, data)| message(data)).collect();
@@ -118,7 +118,7 @@ impl<'a> Asking<'a> {
         is_new && capabilities.is_some_and(|capabilities| capabilities.elicitation.is_some())
     }
 
-    /// The answers that come with a repeated call; `None` for a call that is made the first time.
+    /// Returns the answers in a repeated call; `None` for a first call.
     pub(super) fn reply(
         &self,
         state: Option<&str>,
@@ -139,12 +139,12 @@ impl<'a> Asking<'a> {
     }
 }
 
-/// What is asked of the client.
+/// Returns the question in the protocol's form.
 pub(super) fn input_requests(questions: &[(String, Value)]) -> Result<InputRequests> {
     let mut requests = JsonObject::new();
     for (name, data) in questions {
         match Asked::deserialize(data) {
-            // Somebody else's question is passed on as it is.
+            // A question of another server is passed on unchanged.
             Ok(asked) => requests.extend(
                 asked
                     .mcp
@@ -166,7 +166,7 @@ fn form(data: &Value, schema: &Value) -> Value {
     json!({ "method": "elicitation/create", "params": params })
 }
 
-/// The question in words: the data's `message` or `question`, else the data itself.
+/// Returns the text of the question: the data's `message` or `question`, else the data itself.
 fn message(data: &Value) -> String {
     let worded = data.get("message").or_else(|| data.get("question"));
     match worded.unwrap_or(data) {
@@ -176,14 +176,14 @@ fn message(data: &Value) -> String {
     }
 }
 
-/// The form that the data asks for: an object of plain fields in `schema`.
+/// Returns the form in the data: an object of plain fields in `schema`.
 fn asked_schema(data: &Value) -> Option<&Value> {
     let schema = data.get("schema")?;
     let is_form = serde_json::from_value::<rmcp::model::ElicitationSchema>(schema.clone()).is_ok();
     is_form.then_some(schema)
 }
 
-/// Without a form, a yes or a no and a remark.
+/// Returns the default form: a boolean and a remark.
 fn schema(data: &Value) -> Value {
     asked_schema(data).cloned().unwrap_or_else(|| {
         json!({
@@ -197,7 +197,7 @@ fn schema(data: &Value) -> Value {
     })
 }
 
-/// The answers in the order of the questions.
+/// Returns the answers in the order of the questions.
 pub(super) fn read(questions: &[(String, Value)], responses: &InputResponses) -> Result<Answered> {
     let mut answers = Vec::with_capacity(questions.len());
     for (name, data) in questions {
@@ -228,7 +228,7 @@ pub(super) fn read(questions: &[(String, Value)], responses: &InputResponses) ->
     })
 }
 
-/// A plain yes also says so in the word that the middleware `toolApproval` looks for.
+/// A confirmation also sets the field that the middleware `toolApproval` reads.
 fn approval(mut content: Value, is_form: bool) -> Value {
     if let (false, Value::Object(content)) = (is_form, &mut content) {
         content.insert("toolApproved".to_owned(), true.into());

@@ -14,24 +14,24 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use super::McpServer;
 use super::session::Session;
 
-/// The hosts under which a server on this machine is reached.
+/// The hosts of a server on this machine.
 const LOOPBACK: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 impl McpServer {
-    /// Answers requests for this host too, such as `tools.example.com`. Without it the server is reached under the names
-    /// of the loopback interface only, so that a page in a browser cannot trick it by a name of its own.
+    /// Accepts requests for this host too, such as `tools.example.com`. By default only names of the loopback
+    /// interface are accepted, so that a page whose name resolves to this machine cannot use the server.
     pub fn allowed_host(self, host: impl Into<String>) -> Self {
         self.edit(|exposed| exposed.hosts.push(host.into()))
     }
 
-    /// Answers requests of pages of this origin too, such as `https://app.example.com`. Without it requests that a
-    /// browser makes for a page are refused.
+    /// Accepts requests of pages of this origin too, such as `https://app.example.com`. By default requests
+    /// that a browser makes for a page are rejected.
     pub fn allowed_origin(self, origin: impl Into<String>) -> Self {
         self.edit(|exposed| exposed.origins.push(origin.into()))
     }
 }
 
-/// Streamable HTTP without sessions: each request says who makes it, and is served by whichever process it reaches.
+/// Streamable HTTP without sessions: each request identifies its caller, and any process can serve it.
 #[async_trait]
 impl ProtocolAdapter for McpServer {
     async fn handle(&self, mut request: Request<Bytes>, context: Context) -> Response<Body> {
@@ -43,7 +43,7 @@ impl ProtocolAdapter for McpServer {
             .with_allowed_hosts(hosts.chain(exposed.hosts.iter().cloned()))
             .with_allowed_origins(exposed.origins.iter().cloned())
             .enforce_origin_validation()
-            // The server around has read the body already, within its own limit.
+            // The HTTP server has read the body, within its own limit.
             .with_max_request_body_bytes(usize::MAX)
             .with_cancellation_token(context.cancellation().clone());
         let session = move || Ok(Session::new(Arc::clone(&exposed)));

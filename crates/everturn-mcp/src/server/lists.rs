@@ -1,11 +1,11 @@
-//! The lists of a server, and what changes on them.
+//! The lists of a server, and their changes.
 
 use everturn_core::RegistryChanges;
 use rmcp::model::{NotificationNoParam, Prompt, Resource, ResourceTemplate, ServerNotification, Tool};
 
 use super::{Exposed, prompts, resources, tools};
 
-/// The lists as a client knows them.
+/// The lists that a client has read.
 pub(super) struct Lists {
     changes: RegistryChanges,
     tools: Vec<Tool>,
@@ -22,7 +22,7 @@ pub(super) enum List {
 }
 
 impl List {
-    /// What a client is told when the list has changed.
+    /// The notification of a change of the list.
     pub(super) fn notification(self) -> ServerNotification {
         match self {
             Self::Tools => ServerNotification::ToolListChangedNotification(NotificationNoParam::default()),
@@ -37,10 +37,10 @@ impl List {
 }
 
 impl Lists {
-    /// The lists as they are now.
+    /// Returns the current lists.
     pub(super) fn new(exposed: &Exposed) -> Self {
         Self {
-            // Before the lists are read, so that no change is missed.
+            // Taken before the lists are read, so that no change is missed.
             changes: exposed.registry.changes(),
             tools: tools::list(exposed),
             prompts: prompts::list(exposed),
@@ -48,7 +48,7 @@ impl Lists {
         }
     }
 
-    /// Waits until lists are others than before, and returns which. Much of what an application registers is on none.
+    /// Waits until lists have changed, and returns which. Many registered actions are on no list.
     pub(super) async fn changed(&mut self, exposed: &Exposed) -> Vec<List> {
         loop {
             self.changes.changed().await;
@@ -71,7 +71,7 @@ impl Lists {
     }
 }
 
-/// Replaces a list, and tells whether it was another one.
+/// Replaces a list. Returns whether it has changed.
 fn replace<T: PartialEq>(known: &mut T, current: T) -> bool {
     let is_other = *known != current;
     *known = current;

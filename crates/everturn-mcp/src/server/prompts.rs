@@ -14,19 +14,19 @@ use super::Exposed;
 use super::session::Request;
 use crate::content;
 
-/// The exposed prompts.
+/// Returns the exposed prompts.
 pub(super) fn list(exposed: &Exposed) -> Vec<Prompt> {
     let prompts = exposed.of_type(&ActionType::PROMPT).into_iter();
     let prompts = prompts.filter(|descriptor| !is_an_agents(exposed, &descriptor.name));
     prompts.map(|descriptor| described(&descriptor)).collect()
 }
 
-/// Whether a prompt is what an agent says to its model; that is nobody else's business.
+/// Returns whether a prompt belongs to an agent; such prompts are private.
 fn is_an_agents(exposed: &Exposed, name: &str) -> bool {
     exposed.registry.get(&ActionType::AGENT.key(name)).is_some()
 }
 
-/// The exposed prompt of that name.
+/// Returns the exposed prompt of that name.
 async fn find(request: &Request<'_>, name: &str) -> Result<Option<Arc<dyn DynAction>>> {
     let found = request.exposed.action(&ActionType::PROMPT.key(name)).await?;
     Ok(found.filter(|_| !is_an_agents(request.exposed, name)))
@@ -78,7 +78,7 @@ pub(super) async fn get(request: &Request<'_>, params: GetPromptRequestParams) -
     Ok(result.into())
 }
 
-/// Arguments come as texts; where the prompt takes a number or a yes or no, they are read as that.
+/// Parses arguments, which are texts, as numbers and booleans where the prompt's schema requires it.
 fn typed(descriptor: &Descriptor, arguments: JsonObject) -> Value {
     let properties = properties(descriptor);
     let read = |name: &str, value: Value| {
@@ -96,7 +96,7 @@ fn typed(descriptor: &Descriptor, arguments: JsonObject) -> Value {
     Value::Object(typed.collect())
 }
 
-/// The values of an argument that can only have some, as far as they begin as what was typed.
+/// Returns the possible values of an argument that start with the typed text.
 pub(super) async fn complete(request: &Request<'_>, params: CompleteRequestParams) -> Result<CompleteResult> {
     let Reference::Prompt(prompt) = &params.r#ref else {
         return Ok(CompleteResult::default());

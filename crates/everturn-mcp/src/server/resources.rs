@@ -11,12 +11,12 @@ use super::Exposed;
 use super::session::Request;
 use crate::content;
 
-/// The exposed resources: those that have one address, and those that have many.
+/// Returns the exposed resources and resource templates.
 pub(super) fn all(exposed: &Exposed) -> (Vec<rmcp::model::Resource>, Vec<ResourceTemplate>) {
     (list(exposed), templates(exposed))
 }
 
-/// The exposed resources that have one address.
+/// Returns the exposed resources.
 pub(super) fn list(exposed: &Exposed) -> Vec<rmcp::model::Resource> {
     let described = |descriptor: &Descriptor| {
         let mut resource = rmcp::model::Resource::new(address(descriptor, "uri")?, descriptor.name.as_str());
@@ -28,7 +28,7 @@ pub(super) fn list(exposed: &Exposed) -> Vec<rmcp::model::Resource> {
     listed.iter().filter_map(described).collect()
 }
 
-/// The exposed resources that have many addresses.
+/// Returns the exposed resource templates.
 pub(super) fn templates(exposed: &Exposed) -> Vec<ResourceTemplate> {
     let described = |descriptor: &Descriptor| {
         let mut template = ResourceTemplate::new(address(descriptor, "template")?, descriptor.name.as_str());

@@ -1,4 +1,4 @@
-//! The protocol's requests, as a client makes them.
+//! The protocol's requests.
 
 use std::sync::Arc;
 
@@ -23,10 +23,10 @@ use super::lists::Lists;
 use super::{Exposed, prompts, resources, tasks, tools};
 use crate::fault;
 
-/// What a client of the server is served by.
+/// The handler of one client's requests.
 pub(super) struct Session {
     exposed: Arc<Exposed>,
-    /// Cancelled when the client is gone.
+    /// Cancelled when the client disconnects.
     over: CancellationToken,
 }
 
@@ -36,7 +36,7 @@ impl Drop for Session {
     }
 }
 
-/// One request, with who makes it.
+/// One request with its caller.
 pub(super) struct Request<'a> {
     pub(super) exposed: &'a Exposed,
     pub(super) rmcp: &'a RequestContext<RoleServer>,
@@ -44,7 +44,7 @@ pub(super) struct Request<'a> {
 }
 
 impl Exposed {
-    /// The descriptors of the exposed actions of one type, by name. Internal agents are not exposed.
+    /// Returns the descriptors of the exposed actions of one type, by name. Internal agents are not exposed.
     pub(super) fn of_type(&self, action_type: &ActionType) -> Vec<Descriptor> {
         let mut registered = self.registry.of_type(action_type);
         if *action_type == ActionType::AGENT {
@@ -63,7 +63,7 @@ impl Exposed {
         described.filter(|descriptor| (self.filter)(descriptor)).collect()
     }
 
-    /// An exposed action that is registered under a key. Internal agents are not exposed.
+    /// Returns the exposed action that is registered under a key. Internal agents are not exposed.
     pub(super) async fn action(&self, key: &str) -> Result<Option<Arc<dyn DynAction>>> {
         let agent = ParsedKey::parse(key).filter(|key| key.action_type == ActionType::AGENT.as_str());
         if agent.is_some_and(|agent| internal_agents(&self.registry).contains(agent.name)) {
@@ -75,7 +75,7 @@ impl Exposed {
 }
 
 impl Request<'_> {
-    /// Waits until agents should go on in the background because the server around shuts down.
+    /// Waits until agents should continue in the background because the HTTP server shuts down.
     pub(super) async fn handing_off(&self) {
         match stages(&self.context) {
             Some(stages) => stages.handing_off().cancelled().await,
@@ -83,7 +83,7 @@ impl Request<'_> {
         }
     }
 
-    /// How much of an error the client is told.
+    /// Returns how much of an error the client receives.
     pub(super) fn exposure(&self) -> Exposure {
         let given = self.context.extension::<Exposure>();
         given.map_or(self.exposed.exposure, |exposure| *exposure)
@@ -119,7 +119,7 @@ impl Session {
         }
     }
 
-    /// Does the work of a request in its context. A client that cancels it, or leaves, ends the work.
+    /// Runs a request in its context. A client that cancels it or disconnects ends the work.
     async fn answer<'a, T, Fut>(
         &'a self,
         rmcp: &'a RequestContext<RoleServer>,
@@ -141,7 +141,7 @@ impl Session {
     }
 }
 
-/// The caller's context, if the transport knows one.
+/// Returns the caller's context, if the transport has one.
 #[cfg(feature = "http")]
 fn context_of(rmcp: &RequestContext<RoleServer>) -> Option<Context> {
     let head = rmcp.extensions.get::<axum::http::request::Parts>()?;
@@ -153,7 +153,7 @@ fn context_of(_rmcp: &RequestContext<RoleServer>) -> Option<Context> {
     None
 }
 
-/// The stages in which the server around ends, if there is one.
+/// Returns the handle of the HTTP server, if there is one.
 #[cfg(feature = "http")]
 fn stages(context: &Context) -> Option<Arc<everturn_server::ServerHandle>> {
     context.extension()
@@ -164,7 +164,7 @@ fn stages(_context: &Context) -> Option<Arc<NoServer>> {
     None
 }
 
-/// Stands for the server that is not there.
+/// A default handle without an HTTP server.
 #[cfg(not(feature = "http"))]
 enum NoServer {}
 
@@ -199,7 +199,7 @@ impl ServerHandler for Session {
         info
     }
 
-    /// A client of a version with a handshake is told of changes by itself.
+    /// Clients of versions with a handshake are notified of changes without a subscription.
     async fn on_initialized(&self, rmcp: NotificationContext<RoleServer>) {
         let (exposed, peer) = (Arc::clone(&self.exposed), rmcp.peer);
         let telling = async move {
@@ -219,7 +219,7 @@ impl ServerHandler for Session {
         Some(requested.clone())
     }
 
-    /// A client of the stateless version is told of changes while it listens.
+    /// Clients of the stateless version are notified of changes while they listen.
     async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
         let stages = context_of(subscription.request_context())
             .as_ref()
@@ -235,7 +235,7 @@ impl ServerHandler for Session {
             loop {
                 for list in lists.changed(&self.exposed).await {
                     match subscription.sink().send(list.notification()).await {
-                        // The client asked for other lists.
+                        // The client subscribed to other lists.
                         Ok(()) | Err(SubscriptionSendError::NotificationNotAccepted(_)) => {}
                         Err(error) => return error,
                     }

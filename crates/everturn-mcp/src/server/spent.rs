@@ -1,4 +1,4 @@
-//! Questions that were answered: each can be answered once.
+//! Answered questions: each question can be answered once.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,7 +11,8 @@ use tokio::time::Instant;
 
 use super::asking::ANSWERABLE_FOR;
 
-/// The number of answered questions that a process remembers. A client decides how many it answers.
+/// The maximum number of answered questions that a process remembers, because clients determine how many they
+/// answer.
 const MAX_REMEMBERED: usize = 100_000;
 
 /// The session under which a store keeps the ids of answered questions.
@@ -26,7 +27,7 @@ pub(super) struct Spent {
 }
 
 impl Spent {
-    /// Keeps the ids in a store, too.
+    /// Stores the ids in a store, too.
     pub(super) fn in_store(&mut self, store: impl IntoStore) {
         self.store = Some(store.into_store());
     }
@@ -45,7 +46,7 @@ impl Spent {
         claimed
     }
 
-    /// Gives a claim back because nothing came of the answer.
+    /// Releases a claim whose answer had no effect.
     pub(super) async fn give_back(&self, scope: &Scope, id: &str) -> Result<()> {
         if let Some(journal) = self.store.as_deref().and_then(SessionStore::journal) {
             journal.clear(scope, &key(id)).await?;
@@ -82,7 +83,7 @@ impl Spent {
             sequence: 0,
             body: json!({ "answered": id }),
         };
-        // A number of a journal is written once, in any process. Old journals are swept by the store's agents.
+        // A journal entry is written once among all processes. The store's agents remove old journals.
         match journal.append(scope, &key(id), record, None).await {
             Err(error) if error.is(RECORD_TAKEN) => Err(answered()),
             claimed => claimed,

@@ -1,4 +1,4 @@
-//! Tasks: background runs of agents, by the ids of their snapshots. What is known of them is in the agents' stores, so
+//! Tasks: background runs of agents, by the ids of their snapshots. Their state is in the agents' stores, so
 //! a task outlives this process.
 
 use everturn_agent::{AgentFinishReason, AgentInit, AgentInput, Snapshot, SnapshotStatus};
@@ -11,16 +11,16 @@ use super::agents::{POLL_INTERVAL_MS, answers_to, questions, result};
 use super::asking::{self, Answered};
 use super::session::Request;
 
-/// How often a run may have asked and gone on.
+/// The maximum number of questions of a run.
 const MOST_ANSWERS: usize = 100;
 
-/// A run of an agent, as it is now.
+/// The current state of an agent's run.
 struct Run {
     agent: String,
     snapshot: Snapshot,
 }
 
-/// How a task is doing.
+/// Returns the state of a task.
 pub(super) async fn get(request: &Request<'_>, id: &str) -> Result<GetTaskResult> {
     let run = find(request, id).await?;
     let created = run.snapshot.created_at.to_string();
@@ -81,7 +81,7 @@ fn interrupts(snapshot: &Snapshot) -> Vec<Part> {
     message.map_or_else(Vec::new, |message| message.interrupts().cloned().collect())
 }
 
-/// Gives a run what it asked for, and lets it go on.
+/// Answers a run, which then continues.
 pub(super) async fn update(request: &Request<'_>, params: UpdateTaskParams) -> Result<()> {
     let run = find(request, &params.task_id).await?;
     let run = followed(request, run).await?;
@@ -105,7 +105,7 @@ pub(super) async fn update(request: &Request<'_>, params: UpdateTaskParams) -> R
     Ok(())
 }
 
-/// Asks a run to stop.
+/// Aborts a run.
 pub(super) async fn cancel(request: &Request<'_>, id: &str) -> Result<()> {
     let run = find(request, id).await?;
     let run = followed(request, run).await?;
@@ -116,7 +116,7 @@ pub(super) async fn cancel(request: &Request<'_>, id: &str) -> Result<()> {
     Ok(())
 }
 
-/// The run of that id, of whichever agent it is. A run of another caller is not there.
+/// Finds the run of that id among all agents. A run of another caller is reported as missing.
 async fn find(request: &Request<'_>, id: &str) -> Result<Run> {
     let agents = request.exposed.registry.of_type(&ActionType::AGENT_SNAPSHOT);
     for agent in agents.keys() {
@@ -142,7 +142,7 @@ async fn read(request: &Request<'_>, agent: &str, id: &str) -> Result<Snapshot> 
     Ok(serde_json::from_value(snapshot)?)
 }
 
-/// What became of a run that asked something: the run that goes on with the answer, if there is one.
+/// Returns the run that continues a run with the answer to its question, if there is one.
 async fn followed(request: &Request<'_>, mut run: Run) -> Result<Run> {
     for _ in 0..MOST_ANSWERS {
         if !is_interrupted(&run.snapshot) {

@@ -21,10 +21,10 @@ use super::session::Request;
 use super::{Exposed, agents};
 use crate::content;
 
-/// Under this name goes the input of a tool that does not take an object: the protocol knows no other arguments.
+/// The argument for the input of a tool whose input is not an object: the protocol's arguments are objects.
 const INPUT: &str = "input";
 
-/// Everything that can be called: tools, and agents under the names that tools leave free.
+/// Returns all tools, and agents under names that no tool has.
 pub(super) fn list(exposed: &Exposed) -> Vec<rmcp::model::Tool> {
     let mut listed = BTreeMap::new();
     for kind in [ActionType::TOOL, ActionType::TOOL_V2, ActionType::AGENT] {
@@ -46,7 +46,7 @@ fn described(descriptor: &Descriptor) -> rmcp::model::Tool {
     let schema = arguments_schema(descriptor.input_schema.as_ref());
     let description = descriptor.description.clone().unwrap_or_default();
     let mut tool = rmcp::model::Tool::new(descriptor.name.clone(), description, Arc::new(schema));
-    // What a tool of the other form returns is described beside it.
+    // The output of a tool of the other form is described as well.
     let output = if descriptor.action_type == ActionType::TOOL_V2 {
         descriptor.metadata.get("originalOutputSchema")
     } else {
@@ -60,7 +60,7 @@ fn described(descriptor: &Descriptor) -> rmcp::model::Tool {
     tool
 }
 
-/// The hints of a tool of another MCP server as they are, else what a tool of ours says about being called again.
+/// Returns the hints of a tool: unchanged for a tool of another MCP server, else by how it may be repeated.
 fn annotations(descriptor: &Descriptor) -> Option<ToolAnnotations> {
     let given = descriptor.metadata.get("annotations");
     if let Some(given) = given.and_then(|given| serde_json::from_value(given.clone()).ok()) {
@@ -138,7 +138,7 @@ async fn call_tool(
             part = part.with_metadata_entry(metadata::APPROVAL, reply.state.clone());
         }
         if !tool.is_restartable() {
-            // The answer is what the tool returns.
+            // The answer is the tool's output.
             let answer = agents::spoken(answer);
             tool.check_answer(&part, GivenAnswer::Response(&answer), &request.context)?;
             asking.claim(&reply).await?;
@@ -152,7 +152,7 @@ async fn call_tool(
             call: &call,
             decision: &answer,
         };
-        // Nothing is kept between calls, so the answers of several people cannot be collected here.
+        // There is no state between calls, so the answers of several users cannot be collected.
         let approval = tool.answered(&part, again, &request.context)?;
         if let Some(needed) = &approval.still_needed {
             return Ok(failed(&format!(
@@ -183,7 +183,8 @@ async fn call_tool(
     }
 }
 
-/// What a tool asks. One that can only be answered returns the answer, so its output is the form.
+/// Returns the question of a tool. A tool that only accepts a response returns the answer, so its output
+/// schema is the form.
 fn question(tool: &Tool, data: &Value) -> Value {
     match (tool.is_restartable(), tool.output_schema()) {
         (false, Some(schema)) => json!({ "message": data, "schema": schema.as_json() }),
@@ -191,7 +192,7 @@ fn question(tool: &Tool, data: &Value) -> Value {
     }
 }
 
-/// The result of a call: a string as text, anything else as text and as it is.
+/// Returns the result of a call: a string as text, any other value as text and structured content.
 fn succeeded(request: &Request<'_>, response: MultipartToolResponse) -> CallToolResult {
     let mut content = Vec::new();
     let mut structured = None;
@@ -205,14 +206,14 @@ fn succeeded(request: &Request<'_>, response: MultipartToolResponse) -> CallTool
     }
     content.extend(response.content.iter().filter_map(content::block));
     let mut result = CallToolResult::success(content);
-    // Versions before this one know objects only.
+    // Earlier versions only support objects.
     let version = request.rmcp.protocol_version();
     let takes_anything = version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28);
     result.structured_content = structured.filter(|output| takes_anything || output.is_object());
     result
 }
 
-/// A call that failed, in words that the model can read.
+/// Returns the result of a failed call, with a message for the model.
 pub(super) fn failed(message: &str) -> CallToolResponse {
     CallToolResult::error(vec![ContentBlock::text(message)]).into()
 }
@@ -234,7 +235,7 @@ impl Step {
     }
 }
 
-/// What a tool streams, as progress: numbers if it counts, else text.
+/// Returns a tool's chunk as progress: numbers from a counter, else text.
 fn step(partial: &Value) -> Step {
     let number = |key: &str| partial.get(key).and_then(Value::as_f64);
     let message = match (partial, partial.get("message")) {
@@ -249,7 +250,7 @@ fn step(partial: &Value) -> Step {
     }
 }
 
-/// Sends what is streamed to a client that wants to know of progress; to others, nothing.
+/// Sends chunks to a client that requested progress.
 pub(super) fn progress<C: Send + 'static>(
     request: &Request<'_>,
     read: impl Fn(&C) -> Option<Step> + Send + Sync + 'static,
@@ -274,7 +275,7 @@ pub(super) fn progress<C: Send + 'static>(
 }
 
 fn notification(token: ProgressToken, step: Step, count: &AtomicU64) -> ProgressNotificationParam {
-    // Progress must grow; a tool that does not count is counted.
+    // Progress must increase; chunks of a tool without a counter are counted.
     #[expect(clippy::cast_precision_loss, reason = "nobody reports so often")]
     let counted = (count.fetch_add(1, Ordering::Relaxed) + 1) as f64;
     let mut notification = ProgressNotificationParam::new(token, step.progress.unwrap_or(counted));

@@ -16,7 +16,7 @@ use tokio::task::AbortHandle;
 use crate::support::{Shared, client_of, kitchen_client, run};
 
 #[tokio::test]
-async fn a_conversation_goes_on_by_its_session_id() {
+async fn a_conversation_continues_by_its_session_id() {
     let (registry, _connections) = kitchen_client().await;
 
     let parrot = lookup_tool(&registry, "s/parrot").await.unwrap();
@@ -162,7 +162,7 @@ async fn an_agents_question_is_answered_through_the_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_asks_is_answered_and_goes_on() {
+async fn a_task_that_asks_is_answered_and_continues() {
     let gate = Gate::new();
     let (app, model) = scripted();
     model.push(Reply::tool("transfer", 500).wait(&gate));

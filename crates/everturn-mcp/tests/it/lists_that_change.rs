@@ -1,4 +1,4 @@
-//! What a server offers is registered anew when it says that it changed.
+//! Changed lists of a server update the registry.
 
 use std::sync::{Arc, Mutex};
 
@@ -137,7 +137,7 @@ async fn a_server_of_the_stateless_version_is_listened_to() {
 }
 
 #[tokio::test]
-async fn a_server_with_a_handshake_tells_by_itself() {
+async fn a_server_with_a_handshake_notifies_without_a_subscription() {
     tools_follow(Changing::new(true)).await;
 }
 
@@ -166,7 +166,7 @@ async fn client_follows(app: &Registry, client: &Registry) {
 }
 
 #[tokio::test]
-async fn our_server_tells_clients_of_the_stateless_version() {
+async fn our_server_notifies_clients_of_the_stateless_version() {
     let app = kitchen();
     let (client, _connections) = client_of(McpServer::new(&app)).await;
 
@@ -174,7 +174,7 @@ async fn our_server_tells_clients_of_the_stateless_version() {
 }
 
 #[tokio::test]
-async fn our_server_tells_clients_over_http() {
+async fn our_server_notifies_clients_over_http() {
     let app = kitchen();
     let served = Served::start(Server::new(&app).adapter("/mcp", McpServer::new(&app))).await;
     let client = Registry::new();
@@ -184,7 +184,7 @@ async fn our_server_tells_clients_over_http() {
     client_follows(&app, &client).await;
 }
 
-/// Counts what it is told.
+/// Counts notifications.
 #[derive(Clone, Default)]
 struct Counting(watch::Sender<usize>);
 
@@ -195,7 +195,7 @@ impl ClientHandler for Counting {
 }
 
 #[tokio::test]
-async fn our_server_tells_clients_with_a_handshake() {
+async fn our_server_notifies_clients_with_a_handshake() {
     let app = kitchen();
     let (ours, theirs) = tokio::io::duplex(64 * 1024);
     tokio::spawn(McpServer::new(&app).serve_stream(theirs));

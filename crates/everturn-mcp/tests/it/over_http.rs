@@ -377,7 +377,7 @@ async fn a_task_of_another_tenant_is_not_there() {
 }
 
 #[tokio::test]
-async fn an_agent_that_outlasts_the_server_goes_on_in_the_background() {
+async fn an_agent_that_outlasts_the_server_continues_in_the_background() {
     let gate = Gate::new();
     let registry = with_worker(&gate);
     let grace = Grace {

@@ -1,4 +1,4 @@
-//! Progress passes through to whoever watches a call, and cancelling it reaches the server.
+//! Progress reaches the observer of a call, and cancelling the call reaches the server.
 
 use std::sync::{Arc, Mutex};
 

@@ -73,7 +73,7 @@ async fn a_link_to_a_resource_is_exchanged_for_its_content() {
 }
 
 #[tokio::test]
-async fn what_an_agent_says_to_its_model_is_not_a_prompt_for_others() {
+async fn the_prompts_of_agents_are_not_exposed() {
     let (registry, _connections) = kitchen_client().await;
 
     let prompts = registry.of_type(&ActionType::PROMPT);

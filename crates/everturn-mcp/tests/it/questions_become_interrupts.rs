@@ -1,4 +1,4 @@
-//! What a server asks in the middle of a call interrupts the client's generation, and is answered later.
+//! Questions of a server interrupt the client's generation, and are answered later.
 
 use everturn_agent::AgentInput;
 use everturn_agent::store::MemoryStore;
@@ -93,7 +93,7 @@ async fn who_declines_gets_the_tools_refusal() {
 }
 
 #[tokio::test]
-async fn an_agent_is_interrupted_and_goes_on_over_another_connection() {
+async fn an_agent_is_interrupted_and_continues_over_another_connection() {
     let (registry, connections) = kitchen_client().await;
     let model = script(&registry);
     model.push(Reply::tool("pay", json!({ "euros": 7 })));

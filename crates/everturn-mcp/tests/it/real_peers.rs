@@ -58,7 +58,7 @@ async fn client(servers: McpServers) -> (Registry, Connections) {
     (registry, connections)
 }
 
-/// What every transport must do.
+/// The checks that every transport must pass.
 async fn drives_everything(registry: &Registry) {
     let echo = run(registry, "e/echo", json!({ "message": "hello" }))
         .await

@@ -28,7 +28,7 @@ fn mortal(server: McpServer) -> (McpServers, Arc<Mutex<Vec<AbortHandle>>>) {
 }
 
 #[tokio::test]
-async fn a_call_under_way_fails_and_the_next_one_works() {
+async fn an_active_call_fails_and_the_next_one_works() {
     let gate = Gate::new();
     let kitchen = kitchen();
     add_patient(&kitchen, &gate);
@@ -78,7 +78,7 @@ async fn the_connection_ends_with_the_application() {
 }
 
 #[tokio::test]
-async fn a_client_may_leave_without_a_word() {
+async fn a_client_may_disconnect_without_a_message() {
     let (ours, theirs) = tokio::io::duplex(1024);
     drop(ours);
 

@@ -108,12 +108,12 @@ pub(crate) fn kitchen() -> Registry {
     registry
 }
 
-/// What a tool takes that takes nothing.
+/// The input of a tool without parameters.
 #[derive(Debug, Deserialize, JsonSchema)]
 pub(crate) struct Wanted {}
 
-/// Adds a tool that stands at a gate in the middle of its work, and says there how far it is. The token is cancelled when
-/// a call of the tool is over, one way or the other.
+/// Adds a tool that waits at a gate during its work, and reports progress there. The token is cancelled when
+/// a call of the tool has ended.
 pub(crate) fn add_patient(registry: &Registry, gate: &Gate) -> CancellationToken {
     let left = CancellationToken::new();
     let (gate, over) = (gate.clone(), left.clone());
@@ -131,7 +131,7 @@ pub(crate) fn add_patient(registry: &Registry, gate: &Gate) -> CancellationToken
     left
 }
 
-/// An application that uses a server, each time over a stream of its own.
+/// An application that uses a server, over a new stream each time.
 pub(crate) async fn client_of(server: McpServer) -> (Registry, Connections) {
     client_with(McpServers::new(), server).await
 }

@@ -1,4 +1,4 @@
-//! Tools of an MCP server, used like tools of one's own.
+//! Tools of an MCP server, used like the application's tools.
 
 use everturn_ai::{Generate, Replay, lookup_tool, lookup_tools};
 use everturn_core::{Plugin, Registry, Status};
@@ -22,7 +22,7 @@ async fn a_tool_is_called_by_its_servers_name_and_its_own() {
 }
 
 #[tokio::test]
-async fn a_tool_keeps_what_its_server_says_about_it() {
+async fn a_tool_keeps_its_servers_description() {
     let (registry, _connections) = kitchen_client().await;
 
     let add = lookup_tool(&registry, "s/add").await.unwrap();
