@@ -1,9 +1,10 @@
 //! How much longer a turn takes through an adapter than through the native route, over HTTP on loopback.
 //!
-//! Run with `cargo bench -p everturn-agui --bench adapter_cost`. The model costs nothing, so what is measured is the server; with
-//! a real model the difference disappears in its latency. The ways take turns, so that other work on this machine slows all of
-//! them alike, and each is told by its fastest round. Everything is measured on a server that keeps no streams and on one that
-//! does. With the name of a way behind `--`, only that one runs, for a profiler.
+//! Run with `cargo bench -p everturn-agui --bench adapter_cost`. The model costs nothing, so the server is
+//! measured; with a real model the difference disappears in its latency. Rounds are interleaved, so that
+//! other work on this machine slows all routes alike, and the fastest round of each route counts. Each route
+//! is measured on a server with and without a stream log. With the name of a route after `--`, only that one
+//! runs, for a profiler.
 
 use std::time::{Duration, Instant};
 
@@ -96,7 +97,7 @@ fn unique() -> String {
     format!("bench-{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Serves the agents on a thread of their own; returns the address.
+/// Serves the agents on a separate thread; returns the address.
 fn serve(keeps_streams: bool) -> String {
     let (sender, receiver) = std::sync::mpsc::channel();
     std::thread::spawn(move || {

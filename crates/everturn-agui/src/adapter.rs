@@ -1,4 +1,4 @@
-//! The routes.
+//! The routes of AG-UI and `CopilotKit`.
 
 use std::sync::Arc;
 
@@ -12,16 +12,17 @@ use everturn_server::{ProtocolAdapter, ServedAgent, Server, exposure_of, json_re
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
+use crate::active_runs::{ActiveRuns, Thread};
 use crate::capabilities::capabilities;
 use crate::connect::connect;
-use crate::plan::is_under_way;
+use crate::plan::is_active;
 use crate::run::run;
-use crate::running::{Runs, Thread};
 
-/// The greatest body of a request. Clients send the whole conversation again with every message, pictures included.
+/// The maximum size of a request's body. Clients send the whole conversation, pictures included, with every
+/// message.
 const BODY_BYTES: usize = 16 * 1024 * 1024;
 
-/// How much of the runs is kept in memory, on a server without a stream log.
+/// The memory for recorded runs on a server without a stream log.
 const KEPT_BYTES: usize = 16 * 1024 * 1024;
 
 /// Serves agents over AG-UI.
@@ -55,7 +56,7 @@ impl ServeAgui for Server {
         let shared = Shared {
             registry: self.registry().clone(),
             log: Arc::new(MemoryStreamLog::options().max_bytes(KEPT_BYTES).build()),
-            runs: Runs::default(),
+            runs: ActiveRuns::default(),
         };
         erase_streams_in(&shared.registry, &shared.log);
         let opened = |prefix: &str, protocol| AguiAdapter {
@@ -75,12 +76,12 @@ impl ServeAgui for Server {
 #[derive(Clone)]
 struct Shared {
     registry: Registry,
-    /// Keeps runs on a server that keeps no streams.
+    /// Records runs on a server without a stream log.
     log: Arc<dyn StreamLog>,
-    runs: Runs,
+    runs: ActiveRuns,
 }
 
-/// Which routes an adapter has.
+/// The set of routes of an adapter.
 #[derive(Clone, Copy)]
 enum Protocol {
     Agui,
@@ -93,7 +94,7 @@ struct AguiAdapter {
     protocol: Protocol,
 }
 
-/// What is asked of an agent.
+/// A request to an agent.
 enum Asked {
     Run,
     Connect,
@@ -166,7 +167,7 @@ impl AguiAdapter {
         }
     }
 
-    /// Returns the agent, and what is asked of it. Names of agents may have slashes.
+    /// Returns the agent and the request to it. Names of agents may contain slashes.
     fn asked(&self, method: &Method, segments: &[&str]) -> Option<(String, Asked)> {
         let (name, asked) = match (self.protocol, method, segments) {
             (Protocol::Agui, &Method::POST, [name @ .., "connect"]) if !name.is_empty() => {
@@ -189,31 +190,31 @@ impl AguiAdapter {
         ServedAgent::admitted(&self.shared.registry, name, context).await
     }
 
-    /// Returns what `CopilotKit`'s browser code asks for first.
+    /// Returns the description of all agents, the first request of `CopilotKit`'s browser code.
     async fn info(&self, context: &Context) -> Value {
         let mut agents = Map::new();
         for name in ServedAgent::names(&self.shared.registry) {
             let Some(agent) = self.agent(&name, context).await else {
                 continue;
             };
-            let told = json!({
+            let info = json!({
                 "name": name,
                 "description": agent.description().unwrap_or_default(),
                 "className": "Everturn",
                 "capabilities": capabilities(&agent),
             });
-            agents.insert(name, told);
+            agents.insert(name, info);
         }
         json!({ "version": env!("CARGO_PKG_VERSION"), "mode": "sse", "agents": agents })
     }
 
-    /// Stops what is under way in a thread: runs of this process, or a background run.
+    /// Stops the active work of a thread: runs of this process, or a background run.
     async fn stop(&self, agent: &ServedAgent, thread: &str, context: &Context) -> Result<bool> {
         if self.shared.runs.stop(&Thread::of(agent.name(), thread, context)) {
             return Ok(true);
         }
         match agent.tip(&SessionId::from(thread), context).await? {
-            Some(tip) if is_under_way(&tip) => {
+            Some(tip) if is_active(&tip) => {
                 agent.abort(&tip.snapshot_id, context).await?;
                 Ok(true)
             }
@@ -222,7 +223,7 @@ impl AguiAdapter {
     }
 }
 
-/// Returns a segment of a path with its percent-encoding undone.
+/// Percent-decodes a segment of a path.
 fn decoded(segment: &str) -> String {
     percent_decode_str(segment).decode_utf8_lossy().into_owned()
 }

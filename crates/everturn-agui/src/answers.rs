@@ -1,21 +1,20 @@
-//! Calls that wait for an answer, and the answers of clients.
+//! Calls that wait for an answer, and the answers from clients.
 
 use std::collections::HashMap;
 
 use everturn_ai::history::awaiting;
 use everturn_ai::{Answers, Declined, History, Message, Part};
 use everturn_core::{Error, Result};
-use everturn_server::ServedAgent;
+use everturn_server::{MessagePosition, ServedAgent};
 use serde_json::{Value, json};
 
-use crate::ids::Place;
-use crate::input::{Resume, ResumeStatus, Shown, What, invalid};
-use crate::teller::Call;
+use crate::encoder::Call;
+use crate::input::{ClientContent, ClientMessage, Resume, ResumeStatus, invalid};
 
 /// A call that waits for an answer.
 #[derive(Debug, Clone)]
 pub(crate) struct Pending {
-    /// The id by which the client knows the call.
+    /// The call's id in the protocol.
     pub(crate) id: String,
     pub(crate) part: Part,
     kind: Kind,
@@ -25,27 +24,29 @@ pub(crate) struct Pending {
 enum Kind {
     /// A call of the application's own tool.
     Application,
-    /// A question that only a response answers, with the response's schema.
+    /// A tool without an implementation, which only accepts a response, with the response's schema.
     Question(Value),
-    /// A call that asks before it acts.
+    /// A call that requires approval.
     Approval,
 }
 
-/// Returns the calls that wait at the end of a conversation, whose last message the turn `name` added.
+/// Returns the calls that wait at the end of a conversation, whose last message was added by the turn `name`.
 pub(crate) fn pending(messages: &History, name: &str, agent: &ServedAgent) -> Vec<Pending> {
     let asking = awaiting(messages).and_then(|place| Some((place, messages.get(place)?)));
     let Some((place, last)) = asking else {
         return Vec::new();
     };
-    pending_of(last, agent, |number| Place::new(place, number).call_id(name))
+    pending_of(last, agent, |number| {
+        MessagePosition::new(place, number).id("call", name)
+    })
 }
 
-/// Finds the call that a client means.
-fn meant(pending: &[Pending], id: &str) -> Option<usize> {
+/// Returns the index of the call with an id.
+fn position_of(pending: &[Pending], id: &str) -> Option<usize> {
     pending.iter().position(|open| open.id == id)
 }
 
-/// Returns the calls of a message that wait, under ids by their number.
+/// Returns the waiting calls of a message; `id` maps their number to their id.
 pub(crate) fn pending_of(
     message: &Message,
     agent: &ServedAgent,
@@ -81,15 +82,15 @@ impl Pending {
         Some((request.name.clone(), request.reference.clone()))
     }
 
-    /// Returns the interrupt as the end of a run tells it.
+    /// Returns the interrupt for the end of a run.
     pub(crate) fn interrupt(&self) -> Value {
         let request = self.part.as_tool_request();
-        let mut told = json!({
+        let mut call = json!({
             "tool": request.map(|request| &request.name),
             "input": request.and_then(|request| request.input.as_ref()),
         });
         if let Some(payload) = self.part.interrupt().filter(|payload| !payload.is_boolean()) {
-            told["payload"] = payload.clone();
+            call["payload"] = payload.clone();
         }
         let schema = match &self.kind {
             Kind::Question(schema) if schema.is_object() => Some(schema.clone()),
@@ -104,7 +105,7 @@ impl Pending {
             "id": self.id,
             "reason": "tool_call",
             "toolCallId": self.id,
-            "metadata": { "everturn": told },
+            "metadata": { "everturn": call },
         });
         if let Some(schema) = schema {
             interrupt["responseSchema"] = schema;
@@ -135,13 +136,13 @@ impl Pending {
     }
 }
 
-/// The answers that a request brings.
+/// The answers in a request.
 #[derive(Debug, Default)]
-pub(crate) struct Given {
+pub(crate) struct ReceivedAnswers {
     pub(crate) answers: Option<Answers>,
-    /// The results in messages of the client, which it shows already, by the ids of their calls.
+    /// The results in the client's messages, by the ids of their calls.
     pub(crate) shown: HashMap<String, String>,
-    /// Whether something was answered that does not wait.
+    /// Whether an answer names no waiting call.
     pub(crate) has_stray: bool,
 }
 
@@ -149,14 +150,18 @@ pub(crate) struct Given {
 ///
 /// # Errors
 /// `FAILED_PRECONDITION` that names the calls without an answer, if any call has one.
-pub(crate) fn given(pending: &[Pending], resume: &[Resume], new: &[Shown]) -> Result<Given> {
+pub(crate) fn given(
+    pending: &[Pending],
+    resume: &[Resume],
+    new: &[ClientMessage],
+) -> Result<ReceivedAnswers> {
     let mut parts: Vec<Option<Part>> = vec![None; pending.len()];
-    let mut given = Given::default();
+    let mut given = ReceivedAnswers::default();
     for message in new {
-        let What::Tool { call, content } = &message.what else {
+        let ClientContent::Tool { call, content } = &message.content else {
             continue;
         };
-        let Some(index) = meant(pending, call) else {
+        let Some(index) = position_of(pending, call) else {
             given.has_stray = true;
             continue;
         };
@@ -164,7 +169,7 @@ pub(crate) fn given(pending: &[Pending], resume: &[Resume], new: &[Shown]) -> Re
         given.shown.insert(call.clone(), content.clone());
     }
     for answer in resume {
-        let Some(index) = meant(pending, &answer.interrupt_id) else {
+        let Some(index) = position_of(pending, &answer.interrupt_id) else {
             given.has_stray = true;
             continue;
         };

@@ -1,4 +1,4 @@
-//! What an agent can do, in the protocol's form.
+//! The capabilities of an agent, in the protocol's form.
 
 use everturn_server::ServedAgent;
 use serde_json::{Value, json};

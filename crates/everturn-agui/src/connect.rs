@@ -1,28 +1,29 @@
-//! A thread as it is: its messages and state, and then whatever is under way. Nothing is run.
+//! Connecting to a thread: its messages and state, followed by the events of its active background run. No
+//! turn is run.
 
 use axum::body::Body;
 use axum::http::Response;
 use bytes::Bytes;
-use everturn_agent::{AgentInput, SessionId, Snapshot, WatchRequest};
+use everturn_agent::{AgentInput, AgentOutput, AgentStreamChunk, SessionId, Snapshot, WatchRequest};
 use everturn_core::offload::{is_heavy, offload};
 use everturn_core::stream_log::JsonText;
 use everturn_core::{Context, Error, Result};
-use everturn_server::{ServedAgent, exposure_of};
+use everturn_server::{EncodedTurn, EventEncoder, ServedAgent, exposure_of};
 use futures::StreamExt;
 use serde_json::{Map, Value, json};
 
 use crate::answers::pending;
+use crate::encoder::{TurnEncoder, TurnInfo};
 use crate::event_stream::event_stream;
 use crate::input::RunInput;
-use crate::plan::{is_under_way, messages_of, name_of};
-use crate::record::{Record, user_id, user_message};
+use crate::plan::{is_active, messages_of, name_of};
 use crate::run::{Run, delegates, failed, metadata};
-use crate::teller::{Setting, Teller};
+use crate::stored_thread::{StoredThread, user_id, user_message};
 
-/// Answers with a thread.
+/// Responds with the events of a thread.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` for a body that is no input of a run; the store's own errors.
+/// `INVALID_ARGUMENT` for an invalid body; the store's own errors.
 pub(crate) async fn connect(agent: &ServedAgent, body: &Bytes, context: Context) -> Result<Response<Body>> {
     let input = RunInput::read(body).await?;
     let run = Run::of(&input);
@@ -33,9 +34,9 @@ pub(crate) async fn connect(agent: &ServedAgent, body: &Bytes, context: Context)
         return Ok(events(futures::stream::iter([first])));
     };
     let committed = committed(agent, &tip, &context).await?;
-    let said = said_to(&tip, committed.as_ref());
-    first.extend(told(agent, committed.as_ref(), said, &context).await?);
-    if !is_under_way(&tip) {
+    let inputs = uncommitted_inputs(&tip, committed.as_ref());
+    first.extend(thread_events(agent, committed.as_ref(), inputs, &context).await?);
+    if !is_active(&tip) {
         first.push(finished(agent, &run, &tip));
         return Ok(events(futures::stream::iter([first])));
     }
@@ -55,11 +56,11 @@ fn events(events: impl futures::Stream<Item = Vec<Value>> + Send + 'static) -> R
     event_stream(texts)
 }
 
-/// Returns the snapshot that holds what was said before a background run: the run's own if it is over.
+/// Returns the last committed snapshot before a background run: the run's own if it has ended.
 async fn committed(agent: &ServedAgent, tip: &Snapshot, context: &Context) -> Result<Option<Snapshot>> {
     let mut candidate = Some(tip.clone());
     while let Some(snapshot) = candidate {
-        if snapshot.state.is_some() && !is_under_way(&snapshot) {
+        if snapshot.state.is_some() && !is_active(&snapshot) {
             return Ok(Some(snapshot));
         }
         candidate = match &snapshot.parent_id {
@@ -70,33 +71,34 @@ async fn committed(agent: &ServedAgent, tip: &Snapshot, context: &Context) -> Re
     Ok(None)
 }
 
-/// Returns the messages of the user on which a background run works, which are not on record yet.
-fn said_to(tip: &Snapshot, committed: Option<&Snapshot>) -> Vec<Value> {
-    if !is_under_way(tip) {
+/// Returns the user's messages that a background run processes and has not committed.
+fn uncommitted_inputs(tip: &Snapshot, committed: Option<&Snapshot>) -> Vec<Value> {
+    if !is_active(tip) {
         return Vec::new();
     }
     let before = committed.map_or(0, |committed| messages_of(committed).len());
     let inputs = tip.inputs_left();
-    let said = inputs.iter().flat_map(AgentInput::messages).enumerate();
-    said.map(|(number, message)| user_message(message, &user_id(message, &name_of(tip), before + number)))
+    let messages = inputs.iter().flat_map(AgentInput::messages).enumerate();
+    messages
+        .map(|(number, message)| user_message(message, &user_id(message, &name_of(tip), before + number)))
         .collect()
 }
 
-/// Returns the events that tell a snapshot's messages, with those that were said since, and its state.
-async fn told(
+/// Returns the events with a snapshot's messages and state, and with later inputs.
+async fn thread_events(
     agent: &ServedAgent,
     snapshot: Option<&Snapshot>,
-    said: Vec<Value>,
+    inputs: Vec<Value>,
     context: &Context,
 ) -> Result<Vec<Value>> {
     let mut messages = match snapshot {
         Some(snapshot) => {
-            let record = Record::read(agent, snapshot, context).await?;
+            let record = StoredThread::read(agent, snapshot, context).await?;
             offload(move || record.messages()).await
         }
         None => Vec::new(),
     };
-    messages.extend(said);
+    messages.extend(inputs);
     let mut events = vec![json!({ "type": "MESSAGES_SNAPSHOT", "messages": messages })];
     let state = snapshot.and_then(|snapshot| snapshot.state.as_ref());
     let custom = state.and_then(|state| state.custom.as_deref());
@@ -106,7 +108,7 @@ async fn told(
     Ok(events)
 }
 
-/// Returns what the end tells of a thread.
+/// Returns the additional fields at the end of a run.
 fn details(tip: &Snapshot) -> Map<String, Value> {
     let session = tip.session_id.as_ref().map(SessionId::as_str);
     metadata(
@@ -120,7 +122,7 @@ fn finished(agent: &ServedAgent, run: &Run, tip: &Snapshot) -> Value {
     run.finished(&pending(messages_of(tip), &name_of(tip), agent), details(tip))
 }
 
-/// Returns the events of a background run, and at its end the thread as it is then.
+/// Returns the events of a background run, followed by the thread's final messages and state.
 fn watched(
     agent: ServedAgent,
     run: Run,
@@ -134,42 +136,56 @@ fn watched(
         snapshot_id: tip.snapshot_id.clone(),
     };
     let chunks = watch.stream_in(request, &context);
-    let setting = Setting {
+    let turn = TurnInfo {
         name: tip.snapshot_id.to_string(),
         delegates: delegates(&agent),
-        ..Setting::default()
+        ..TurnInfo::default()
     };
-    let watching = (Some((chunks, Teller::new(setting))), agent, run, tip, context);
-    Ok(futures::stream::unfold(
-        watching,
-        |(state, agent, run, tip, context)| async move {
-            let (mut chunks, mut teller) = state?;
-            loop {
-                let Some(chunk) = chunks.next().await else {
-                    let outcome = chunks.output().await;
-                    let mut events = teller.give_up(None);
-                    events.extend(
-                        match outcome {
-                            Ok(_) => end(&agent, &run, &tip, &context).await,
-                            Err(error) => Err(error),
-                        }
-                        .unwrap_or_else(|error| {
-                            vec![failed(&error.to_wire(exposure_of(&context)), Map::new())]
-                        }),
-                    );
-                    return Some((events, (None, agent, run, tip, context)));
-                };
-                let events = teller.chunk(&chunk);
-                if !events.is_empty() {
-                    return Some((events, (Some((chunks, teller)), agent, run, tip, context)));
-                }
-            }
-        },
-    ))
+    let encoder = WatchedRunEncoder {
+        turn: TurnEncoder::new(turn),
+        agent,
+        run,
+        tip,
+        context,
+    };
+    Ok(EncodedTurn::new(chunks, encoder).into_stream())
 }
 
-/// Returns the thread as a background run left it. The client has the agent's messages and not the user's before them, so
-/// it begins anew.
+/// Encodes a background run for a client that watches it.
+struct WatchedRunEncoder {
+    turn: TurnEncoder,
+    agent: ServedAgent,
+    run: Run,
+    tip: Snapshot,
+    context: Context,
+}
+
+impl EventEncoder for WatchedRunEncoder {
+    type Event = Value;
+
+    fn start(&mut self) -> Vec<Value> {
+        Vec::new()
+    }
+
+    fn chunk(&mut self, chunk: &AgentStreamChunk) -> Vec<Value> {
+        self.turn.chunk(chunk)
+    }
+
+    async fn end(&mut self, outcome: Result<AgentOutput>) -> Vec<Value> {
+        let mut events = self.turn.close_all(None);
+        let rest = match outcome {
+            Ok(_) => end(&self.agent, &self.run, &self.tip, &self.context).await,
+            Err(error) => Err(error),
+        };
+        events.extend(
+            rest.unwrap_or_else(|error| vec![failed(&error.to_wire(exposure_of(&self.context)), Map::new())]),
+        );
+        events
+    }
+}
+
+/// Returns the thread at the end of a background run. The client has the agent's messages without the user's
+/// before them, so its messages are replaced.
 async fn end(agent: &ServedAgent, run: &Run, tip: &Snapshot, context: &Context) -> Result<Vec<Value>> {
     let missing = || Error::not_found("the background run is gone");
     let snapshot = agent
@@ -179,7 +195,7 @@ async fn end(agent: &ServedAgent, run: &Run, tip: &Snapshot, context: &Context) 
     let mut events = Vec::new();
     if let Some(committed) = committed(agent, &snapshot, context).await? {
         events.push(json!({ "type": "MESSAGES_SNAPSHOT", "messages": [] }));
-        events.extend(told(agent, Some(&committed), Vec::new(), context).await?);
+        events.extend(thread_events(agent, Some(&committed), Vec::new(), context).await?);
     }
     events.push(match &snapshot.error {
         Some(error) => failed(error, details(&snapshot)),

@@ -6,7 +6,7 @@ use everturn_core::stream_log::JsonText;
 use everturn_server::sse_response;
 use futures::{Stream, StreamExt};
 
-/// Creates a response whose body is these events, each on a line of its own. Dropping the body drops the events.
+/// Creates a response whose body is these events, one per line. Dropping the body drops the events.
 pub(crate) fn event_stream(events: impl Stream<Item = Vec<JsonText>> + Send + 'static) -> Response<Body> {
     sse_response(events.map(|events| {
         let lines = events.iter().map(|event| format!("data: {event}\n\n"));

@@ -1,7 +1,7 @@
-//! `RunAgentInput`: what a front end sends with each run.
+//! `RunAgentInput`: the body of a run's request.
 //!
-//! Members, roles and kinds of parts that are not known are passed over, as the protocol wants it; a known member with a
-//! wrong value is an error.
+//! Unknown members, roles and kinds of parts are ignored, as the protocol requires; an invalid value of a
+//! known member is an error.
 
 use bytes::Bytes;
 use everturn_agent::{ClientTool, SessionId};
@@ -81,34 +81,34 @@ pub(crate) enum ResumeStatus {
     Cancelled,
 }
 
-/// One message of the conversation as the client shows it.
+/// One message of the conversation that the client sends.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Shown {
+pub(crate) struct ClientMessage {
     pub(crate) id: String,
-    pub(crate) what: What,
+    pub(crate) content: ClientContent,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum What {
+pub(crate) enum ClientContent {
     User(Vec<Part>),
     Assistant {
         text: String,
-        calls: Vec<ShownCall>,
+        calls: Vec<ClientCall>,
     },
     /// The result of a call.
     Tool {
         call: String,
         content: String,
     },
-    /// Reasoning of the model, which is never taken from a client.
+    /// Reasoning of the model, which is ignored.
     Reasoning,
-    /// A message that never counts: of the system, of the developer, of an activity, of an unknown role.
+    /// An ignored message: of the system, the developer, an activity or an unknown role.
     Other,
 }
 
-/// A call as the client shows it.
+/// A call that the client sends.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct ShownCall {
+pub(crate) struct ClientCall {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) arguments: String,
@@ -158,7 +158,7 @@ impl RunInput {
         self.protocol_version.is_some()
     }
 
-    /// Returns the client's state; an empty object counts as none, because clients begin with it.
+    /// Returns the client's state. An empty object counts as none, because it is the clients' initial state.
     pub(crate) fn state(&self) -> Option<&Value> {
         let is_said = |state: &&Value| match state {
             Value::Null => false,
@@ -182,7 +182,7 @@ impl RunInput {
         self.tools.iter().flatten().map(tool).collect()
     }
 
-    /// Returns the application's texts for the model.
+    /// Returns the application's instructions for the model.
     pub(crate) fn instructions(&self) -> Vec<String> {
         let text = |entry: &ContextEntry| match entry.description.as_str() {
             "" => entry.value.clone(),
@@ -191,30 +191,35 @@ impl RunInput {
         self.context.iter().flatten().map(text).collect()
     }
 
-    /// Returns the conversation as the client shows it.
+    /// Returns the conversation that the client sends.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` that names the member at fault.
-    pub(crate) fn shown(&self) -> Result<Vec<Shown>> {
+    pub(crate) fn client_messages(&self) -> Result<Vec<ClientMessage>> {
         let messages = self.messages.iter().enumerate();
         messages
-            .map(|(index, message)| message.shown(&format!("messages[{index}]")))
+            .map(|(index, message)| message.to_client_message(&format!("messages[{index}]")))
             .collect()
     }
 }
 
 impl RawMessage {
-    fn shown(&self, at: &str) -> Result<Shown> {
+    fn to_client_message(&self, at: &str) -> Result<ClientMessage> {
         let content = self.content.as_ref().filter(|content| !content.is_null());
-        let what = match self.role.as_str() {
-            "user" => What::User(parts(content, at)?),
-            "assistant" => What::Assistant {
+        let content = match self.role.as_str() {
+            "user" => ClientContent::User(parts(content, at)?),
+            "assistant" => ClientContent::Assistant {
                 text: text(content, at)?,
-                calls: self.tool_calls.iter().flatten().map(RawCall::shown).collect(),
+                calls: self
+                    .tool_calls
+                    .iter()
+                    .flatten()
+                    .map(RawCall::to_client_call)
+                    .collect(),
             },
             "tool" => {
                 let call = self.tool_call_id.clone();
-                What::Tool {
+                ClientContent::Tool {
                     call: call.ok_or_else(|| invalid(format!("'{at}.toolCallId' is missing")))?,
                     content: match (text(content, at)?, &self.error) {
                         (content, Some(error)) if content.is_empty() => error.clone(),
@@ -222,19 +227,19 @@ impl RawMessage {
                     },
                 }
             }
-            "reasoning" => What::Reasoning,
-            _ => What::Other,
+            "reasoning" => ClientContent::Reasoning,
+            _ => ClientContent::Other,
         };
-        Ok(Shown {
+        Ok(ClientMessage {
             id: self.id.clone(),
-            what,
+            content,
         })
     }
 }
 
 impl RawCall {
-    fn shown(&self) -> ShownCall {
-        ShownCall {
+    fn to_client_call(&self) -> ClientCall {
+        ClientCall {
             id: self.id.clone(),
             name: self.function.name.clone(),
             arguments: self.function.arguments.clone(),
@@ -242,7 +247,7 @@ impl RawCall {
     }
 }
 
-/// Reads content of which only the text counts.
+/// Reads the text of a message's content.
 fn text(content: Option<&Value>, at: &str) -> Result<String> {
     match content {
         None => Ok(String::new()),
@@ -272,7 +277,7 @@ fn parts(content: Option<&Value>, at: &str) -> Result<Vec<Part>> {
         match member(part, "type", &at)? {
             "text" => parts.push(Part::text(member(part, "text", &at)?)),
             "image" | "audio" | "video" | "document" => parts.extend(media(part, &at)?),
-            // The kind that older clients send for every file.
+            // Older clients send every file with this kind.
             "binary" => parts.extend(binary(part)),
             _ => {}
         }

@@ -1,4 +1,5 @@
-//! AG-UI for agents: `CopilotKit`, and every other front end that speaks the protocol, can talk to them.
+//! AG-UI for agents: a [protocol adapter](everturn_server::ProtocolAdapter) for `CopilotKit` and every other
+//! client of the protocol.
 //!
 //! ```
 //! use everturn_agui::ServeAgui;
@@ -16,42 +17,44 @@
 //! | route | answer |
 //! |---|---|
 //! | `POST /agui/{agent}` | one run |
-//! | `POST /agui/{agent}/connect` | a thread's messages and state, and then whatever is under way |
+//! | `POST /agui/{agent}/connect` | a thread's messages and state, followed by its active run |
 //! | `GET /agui/{agent}` | the agent's capabilities |
-//! | `GET /copilotkit/info`, `POST /copilotkit/agent/{agent}/run`, `…/connect`, `…/stop/{thread}` | `CopilotKit`'s browser code, without a runtime of its own |
+//! | `GET /copilotkit/info`, `POST /copilotkit/agent/{agent}/run`, `…/connect`, `…/stop/{thread}` | `CopilotKit`'s browser code, without its runtime |
 //!
-//! A thread is a session and a run is a turn. Text, reasoning, tool calls and their results are told as they come; changes of
-//! the custom state as `STATE_SNAPSHOT` and `STATE_DELTA`; artifacts as activities; statuses, and parts for which the protocol
-//! has no message, as `CUSTOM`. A tool of the agent that asks a person ends the run with an interrupt, which `resume` answers. A
-//! tool of the application leaves its call open, and the next run brings the result.
+//! A thread is a session and a run is a turn. Text, reasoning, tool calls and their results are streamed as
+//! they arrive. Changes of the custom state are `STATE_SNAPSHOT` and `STATE_DELTA`, artifacts are activities,
+//! and statuses and parts without a message in the protocol are `CUSTOM`. An agent's tool that interrupts
+//! ends the run with an interrupt, which `resume` answers. A tool of the application leaves its call open,
+//! and the next run contains the result.
 //!
-//! The server's record is the truth. Of the conversation that a client sends again, what is equal to the record is
-//! recognised, what is new is said, an edit branches from the last message that both share, and words put into the agent's
-//! mouth are dropped. A client that shows anything else is told what is on record. An agent without a store is served too; its
-//! client keeps the conversation.
+//! The stored history is authoritative. Clients send the whole conversation with each run: messages that
+//! equal the history are recognised, new messages are appended, and an edit branches from the last common
+//! message. Assistant messages supplied by the client are ignored. If the client's conversation differs in
+//! any other way, the client receives the stored one. An agent without a store uses the client's
+//! conversation.
 //!
-//! Ids of messages and calls contain the name of their turn, so a client that sends one back names a place in the session
-//! and nothing is indexed.
+//! Ids of messages and calls contain the name of their turn, so they locate messages in the session without
+//! an index.
 //!
-//! Callers are identified and limited as on all other routes of the server, and a client that leaves cancels its turn.
+//! Callers are identified and limited as on all other routes of the server. A client that disconnects cancels
+//! its turn.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod active_runs;
 mod adapter;
 mod answers;
 mod capabilities;
-mod client_kept;
 mod connect;
+mod encoder;
 mod event_stream;
-mod given_ids;
 mod ids;
 mod input;
-mod kept;
 mod matching;
 mod plan;
-mod record;
 mod run;
-mod running;
-mod teller;
-mod turn;
+mod run_log;
+mod start_turn;
+mod stateless;
+mod stored_thread;
 
 pub use self::adapter::ServeAgui;

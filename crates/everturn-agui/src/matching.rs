@@ -1,99 +1,105 @@
-//! The conversation as a client shows it, against the record: a pure function.
+//! Matches the conversation that a client sends with the stored history, as a pure function.
 //!
-//! What is equal to the record is recognised. What the client says that a known message of the agent contains is never
-//! believed, but a difference is noticed, so that the client can be told what was said.
+//! Messages that equal the history are recognised. Client-supplied content of the agent's messages is
+//! ignored, but a difference is detected, so that the client receives the stored messages.
 
 use everturn_ai::{History, Message, Part, Role, ToolRequest};
+use everturn_server::MessagePosition;
 use serde_json::Value;
 
-use crate::given_ids::{given_id, holds_run, place_of};
-use crate::ids::{Place, parse};
-use crate::input::{Shown, ShownCall, What};
-use crate::teller::is_result;
+use crate::encoder::is_result;
+use crate::ids::parse;
+use crate::ids::{given_id, holds_run, place_of};
+use crate::input::{ClientCall, ClientContent, ClientMessage};
 
-/// The messages of the client that the record holds.
+/// The client's messages, matched with the stored history.
 #[derive(Debug, Default)]
 pub(crate) struct Matching {
-    /// The place of each message of the client in the record; `None` if it is not known.
-    places: Vec<Option<usize>>,
-    /// Whether the client shows something of the agent that the record does not hold.
+    /// The position of each of the client's messages in the history; `None` for an unknown message.
+    positions: Vec<Option<usize>>,
+    /// Whether the client's conversation contains an agent's message that the history does not.
     contradicts: bool,
-    /// Whether a message of the record was said by this run already.
+    /// Whether the history contains a message from this run.
     pub(crate) is_repeated: bool,
 }
 
-/// The last message of the client that the record holds.
+/// The last of the client's messages that the history contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Anchor {
+pub(crate) struct LastMatch {
     /// Its index among the client's messages.
     pub(crate) index: usize,
-    /// Its place in the record.
+    /// Its position in the history.
     pub(crate) place: usize,
-    /// Whether it is the user's.
+    /// Whether it is a user's message.
     pub(crate) is_users: bool,
 }
 
 impl Matching {
-    /// Matches the client's messages with a record. Of the agent's messages only those up to `named_until` can be known: the
-    /// index of the last one whose id names a snapshot of this record.
-    pub(crate) fn new(shown: &[Shown], record: &History, named_until: Option<usize>, run: &str) -> Self {
+    /// Matches the client's messages with a history. The agent's messages are only matched up to
+    /// `named_until`: the index of the last message whose id names a snapshot of this history.
+    pub(crate) fn new(
+        sent: &[ClientMessage],
+        record: &History,
+        named_until: Option<usize>,
+        run: &str,
+    ) -> Self {
         let mut matching = Self {
             is_repeated: holds_run(record, run),
             ..Self::default()
         };
         let is_named = |index: usize| named_until.is_some_and(|until| index <= until);
-        for (index, message) in shown.iter().enumerate() {
-            let found = match &message.what {
-                What::User(parts) => user(record, &message.id, parts).map(|place| (place, true)),
-                What::Assistant { text, calls } if is_named(index) => {
+        for (index, message) in sent.iter().enumerate() {
+            let found = match &message.content {
+                ClientContent::User(parts) => user(record, &message.id, parts).map(|place| (place, true)),
+                ClientContent::Assistant { text, calls } if is_named(index) => {
                     assistant(record, &message.id, text, calls)
                 }
-                What::Tool { call, content } if is_named(index) => result(record, call, content),
+                ClientContent::Tool { call, content } if is_named(index) => result(record, call, content),
                 _ => None,
             };
             matching.contradicts |= found.is_some_and(|(_, is_equal)| !is_equal);
-            matching.places.push(found.map(|(place, _)| place));
+            matching.positions.push(found.map(|(place, _)| place));
         }
         matching
     }
 
-    /// Returns the last known message.
-    pub(crate) fn anchor(&self, shown: &[Shown]) -> Option<Anchor> {
-        let known = |index: usize| self.places.get(index).copied().flatten();
-        let index = (0..shown.len()).rev().find(|index| known(*index).is_some())?;
+    /// Returns the last matched message.
+    pub(crate) fn last_match(&self, sent: &[ClientMessage]) -> Option<LastMatch> {
+        let known = |index: usize| self.positions.get(index).copied().flatten();
+        let index = (0..sent.len()).rev().find(|index| known(*index).is_some())?;
         let mut place = known(index)?;
-        if matches!(shown[index].what, What::Tool { .. }) {
-            // Some clients show all of a turn as one message of the agent, before its results.
+        if matches!(sent[index].content, ClientContent::Tool { .. }) {
+            // Some clients merge a turn into one message of the agent, before its results.
             let mut before = (0..index).rev();
-            let said = before.find(|index| matches!(shown[*index].what, What::Assistant { .. }));
-            place = place.max(said.and_then(known).unwrap_or_default());
+            let answer = before.find(|index| matches!(sent[*index].content, ClientContent::Assistant { .. }));
+            place = place.max(answer.and_then(known).unwrap_or_default());
         }
-        Some(Anchor {
+        Some(LastMatch {
             index,
             place,
-            is_users: matches!(shown[index].what, What::User(_)),
+            is_users: matches!(sent[index].content, ClientContent::User(_)),
         })
     }
 
-    /// Returns whether the client shows something that is neither on record nor new. `is_answer` tells of a call whether it
-    /// waits for an answer.
+    /// Returns whether the client's conversation contains a message that is neither stored nor new.
+    /// `is_answer` returns whether a call waits for an answer.
     pub(crate) fn is_contradicted(
         &self,
-        shown: &[Shown],
-        anchor: Option<Anchor>,
+        sent: &[ClientMessage],
+        last_match: Option<LastMatch>,
         is_answer: impl Fn(&str) -> bool,
     ) -> bool {
-        let is_before = |index: usize| anchor.is_some_and(|anchor| index < anchor.index);
-        let is_foreign = |(index, message): (usize, &Shown)| {
-            self.places[index].is_none()
-                && match &message.what {
-                    What::Assistant { .. } => true,
-                    What::Tool { call, .. } => !is_answer(call),
-                    What::User(_) => is_before(index),
-                    What::Reasoning | What::Other => false,
+        let is_before = |index: usize| last_match.is_some_and(|last_match| index < last_match.index);
+        let is_foreign = |(index, message): (usize, &ClientMessage)| {
+            self.positions[index].is_none()
+                && match &message.content {
+                    ClientContent::Assistant { .. } => true,
+                    ClientContent::Tool { call, .. } => !is_answer(call),
+                    ClientContent::User(_) => is_before(index),
+                    ClientContent::Reasoning | ClientContent::Other => false,
                 }
         };
-        self.contradicts || shown.iter().enumerate().any(is_foreign)
+        self.contradicts || sent.iter().enumerate().any(is_foreign)
     }
 }
 
@@ -108,8 +114,8 @@ fn user(record: &History, id: &str, parts: &[Part]) -> Option<usize> {
     (message.role() == Role::User && message.content() == parts).then_some(place)
 }
 
-/// Finds a message of the agent, and whether the client shows it as it is.
-fn assistant(record: &History, id: &str, text: &str, calls: &[ShownCall]) -> Option<(usize, bool)> {
+/// Finds a message of the agent, and whether the client's copy equals it.
+fn assistant(record: &History, id: &str, text: &str, calls: &[ClientCall]) -> Option<(usize, bool)> {
     let (_, place) = parse(id)?;
     let message = record
         .get(place.message)
@@ -120,10 +126,10 @@ fn assistant(record: &History, id: &str, text: &str, calls: &[ShownCall]) -> Opt
             .and_then(Part::as_tool_request)
             .is_some_and(|request| is_call(call, request))
     });
-    let said = message.text();
-    // The text of a message with calls in its middle is shown in pieces.
-    let is_piece = message.tool_request_parts().next().is_some() && !text.is_empty() && said.contains(text);
-    if said == text || is_piece {
+    let stored = message.text();
+    // Clients split the text of a message around its calls.
+    let is_piece = message.tool_request_parts().next().is_some() && !text.is_empty() && stored.contains(text);
+    if stored == text || is_piece {
         return Some((place.message, are_calls_known));
     }
     match merged(record, place.message, text) {
@@ -132,8 +138,8 @@ fn assistant(record: &History, id: &str, text: &str, calls: &[ShownCall]) -> Opt
     }
 }
 
-/// Returns whether the client shows a call as it is.
-fn is_call(shown: &ShownCall, request: &ToolRequest) -> bool {
+/// Returns whether the client's copy of a call equals the stored one.
+fn is_call(shown: &ClientCall, request: &ToolRequest) -> bool {
     let arguments = match shown.arguments.trim() {
         "" => "{}",
         arguments => arguments,
@@ -145,7 +151,7 @@ fn is_call(shown: &ShownCall, request: &ToolRequest) -> bool {
     request.name == shown.name && is_equal
 }
 
-/// Returns the last message of the turn whose texts together, from this place on, are the client's text.
+/// Returns the last message of the turn whose texts, from this position on, together equal the client's text.
 fn merged(record: &History, from: usize, text: &str) -> Option<usize> {
     let squashed = |text: &str| text.split_whitespace().collect::<String>();
     let shown = squashed(text);
@@ -163,7 +169,7 @@ fn merged(record: &History, from: usize, text: &str) -> Option<usize> {
     None
 }
 
-/// Finds the recorded result of a call, and whether the client shows it as it is.
+/// Finds the stored result of a call, and whether the client's copy equals it.
 fn result(record: &History, call: &str, content: &str) -> Option<(usize, bool)> {
     let (_, place) = parse(call)?;
     let request = request_at(record, place)?.as_tool_request()?;
@@ -178,12 +184,12 @@ fn result(record: &History, call: &str, content: &str) -> Option<(usize, bool)> 
     Some((place.message + 1, is_result(content, response)))
 }
 
-/// Returns the part of the call at a place.
-pub(crate) fn request_at(record: &History, place: Place) -> Option<&Part> {
+/// Returns the call at a position.
+pub(crate) fn request_at(record: &History, place: MessagePosition) -> Option<&Part> {
     record.get(place.message)?.tool_request_parts().nth(place.number)
 }
 
-/// Returns whether a client that has seen the message at this place has seen the whole conversation.
+/// Returns whether no visible message follows this position.
 pub(crate) fn is_end(record: &History, place: usize) -> bool {
     let is_visible = |message: &Message| match message.role() {
         Role::Model => !message.text().is_empty() || message.tool_request_parts().next().is_some(),

@@ -1,4 +1,4 @@
-//! From a run's input and the record to the turn that is run.
+//! Plans the turn of a run, from its input and the stored history.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use everturn_core::{Context, Error, Result};
 use everturn_server::{ServedAgent, turn_name};
 use serde_json::{Value, json};
 
-use crate::answers::{Given, Pending, given, pending, uncovered};
-use crate::given_ids::{NOTES, given_id};
+use crate::answers::{Pending, ReceivedAnswers, given, pending, uncovered};
+use crate::encoder::Call;
 use crate::ids::parse;
-use crate::input::{RunInput, Shown, What, invalid};
-use crate::kept::{Kept, LostTurns};
-use crate::matching::{Anchor, Matching, is_end};
-use crate::record::{Record, user_message};
-use crate::teller::Call;
+use crate::ids::{NOTES, given_id};
+use crate::input::{ClientContent, ClientMessage, RunInput, invalid};
+use crate::matching::{LastMatch, Matching, is_end};
+use crate::run_log::{RunLog, UncommittedTurns};
+use crate::stored_thread::{StoredThread, user_message};
 
-/// The greatest number of snapshots that are looked up to find the branch that a client shows.
+/// The maximum number of snapshots that are read to find the client's branch.
 const MOST_LOOKED_UP: usize = 64;
 
 /// The turn to run.
@@ -26,35 +26,35 @@ const MOST_LOOKED_UP: usize = 64;
 pub(crate) struct Plan {
     pub(crate) init: AgentInit,
     pub(crate) input: AgentInput,
-    /// Whether the conversation begins anew in a session that exists.
-    pub(crate) begins_anew: bool,
+    /// Whether a new conversation replaces that of an existing session.
+    pub(crate) restarts: bool,
     /// Whether the client keeps the conversation.
-    pub(crate) is_kept_by_client: bool,
-    /// The calls that wait before the turn, with the ids by which the client knows them.
+    pub(crate) is_stateless: bool,
+    /// The calls that wait before the turn, with their ids in the protocol.
     pub(crate) waiting: Vec<(Call, String)>,
-    /// The results that the client shows already, by the ids of their calls.
+    /// The results that the client has, by the ids of their calls.
     pub(crate) answered: HashMap<String, String>,
-    /// The events before the first chunk: what the client must be told of the record.
+    /// The events before the first chunk, which correct the client's conversation and state.
     pub(crate) first: Vec<Value>,
 }
 
-/// Plans the turn of a run on a session that the agent keeps.
+/// Plans the turn of a run on a stored session.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` or `FAILED_PRECONDITION` for a run that has nothing to do, or does not answer what the thread waits for;
-/// `ABORTED` for a run that was made already; the store's own errors.
+/// `INVALID_ARGUMENT` or `FAILED_PRECONDITION` for a run without input, or without the answers that the
+/// thread waits for; `ABORTED` for a repeated run; the store's own errors.
 pub(crate) async fn plan(
     agent: &ServedAgent,
     input: &RunInput,
-    shown: &[Shown],
-    kept: &Kept,
+    sent: &[ClientMessage],
+    log: &RunLog,
     context: &Context,
 ) -> Result<Plan> {
     let session = input.session();
     let tip = agent.tip(&session, context).await?;
-    if let Some(tip) = tip.as_ref().filter(|tip| is_under_way(tip)) {
+    if let Some(tip) = tip.as_ref().filter(|tip| is_active(tip)) {
         return Err(Error::failed_precondition(format!(
-            "a background run of the thread is under way (snapshot '{}'): connect to watch it, and run again when it has ended",
+            "a background run of the thread is active (snapshot '{}'): connect to watch it, and run again when it has ended",
             tip.snapshot_id
         ))
         .with_public());
@@ -64,11 +64,11 @@ pub(crate) async fn plan(
         context,
         session: &session,
     };
-    let line = lookup.line(shown, tip.as_ref()).await?;
+    let line = lookup.line(sent, tip.as_ref()).await?;
     let empty = History::default();
     let record = line.as_ref().map_or(&empty, Line::messages);
     let matching = Matching::new(
-        shown,
+        sent,
         record,
         line.as_ref().and_then(Line::named_until),
         &input.run_id,
@@ -76,17 +76,17 @@ pub(crate) async fn plan(
     if matching.is_repeated {
         return Err(repeated(&input.run_id));
     }
-    let anchor = matching.anchor(shown);
-    let new = match anchor {
-        Some(anchor) => &shown[anchor.index + 1..],
-        None => without_anchor(shown, kept).await,
+    let last_match = matching.last_match(sent);
+    let new = match last_match {
+        Some(last_match) => &sent[last_match.index + 1..],
+        None => without_match(sent, log).await,
     };
-    let users: Vec<&Shown> = new.iter().filter(|shown| is_users(shown)).collect();
-    let is_at_end = anchor.is_none_or(|anchor| is_end(record, anchor.place));
-    let says_again = anchor.is_some_and(|anchor| anchor.is_users && users.is_empty());
-    let base = match (anchor, &line) {
-        (Some(anchor), Some(line)) if says_again || !is_at_end => {
-            let until = anchor.place + usize::from(!anchor.is_users);
+    let users: Vec<&ClientMessage> = new.iter().filter(|message| is_users(message)).collect();
+    let is_at_end = last_match.is_none_or(|last_match| is_end(record, last_match.place));
+    let repeats_input = last_match.is_some_and(|last_match| last_match.is_users && users.is_empty());
+    let base = match (last_match, &line) {
+        (Some(last_match), Some(line)) if repeats_input || !is_at_end => {
+            let until = last_match.place + usize::from(!last_match.is_users);
             agent.ending_at(line.nearest(until), until, context).await?
         }
         (_, line) => line.as_ref().map(|line| line.end.clone()),
@@ -96,51 +96,51 @@ pub(crate) async fn plan(
         .as_ref()
         .map(|base| pending(messages_of(base), &name_of(base), agent));
     let open = open.unwrap_or_default();
-    let Given {
+    let ReceivedAnswers {
         answers,
         shown: answered,
         has_stray,
     } = given(&open, input.resume(), new)?;
-    // The user's words on record, between the snapshot and the last known message, are said again.
-    let again = anchor.map_or(0..0, |anchor| length..(anchor.place + 1).max(length));
+    // Stored user messages between the snapshot and the last matched message are sent again.
+    let again = last_match.map_or(0..0, |last_match| length..(last_match.place + 1).max(length));
     let again = again
         .filter(|_| answers.is_none())
         .filter_map(|place| record.get(place))
         .filter(|message| message.role() == Role::User)
         .map(|message| (message.content().to_vec(), given_id(message).map(str::to_owned)));
-    let said = users.iter().filter_map(|shown| match &shown.what {
-        What::User(parts) => Some((parts.clone(), Some(shown.id.clone()))),
+    let received = users.iter().filter_map(|message| match &message.content {
+        ClientContent::User(parts) => Some((parts.clone(), Some(message.id.clone()))),
         _ => None,
     });
     let messages: Vec<Message> = again
-        .chain(said)
+        .chain(received)
         .map(|(parts, id)| noted(Message::user(parts), id.as_deref(), &input.run_id))
         .collect();
-    let goes_on = has_stray && open.is_empty() && base.as_ref().is_some_and(awaits_model);
-    let turn = turn_input(answers, messages, &open, (has_stray, goes_on), anchor)?;
+    let continues = has_stray && open.is_empty() && base.as_ref().is_some_and(awaits_model);
+    let turn = turn_input(answers, messages, &open, (has_stray, continues), last_match)?;
     let base_id = base.as_ref().map(|base| &base.snapshot_id);
     let is_tip = base_id == tip.as_ref().map(|tip| &tip.snapshot_id);
-    let begins_anew = base.is_none() && tip.is_some();
+    let restarts = base.is_none() && tip.is_some();
     let is_contradicted =
-        matching.is_contradicted(shown, anchor, |call| open.iter().any(|open| open.id == call));
+        matching.is_contradicted(sent, last_match, |call| open.iter().any(|open| open.id == call));
     let mut first = Vec::new();
     if is_contradicted {
-        first = told_record(agent, base.as_ref(), &turn, shown, context).await?;
+        first = history_events(agent, base.as_ref(), &turn, sent, context).await?;
     }
-    let (custom, told) = shared_state(agent, base.as_ref(), input.state());
-    first.extend(told);
+    let (custom, state_event) = shared_state(agent, base.as_ref(), input.state());
+    first.extend(state_event);
     Ok(Plan {
         init: match base_id {
             Some(id) if !is_tip => AgentInit::snapshot(id.clone()),
-            // The tip is resumed by the session, so that the turn continues whatever is the tip when it starts.
+            // Resuming by session id continues from the latest snapshot at the start of the turn.
             _ => AgentInit::session(session.clone()),
         },
         input: AgentInput {
             custom: custom.map(Arc::new),
             ..turn
         },
-        begins_anew,
-        is_kept_by_client: false,
+        restarts,
+        is_stateless: false,
         waiting: open
             .iter()
             .filter_map(|open| Some((open.call()?, open.id.clone())))
@@ -150,16 +150,16 @@ pub(crate) async fn plan(
     })
 }
 
-/// Returns the error of a run that was made already.
+/// Returns the error of a repeated run.
 pub(crate) fn repeated(run: &str) -> Error {
     Error::aborted(format!(
-        "run '{run}' was made before and is no longer kept: a run id is used once"
+        "run '{run}' is a repetition, and its events are no longer stored: use each run id once"
     ))
     .with_public()
 }
 
-/// Returns whether a snapshot is that of background work.
-pub(crate) fn is_under_way(snapshot: &Snapshot) -> bool {
+/// Returns whether a snapshot belongs to an active background run.
+pub(crate) fn is_active(snapshot: &Snapshot) -> bool {
     snapshot.status.is_under_way() || snapshot.status == SnapshotStatus::Expired
 }
 
@@ -176,19 +176,20 @@ pub(crate) fn messages_of(snapshot: &Snapshot) -> &History {
     snapshot.state.as_ref().map_or(&EMPTY, |state| &state.messages)
 }
 
-/// Returns the name in the ids of the last messages of a snapshot: a snapshot at the end of an invocation adds none.
+/// Returns the turn name in the ids of a snapshot's last messages. A snapshot at the end of an invocation
+/// adds no messages.
 pub(crate) fn name_of(snapshot: &Snapshot) -> String {
     let adds_none = snapshot.event == Some(SnapshotEvent::InvocationEnd);
     let parent = snapshot.parent_id.as_ref().filter(|_| adds_none);
     let name = turn_name(snapshot);
     match parent {
-        // A turn that has a name of its own has given it to this snapshot, too.
+        // A turn with a random name has recorded it in this snapshot, too.
         Some(parent) if name == snapshot.snapshot_id.as_str() => parent.to_string(),
         _ => name,
     }
 }
 
-/// Returns a message with the client's id of it and the run that says it.
+/// Returns a message with its client id and its run.
 pub(crate) fn noted(message: Message, id: Option<&str>, run: &str) -> Message {
     let mut notes = json!({ "runId": run });
     if let Some(id) = id {
@@ -197,44 +198,45 @@ pub(crate) fn noted(message: Message, id: Option<&str>, run: &str) -> Message {
     message.with_metadata_entry(NOTES, notes)
 }
 
-fn is_users(shown: &Shown) -> bool {
-    matches!(shown.what, What::User(_))
+fn is_users(message: &ClientMessage) -> bool {
+    matches!(message.content, ClientContent::User(_))
 }
 
-/// Returns the new messages of a client that shows nothing of the record: those after the last message that is not a user's.
-/// Messages of a turn that was stopped or failed are passed over, so that the words before them still count.
-async fn without_anchor<'a>(shown: &'a [Shown], kept: &Kept) -> &'a [Shown] {
-    let mut since = shown.len();
-    let mut lost = LostTurns::of(kept);
+/// Returns the new messages of a conversation that matches nothing in the history: those after the last
+/// message that is not a user's. Messages of a turn that was stopped or failed are skipped, so that the user
+/// messages before them count.
+async fn without_match<'a>(sent: &'a [ClientMessage], log: &RunLog) -> &'a [ClientMessage] {
+    let mut since = sent.len();
+    let mut lost = UncommittedTurns::of(log);
     while let Some(before) = since.checked_sub(1) {
-        let message = &shown[before];
-        let is_over = match &message.what {
-            What::User(_) | What::Other => false,
-            What::Assistant { .. } | What::Reasoning => !lost.told(&message.id).await,
-            // A result may be the answer to a call that waits.
-            What::Tool { call, .. } => !lost.told(call).await,
+        let message = &sent[before];
+        let is_over = match &message.content {
+            ClientContent::User(_) | ClientContent::Other => false,
+            ClientContent::Assistant { .. } | ClientContent::Reasoning => !lost.sent(&message.id).await,
+            // A result may answer a waiting call.
+            ClientContent::Tool { call, .. } => !lost.sent(call).await,
         };
         if is_over {
             break;
         }
         since = before;
     }
-    // Results that follow each other at the end answer calls of the record.
-    if !shown[since..].iter().any(is_users) {
-        let before = shown[..since].iter().rev();
+    // Consecutive results at the end answer stored calls.
+    if !sent[since..].iter().any(is_users) {
+        let before = sent[..since].iter().rev();
         since -= before
-            .take_while(|shown| matches!(shown.what, What::Tool { .. }))
+            .take_while(|message| matches!(message.content, ClientContent::Tool { .. }))
             .count();
     }
-    &shown[since..]
+    &sent[since..]
 }
 
 fn turn_input(
     answers: Option<everturn_ai::Answers>,
     mut messages: Vec<Message>,
     open: &[Pending],
-    (has_stray, goes_on): (bool, bool),
-    anchor: Option<Anchor>,
+    (has_stray, continues): (bool, bool),
+    last_match: Option<LastMatch>,
 ) -> Result<AgentInput> {
     if let Some(answers) = answers {
         if !messages.is_empty() {
@@ -245,14 +247,14 @@ fn turn_input(
         return Ok(AgentInput::answers(answers));
     }
     let Some(message) = messages.pop() else {
-        // A turn that failed or was stopped was kept with the answers that this run brings once more.
-        if goes_on {
+        // The answers were stored with a turn that failed or was stopped, and this run repeats them.
+        if continues {
             return Ok(AgentInput::default());
         }
-        return Err(match anchor {
-            _ if has_stray => invalid("no call of the thread waits for an answer that the run brings"),
-            Some(_) => invalid("the run brings nothing new: the last message is the agent's"),
-            None => invalid("the run brings no message of the user"),
+        return Err(match last_match {
+            _ if has_stray => invalid("no call of the thread waits for the answer in the run"),
+            Some(_) => invalid("the run contains nothing new: the last message is the agent's"),
+            None => invalid("the run contains no user message"),
         });
     };
     let questions: Vec<&Pending> = open.iter().filter(|open| !open.is_of_application()).collect();
@@ -265,44 +267,44 @@ fn turn_input(
     })
 }
 
-/// Returns the events that tell the client what is on record, with what it says now.
-async fn told_record(
+/// Returns the events that replace the client's conversation with the stored one and the new messages.
+async fn history_events(
     agent: &ServedAgent,
     base: Option<&Snapshot>,
     turn: &AgentInput,
-    shown: &[Shown],
+    sent: &[ClientMessage],
     context: &Context,
 ) -> Result<Vec<Value>> {
     let record = match base {
-        Some(base) => Record::read(agent, base, context).await?,
-        None => Record::default(),
+        Some(base) => StoredThread::read(agent, base, context).await?,
+        None => StoredThread::default(),
     };
     let mut messages = record.messages();
-    let said = turn
+    let received = turn
         .messages()
         .map(|message| user_message(message, given_id(message).unwrap_or_default()));
-    messages.extend(said);
+    messages.extend(received);
     // Clients keep the order of the messages they have and append the others.
     let place: HashMap<&str, usize> = messages
         .iter()
         .enumerate()
         .filter_map(|(place, message)| Some((message["id"].as_str()?, place)))
         .collect();
-    let had: Vec<usize> = shown
+    let had: Vec<usize> = sent
         .iter()
-        .filter_map(|shown| place.get(shown.id.as_str()).copied())
+        .filter_map(|message| place.get(message.id.as_str()).copied())
         .collect();
     let keeps_order = had.iter().copied().eq(0..had.len());
-    let told = json!({ "type": "MESSAGES_SNAPSHOT", "messages": messages });
+    let snapshot = json!({ "type": "MESSAGES_SNAPSHOT", "messages": messages });
     Ok(if keeps_order {
-        vec![told]
+        vec![snapshot]
     } else {
-        vec![json!({ "type": "MESSAGES_SNAPSHOT", "messages": [] }), told]
+        vec![json!({ "type": "MESSAGES_SNAPSHOT", "messages": [] }), snapshot]
     })
 }
 
-/// Compares the client's state with the stored one: returns the state that the turn begins with, if the agent takes the
-/// client's, else the event that tells the client the stored state, if the client holds another.
+/// Compares the client's state with the stored one. Returns the initial state of the turn if the agent
+/// accepts the client's, or else the event with the stored state if the two differ.
 fn shared_state(
     agent: &ServedAgent,
     base: Option<&Snapshot>,
@@ -316,8 +318,8 @@ fn shared_state(
     match client {
         Some(client) if agent.accepts_custom() => (Some(client.clone()), None),
         _ => {
-            let told = stored.map(|stored| json!({ "type": "STATE_SNAPSHOT", "snapshot": stored }));
-            (None, told)
+            let event = stored.map(|stored| json!({ "type": "STATE_SNAPSHOT", "snapshot": stored }));
+            (None, event)
         }
     }
 }
@@ -336,17 +338,18 @@ impl LookUp<'_> {
         Ok(found.filter(|found| found.session_id.as_ref() == Some(self.session)))
     }
 
-    /// Finds the branch that the client shows, by the last message whose id names a snapshot; `None` if there is no record.
-    async fn line(&self, shown: &[Shown], tip: Option<&Snapshot>) -> Result<Option<Line>> {
+    /// Finds the client's branch by the last message whose id names a snapshot; `None` if the session has no
+    /// history.
+    async fn line(&self, sent: &[ClientMessage], tip: Option<&Snapshot>) -> Result<Option<Line>> {
         let Some(tip) = tip else {
             return Ok(None);
         };
         let tip_name = turn_name(tip);
         let mut missing: HashSet<String> = HashSet::new();
-        for (index, message) in shown.iter().enumerate().rev() {
-            let id = match &message.what {
-                What::Assistant { .. } => &message.id,
-                What::Tool { call, .. } => call,
+        for (index, message) in sent.iter().enumerate().rev() {
+            let id = match &message.content {
+                ClientContent::Assistant { .. } => &message.id,
+                ClientContent::Tool { call, .. } => call,
                 _ => continue,
             };
             let Some((name, _)) = parse(id).filter(|(name, _)| !missing.contains(name)) else {
@@ -371,7 +374,7 @@ impl LookUp<'_> {
     }
 }
 
-/// The branch that a client shows.
+/// The branch of the client's conversation.
 struct Line {
     /// Its newest snapshot.
     end: Snapshot,
@@ -392,14 +395,15 @@ impl Line {
         self.named.as_ref().map(|(index, _)| *index)
     }
 
-    /// Returns the snapshot from which one with at most this many messages is looked for backwards. The one that the client
-    /// names is mostly that snapshot, so an edit far back in a long conversation reads no more than one at its end.
+    /// Returns the snapshot from which to search backwards for one with at most `length` messages. It is
+    /// usually the one that the client names, so an edit far back in a long conversation reads no more than
+    /// one at its end.
     fn nearest(&self, length: usize) -> &Snapshot {
         let Some((_, named)) = &self.named else {
             return &self.end;
         };
         let ends_at = messages_of(named).len();
-        // No turn ends among words of the user.
+        // A turn never ends between user messages.
         let rest = self.messages().truncate_to(length);
         let is_newest = rest.since(ends_at).all(|message| message.role() == Role::User);
         if is_newest && is_whole(named) {
@@ -410,7 +414,7 @@ impl Line {
     }
 }
 
-/// Returns whether a snapshot is not from the middle of a turn.
+/// Returns whether a snapshot is not in the middle of a turn.
 fn is_whole(snapshot: &Snapshot) -> bool {
     snapshot.event != Some(SnapshotEvent::RoundEnd)
 }

@@ -1,4 +1,4 @@
-//! One run: a turn, told as events.
+//! One run: a turn, encoded as events.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,94 +6,92 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::http::Response;
 use bytes::Bytes;
-use everturn_agent::{AddedMessages, AgentFinishReason, AgentOutput, SnapshotId};
+use everturn_agent::{AddedMessages, AgentFinishReason, AgentOutput, AgentStreamChunk, SnapshotId};
 use everturn_ai::{OptionalMedia, Role, UsageTotal};
 use everturn_core::stream_log::{JsonText, StreamEvent, StreamLog};
-use everturn_core::{Context, Result, RuntimeError, Status};
-use everturn_server::{ServedAgent, ServedTurn, ServerHandle, exposure_of};
+use everturn_core::{Context, Error, Result, RuntimeError, Status};
+use everturn_server::{
+    EncodedTurn, EventEncoder, MessagePosition, ServedAgent, ServedTurn, ServerHandle, TurnChunks,
+    exposure_of,
+};
 use futures::StreamExt;
 use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
 
+use crate::active_runs::{ActiveRun, ActiveRuns, Thread};
 use crate::answers::{Pending, pending_of};
-use crate::client_kept;
+use crate::encoder::{TurnEncoder, TurnInfo};
 use crate::event_stream::event_stream;
-use crate::ids::Place;
 use crate::input::RunInput;
-use crate::kept::{Keeping, Kept};
 use crate::plan::{Plan, plan};
-use crate::running::{Runs, Thread, UnderWay};
-use crate::teller::{Setting, Teller};
-use crate::turn::start;
+use crate::run_log::{RunLog, RunRecorder};
+use crate::start_turn::start_turn;
+use crate::stateless;
 
-/// What the tools of sub-agents are called like, before the agent's name.
+/// The name prefix of sub-agent tools.
 const DELEGATES: &str = "delegate_to_";
 
-/// Runs a turn and answers with its events.
+/// Runs a turn and responds with its events.
 ///
 /// # Errors
-/// The error of a run that was refused before it began.
+/// The error of a run that was rejected before it started.
 pub(crate) async fn run(
     agent: &ServedAgent,
     body: &Bytes,
-    (log, runs): (&Arc<dyn StreamLog>, &Runs),
+    (own_log, runs): (&Arc<dyn StreamLog>, &ActiveRuns),
     context: Context,
 ) -> Result<Response<Body>> {
     let input = RunInput::read(body).await?;
-    let shown = input.shown()?;
-    let kept = Kept::of(log, agent.name(), &input, &context);
-    if let Some(entries) = kept.made_before().await {
+    let sent = input.client_messages()?;
+    let log = RunLog::of(own_log, agent.name(), &input, &context);
+    if let Some(entries) = log.earlier_run().await {
         return Ok(event_stream(again(entries)));
     }
     let mut plan = if agent.has_store() {
-        Box::pin(plan(agent, &input, &shown, &kept, &context)).await?
+        Box::pin(plan(agent, &input, &sent, &log, &context)).await?
     } else {
-        client_kept::plan(agent, &input, &shown)?
+        stateless::plan(agent, &input, &sent)?
     };
-    // Front ends always send both, so they are ignored where the agent does not accept them.
+    // Front ends always send both, so an agent that does not accept them ignores them.
     if agent.accepts_tools() {
         plan.input.tools = input.tools();
     }
     if agent.accepts_instructions() {
         plan.input.instructions = input.instructions();
     }
-    // A child, so that stopping the run ends this turn and nothing else.
+    // A child context, so that stopping the run ends only this turn.
     let context = with_client(&context.child(), &input).with_extension(Arc::new(OptionalMedia));
-    let under_way = runs.enter(Thread::of(agent.name(), &input.thread_id, &context));
-    let turn = start(agent, &mut plan, &context).await?;
-    let name = if plan.is_kept_by_client {
+    let active = runs.enter(Thread::of(agent.name(), &input.thread_id, &context));
+    let turn = start_turn(agent, &mut plan, &context).await?;
+    let name = if plan.is_stateless {
         uuid::Uuid::new_v4().simple().to_string()
     } else {
         turn.name().to_owned()
     };
-    let keeping = kept.keep(&name).await;
-    let teller = Teller::new(setting(agent, &plan, name.clone()));
-    // Boxed, because the stream moves it for every event.
-    let telling = Box::new(Telling {
+    let recorder = log.start_recording(&name).await;
+    let encoder = RunEncoder {
         agent: agent.clone(),
-        input: Run::of(&input),
+        run: Run::of(&input),
+        turn: TurnEncoder::new(info(agent, &plan, name.clone())),
         name,
-        turn: Some(turn),
-        teller,
         first: plan.first,
         pending: Vec::new(),
-        under_way,
-        keeping,
+        stopped: active.stopped().clone(),
+        recorder,
         is_committed: false,
+        context: context.clone(),
+    };
+    let turn = StoppableTurn {
+        turn: Some(turn),
+        active,
         context,
-        phase: Phase::Beginning,
-    });
-    Ok(event_stream(futures::stream::unfold(
-        telling,
-        |mut telling| async move {
-            let events = telling.next().await?;
-            Some((events, telling))
-        },
-    )))
+    };
+    Ok(event_stream(EncodedTurn::new(turn, encoder).into_stream()))
 }
 
-/// Returns what must be known of a turn to tell it.
-fn setting(agent: &ServedAgent, plan: &Plan, name: String) -> Setting {
-    Setting {
+/// Returns the encoder's information about a turn.
+fn info(agent: &ServedAgent, plan: &Plan, name: String) -> TurnInfo {
+    TurnInfo {
         name,
         waiting: plan.waiting.clone(),
         answered: plan.answered.clone(),
@@ -117,7 +115,7 @@ fn with_client(context: &Context, input: &RunInput) -> Context {
     context.clone().with_value("client", client)
 }
 
-/// Returns the events of a run that was made before, and ends them if the run did not.
+/// Returns the events of a repeated run. If the original run was stopped, an error ends them.
 fn again(entries: everturn_core::stream_log::Entries) -> impl futures::Stream<Item = Vec<JsonText>> + Send {
     let stopped = json!({
         "type": "RUN_ERROR", "message": "the run was stopped before it ended", "code": Status::Cancelled.name(),
@@ -139,7 +137,7 @@ fn is_terminal(event: &str) -> bool {
     kind.is_ok_and(|kind| kind == "RUN_FINISHED" || kind == "RUN_ERROR")
 }
 
-/// The names of a run, and what its client understands.
+/// The names of a run and the version of its client.
 #[derive(Debug, Clone)]
 pub(crate) struct Run {
     thread: String,
@@ -186,7 +184,7 @@ impl Run {
         self.ended(&outcome, details)
     }
 
-    /// Returns the end of a run that was stopped. Clients from before 1.0 know only errors.
+    /// Returns the end of a run that was stopped. Clients before version 1.0 only support errors.
     pub(crate) fn cancelled(&self, details: Map<String, Value>) -> Value {
         if self.is_current {
             return self.ended(&json!({ "type": "cancelled" }), details);
@@ -224,118 +222,113 @@ pub(crate) fn failed(error: &RuntimeError, mut details: Map<String, Value>) -> V
     event
 }
 
-/// Returns the error of a run whose turn goes on without this server.
+/// Returns the error of a run whose turn continues on another server.
 fn handed_off() -> RuntimeError {
     RuntimeError {
         status: Some(Status::Unavailable),
         message:
-            "the server is shutting down; the run goes on in the background: connect to the thread to see it"
+            "the server is shutting down; the run continues in the background: connect to the thread to watch it"
                 .into(),
         details: None,
     }
 }
 
-/// A turn that is being told.
-struct Telling {
+/// The turn of a run, which ends when the run is stopped.
+struct StoppableTurn {
+    /// `None` once the turn has ended.
+    turn: Option<ServedTurn>,
+    active: ActiveRun,
+    context: Context,
+}
+
+impl TurnChunks for StoppableTurn {
+    async fn next_chunks(&mut self) -> Vec<AgentStreamChunk> {
+        let Some(turn) = &mut self.turn else {
+            return Vec::new();
+        };
+        tokio::select! {
+            biased;
+            () = self.active.stopped().cancelled() => Vec::new(),
+            chunks = turn.next() => chunks,
+        }
+    }
+
+    async fn take_output(&mut self) -> Result<AgentOutput> {
+        let stopped = || Error::cancelled("the run was stopped").with_public();
+        // Dropped at once, so that the thread is free when the client receives the end.
+        let Some(mut turn) = self.turn.take() else {
+            return Err(stopped());
+        };
+        tokio::select! {
+            biased;
+            () = self.active.stopped().cancelled() => {
+                self.context.cancel();
+                Err(stopped())
+            }
+            output = turn.output() => output,
+        }
+    }
+}
+
+/// Encodes the turn of a run.
+struct RunEncoder {
     agent: ServedAgent,
-    input: Run,
+    run: Run,
     /// The name that ids contain.
     name: String,
-    /// `None` once the turn is over.
-    turn: Option<ServedTurn>,
-    teller: Teller,
+    turn: TurnEncoder,
     /// The events that follow the start.
     first: Vec<Value>,
     /// The calls that wait at the end of the turn.
     pending: Vec<Pending>,
-    under_way: UnderWay,
-    /// Keeps the events for a client that sends the run again.
-    keeping: Keeping,
+    /// Cancelled when the run is stopped.
+    stopped: CancellationToken,
+    /// Stores the events for a client that sends the run again.
+    recorder: RunRecorder,
     is_committed: bool,
     context: Context,
-    phase: Phase,
 }
 
-enum Phase {
-    Beginning,
-    Running,
-    Over,
+impl EventEncoder for RunEncoder {
+    type Event = JsonText;
+
+    fn start(&mut self) -> Vec<JsonText> {
+        let mut events = vec![self.run.started()];
+        events.append(&mut self.first);
+        texts(&events)
+    }
+
+    fn chunk(&mut self, chunk: &AgentStreamChunk) -> Vec<JsonText> {
+        if let Some(end) = &chunk.turn_end {
+            self.is_committed |= end.snapshot_id.is_some();
+            if let Some(added) = &end.added {
+                self.pending = pending_at_the_end(&self.agent, added, &self.name);
+            }
+        }
+        texts(&self.turn.chunk(chunk))
+    }
+
+    async fn end(&mut self, outcome: Result<AgentOutput>) -> Vec<JsonText> {
+        texts(&self.ended(&outcome))
+    }
+
+    async fn record(&mut self, events: &[JsonText], is_end: bool) {
+        self.recorder.record(events).await;
+        if is_end {
+            self.recorder.finish(self.is_committed).await;
+        }
+    }
 }
 
-impl Telling {
-    /// Waits for the next events; `None` after the last.
-    async fn next(&mut self) -> Option<Vec<JsonText>> {
-        let events = match self.phase {
-            Phase::Over => return None,
-            Phase::Beginning => {
-                self.phase = Phase::Running;
-                let mut events = vec![self.input.started()];
-                events.append(&mut self.first);
-                events
-            }
-            Phase::Running => self.running().await,
-        };
-        let texts: Vec<JsonText> = events
-            .iter()
-            .filter_map(|event| JsonText::of(event).ok())
-            .collect();
-        self.keeping.add(&texts).await;
-        if matches!(self.phase, Phase::Over) {
-            self.keeping.end(self.is_committed).await;
-        }
-        Some(texts)
-    }
+fn texts(events: &[Value]) -> Vec<JsonText> {
+    events
+        .iter()
+        .filter_map(|event| JsonText::of(event).ok())
+        .collect()
+}
 
-    async fn running(&mut self) -> Vec<Value> {
-        let Self {
-            turn: Some(turn),
-            under_way,
-            context,
-            ..
-        } = self
-        else {
-            return Vec::new();
-        };
-        loop {
-            let next = tokio::select! {
-                biased;
-                () = under_way.stopped().cancelled() => break,
-                next = turn.next() => next,
-            };
-            if next.is_empty() {
-                let output = tokio::select! {
-                    biased;
-                    () = under_way.stopped().cancelled() => break,
-                    output = turn.output() => output,
-                };
-                self.phase = Phase::Over;
-                return self.ended(&output);
-            }
-            let mut events = Vec::new();
-            for chunk in &next {
-                events.extend(self.teller.chunk(chunk));
-                let Some(end) = &chunk.turn_end else { continue };
-                self.is_committed |= end.snapshot_id.is_some();
-                if let Some(added) = &end.added {
-                    self.pending = pending_at_the_end(&self.agent, added, &self.name);
-                }
-            }
-            if !events.is_empty() {
-                return events;
-            }
-        }
-        // Dropped at once, so that the thread is free when the client learns of the end.
-        context.cancel();
-        self.turn = None;
-        self.phase = Phase::Over;
-        let mut events = self.teller.give_up(Some("the run was stopped"));
-        let details = metadata(&self.input.thread, None, Some(AgentFinishReason::Aborted));
-        events.push(self.input.cancelled(details));
-        events
-    }
-
+impl RunEncoder {
     fn ended(&mut self, output: &Result<AgentOutput>) -> Vec<Value> {
-        self.turn = None;
         let is_shutting_down = || {
             let handle = self.context.extension::<ServerHandle>();
             handle.is_some_and(|handle| handle.is_shutting_down())
@@ -347,7 +340,7 @@ impl Telling {
                     Status::Cancelled => AgentFinishReason::Aborted,
                     _ => AgentFinishReason::Failed,
                 };
-                let details = metadata(&self.input.thread, None, Some(reason));
+                let details = metadata(&self.run.thread, None, Some(reason));
                 (None, Some(error.to_wire(exposure_of(&self.context))), details)
             }
         };
@@ -356,29 +349,29 @@ impl Telling {
             .is_some_and(|error| error.status == Some(Status::Cancelled));
         let failure = match reason {
             Some(AgentFinishReason::Detached) => Some(handed_off()),
-            _ if is_cancelled && is_shutting_down() => Some(handed_off()),
+            _ if is_cancelled && !self.stopped.is_cancelled() && is_shutting_down() => Some(handed_off()),
             _ => failure,
         };
         let mut events = self
-            .teller
-            .give_up(failure.as_ref().map(|error| error.message.as_str()));
-        // A turn that a limit stopped has failed for its user.
+            .turn
+            .close_all(failure.as_ref().map(|error| error.message.as_str()));
+        // A turn that was stopped by a limit is a failure for its user.
         let is_stopped = match &failure {
             Some(error) => error.status == Some(Status::Cancelled),
             None => reason == Some(AgentFinishReason::Aborted),
         };
         events.push(match failure {
-            _ if is_stopped => self.input.cancelled(details),
+            _ if is_stopped => self.run.cancelled(details),
             Some(error) => failed(&error, details),
-            None => self.input.finished(&self.pending, details),
+            None => self.run.finished(&self.pending, details),
         });
         events
     }
 
-    /// Returns the members that the end of a run has beside its outcome.
+    /// Returns the additional fields at the end of a run.
     fn details(&self, output: &AgentOutput) -> Map<String, Value> {
         let mut details = metadata(
-            &self.input.thread,
+            &self.run.thread,
             output.snapshot_id.as_ref(),
             output.finish_reason,
         );
@@ -394,7 +387,7 @@ impl Telling {
     }
 }
 
-/// Returns what the end of a run tells of its session.
+/// Returns the metadata at the end of a run.
 pub(crate) fn metadata(
     session: &str,
     snapshot: Option<&SnapshotId>,
@@ -416,11 +409,15 @@ fn pending_at_the_end(agent: &ServedAgent, added: &AddedMessages, name: &str) ->
         .last()
         .filter(|message| message.role() == Role::Model);
     let place = added.position + added.messages.len().saturating_sub(1);
-    last.map(|last| pending_of(last, agent, |number| Place::new(place, number).call_id(name)))
-        .unwrap_or_default()
+    last.map(|last| {
+        pending_of(last, agent, |number| {
+            MessagePosition::new(place, number).id("call", name)
+        })
+    })
+    .unwrap_or_default()
 }
 
-/// Returns what a turn used, if its model told anything.
+/// Returns the token counts of a turn, if its model reported any.
 fn usage(total: &UsageTotal) -> Option<Value> {
     let counts = [
         ("inputTokens", total.input_tokens),
@@ -429,11 +426,11 @@ fn usage(total: &UsageTotal) -> Option<Value> {
         ("reasoningTokens", total.thoughts_tokens),
         ("cachedInputTokens", total.cached_content_tokens),
     ];
-    // A count that is unknown is left out, not 0.
-    let told: Map<String, Value> = counts
+    // An unknown count is omitted.
+    let known: Map<String, Value> = counts
         .into_iter()
         .filter(|(_, count)| *count > 0)
         .map(|(name, count)| (name.to_owned(), count.into()))
         .collect();
-    (!told.is_empty()).then(|| json!([told]))
+    (!known.is_empty()).then(|| json!([known]))
 }

@@ -1,4 +1,4 @@
-//! The routes.
+//! The routes of OpenAI's HTTP API.
 
 use std::sync::Arc;
 
@@ -14,21 +14,22 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
 use crate::agents::Agent;
+use crate::client_transcript::text;
 use crate::completions::complete;
-use crate::conversations::{self, Asked, NewConversations};
+use crate::conversations::{self, ConversationRequest, NewConversations};
 use crate::fault::Fault;
 use crate::ids::parse_response_id;
 use crate::page::{Page, Query, number};
-use crate::responses::{Afterwards, StoredResponse, create};
-use crate::said::text;
+use crate::responses::{ResponseRequest, StoredResponse, create};
 
-/// The greatest body of a request. Clients send the whole conversation again with every message, pictures included.
+/// The maximum size of a request's body. Clients send the whole conversation, pictures included, with every
+/// message.
 const BODY_BYTES: usize = 16 * 1024 * 1024;
 
-/// How much memory new conversations take on a server without a stream log.
+/// The memory for new conversations on a server without a stream log.
 const KEPT_BYTES: usize = 1024 * 1024;
 
-/// Serves agents on OpenAI's HTTP surface.
+/// Serves agents over OpenAI's HTTP API.
 ///
 /// ```
 /// use everturn_core::{Registry, Result};
@@ -43,13 +44,13 @@ const KEPT_BYTES: usize = 1024 * 1024;
 /// # }
 /// ```
 pub trait ServeOpenAi: Sized {
-    /// Serves the surface at `/v1`.
+    /// Serves the API at `/v1`.
     #[must_use]
     fn openai(self) -> Self {
         self.openai_at("/v1")
     }
 
-    /// Serves the surface below a path.
+    /// Serves the API below a path.
     #[must_use]
     fn openai_at(self, prefix: &str) -> Self;
 }
@@ -70,7 +71,7 @@ impl ServeOpenAi for Server {
 
 struct OpenAiAdapter {
     registry: Registry,
-    /// Keeps the names of new conversations on a server that keeps no streams.
+    /// Stores new conversations on a server without a stream log.
     log: Arc<dyn StreamLog>,
     prefix: String,
 }
@@ -138,9 +139,11 @@ impl OpenAiAdapter {
             }
             (_, ["conversations", id, rest @ ..]) => {
                 let asked = match (method, rest) {
-                    (&Method::GET, []) => Asked::Object,
-                    (&Method::DELETE, []) => Asked::Delete,
-                    (&Method::GET, ["items"]) => Asked::Items(Page::asked_for(&query(request.uri()))?),
+                    (&Method::GET, []) => ConversationRequest::Object,
+                    (&Method::DELETE, []) => ConversationRequest::Delete,
+                    (&Method::GET, ["items"]) => {
+                        ConversationRequest::Items(Page::of_query(&query(request.uri()))?)
+                    }
                     _ => return Err(unknown_url(request)),
                 };
                 let agents = Agent::all(&self.registry, &context).await;
@@ -161,14 +164,14 @@ impl OpenAiAdapter {
         let query = query(request.uri());
         let asked = match (request.method(), rest) {
             (&Method::GET, []) => match query.get("stream").map(String::as_str) {
-                Some("true" | "1") => Afterwards::Stream {
+                Some("true" | "1") => ResponseRequest::Stream {
                     after: number(&query, "starting_after")?,
                 },
-                _ => Afterwards::Object,
+                _ => ResponseRequest::Object,
             },
-            (&Method::DELETE, []) => Afterwards::Delete,
-            (&Method::POST, ["cancel"]) => Afterwards::Cancel,
-            (&Method::GET, ["input_items"]) => Afterwards::Inputs(Page::asked_for(&query)?),
+            (&Method::DELETE, []) => ResponseRequest::Delete,
+            (&Method::POST, ["cancel"]) => ResponseRequest::Cancel,
+            (&Method::GET, ["input_items"]) => ResponseRequest::Inputs(Page::of_query(&query)?),
             _ => return Err(unknown_url(request)),
         };
         let missing = || {
@@ -178,7 +181,7 @@ impl OpenAiAdapter {
             )
         };
         let (turn, name) = parse_response_id(id).ok_or_else(missing)?;
-        // A response of an agent that the caller may not use is a response that is not there.
+        // The response of an agent that the caller may not use is reported as missing.
         let agent = Agent::find(&self.registry, &name, &context)
             .await
             .ok_or_else(missing)?;
@@ -233,7 +236,7 @@ async fn object(request: &Request<Bytes>) -> Result<Map<String, Value>, Fault> {
     }
 }
 
-/// Returns a segment of a path with its percent-encoding undone.
+/// Percent-decodes a segment of a path.
 fn decoded(segment: &str) -> String {
     percent_decode_str(segment).decode_utf8_lossy().into_owned()
 }

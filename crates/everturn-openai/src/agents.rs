@@ -1,4 +1,4 @@
-//! The agents behind the surface.
+//! The agents that the API serves.
 
 use std::ops::Deref;
 
@@ -9,7 +9,7 @@ use everturn_server::{ServedAgent, ServedAgents};
 #[derive(Clone)]
 pub(crate) struct Agent {
     served: ServedAgent,
-    /// The tools that only a response answers.
+    /// The tools that always interrupt and only accept a response.
     respond_only: Vec<String>,
 }
 
@@ -42,12 +42,13 @@ impl Agent {
         })
     }
 
-    /// Returns the tools that only a response answers.
+    /// Returns the tools that always interrupt and only accept a response.
     pub(crate) fn respond_only(&self) -> Vec<String> {
         self.respond_only.clone()
     }
 
-    /// The same agent, which knows the tools of all these agents: those that share a store share its sessions.
+    /// Returns the same agent with the tools of all these agents: agents with the same store share its
+    /// sessions.
     pub(crate) fn among(&self, agents: &[Self]) -> Self {
         Self {
             respond_only: agents.iter().flat_map(Self::respond_only).collect(),

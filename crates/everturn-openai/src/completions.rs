@@ -1,30 +1,30 @@
-//! `POST /chat/completions`: one turn, told by the client.
+//! `POST /chat/completions`: one turn on the conversation that the client sends.
 
 use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, Response, StatusCode};
-use everturn_agent::{AgentFinishReason, AgentStreamChunk, SessionId, UsageTotal};
+use everturn_agent::{AgentFinishReason, AgentOutput, AgentStreamChunk, SessionId, UsageTotal};
 use everturn_core::Context;
-use everturn_server::{ServedTurn, exposure_of, json_response};
-use futures::stream;
+use everturn_server::{EncodedTurn, EventEncoder, exposure_of, json_response};
+use futures::StreamExt;
 use serde_json::{Map, Value, json};
 
 use crate::agents::Agent;
-use crate::event_stream::event_stream;
+use crate::chat_history::plan_chat;
+use crate::client_transcript::{field, flag, messages, text, tools};
+use crate::event_stream::byte_stream;
 use crate::fault::Fault;
 use crate::format::Format;
-use crate::items::{ItemKind, Items, Told};
-use crate::plan::{Plan, hearsay, without_instructions};
-use crate::record::plan_chat;
+use crate::items::{ItemKind, ItemStep, ItemStream};
+use crate::plan::{Plan, plan_stateless, without_instructions};
 use crate::response::arguments;
-use crate::said::{field, flag, messages, text, tools};
-use crate::turn::start;
+use crate::start_turn::start_turn;
 
 /// The headers by which front ends name the conversation.
 const CONVERSATION: [&str; 2] = ["x-conversation-id", "x-openwebui-chat-id"];
 
-/// Answers a request.
+/// Handles a request.
 pub(crate) async fn complete(
     agent: &Agent,
     body: &Map<String, Value>,
@@ -34,29 +34,34 @@ pub(crate) async fn complete(
     check(body)?;
     let format = Format::of_completion(body, agent)?;
     let streams = flag(body, "stream")?.unwrap_or(false);
-    let tells_usage = field(body, "stream_options")
+    let includes_usage = field(body, "stream_options")
         .and_then(|options| options.get("include_usage"))
         .and_then(Value::as_bool)
         .unwrap_or(false);
     let tools = tools(body, true, agent)?;
-    let said = messages(field(body, "messages").ok_or_else(|| Fault::missing("messages"))?)?;
+    let transcript = messages(field(body, "messages").ok_or_else(|| Fault::missing("messages"))?)?;
     let session = conversation(body, headers)?.filter(|_| agent.has_store());
     let mut plan = if let Some(session) = session {
-        plan_chat(agent, said, session, tools, &context).await?
+        plan_chat(agent, transcript, session, tools, &context).await?
     } else {
-        let (said, instructions) = without_instructions(said, agent);
-        hearsay(said, instructions, tools).map_err(Fault::in_messages)?
+        let (transcript, instructions) = without_instructions(transcript, agent);
+        plan_stateless(transcript, instructions, tools).map_err(Fault::in_messages)?
     };
     plan.input.output_schema = format.map(|format| Arc::new(format.schema));
-    let turn = start(agent, &plan, streams, &context).await?;
-    let told = Completion::new(agent, &plan, &turn, tells_usage);
+    let turn = start_turn(agent, &plan, streams, &context).await?;
+    let encoder = CompletionEncoder {
+        streams,
+        includes_usage,
+        ..CompletionEncoder::new(agent, &plan, turn.name(), context)
+    };
+    let turn = EncodedTurn::new(turn, encoder);
     if streams {
-        return Ok(streamed(turn, told, context));
+        return Ok(byte_stream(turn.into_stream().map(|events| events.concat())));
     }
-    whole(turn, told, &context).await
+    turn.run_to_end().await.whole()
 }
 
-/// Refuses what this surface cannot do.
+/// Rejects unsupported parameters.
 fn check(body: &Map<String, Value>) -> Result<(), Fault> {
     let unsupported = |name: &str, why: &str| Err(Fault::invalid("unsupported_parameter", name, why));
     if field(body, "n").is_some_and(|n| *n != json!(1)) {
@@ -79,26 +84,31 @@ fn conversation(body: &Map<String, Value>, headers: &HeaderMap) -> Result<Option
         .iter()
         .find_map(|name| headers.get(*name)?.to_str().ok().filter(|id| !id.is_empty()));
     let metadata = field(body, "metadata").and_then(Value::as_object);
-    let told = match metadata {
+    let in_metadata = match metadata {
         Some(metadata) => text(metadata, "conversation_id")?,
         None => None,
     };
-    Ok(named.or(told).map(SessionId::from))
+    Ok(named.or(in_metadata).map(SessionId::from))
 }
 
-/// What a completion says of itself in every chunk.
-struct Completion {
+/// Encodes a turn as a completion.
+struct CompletionEncoder {
     id: String,
     agent: String,
     created: i64,
-    /// The name under which calls are named.
+    /// The turn name in the ids of calls.
     name: String,
-    items: Items,
-    is_kept: bool,
-    tells_usage: bool,
+    items: ItemStream,
+    is_stored: bool,
+    /// Whether the client receives the chunks.
+    streams: bool,
+    includes_usage: bool,
     text: String,
-    /// The item whose text was told last.
+    /// The item that the latest text belongs to.
     last_text: Option<usize>,
+    context: Context,
+    /// The end of the turn, once it has ended.
+    end: Option<Result<End, Fault>>,
 }
 
 /// The end of a turn.
@@ -108,28 +118,33 @@ struct End {
     usage: Option<UsageTotal>,
 }
 
-impl Completion {
-    fn new(agent: &Agent, plan: &Plan, turn: &ServedTurn, tells_usage: bool) -> Self {
-        let name = turn.name().to_owned();
+impl CompletionEncoder {
+    fn new(agent: &Agent, plan: &Plan, name: &str, context: Context) -> Self {
+        let name = name.to_owned();
         Self {
             id: format!("chatcmpl-{name}"),
             agent: agent.name().to_owned(),
             created: jiff::Timestamp::now().as_second(),
             name,
-            items: Items::new(plan.setting(agent)),
-            is_kept: plan.is_kept,
-            tells_usage,
+            items: ItemStream::new(plan.info(agent)),
+            is_stored: plan.is_stored,
+            streams: false,
+            includes_usage: false,
             text: String::new(),
             last_text: None,
+            context,
+            end: None,
         }
     }
 
-    /// Takes in a chunk and returns the text that is new.
-    fn chunk(&mut self, chunk: &AgentStreamChunk) -> String {
+    /// Adds a chunk and returns its text.
+    fn added_text(&mut self, chunk: &AgentStreamChunk) -> String {
         let mut new = String::new();
         for step in self.items.chunk(chunk) {
-            let Told::Grew(index, delta) = step else { continue };
-            let is_text = matches!(self.items.told()[index].kind, ItemKind::Text(_));
+            let ItemStep::Delta(index, delta) = step else {
+                continue;
+            };
+            let is_text = matches!(self.items.items()[index].kind, ItemKind::Text(_));
             if !is_text {
                 continue;
             }
@@ -143,15 +158,15 @@ impl Completion {
         new
     }
 
-    /// Returns the end of the turn.
-    fn end(&self, reason: Option<AgentFinishReason>, usage: Option<UsageTotal>) -> Result<End, Fault> {
-        let mut asks_person = false;
+    /// Returns the end of a turn that did not fail.
+    fn end_of(&self, reason: Option<AgentFinishReason>, usage: Option<UsageTotal>) -> Result<End, Fault> {
+        let mut asks_user = false;
         let mut calls = Vec::new();
-        for item in self.items.told() {
+        for item in self.items.items() {
             let (ItemKind::Question(request) | ItemKind::Approval(request)) = &item.kind else {
                 continue;
             };
-            asks_person |= !self.items.is_of_client(&request.name);
+            asks_user |= !self.items.is_of_client(&request.name);
             calls.push(json!({
                 "index": calls.len(),
                 "id": item.key.id("call", &self.name),
@@ -159,11 +174,11 @@ impl Completion {
                 "function": { "name": request.name, "arguments": arguments(request.input.as_ref()) },
             }));
         }
-        if asks_person && !self.is_kept {
+        if asks_user && !self.is_stored {
             return Err(Fault::invalid(
                 "conversation_required",
                 "messages",
-                "The agent asks a person, which needs a conversation that is kept: name one in the header X-Conversation-Id.",
+                "The agent asks the user, which requires a stored conversation: name one in the header X-Conversation-Id.",
             ));
         }
         Ok(End {
@@ -178,16 +193,13 @@ impl Completion {
         })
     }
 
-    /// Waits for the end of the turn, whose chunks were all read.
-    async fn ended(&self, turn: &mut ServedTurn, context: &Context) -> Result<End, Fault> {
-        let output = turn
-            .output()
-            .await
-            .map_err(|error| Fault::failed_turn(&error.to_wire(exposure_of(context))))?;
+    fn end_with(&self, outcome: everturn_core::Result<AgentOutput>) -> Result<End, Fault> {
+        let output =
+            outcome.map_err(|error| Fault::failed_turn(&error.to_wire(exposure_of(&self.context))))?;
         if let Some(error) = &output.error {
             return Err(Fault::failed_turn(error));
         }
-        self.end(output.finish_reason, output.usage)
+        self.end_of(output.finish_reason, output.usage)
     }
 
     fn wire(&self, choices: &Value) -> Value {
@@ -213,7 +225,7 @@ impl Completion {
                     lines.extend(self.delta(&json!({ "tool_calls": end.calls }), None));
                 }
                 lines.extend(self.delta(&json!({}), Some(end.reason)));
-                if self.tells_usage {
+                if self.includes_usage {
                     let mut last = self.wire(&json!([]));
                     last["usage"] = usage(end.usage.as_ref());
                     lines.extend(line(&last));
@@ -223,6 +235,63 @@ impl Completion {
             Err(fault) => lines.extend(line(&json!({ "error": fault.object() }))),
         }
         lines
+    }
+
+    /// Returns the response to a request that is not streamed. The turn has ended.
+    fn whole(mut self) -> Result<Response<Body>, Fault> {
+        let end = self.end.take().unwrap_or_else(|| self.end_of(None, None))?;
+        let text = if self.text.is_empty() && !end.calls.is_empty() {
+            Value::Null
+        } else {
+            json!(self.text)
+        };
+        let mut message = json!({ "role": "assistant", "content": text, "refusal": null });
+        if !end.calls.is_empty() {
+            let calls = end.calls.iter().cloned().map(|mut call| {
+                // Only chunks number their calls.
+                if let Some(call) = call.as_object_mut() {
+                    call.shift_remove("index");
+                }
+                call
+            });
+            message["tool_calls"] = calls.collect();
+        }
+        let mut answer = self.wire(&json!([{
+            "index": 0,
+            "message": message,
+            "logprobs": null,
+            "finish_reason": end.reason,
+        }]));
+        answer["object"] = json!("chat.completion");
+        answer["usage"] = usage(end.usage.as_ref());
+        Ok(json_response(StatusCode::OK, &answer))
+    }
+}
+
+impl EventEncoder for CompletionEncoder {
+    type Event = Vec<u8>;
+
+    fn start(&mut self) -> Vec<Vec<u8>> {
+        vec![self.delta(&json!({ "role": "assistant", "content": "" }), None)]
+    }
+
+    fn chunk(&mut self, chunk: &AgentStreamChunk) -> Vec<Vec<u8>> {
+        let text = self.added_text(chunk);
+        if text.is_empty() || !self.streams {
+            return Vec::new();
+        }
+        vec![self.delta(&json!({ "content": text }), None)]
+    }
+
+    async fn end(&mut self, outcome: everturn_core::Result<AgentOutput>) -> Vec<Vec<u8>> {
+        let end = self.end_with(outcome);
+        let lines = if self.streams {
+            self.last_lines(&end)
+        } else {
+            Vec::new()
+        };
+        self.end = Some(end);
+        vec![lines]
     }
 }
 
@@ -239,88 +308,4 @@ fn usage(total: Option<&UsageTotal>) -> Value {
 
 fn line(data: &Value) -> Vec<u8> {
     format!("data: {data}\n\n").into_bytes()
-}
-
-async fn whole(
-    mut turn: ServedTurn,
-    mut told: Completion,
-    context: &Context,
-) -> Result<Response<Body>, Fault> {
-    loop {
-        let chunks = turn.next().await;
-        if chunks.is_empty() {
-            break;
-        }
-        for chunk in &chunks {
-            told.chunk(chunk);
-        }
-    }
-    let end = told.ended(&mut turn, context).await?;
-    let text = if told.text.is_empty() && !end.calls.is_empty() {
-        Value::Null
-    } else {
-        json!(told.text)
-    };
-    let mut message = json!({ "role": "assistant", "content": text, "refusal": null });
-    if !end.calls.is_empty() {
-        let calls = end.calls.iter().cloned().map(|mut call| {
-            // Only chunks number their calls.
-            if let Some(call) = call.as_object_mut() {
-                call.shift_remove("index");
-            }
-            call
-        });
-        message["tool_calls"] = calls.collect();
-    }
-    let mut answer = told.wire(&json!([{
-        "index": 0,
-        "message": message,
-        "logprobs": null,
-        "finish_reason": end.reason,
-    }]));
-    answer["object"] = json!("chat.completion");
-    answer["usage"] = usage(end.usage.as_ref());
-    Ok(json_response(StatusCode::OK, &answer))
-}
-
-/// The state of a stream between two pieces of its body.
-enum Streaming {
-    Beginning,
-    Running,
-    Over,
-}
-
-fn streamed(turn: ServedTurn, told: Completion, context: Context) -> Response<Body> {
-    // Boxed, because the stream moves it for every event.
-    let state = Box::new((turn, told, context, Streaming::Beginning));
-    let body = stream::unfold(state, |mut state| async move {
-        let (turn, told, context, phase) = &mut *state;
-        let (bytes, next) = match phase {
-            Streaming::Over => return None,
-            Streaming::Beginning => {
-                let first = told.delta(&json!({ "role": "assistant", "content": "" }), None);
-                (first, Streaming::Running)
-            }
-            Streaming::Running => loop {
-                let chunks = turn.next().await;
-                if chunks.is_empty() {
-                    let end = told.ended(turn, context).await;
-                    break (told.last_lines(&end), Streaming::Over);
-                }
-                let mut lines = Vec::new();
-                for chunk in &chunks {
-                    let new = told.chunk(chunk);
-                    if !new.is_empty() {
-                        lines.extend(told.delta(&json!({ "content": new }), None));
-                    }
-                }
-                if !lines.is_empty() {
-                    break (lines, Streaming::Running);
-                }
-            },
-        };
-        *phase = next;
-        Some((bytes, state))
-    });
-    event_stream(body)
 }

@@ -9,25 +9,25 @@ use everturn_agent::{SessionId, Snapshot};
 use everturn_core::Context;
 use everturn_core::offload::offload;
 use everturn_core::stream_log::{JsonText, Position, StreamEvent, StreamKey, StreamLog};
-use everturn_server::{ServerStreamLog, exposure_of, json_response};
+use everturn_server::{CallerStreams, ServerStreamLog, exposure_of, json_response};
 use futures::StreamExt;
 use serde_json::{Map, Value, json};
 
 use crate::agents::Agent;
+use crate::client_transcript::field;
 use crate::fault::Fault;
-use crate::log::CallersStreams;
 use crate::page::Page;
 use crate::responses::StoredResponse;
-use crate::said::field;
 
-/// What is asked of a conversation.
-pub(crate) enum Asked {
+/// A request for a conversation.
+pub(crate) enum ConversationRequest {
     Object,
     Delete,
     Items(Page),
 }
 
-/// Names a conversation. Its first turn creates the session; until then the stream log remembers the name.
+/// Creates a conversation. Its first turn creates the session; until then the stream log stores the
+/// conversation.
 pub(crate) async fn create(
     body: &Map<String, Value>,
     unstarted: &NewConversations,
@@ -50,21 +50,19 @@ pub(crate) async fn create(
     Ok(json_response(StatusCode::OK, &new))
 }
 
-/// The conversations that a caller has named.
+/// The conversations of a caller that have no session yet.
 pub(crate) struct NewConversations {
     log: Arc<dyn StreamLog>,
-    streams: CallersStreams,
+    streams: CallerStreams,
 }
 
 impl NewConversations {
-    /// Returns those in the server's log, or else in the adapter's own.
+    /// Returns the conversations in the server's log, or else in the adapter's own.
     pub(crate) fn of(own: &Arc<dyn StreamLog>, context: &Context) -> Self {
-        let log = context
-            .extension::<ServerStreamLog>()
-            .map(|streams| streams.log());
+        let log = ServerStreamLog::of(context);
         Self {
             log: log.unwrap_or_else(|| Arc::clone(own)),
-            streams: CallersStreams::of(context),
+            streams: CallerStreams::of("openai", context),
         }
     }
 
@@ -75,7 +73,7 @@ impl NewConversations {
 
     async fn remember(&self, id: &str, new: &Value) {
         if let (Ok(note), Ok(writer)) = (JsonText::of(new), self.log.open(&self.key(id)).await) {
-            // A log without room forgets the name. The conversation can begin nevertheless.
+            // A full log does not store the conversation. It can start nevertheless.
             let _ = writer.finish(Ok(note)).await;
         }
     }
@@ -89,7 +87,7 @@ impl NewConversations {
     }
 
     async fn forget(&self, id: &str) {
-        // What is left expires with the log.
+        // Remaining entries expire with the log.
         let _ = self.log.erase(&self.streams.session(id)).await;
     }
 }
@@ -98,11 +96,11 @@ fn deleted(id: &str) -> Value {
     json!({ "id": id, "object": "conversation.deleted", "deleted": true })
 }
 
-/// Answers for a session, which may be any agent's.
+/// Responds with a session of any agent.
 pub(crate) async fn answer(
     agents: &[Agent],
     id: &str,
-    asked: Asked,
+    asked: ConversationRequest,
     unstarted: &NewConversations,
     context: &Context,
 ) -> Result<Response<Body>, Fault> {
@@ -112,14 +110,14 @@ pub(crate) async fn answer(
         let Some(tip) = agent.tip(&session, context).await.map_err(failed)? else {
             continue;
         };
-        let is_long = matches!(asked, Asked::Items(_));
+        let is_long = matches!(asked, ConversationRequest::Items(_));
         let body = match asked {
-            Asked::Object => {
+            ConversationRequest::Object => {
                 let known = unstarted.recall(id).await;
                 known.unwrap_or_else(|| object(id, tip.created_at.as_second(), None))
             }
-            Asked::Items(page) => page.of(items(&agent.among(agents), tip, context).await?),
-            Asked::Delete => {
+            ConversationRequest::Items(page) => page.of(items(&agent.among(agents), tip, context).await?),
+            ConversationRequest::Delete => {
                 let request = DeleteRequest {
                     session_id: Some(session),
                     snapshot_id: None,
@@ -135,9 +133,9 @@ pub(crate) async fn answer(
     }
     if let Some(new) = unstarted.recall(id).await {
         let body = match asked {
-            Asked::Object => new,
-            Asked::Items(page) => page.of(Vec::new()),
-            Asked::Delete => {
+            ConversationRequest::Object => new,
+            ConversationRequest::Items(page) => page.of(Vec::new()),
+            ConversationRequest::Delete => {
                 unstarted.forget(id).await;
                 deleted(id)
             }
@@ -150,12 +148,12 @@ pub(crate) async fn answer(
     ))
 }
 
-/// Returns the items of the turns up to the tip, under the ids that their responses gave them.
+/// Returns the items of the turns up to the latest snapshot, under the ids that their responses gave them.
 async fn items(agent: &Agent, tip: Snapshot, context: &Context) -> Result<Vec<Value>, Fault> {
     let mut turns = Vec::new();
     let mut next = Some(tip.snapshot_id);
     while let Some(id) = next {
-        // An older snapshot may have been deleted: the rest cannot be named.
+        // An older snapshot may have been deleted: the earlier items have no ids.
         let Ok(turn) = StoredResponse::find(agent, id.as_str(), context).await else {
             break;
         };

@@ -25,7 +25,7 @@ struct Data<'a, T> {
 }
 
 impl Event {
-    /// Creates an event with these fields beside its type and number.
+    /// Creates an event with its type, its number and these fields.
     pub(crate) fn new(name: &'static str, number: u64, fields: impl Serialize) -> Self {
         let data = Data {
             name,
@@ -39,22 +39,11 @@ impl Event {
         }
     }
 
-    /// Creates the event of a stream that cannot go on, in both forms in which clients look for an error.
+    /// Creates the event of a stream that failed, in both forms that clients accept.
     pub(crate) fn error(number: u64, code: &str, message: &str) -> Self {
         let error =
             json!({ "type": "invalid_request_error", "code": code, "message": message, "param": null });
         let fields = json!({ "code": code, "message": message, "param": null, "error": error });
         Self::new("error", number, fields)
     }
-}
-
-/// Returns events as the lines of a stream.
-pub(crate) fn lines(events: &[Event]) -> Vec<u8> {
-    let mut lines = Vec::new();
-    for Event { name, data, .. } in events {
-        for piece in ["event: ", name, "\ndata: ", data.as_str(), "\n\n"] {
-            lines.extend_from_slice(piece.as_bytes());
-        }
-    }
-    lines
 }

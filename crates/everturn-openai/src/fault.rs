@@ -1,4 +1,4 @@
-//! Errors as OpenAI's clients read them: `{"error": {"message", "type", "param", "code"}}`.
+//! Errors in the form of OpenAI's API: `{"error": {"message", "type", "param", "code"}}`.
 
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, Response, StatusCode, header};
@@ -12,25 +12,25 @@ pub(crate) struct Fault {
     pub(crate) code: StatusCode,
     pub(crate) message: String,
     pub(crate) kind: &'static str,
-    /// The name of what is wrong.
+    /// The error code in the body.
     pub(crate) reason: Option<String>,
     /// The request's field at fault.
     pub(crate) param: Option<String>,
-    /// Whether a client may send the request again: nothing ran.
+    /// Whether a client may retry the request.
     pub(crate) retry: Retry,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Retry {
-    /// As the client sees fit by the HTTP code.
+    /// The client decides by the HTTP code.
     Unsaid,
-    /// After a moment.
+    /// The client may retry soon: nothing ran.
     Soon,
     Never,
 }
 
 impl Fault {
-    /// Returns the fault of a request that cannot be served as it is.
+    /// Returns the fault of an invalid request.
     pub(crate) fn invalid(reason: &str, param: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             code: StatusCode::BAD_REQUEST,
@@ -42,7 +42,8 @@ impl Fault {
         }
     }
 
-    /// Returns the fault of a field that the agent does not accept; `permission` is the method that would allow it.
+    /// Returns the fault of a field that the agent does not accept. `permission` is the method that allows
+    /// it.
     pub(crate) fn not_permitted(param: &str, agent: &str, permission: &str) -> Self {
         Self::invalid(
             "unsupported_parameter",
@@ -70,7 +71,7 @@ impl Fault {
         Self::invalid("invalid_type", param, message)
     }
 
-    /// Returns the fault of a name that leads to nothing.
+    /// Returns the fault of a name that does not exist.
     pub(crate) fn not_found(reason: &str, message: impl Into<String>) -> Self {
         Self {
             code: StatusCode::NOT_FOUND,
@@ -79,22 +80,22 @@ impl Fault {
         }
     }
 
-    /// Returns the fault of a turn that ran and failed, which must not be repeated by itself.
+    /// Returns the fault of a turn that ran and failed. Clients must not retry it automatically.
     pub(crate) fn failed_turn(error: &RuntimeError) -> Self {
         Self {
             retry: Retry::Never,
-            ..Self::told(error)
+            ..Self::of_runtime_error(error)
         }
     }
 
-    /// Returns the fault for an error as clients may see it.
-    pub(crate) fn told(error: &RuntimeError) -> Self {
+    /// Returns the fault of an error in its public form.
+    pub(crate) fn of_runtime_error(error: &RuntimeError) -> Self {
         let status = error.status.unwrap_or(Status::Unknown);
         let code = StatusCode::from_u16(status.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         Self::of(code, status, error.message.clone())
     }
 
-    /// Returns the fault of a status that is answered with this HTTP code.
+    /// Returns the fault of a status with this HTTP code.
     pub(crate) fn of(code: StatusCode, status: Status, message: String) -> Self {
         let lower = status.name().to_ascii_lowercase();
         let (kind, reason, retry) = match status {
@@ -123,12 +124,12 @@ impl Fault {
         }
     }
 
-    /// Returns the fault for an error of this program.
+    /// Returns the fault of an error.
     pub(crate) fn of_error(error: &Error, exposure: Exposure) -> Self {
-        Self::told(&error.to_wire(exposure))
+        Self::of_runtime_error(&error.to_wire(exposure))
     }
 
-    /// The same fault under the name of a field.
+    /// Sets the field at fault.
     pub(crate) fn at(self, param: &str) -> Self {
         Self {
             param: Some(param.into()),
@@ -136,7 +137,7 @@ impl Fault {
         }
     }
 
-    /// The same fault of a request to Chat Completions, where the conversation is under `messages`.
+    /// Renames the field at fault for Chat Completions, where the conversation is under `messages`.
     pub(crate) fn in_messages(self) -> Self {
         match self.param.as_deref() {
             Some("input") => self.at("messages"),

@@ -1,15 +1,15 @@
-//! The form of the answer that a request asks for.
+//! The output format that a request asks for.
 
 use serde_json::{Map, Value, json};
 
 use crate::agents::Agent;
+use crate::client_transcript::{field, text};
 use crate::fault::Fault;
-use crate::said::{field, text};
 
-/// The form of an answer, chosen by the client.
+/// The output format of an answer, chosen by the client.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Format {
-    /// The JSON Schema of the answer.
+    /// The JSON Schema of the output.
     pub(crate) schema: Value,
     /// The format as the client sent it.
     sent: Value,
@@ -18,12 +18,12 @@ pub(crate) struct Format {
 impl Format {
     /// Reads `text.format` of a request to `/responses`; `None` for plain text.
     pub(crate) fn of_response(body: &Map<String, Value>, agent: &Agent) -> Result<Option<Self>, Fault> {
-        let told = match field(body, "text") {
+        let format = match field(body, "text") {
             None => return Ok(None),
-            Some(Value::Object(told)) => told,
+            Some(Value::Object(format)) => format,
             Some(_) => return Err(Fault::wrong_type("text", "an object")),
         };
-        read(field(told, "format"), "text.format", agent)
+        read(field(format, "format"), "text.format", agent)
     }
 
     /// Reads `response_format` of a request to `/chat/completions`; `None` for plain text.
@@ -67,17 +67,17 @@ fn read(sent: Option<&Value>, at: &str, agent: &Agent) -> Result<Option<Format>,
 
 /// Returns the schema of a format, with its description. On Chat Completions both are one level deeper.
 fn schema(sent: &Map<String, Value>, at: &str) -> Result<Value, Fault> {
-    let (told, at) = match field(sent, "json_schema") {
-        Some(Value::Object(told)) => (told, format!("{at}.json_schema")),
+    let (format, at) = match field(sent, "json_schema") {
+        Some(Value::Object(format)) => (format, format!("{at}.json_schema")),
         _ => (sent, at.to_owned()),
     };
     let at = format!("{at}.schema");
-    let mut schema = match field(told, "schema") {
+    let mut schema = match field(format, "schema") {
         Some(Value::Object(schema)) => schema.clone(),
         Some(_) => return Err(Fault::wrong_type(at, "an object")),
         None => return Err(Fault::missing(&at)),
     };
-    // Clients read the answer as an object, and providers take no other schema.
+    // Clients parse the output as an object, and providers accept no other schema.
     if schema.get("type") != Some(&json!("object")) {
         return Err(Fault::invalid(
             "invalid_json_schema",
@@ -85,7 +85,7 @@ fn schema(sent: &Map<String, Value>, at: &str) -> Result<Value, Fault> {
             "The schema must be that of an object: its 'type' is 'object'.",
         ));
     }
-    if let Some(description) = text(told, "description")? {
+    if let Some(description) = text(format, "description")? {
         schema.entry("description").or_insert_with(|| description.into());
     }
     Ok(Value::Object(schema))

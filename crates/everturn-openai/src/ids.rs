@@ -1,8 +1,8 @@
-//! Ids of responses, items and calls. They contain the name of their turn, so no index is needed to find its snapshot.
+//! Ids of responses and items. They contain the name of their turn, so no index is needed to find its snapshot.
 
-use everturn_server::{hex, text_of_hex};
+use everturn_server::{MessagePosition, hex, text_of_hex};
 
-/// The id of a response: `resp_`, the name of the turn, and the agent.
+/// Returns the id of a response: `resp_`, the name of the turn, and the agent.
 pub(crate) fn response_id(turn: &str, agent: &str) -> String {
     format!("resp_{turn}_{}", hex(agent.as_bytes()))
 }
@@ -14,39 +14,10 @@ pub(crate) fn parse_response_id(id: &str) -> Option<(&str, String)> {
     (!turn.is_empty() && !agent.is_empty()).then_some((turn, agent))
 }
 
-/// The place of an item: the message's place in its session, and the item's number in the message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct ItemKey {
-    pub(crate) message: usize,
-    pub(crate) number: usize,
-}
-
-impl ItemKey {
-    /// Returns the item's id, under the name of its turn.
-    pub(crate) fn id(self, kind: &str, turn: &str) -> String {
-        let Self { message, number } = self;
-        match number {
-            0 => format!("{kind}_{turn}_{message}"),
-            number => format!("{kind}_{turn}_{message}.{number}"),
-        }
-    }
-}
-
-/// Returns the place that the id of an item names.
-pub(crate) fn place_of_item(id: &str) -> Option<ItemKey> {
-    let (_, place) = id.rsplit_once('_')?;
-    let (message, number) = place.split_once('.').unwrap_or((place, "0"));
-    Some(ItemKey {
-        message: message.parse().ok()?,
-        number: number.parse().ok()?,
-    })
-}
-
-/// Returns the turn and the place that the id of an item names; `None` for an id that no item of ours has.
-pub(crate) fn parse_item_id(id: &str) -> Option<(&str, ItemKey)> {
-    let (_, rest) = id.split_once('_')?;
-    let (turn, _) = rest.rsplit_once('_').filter(|(turn, _)| !turn.is_empty())?;
-    Some((turn, place_of_item(id)?))
+/// Returns the turn and the position that the id of an item names; `None` for an id that no item has.
+pub(crate) fn parse_item_id(id: &str) -> Option<(&str, MessagePosition)> {
+    let (_, turn, position) = MessagePosition::parse(id)?;
+    Some((turn, position))
 }
 
 #[cfg(test)]
@@ -67,12 +38,12 @@ mod tests {
     }
 
     #[test]
-    fn items_name_their_turn_and_place() {
-        let key = |message, number| ItemKey { message, number };
+    fn items_name_their_turn_and_position() {
+        let position = MessagePosition::new;
 
-        assert_eq!(key(3, 1).id("msg", "0199"), "msg_0199_3.1");
-        assert_eq!(parse_item_id("msg_0199_3.1"), Some(("0199", key(3, 1))));
-        assert_eq!(parse_item_id("call_01_99_3"), Some(("01_99", key(3, 0))));
+        assert_eq!(position(3, 1).id("msg", "0199"), "msg_0199_3.1");
+        assert_eq!(parse_item_id("msg_0199_3.1"), Some(("0199", position(3, 1))));
+        assert_eq!(parse_item_id("call_01_99_3"), Some(("01_99", position(3, 0))));
         for other in ["call_abc", "item", "msg__1", "msg_a_1.x"] {
             assert_eq!(parse_item_id(other), None, "{other}");
         }

@@ -1,36 +1,37 @@
-//! The items of a turn: what the agent said and did, in pieces that have an id of their own.
+//! The items of a turn: its texts, reasoning and calls, each with an id.
 //!
-//! Two pure functions, which agree: [`items_of`] reads the messages that a turn has added, and [`Items`] follows the turn's
-//! stream and tells at its end whatever was not streamed. So every item is told once, under the id it has later.
+//! Two pure functions produce the same items: [`items_of`] reads the messages that a turn has added, and
+//! [`ItemStream`] reads the turn's stream, and at its end the parts that were not streamed. Every item is
+//! therefore sent once, under its final id.
 
-mod told;
+mod item_stream;
 
 use std::collections::HashMap;
 
 use everturn_ai::{Message, Part, Role, ToolRequest, ToolResponse, metadata};
+use everturn_server::MessagePosition;
 use serde_json::Value;
 
-pub(crate) use self::told::{Items, Told};
-use crate::ids::ItemKey;
+pub(crate) use self::item_stream::{ItemStep, ItemStream};
 use crate::json_cut::JsonCut;
 
 /// One item.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Item {
-    pub(crate) key: ItemKey,
+    pub(crate) key: MessagePosition,
     pub(crate) kind: ItemKind,
 }
 
-/// What an item is.
+/// The content of an item.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum ItemKind {
     /// Text of the model.
     Text(String),
     /// Reasoning of the model.
     Reasoning(String),
-    /// A call that the client answers: of its own tool, or a question to a person.
+    /// A call that the client answers: of its own tool, or of a tool that only accepts a response.
     Question(ToolRequest),
-    /// A call that asks before it acts.
+    /// A call that requires approval.
     Approval(ToolRequest),
     /// A call of the agent's own tool, with its result.
     Done {
@@ -40,21 +41,21 @@ pub(crate) enum ItemKind {
     },
 }
 
-/// What must be known of a turn beside its messages.
+/// Information about a turn that its messages do not contain.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Setting {
+pub(crate) struct TurnInfo {
     /// The calls of the message before the turn.
     pub(crate) prior: Vec<Part>,
-    /// The agent's tools that only a response answers.
+    /// The agent's tools that only accept a response.
     pub(crate) respond_only: Vec<String>,
-    /// The tools that the client brought.
+    /// The names of the client's tools.
     pub(crate) of_client: Vec<String>,
-    /// Whether the client asked for JSON: texts are then shown without the words around it.
+    /// Whether the client requested JSON: texts are then reduced to their JSON value.
     pub(crate) is_json: bool,
 }
 
-impl Setting {
-    /// Returns what a call that waits is.
+impl TurnInfo {
+    /// Returns the item of a waiting call.
     fn waiting(&self, part: &Part, request: &ToolRequest) -> ItemKind {
         let request = request.clone();
         if part.is_call_of_client() || self.respond_only.contains(&request.name) {
@@ -65,12 +66,12 @@ impl Setting {
     }
 }
 
-/// Returns the items of the messages that a turn added, of which the first has the place `from`.
-pub(crate) fn items_of(from: usize, messages: &[Message], setting: &Setting) -> Vec<Item> {
+/// Returns the items of the messages that a turn added; `from` is the position of the first one.
+pub(crate) fn items_of(from: usize, messages: &[Message], info: &TurnInfo) -> Vec<Item> {
     let mut items: Vec<Item> = Vec::new();
     // Calls without a result yet, by name and reference.
-    let mut open: HashMap<Call, (ItemKey, ToolRequest)> = HashMap::new();
-    let earlier: HashMap<Call, &ToolRequest> = setting
+    let mut open: HashMap<Call, (MessagePosition, ToolRequest)> = HashMap::new();
+    let earlier: HashMap<Call, &ToolRequest> = info
         .prior
         .iter()
         .filter_map(Part::as_tool_request)
@@ -79,7 +80,7 @@ pub(crate) fn items_of(from: usize, messages: &[Message], setting: &Setting) -> 
     for (offset, message) in messages.iter().enumerate() {
         let place = from + offset;
         match message.role() {
-            Role::Model => said(place, message, setting, &mut items, &mut open),
+            Role::Model => add_model_message(place, message, info, &mut items, &mut open),
             Role::Tool => {
                 for (number, part) in message.content().iter().enumerate() {
                     let Some(response) = part.as_tool_response() else {
@@ -87,13 +88,13 @@ pub(crate) fn items_of(from: usize, messages: &[Message], setting: &Setting) -> 
                     };
                     let call = Call::answered(response);
                     let own = open.remove(&call);
-                    let here = ItemKey {
+                    let here = MessagePosition {
                         message: place,
                         number,
                     };
                     let (key, request) = match (own, earlier.get(&call)) {
                         (Some(own), _) => own,
-                        // The client knows what it answered itself, and what was told in the turn before.
+                        // The client has its own answers, and the items of earlier turns.
                         (None, Some(request)) if is_of_this_turn(part) => (here, (*request).clone()),
                         _ => continue,
                     };
@@ -109,18 +110,18 @@ pub(crate) fn items_of(from: usize, messages: &[Message], setting: &Setting) -> 
     items
 }
 
-/// Adds the items of a model's message. Calls that have no result yet are remembered, or are questions.
-fn said(
+/// Adds the items of a model's message. Calls without a result are remembered, or are questions.
+fn add_model_message(
     place: usize,
     message: &Message,
-    setting: &Setting,
+    info: &TurnInfo,
     items: &mut Vec<Item>,
-    open: &mut HashMap<Call, (ItemKey, ToolRequest)>,
+    open: &mut HashMap<Call, (MessagePosition, ToolRequest)>,
 ) {
     let mut number = 0;
     let mut growing: Option<Growing> = None;
     for part in message.content() {
-        let key = ItemKey {
+        let key = MessagePosition {
             message: place,
             number,
         };
@@ -130,7 +131,7 @@ fn said(
             if part.interrupt().is_some() {
                 items.push(Item {
                     key,
-                    kind: setting.waiting(part, request),
+                    kind: info.waiting(part, request),
                 });
             } else if let Some(output) = part.metadata_entry(metadata::PENDING_OUTPUT) {
                 items.push(Item {
@@ -155,7 +156,7 @@ fn said(
             .filter(|growing| growing.run == run)
             .unwrap_or_else(|| {
                 number += 1;
-                Growing::new(run, key, setting)
+                Growing::new(run, key, info)
             });
         let text = growth.shown(text);
         match growth.index {
@@ -173,27 +174,27 @@ fn said(
     }
 }
 
-/// An item that comes in pieces.
+/// An item that is streamed in pieces.
 #[derive(Debug)]
 struct Growing {
     run: Run,
-    key: ItemKey,
-    /// Its index among the items; `None` while nothing of it is shown.
+    key: MessagePosition,
+    /// Its index among the items; `None` while it is empty.
     index: Option<usize>,
     cut: Option<JsonCut>,
 }
 
 impl Growing {
-    fn new(run: Run, key: ItemKey, setting: &Setting) -> Self {
+    fn new(run: Run, key: MessagePosition, info: &TurnInfo) -> Self {
         Self {
             run,
             key,
             index: None,
-            cut: (setting.is_json && run == Run::Text).then(JsonCut::default),
+            cut: (info.is_json && run == Run::Text).then(JsonCut::default),
         }
     }
 
-    /// Returns the part of the next piece that is shown.
+    /// Returns the part of the next piece that is sent.
     fn shown<'a>(&mut self, piece: &'a str) -> &'a str {
         match &mut self.cut {
             Some(cut) => cut.next(piece),
@@ -240,7 +241,7 @@ impl ItemKind {
         }
     }
 
-    /// The same item with nothing said yet.
+    /// Returns the same item without its text.
     fn emptied(&self) -> Self {
         match self {
             Self::Text(_) => Self::Text(String::new()),
@@ -262,7 +263,7 @@ fn is_error(part: &Part) -> bool {
     part.metadata_entry(metadata::IS_ERROR) == Some(&Value::Bool(true))
 }
 
-/// Returns whether the result of an earlier turn's call was made in this turn: by a tool that was restarted.
+/// Returns whether this turn produced the result of an earlier turn's call, by a restarted tool.
 fn is_of_this_turn(part: &Part) -> bool {
     part.metadata_entry(metadata::INTERRUPT_RESPONSE).is_none()
         && part.metadata_entry(metadata::SOURCE).is_none()

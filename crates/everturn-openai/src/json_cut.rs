@@ -1,7 +1,7 @@
 //! JSON out of a model's text.
 
-/// Cuts the first JSON object or array out of a text that comes in pieces: models that are only told a schema in words like
-/// to put their answer into a sentence or a code fence, and clients parse the text they get as it is.
+/// Extracts the first JSON object or array from a text in pieces. Models without structured output often put
+/// it into a sentence or a code fence, and clients parse the whole text.
 #[derive(Debug, Default)]
 pub(crate) struct JsonCut {
     depth: usize,

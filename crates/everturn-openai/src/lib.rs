@@ -1,4 +1,5 @@
-//! OpenAI's HTTP surface for agents: every client of Responses and Chat Completions can talk to them.
+//! OpenAI's HTTP API for agents: a [protocol adapter](everturn_server::ProtocolAdapter) for clients of
+//! Responses and Chat Completions.
 //!
 //! ```
 //! use everturn_core::{Registry, Result};
@@ -21,20 +22,23 @@
 //! | `POST /v1/chat/completions` | one turn, told by the client |
 //! | `POST /v1/conversations`, `GET`, `DELETE /v1/conversations/{id}`, `GET …/items` | a session |
 //!
-//! A response is a turn and its id leads to the turn's snapshot: `previous_response_id` resumes that snapshot, so continuing
-//! from an older response branches. A `conversation` is a session. A function of the caller is a tool of the client: its call
-//! is an interrupt that the caller answers with `function_call_output`. A tool of the agent that asks before it acts is an
-//! `mcp_approval_request`.
+//! A response is a turn, and its id leads to the turn's snapshot: `previous_response_id` resumes that
+//! snapshot, so continuing from an older response branches. A `conversation` is a session. A function of the
+//! caller is a client tool: its call is an interrupt that the caller answers with `function_call_output`. A
+//! call of an agent's tool that requires approval is an `mcp_approval_request`.
 //!
-//! The server's record is the truth. Items of earlier responses that a client sends back are recognised by their ids, what
-//! follows them is new, and words put into the agent's mouth are refused in a conversation that is kept. Without one, the
-//! client tells the conversation, and nothing of it is stored.
+//! The stored history is authoritative. Items of earlier responses are recognised by their ids, and only
+//! items after them are new. In a stored conversation, assistant messages supplied by the client are
+//! rejected. Otherwise the client sends the whole conversation, and the turn is not stored.
 //!
-//! Callers are identified and limited as on all other routes of the server, and a client that leaves cancels its turn.
+//! Callers are identified and limited as on all other routes of the server. A client that disconnects cancels
+//! its turn.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod adapter;
 mod agents;
+mod chat_history;
+mod client_transcript;
 mod completions;
 mod conversations;
 mod event;
@@ -44,14 +48,11 @@ mod format;
 mod ids;
 mod items;
 mod json_cut;
-mod log;
-mod narrator;
 mod page;
 mod plan;
-mod record;
 mod response;
+mod response_events;
 mod responses;
-mod said;
-mod turn;
+mod start_turn;
 
 pub use self::adapter::ServeOpenAi;

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::fault::Fault;
 
-/// The parameters of a request's address.
+/// The query parameters of a request.
 pub(crate) type Query = HashMap<String, String>;
 
 /// Reads a parameter that is a number.
@@ -21,10 +21,10 @@ pub(crate) fn number(query: &Query, name: &str) -> Result<Option<u64>, Fault> {
     }
 }
 
-/// How many bytes of memory the items of a page may take together. A page has at least one item, whatever its size.
+/// The maximum memory of the items of a page. A page has at least one item, whatever its size.
 const PAGE_BYTES: usize = 8 * 1024 * 1024;
 
-/// The part of a list that is asked for.
+/// The requested part of a list.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Page {
     limit: usize,
@@ -34,7 +34,7 @@ pub(crate) struct Page {
 
 impl Page {
     /// Reads the parameters of a request.
-    pub(crate) fn asked_for(query: &Query) -> Result<Self, Fault> {
+    pub(crate) fn of_query(query: &Query) -> Result<Self, Fault> {
         let limit = number(query, "limit")?.unwrap_or(20);
         if !(1..=100).contains(&limit) {
             let message = "'limit' is a number from 1 to 100.";
@@ -55,7 +55,7 @@ impl Page {
         })
     }
 
-    /// Returns the page of a list of items, whose oldest is first.
+    /// Returns the page of a list of items that starts with the oldest.
     pub(crate) fn of(&self, mut items: Vec<Value>) -> Value {
         if !self.ascending {
             items.reverse();
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_of_large_items_ends_early_and_goes_on_after_its_last() {
+    fn a_page_of_large_items_ends_early_and_the_next_starts_after_its_last() {
         let item = |id: usize| json!({ "id": id.to_string(), "text": "x".repeat(PAGE_BYTES / 2 - 10_000) });
         let items: Vec<Value> = (0..3).map(item).collect();
         let mut page = Page {

@@ -1,25 +1,25 @@
-//! From what a request says to the turn that is run.
+//! Plans the turn of a request.
 //!
-//! The server's record is the truth. Items that the caller's record of the agent holds are recognised, what follows them is
-//! new, and nothing that only the agent can say or do is taken from a client into a kept conversation.
+//! The stored history is authoritative. Items of the agent's stored sessions are recognised, and only items
+//! after them are new. A stored conversation accepts no assistant messages or calls from clients.
 
-mod hearsay;
 mod pending;
+mod stateless;
 
 use everturn_agent::{AgentInit, AgentInput, ClientTool, SessionId, Snapshot};
 use everturn_ai::Part;
 use everturn_core::Context;
-use everturn_server::exposure_of;
+use everturn_server::{MessagePosition, exposure_of};
 
-pub(crate) use self::hearsay::hearsay;
 pub(crate) use self::pending::{Pending, input_of, pending};
+pub(crate) use self::stateless::plan_stateless;
 use crate::agents::Agent;
+use crate::client_transcript::TranscriptItem;
 use crate::fault::Fault;
-use crate::ids::{ItemKey, parse_item_id, parse_response_id};
-use crate::items::Setting;
-use crate::said::Said;
+use crate::ids::{parse_item_id, parse_response_id};
+use crate::items::TurnInfo;
 
-/// The greatest number of ids that are looked up for one request.
+/// The maximum number of ids that are looked up for one request.
 const MOST_LOOKED_UP: usize = 64;
 
 /// The turn to run.
@@ -27,18 +27,18 @@ const MOST_LOOKED_UP: usize = 64;
 pub(crate) struct Plan {
     pub(crate) init: AgentInit,
     pub(crate) input: AgentInput,
-    /// Whether the turn becomes part of a session that is kept.
-    pub(crate) is_kept: bool,
-    /// Whether the conversation begins anew in a session that exists.
-    pub(crate) begins_anew: bool,
+    /// Whether the turn is stored in a session.
+    pub(crate) is_stored: bool,
+    /// Whether a new conversation replaces that of an existing session.
+    pub(crate) restarts: bool,
     /// The snapshot that the turn continues.
     pub(crate) base: Option<Snapshot>,
 }
 
 impl Plan {
-    /// Returns what must be known of the turn to tell its items.
-    pub(crate) fn setting(&self, agent: &Agent) -> Setting {
-        Setting {
+    /// Returns the information that the turn's items require.
+    pub(crate) fn info(&self, agent: &Agent) -> TurnInfo {
+        TurnInfo {
             prior: self.prior(),
             respond_only: agent.respond_only(),
             of_client: self.input.tools.iter().map(|tool| tool.name.clone()).collect(),
@@ -56,9 +56,9 @@ impl Plan {
     }
 }
 
-/// Where a request to `/responses` wants to continue.
+/// The position from which a request to `/responses` continues.
 #[derive(Debug, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct Continuation {
     pub(crate) previous: Option<String>,
     pub(crate) conversation: Option<SessionId>,
     pub(crate) store: Option<bool>,
@@ -67,21 +67,23 @@ pub(crate) struct Wanted {
 /// Plans the turn of a request to `/responses`.
 pub(crate) async fn plan_response(
     agent: &Agent,
-    said: Vec<Said>,
-    wanted: Wanted,
+    transcript: Vec<TranscriptItem>,
+    continuation: Continuation,
     tools: Vec<ClientTool>,
     context: &Context,
 ) -> Result<Plan, Fault> {
     let failed = |error: everturn_core::Error| Fault::of_error(&error, exposure_of(context));
-    let (said, instructions) = without_instructions(said, agent);
+    let (transcript, instructions) = without_instructions(transcript, agent);
     if !agent.has_store() {
-        if wanted.previous.is_some() {
-            return Err(previous_not_found(wanted.previous.as_deref().unwrap_or_default()));
+        if continuation.previous.is_some() {
+            return Err(previous_not_found(
+                continuation.previous.as_deref().unwrap_or_default(),
+            ));
         }
-        return hearsay(said, instructions, tools);
+        return plan_stateless(transcript, instructions, tools);
     }
-    let known = last_known(agent, &said, context).await.map_err(failed)?;
-    let base = match (&wanted.previous, &wanted.conversation) {
+    let known = last_known(agent, &transcript, context).await.map_err(failed)?;
+    let base = match (&continuation.previous, &continuation.conversation) {
         (Some(id), _) => {
             let found = match parse_response_id(id).filter(|(_, name)| name == agent.name()) {
                 Some((turn, _)) => agent.turn(turn, context).await.map_err(failed)?,
@@ -92,29 +94,34 @@ pub(crate) async fn plan_response(
         (None, Some(session)) => agent.tip(session, context).await.map_err(failed)?,
         (None, None) => known.as_ref().map(|(_, snapshot)| snapshot.clone()),
     };
-    let is_kept = base.is_some() || wanted.conversation.is_some();
-    let told_by_client = |said: &Said| matches!(said, Said::Assistant { .. } | Said::Call { .. });
-    if !is_kept && said.iter().any(told_by_client) {
-        if wanted.store == Some(true) {
+    let is_stored = base.is_some() || continuation.conversation.is_some();
+    let is_of_agent = |item: &TranscriptItem| {
+        matches!(
+            item,
+            TranscriptItem::Assistant { .. } | TranscriptItem::Call { .. }
+        )
+    };
+    if !is_stored && transcript.iter().any(is_of_agent) {
+        if continuation.store == Some(true) {
             return Err(Fault::invalid(
                 "unsupported_value",
                 "store",
-                "A conversation that the client tells is not stored: leave 'store' out, or continue with \
+                "A conversation supplied by the client is not stored: leave 'store' out, or continue with \
                  'previous_response_id' or 'conversation'.",
             ));
         }
-        return hearsay(said, instructions, tools);
+        return plan_stateless(transcript, instructions, tools);
     }
-    let new: Vec<Said> = match known {
-        Some((index, _)) => said.into_iter().skip(index + 1).collect(),
-        None => said,
+    let new: Vec<TranscriptItem> = match known {
+        Some((index, _)) => transcript.into_iter().skip(index + 1).collect(),
+        None => transcript,
     };
-    if let Some(other) = new.iter().find(|said| !is_new_input(said)) {
-        return Err(not_taken(other));
+    if let Some(other) = new.iter().find(|item| !is_new_input(item)) {
+        return Err(rejected(other));
     }
     let input = input_of(new, base.as_ref(), agent)?;
-    let init = match (&base, &wanted.previous, wanted.conversation) {
-        // The tip is resumed by the session, so that the turn continues whatever is the tip when it starts.
+    let init = match (&base, &continuation.previous, continuation.conversation) {
+        // Resuming by session id continues from the latest snapshot at the start of the turn.
         (_, None, Some(session)) => AgentInit::session(session),
         (Some(base), _, _) => AgentInit::snapshot(base.snapshot_id.clone()),
         (None, _, _) => AgentInit::default(),
@@ -126,8 +133,8 @@ pub(crate) async fn plan_response(
             instructions,
             ..input
         },
-        is_kept: wanted.store != Some(false),
-        begins_anew: false,
+        is_stored: continuation.store != Some(false),
+        restarts: false,
         base,
     })
 }
@@ -140,16 +147,16 @@ fn previous_not_found(id: &str) -> Fault {
     )
 }
 
-fn not_taken(said: &Said) -> Fault {
-    match said {
-        Said::Known { id, what } if what == "item_reference" => Fault::invalid(
+fn rejected(item: &TranscriptItem) -> Fault {
+    match item {
+        TranscriptItem::Known { id, what } if what == "item_reference" => Fault::invalid(
             "item_not_found",
             "input",
             format!("Item with id '{id}' not found."),
         ),
-        Said::Known { id, what } => refused_item(what, Some(id)),
-        Said::Call { id, .. } => refused_item("function_call", Some(id)),
-        Said::Assistant { id, .. } => refused_item("message of the assistant", id.as_ref()),
+        TranscriptItem::Known { id, what } => refused_item(what, Some(id)),
+        TranscriptItem::Call { id, .. } => refused_item("function_call", Some(id)),
+        TranscriptItem::Assistant { id, .. } => refused_item("message of the assistant", id.as_ref()),
         _ => refused_item("item", None),
     }
 }
@@ -161,26 +168,29 @@ fn refused_item(what: &str, id: Option<&String>) -> Fault {
         "unsupported_value",
         "input",
         format!(
-            "The conversation is kept here, and only the agent adds to it: an unknown item ({what}) is not taken."
+            "The conversation is stored, and only the agent adds items to it: the unknown item ({what}) is not accepted."
         ),
     )
 }
 
-fn is_new_input(said: &Said) -> bool {
+fn is_new_input(item: &TranscriptItem) -> bool {
     matches!(
-        said,
-        Said::User { .. } | Said::Output { .. } | Said::Approval { .. }
+        item,
+        TranscriptItem::User { .. } | TranscriptItem::Output { .. } | TranscriptItem::Approval { .. }
     )
 }
 
-/// Takes the texts for the model out of what was said. They are ignored where the agent does not accept them: most clients
-/// always send some.
-pub(crate) fn without_instructions(said: Vec<Said>, agent: &Agent) -> (Vec<Said>, Vec<String>) {
+/// Separates instructions from the conversation. They are ignored if the agent does not accept them, because
+/// most clients always send some.
+pub(crate) fn without_instructions(
+    transcript: Vec<TranscriptItem>,
+    agent: &Agent,
+) -> (Vec<TranscriptItem>, Vec<String>) {
     let mut instructions = Vec::new();
-    let rest = said
+    let rest = transcript
         .into_iter()
-        .filter_map(|said| match said {
-            Said::Instructions(text) => {
+        .filter_map(|item| match item {
+            TranscriptItem::Instructions(text) => {
                 instructions.push(text);
                 None
             }
@@ -193,28 +203,28 @@ pub(crate) fn without_instructions(said: Vec<Said>, agent: &Agent) -> (Vec<Said>
     (rest, instructions)
 }
 
-/// Finds the last entry that is an item of this agent on the caller's record, with the snapshot that holds it.
+/// Finds the last entry that is a stored item of this agent and caller, with its snapshot.
 async fn last_known(
     agent: &Agent,
-    said: &[Said],
+    transcript: &[TranscriptItem],
     context: &Context,
 ) -> everturn_core::Result<Option<(usize, Snapshot)>> {
-    let named = said
+    let named = transcript
         .iter()
         .enumerate()
         .rev()
-        .filter_map(|(index, said)| Some((index, parse_item_id(said.id()?)?)));
+        .filter_map(|(index, item)| Some((index, parse_item_id(item.id()?)?)));
     for (index, (turn, key)) in named.take(MOST_LOOKED_UP) {
         let found = agent.turn(turn, context).await?;
-        if let Some(snapshot) = found.filter(|found| is_held(found, key)) {
+        if let Some(snapshot) = found.filter(|found| contains(found, key)) {
             return Ok(Some((index, snapshot)));
         }
     }
     Ok(None)
 }
 
-/// Returns whether a conversation reaches as far as the place of an item.
-fn is_held(snapshot: &Snapshot, key: ItemKey) -> bool {
+/// Returns whether a snapshot contains the message of an item.
+fn contains(snapshot: &Snapshot, key: MessagePosition) -> bool {
     let state = snapshot.state.as_ref();
     state.is_some_and(|state| key.message < state.messages.len())
 }

@@ -9,11 +9,11 @@ use serde_json::{Map, Value, json};
 
 use crate::items::{Item, ItemKind};
 
-/// Everything about a response but its items.
+/// A response without its items.
 #[derive(Debug, Clone)]
 pub(crate) struct Response {
     pub(crate) id: String,
-    /// The name under which items are named: the snapshot, or a name of this response alone.
+    /// The turn name in the ids of items: the snapshot, or a name of this response alone.
     pub(crate) name: String,
     pub(crate) agent: String,
     pub(crate) created_at: i64,
@@ -23,7 +23,7 @@ pub(crate) struct Response {
     pub(crate) is_stored: bool,
     pub(crate) session: Option<SessionId>,
     pub(crate) previous: Option<String>,
-    /// The request's fields that are returned as they were sent.
+    /// The fields of the request that are returned unchanged.
     pub(crate) echoed: Map<String, Value>,
     pub(crate) usage: Option<UsageTotal>,
 }
@@ -69,8 +69,7 @@ impl State {
     }
 }
 
-/// Returns the error of a failed turn. Its code keeps clients from running the turn again by themselves, unless that is
-/// worth it.
+/// Returns the error of a failed turn. Clients do not retry turns with this code, unless a retry may succeed.
 fn failure(error: &RuntimeError) -> Value {
     let (kind, code) = match error.status {
         Some(Status::Unavailable) => ("server_error", "server_error"),
@@ -80,7 +79,7 @@ fn failure(error: &RuntimeError) -> Value {
     json!({ "type": kind, "code": code, "message": error.message, "param": null })
 }
 
-/// A response as clients see it. Fields without a value are null: some clients need them all.
+/// A response in the protocol's form. Fields without a value are null, because some clients require them.
 #[derive(Debug, Serialize)]
 pub(crate) struct ResponseObject<'a> {
     id: &'a str,
@@ -151,11 +150,11 @@ impl Response {
             text: echoed_or("text", json!({ "format": { "type": "text" } })),
             truncation: echoed_or("truncation", json!("disabled")),
             max_output_tokens: echoed("max_output_tokens"),
-            usage: self.usage.as_ref().filter(|total| is_told(total)).map(usage),
+            usage: self.usage.as_ref().filter(|total| has_counts(total)).map(usage),
         }
     }
 
-    /// Returns an item as clients see it.
+    /// Returns an item in the protocol's form.
     pub(crate) fn item(&self, item: &Item, status: &str) -> Value {
         let id = |kind: &str| item.key.id(kind, &self.name);
         match &item.kind {
@@ -210,8 +209,8 @@ impl Response {
     }
 }
 
-/// Returns whether the model told what it used.
-fn is_told(total: &UsageTotal) -> bool {
+/// Returns whether the model reported token counts.
+fn has_counts(total: &UsageTotal) -> bool {
     total.input_tokens + total.output_tokens > 0
 }
 
@@ -225,17 +224,17 @@ fn usage(total: &UsageTotal) -> Value {
     })
 }
 
-/// Returns the text of a message.
+/// Returns the part of a message text.
 pub(crate) fn text_part(text: &str) -> Value {
     json!({ "type": "output_text", "text": text, "annotations": [], "logprobs": [] })
 }
 
-/// Returns the text of a reasoning.
+/// Returns the part of a reasoning text.
 pub(crate) fn reasoning_part(text: &str) -> Value {
     json!({ "type": "reasoning_text", "text": text })
 }
 
-/// Returns a call's input as the text in which models write arguments.
+/// Returns a call's input as JSON text.
 pub(crate) fn arguments(input: Option<&Value>) -> String {
     input.map_or_else(|| "{}".to_owned(), Value::to_string)
 }

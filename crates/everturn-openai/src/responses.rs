@@ -1,10 +1,10 @@
-//! `/responses`: one turn, and what became of it.
+//! `/responses`: creating a response, and reading, cancelling and deleting it.
 
 mod inputs;
-mod kept;
+mod response_encoder;
+mod response_log;
 mod stored;
-mod telling;
-mod watching;
+mod watched_run;
 
 use std::sync::Arc;
 
@@ -12,27 +12,28 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Response as HttpResponse, StatusCode};
 use everturn_agent::{ServerNote, SessionId};
 use everturn_core::Context;
-use everturn_server::{ServedTurn, exposure_of, json_response, turn_name};
+use everturn_server::{EncodedTurn, ServedTurn, exposure_of, json_response, turn_name};
 use serde_json::{Map, Value, json};
 
-use self::kept::Kept;
-pub(crate) use self::stored::{Afterwards, StoredResponse};
-use self::telling::Telling;
+use self::response_encoder::ResponseEncoder;
+use self::response_log::ResponseLog;
+pub(crate) use self::stored::{ResponseRequest, StoredResponse};
 use crate::agents::Agent;
+use crate::client_transcript::{TranscriptItem, field, flag, items, text, tools};
+use crate::event_stream::event_stream;
 use crate::fault::Fault;
 use crate::format::Format;
 use crate::ids::response_id;
-use crate::items::Items;
-use crate::narrator::Narrator;
-use crate::plan::{Plan, Wanted, plan_response};
+use crate::items::ItemStream;
+use crate::plan::{Continuation, Plan, plan_response};
 use crate::response::{Response, State};
-use crate::said::{field, flag, items, text, tools};
-use crate::turn::start;
+use crate::response_events::ResponseEvents;
+use crate::start_turn::start_turn;
 
-/// The entry of a snapshot's note that holds what the client asked to be returned with the response.
+/// The entry of a snapshot's note that holds the fields to return with the response.
 const NOTES: &str = "openai";
 
-/// The fields of a request that its response repeats.
+/// The fields of a request that its response returns.
 const ECHOED: [&str; 9] = [
     "instructions",
     "metadata",
@@ -45,10 +46,10 @@ const ECHOED: [&str; 9] = [
     "max_output_tokens",
 ];
 
-/// The fields among them that are kept with the turn's snapshot.
+/// The fields that are stored with the turn's snapshot.
 const NOTED: [&str; 2] = ["metadata", "text"];
 
-/// Answers a `POST`.
+/// Handles a `POST`.
 pub(crate) async fn create(
     agent: &Agent,
     body: &Map<String, Value>,
@@ -76,27 +77,27 @@ pub(crate) async fn create(
             "Work in the background needs an agent that keeps its sessions, and 'store' must not be false.",
         ));
     }
-    let kept = Kept::of(agent, request, &context);
-    if let Some(answer) = kept.answered_before(agent, streams, &context).await? {
+    let log = ResponseLog::of(agent, request, &context);
+    if let Some(answer) = log.earlier_answer(agent, streams, &context).await? {
         return Ok(answer);
     }
     let tools = tools(body, false, agent)?;
-    let mut said = items(field(body, "input").ok_or_else(|| Fault::missing("input"))?)?;
+    let mut transcript = items(field(body, "input").ok_or_else(|| Fault::missing("input"))?)?;
     if let Some(instructions) = text(body, "instructions")? {
-        said.insert(0, crate::said::Said::Instructions(instructions.to_owned()));
+        transcript.insert(0, TranscriptItem::Instructions(instructions.to_owned()));
     }
-    let wanted = Wanted {
+    let continuation = Continuation {
         previous,
         conversation: conversation.filter(|_| agent.has_store()),
         store,
     };
-    let mut plan = plan_response(agent, said, wanted, tools, &context).await?;
+    let mut plan = plan_response(agent, transcript, continuation, tools, &context).await?;
     let mut echoed: Map<String, Value> = ECHOED
         .iter()
         .filter_map(|name| Some(((*name).to_owned(), field(body, name)?.clone())))
         .collect();
     if !agent.accepts_instructions() {
-        // They had no effect, and the response says so.
+        // Ignored instructions are not part of the response.
         echoed.remove("instructions");
     }
     if let Some(format) = format {
@@ -105,20 +106,28 @@ pub(crate) async fn create(
     }
     let context = with_note(context, &echoed, background);
     if background {
-        return in_background(agent, plan, echoed, streams, &kept, context).await;
+        return in_background(agent, plan, echoed, streams, &log, context).await;
     }
-    let turn = start(agent, &plan, streams, &context).await?;
-    let narrator = narrator(agent, &plan, &turn, echoed);
-    kept.note(&narrator.response).await;
-    let writer = kept.writer(&narrator.response).await;
-    let telling = Telling::new(agent, turn, narrator, writer, context);
+    let turn = start_turn(agent, &plan, streams, &context).await?;
+    let events = response_events(agent, &plan, &turn, echoed);
+    log.note(&events.response).await;
+    let writer = log.writer(&events.response).await;
+    let encoder = ResponseEncoder {
+        agent: agent.clone(),
+        events,
+        writer,
+        streams,
+        context,
+    };
+    let turn = EncodedTurn::new(turn, encoder);
     if streams {
-        return Ok(telling.streamed());
+        return Ok(event_stream(turn.into_stream()));
     }
-    Ok(telling.whole().await)
+    let encoder = turn.run_to_end().await;
+    Ok(json_response(StatusCode::OK, &encoder.events.object()))
 }
 
-/// Refuses what this surface cannot do.
+/// Rejects unsupported parameters.
 fn check(body: &Map<String, Value>) -> Result<(), Fault> {
     if field(body, "prompt").is_some() {
         return Err(Fault::invalid(
@@ -169,10 +178,12 @@ fn conversation(body: &Map<String, Value>) -> Result<Option<SessionId>, Fault> {
     Ok(Some(SessionId::from(id.as_str())))
 }
 
-/// Adds a note to the turn's snapshot of what the response must return later.
+/// Adds a note with the fields to return later to the turn's snapshot.
 fn with_note(context: Context, echoed: &Map<String, Value>, background: bool) -> Context {
-    let kept = echoed.iter().filter(|(name, _)| NOTED.contains(&name.as_str()));
-    let mut notes: Map<String, Value> = kept.map(|(name, value)| (name.clone(), value.clone())).collect();
+    let stored = echoed.iter().filter(|(name, _)| NOTED.contains(&name.as_str()));
+    let mut notes: Map<String, Value> = stored
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect();
     if background {
         notes.insert("background".into(), true.into());
     }
@@ -182,8 +193,13 @@ fn with_note(context: Context, echoed: &Map<String, Value>, background: bool) ->
     context.with_extension(Arc::new(ServerNote(json!({ NOTES: notes }))))
 }
 
-fn narrator(agent: &Agent, plan: &Plan, turn: &ServedTurn, echoed: Map<String, Value>) -> Narrator {
-    let (id, name) = if plan.is_kept {
+fn response_events(
+    agent: &Agent,
+    plan: &Plan,
+    turn: &ServedTurn,
+    echoed: Map<String, Value>,
+) -> ResponseEvents {
+    let (id, name) = if plan.is_stored {
         (response_id(turn.name(), agent.name()), turn.name().to_owned())
     } else {
         let name = uuid::Uuid::new_v4().simple().to_string();
@@ -197,8 +213,8 @@ fn narrator(agent: &Agent, plan: &Plan, turn: &ServedTurn, echoed: Map<String, V
         completed_at: None,
         status: State::InProgress,
         background: false,
-        is_stored: plan.is_kept,
-        session: Some(turn.started().session_id.clone()).filter(|_| plan.is_kept),
+        is_stored: plan.is_stored,
+        session: Some(turn.started().session_id.clone()).filter(|_| plan.is_stored),
         previous: plan
             .base
             .as_ref()
@@ -206,7 +222,7 @@ fn narrator(agent: &Agent, plan: &Plan, turn: &ServedTurn, echoed: Map<String, V
         echoed,
         usage: None,
     };
-    Narrator::new(response, Items::new(plan.setting(agent)))
+    ResponseEvents::new(response, ItemStream::new(plan.info(agent)))
 }
 
 async fn in_background(
@@ -214,7 +230,7 @@ async fn in_background(
     plan: Plan,
     echoed: Map<String, Value>,
     streams: bool,
-    kept: &Kept,
+    log: &ResponseLog,
     context: Context,
 ) -> Result<HttpResponse<Body>, Fault> {
     let mut connection = agent.action().connect_in(plan.init.clone(), &context);
@@ -235,9 +251,9 @@ async fn in_background(
     let mut response = stored.response();
     response.echoed.extend(echoed);
     response.background = true;
-    kept.note(&response).await;
+    log.note(&response).await;
     if streams {
-        return Ok(watching::watch(agent, response, stored.setting(), None, context));
+        return Ok(watched_run::watch(agent, response, stored.info(), None, context));
     }
     response.status = match response.status {
         State::InProgress => State::Queued,
@@ -246,7 +262,7 @@ async fn in_background(
     Ok(json_response(StatusCode::OK, &response.object(&[])))
 }
 
-/// Returns the answer for a response that is gone.
+/// Returns the body for a deleted response.
 pub(crate) fn deleted(id: &str) -> Value {
     json!({ "id": id, "object": "response", "deleted": true })
 }

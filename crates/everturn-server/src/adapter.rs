@@ -1,4 +1,12 @@
-//! Adapters: other protocols at a path of a server, behind its authentication and its limits.
+//! Protocol adapters: other protocols at a path of a server, with its authentication and limits.
+
+mod caller_streams;
+mod event_encoder;
+mod message_position;
+mod served_agent;
+mod served_turn;
+mod sse_response;
+mod turn_name;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,35 +22,42 @@ use axum::http::request::Parts;
 use axum::http::{Request, Response, StatusCode, header};
 use bytes::Bytes;
 use everturn_core::offload::{HEAVY, offload};
-use everturn_core::stream_log::StreamLog;
 use everturn_core::{Context, Exposure, RequestId, RuntimeError};
 use hyper::body::{Frame, SizeHint};
 use serde_json::Value;
 
-use crate::body;
+pub use self::caller_streams::{CallerStreams, ServerStreamLog};
+pub use self::event_encoder::{EncodedTurn, EventEncoder, TurnChunks};
+pub use self::message_position::MessagePosition;
+pub use self::served_agent::ServedAgent;
+pub use self::served_turn::ServedTurn;
+pub use self::sse_response::sse_response;
+pub use self::turn_name::turn_name;
 use crate::context_provider::Provided;
 use crate::correlation::Correlation;
-use crate::envelope::check_content_type;
 use crate::error_body::Refusal;
 use crate::handler::{Held, Shared, caller_of};
 use crate::metrics::{CallMeter, RouteMetrics};
 use crate::permits::ReadingPlace;
+use crate::request_body;
+use crate::request_body::check_content_type;
 
-/// Another protocol at one path of a server; see [`Server::adapter`](crate::Server::adapter).
+/// Serves another protocol at one path of a server; see [`Server::adapter`](crate::Server::adapter).
 ///
-/// The server reads the request's body, identifies the caller and counts the call. The adapter interprets the request and
-/// makes the response. It must not reveal the private text of errors.
+/// The server reads the request's body, identifies the caller and counts the call. The adapter interprets the
+/// request and creates the response. It must not reveal the private text of errors.
 #[async_trait]
 pub trait ProtocolAdapter: Send + Sync + 'static {
-    /// Answers a request. `context` holds the caller's identity and the deadline, and is cancelled when the server
-    /// shuts down; actions that run in it see only the caller's own sessions. Its extension of the type
-    /// [`ServerHandle`](crate::ServerHandle) tells when the shutdown starts.
+    /// Handles a request. `context` holds the caller's identity and the deadline, and is cancelled when the
+    /// server shuts down. Actions that run in it see only the caller's own sessions. Its extension
+    /// [`ServerHandle`](crate::ServerHandle) reports the start of the shutdown.
     ///
-    /// Its extension of the type [`ServedAgents`] are the agents that the caller may use. On a server with a
-    /// [stream log](crate::Server::stream_log) its extension of the type [`ServerStreamLog`] is that log.
+    /// Its extension [`ServedAgents`] holds the agents that the caller may use. On a server with a [stream
+    /// log](crate::Server::stream_log), its extension [`ServerStreamLog`] holds that log.
     async fn handle(&self, request: Request<Bytes>, context: Context) -> Response<Body>;
 
-    /// Returns the greatest size of a request's body, if it is not the [server's](crate::Limits::body_bytes).
+    /// Returns the maximum size of a request's body, if it differs from the
+    /// [server's](crate::Limits::body_bytes).
     fn body_bytes(&self) -> Option<usize> {
         None
     }
@@ -52,25 +67,27 @@ pub trait ProtocolAdapter: Send + Sync + 'static {
         Audience::Callers
     }
 
-    /// Returns whether a request reads what is stored, however large that is. A server answers few such requests at once.
+    /// Returns whether a request reads stored data of any size. A server handles few such requests at once.
     fn reads_storage(&self, request: &Request<Bytes>) -> bool {
         let _ = request;
         false
     }
 
-    /// Returns the response to a request that the server refuses before the adapter sees it, in the protocol's own form. The
-    /// error has only what the caller may see. `None` is the form of the server's other routes.
+    /// Returns the response to a request that the server rejects before the adapter receives it, in the
+    /// protocol's own form. `error` contains only public text. `None` selects the form of the server's other
+    /// routes.
     fn refuse(&self, code: StatusCode, error: &RuntimeError) -> Option<Response<Body>> {
         let _ = (code, error);
         None
     }
 }
 
-/// Who may call a [`ProtocolAdapter`] of a server with a context provider. Without a provider everybody may call all of them.
+/// The callers of a [`ProtocolAdapter`] on a server with a context provider. Without a provider, every
+/// adapter accepts every caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Audience {
-    /// Everybody, without being identified: for content that is public, such as the files of a page.
+    /// Every caller, without identification: for public content, such as the files of a page.
     Everyone,
     /// Callers that the context provider identifies.
     Callers,
@@ -78,26 +95,16 @@ pub enum Audience {
     Operators,
 }
 
-/// Returns how much of an error the caller of an adapter may see, whose call has this context.
+/// Returns how much of an error may be sent to the caller whose call has this context.
 pub fn exposure_of(context: &Context) -> Exposure {
     let exposure = context.extension::<Exposure>();
     exposure.map_or(Exposure::Public, |exposure| *exposure)
 }
 
-/// The stream log of a server, as its adapters find it in the context of a call.
-#[derive(Debug, Clone)]
-pub struct ServerStreamLog(Arc<dyn StreamLog>);
-
-impl ServerStreamLog {
-    /// Returns the log.
-    pub fn log(&self) -> Arc<dyn StreamLog> {
-        Arc::clone(&self.0)
-    }
-}
-
-/// The agents of a server, as the caller of an adapter may use them; an extension of the call's context.
+/// The agents of a server that the caller of an adapter may use; an extension of the call's context.
 ///
-/// An adapter serves no agent that has no route, and nobody whom a [provider](crate::ContextProvider) refuses at the agent's own path.
+/// An adapter serves only agents that have a route, and only to callers that the
+/// [provider](crate::ContextProvider) accepts at the agent's own path.
 #[derive(Clone)]
 pub struct ServedAgents(Arc<Served>);
 
@@ -105,7 +112,7 @@ struct Served {
     shared: Arc<Shared>,
     /// The path of each agent.
     paths: Arc<BTreeMap<String, String>>,
-    /// The request as providers see it; `None` if the server has none.
+    /// The request for the context provider; `None` if the server has no provider.
     asked: Option<(Parts, Option<Value>)>,
 }
 
@@ -134,7 +141,7 @@ impl fmt::Debug for ServedAgents {
     }
 }
 
-/// An adapter at its path.
+/// An adapter mounted at its path.
 pub(crate) struct MountedAdapter {
     pub(crate) adapter: Arc<dyn ProtocolAdapter>,
     pub(crate) metrics: RouteMetrics,
@@ -143,7 +150,7 @@ pub(crate) struct MountedAdapter {
     pub(crate) agents: Arc<BTreeMap<String, String>>,
 }
 
-/// Answers a request at an adapter.
+/// Handles a request for an adapter.
 pub(crate) async fn handle(
     State(mounted): State<Arc<MountedAdapter>>,
     request: Request<Body>,
@@ -173,14 +180,14 @@ impl MountedAdapter {
             .body_bytes()
             .map(|bytes| self.shared.limits.clone().body_bytes(bytes));
         let limits = own.as_ref().unwrap_or(&self.shared.limits);
-        let bytes = body::read(&head.headers, body, limits, &self.shared.handle, &mut permit).await?;
-        // Clients of OpenAI cancel a response without a body and without a content type.
+        let bytes = request_body::read(&head.headers, body, limits, &self.shared.handle, &mut permit).await?;
+        // OpenAI's clients cancel a response with a request that has neither body nor content type.
         if !bytes.is_empty() || head.headers.contains_key(header::CONTENT_TYPE) {
             check_content_type(&head.headers)?;
         }
         let audience = self.adapter.audience();
         let is_asked = self.shared.provider.is_some() && audience != Audience::Everyone;
-        // The input is read by the provider alone.
+        // Only the provider reads the input.
         let input: Option<Value> = match is_asked {
             true if bytes.len() > HEAVY => {
                 let bytes = bytes.clone();
@@ -211,8 +218,8 @@ impl MountedAdapter {
         if audience == Audience::Operators {
             self.shared.check_operator(&context)?;
         }
-        let context = match &self.shared.durable {
-            Some(durable) => context.with_extension(Arc::new(ServerStreamLog(durable.log()))),
+        let context = match &self.shared.logged_calls {
+            Some(logged_calls) => context.with_extension(Arc::new(ServerStreamLog(logged_calls.log()))),
             None => context,
         };
         let request = Request::from_parts(head, bytes);
@@ -223,7 +230,7 @@ impl MountedAdapter {
         };
         let response = self.adapter.handle(request, context).await;
         drop(counted.permit.split_parsed());
-        // An answer of known length is refused as a whole, before its head is sent.
+        // A response of known length is rejected as a whole, before its head is sent.
         let length = hyper::body::Body::size_hint(response.body()).exact();
         let ahead = length.map_or(0, |length| usize::try_from(length).unwrap_or(usize::MAX));
         counted.permit.take(ahead)?;
@@ -239,15 +246,16 @@ impl MountedAdapter {
     }
 }
 
-/// The answer of an adapter. The call counts as running, and its bytes as its caller's, until they are sent.
+/// The response of an adapter. The call counts as running, and its bytes as its caller's, until they are
+/// sent.
 struct CountedBody {
     body: Body,
     counted: Held,
-    /// Kept until the answer begins, which is made of what was read.
+    /// Held until the first frame, because the response is built from the data that was read.
     reading: Option<ReadingPlace>,
-    /// The bytes that are counted and yet to come.
+    /// The bytes that are counted and not sent yet.
     ahead: usize,
-    /// The size of the piece that is being sent.
+    /// The size of the frame that is being sent.
     last: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Who may change and export sessions over HTTP.
+//! Access to the operations that change and export sessions over HTTP.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,10 +7,11 @@ use everturn_core::{Context, Error, Result};
 
 type Decision = dyn Fn(&Context) -> bool + Send + Sync;
 
-/// Says who may label, fork, copy, export, import and delete sessions over HTTP; nobody by default.
+/// Callers that may label, fork, copy, export, import and delete sessions over HTTP; by default no caller
+/// may.
 ///
-/// A caller who may do so still reaches the sessions of their own tenant only. Reading (listing, comparing, trees) needs no
-/// such right.
+/// An allowed caller still reaches only the sessions of its tenant. Reading (listing, comparing, trees)
+/// requires no such access.
 ///
 /// ```
 /// use everturn_core::Registry;
@@ -27,8 +28,8 @@ type Decision = dyn Fn(&Context) -> bool + Send + Sync;
 pub struct ArchiveAccess(Option<Arc<Decision>>);
 
 impl ArchiveAccess {
-    /// Allows nobody: the routes are not there.
-    pub fn nobody() -> Self {
+    /// Allows no caller: the routes are not mounted.
+    pub fn none() -> Self {
         Self(None)
     }
 
@@ -44,17 +45,17 @@ impl ArchiveAccess {
         Self::when(move |context| context.has_role(&role))
     }
 
-    /// Allows callers for whose context `decide` returns true.
+    /// Allows callers for whose context `decide` returns `true`.
     pub fn when(decide: impl Fn(&Context) -> bool + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(decide)))
     }
 
-    /// Returns whether anybody may.
+    /// Returns whether any caller may have access.
     pub(crate) fn is_offered(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Returns whether a caller may.
+    /// Returns whether a caller has access.
     pub(crate) fn allows(&self, context: &Context) -> bool {
         self.0.as_ref().is_some_and(|decide| decide(context))
     }
@@ -71,7 +72,7 @@ impl ArchiveAccess {
 
 impl Default for ArchiveAccess {
     fn default() -> Self {
-        Self::nobody()
+        Self::none()
     }
 }
 
@@ -102,6 +103,6 @@ mod tests {
         assert!(!caller(json!({"role": "reader", "roles": ["operators"]})));
         assert!(!caller(json!("operator")));
         assert!(access.check(&Context::new()).is_err());
-        assert!(ArchiveAccess::nobody().check(&Context::new()).is_err());
+        assert!(ArchiveAccess::none().check(&Context::new()).is_err());
     }
 }

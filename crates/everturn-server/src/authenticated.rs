@@ -1,4 +1,4 @@
-//! Routes of the program's own whose callers are identified as on the server's routes.
+//! Application routes whose callers are identified as on the server's routes.
 
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ use crate::correlation::Correlation;
 use crate::error_body::Refusal;
 use crate::handler::{Shared, caller_of};
 
-/// Identifies the caller of a request and counts the call, before the program's own handler runs in the caller's context.
+/// Identifies the caller of a request and counts the call, before the application's handler runs in the
+/// caller's context.
 pub(crate) async fn authenticate(
     State(shared): State<Arc<Shared>>,
     request: Request,
@@ -40,7 +41,7 @@ async fn answer(shared: &Shared, request: Request, next: Next) -> Result<Respons
     head.extensions.insert(context.clone());
     let handled = next.run(Request::from_parts(head, body));
     let response = context.scope(handled).await;
-    // The call counts as running until its answer has been read.
+    // The call counts as running until its response has been read.
     Ok(response.map(|body| {
         Body::new(body.map_frame(move |frame| {
             let _under_way = &permit;

@@ -1,4 +1,4 @@
-//! What a request, its log lines, its answer and its trace have in common: the id of the request, and the caller's trace.
+//! Request ids and trace contexts, which connect a request with its log lines, response and trace.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use everturn_core::{Context, Error, RequestId, Status, TraceParent};
 /// The header with the id of a request.
 const REQUEST_ID: &str = "x-request-id";
 
-/// Gives each request an id, the caller's own if it sends one, and names it in the answer.
+/// Assigns an id to each request, the caller's own if it sends one, and returns it in the response.
 pub(crate) async fn identified(mut request: Request, next: Next) -> Response {
     let id = header(request.headers(), REQUEST_ID)
         .and_then(RequestId::given)
@@ -34,12 +34,12 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// The key that a request brings for its call; an extension of the context.
 ///
-/// It is apart from [`IdempotencyKey`], because it is for the agent that the request calls, and not for agents that a flow
-/// calls meanwhile.
+/// It differs from [`IdempotencyKey`] because it applies to the agent that the request calls, and not to
+/// agents that a flow calls.
 #[derive(Debug)]
 struct SentKey(IdempotencyKey);
 
-/// Gives the call of an agent the key of its request: the one that was sent, else the id of the request.
+/// Sets the idempotency key of an agent's call: the key of its request, else the id of the request.
 pub(crate) fn keyed(context: Context) -> Context {
     let key = match context.extension::<SentKey>() {
         Some(sent) => sent.0.clone(),
@@ -66,7 +66,7 @@ impl Correlation {
                 .get::<RequestId>()
                 .cloned()
                 .unwrap_or_else(RequestId::random),
-            // Of the same form as an id, so that it can be logged and told.
+            // An id of this form is safe to log and to return.
             key: header(&head.headers, IDEMPOTENCY_KEY)
                 .and_then(RequestId::given)
                 .map(|key| IdempotencyKey::new(key.as_str())),
@@ -88,8 +88,7 @@ impl Correlation {
     }
 }
 
-/// Tells the operator of a call that failed, unless a line tells of it already. Only a failure of the server's own is an
-/// error to the operator.
+/// Logs a failed call, unless it was logged before. Only failures of the server itself are logged as errors.
 pub(crate) fn log_failed_call(path: &str, request_id: &RequestId, error: &Error) {
     if !error.claim_report() {
         return;

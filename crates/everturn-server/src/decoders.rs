@@ -3,9 +3,9 @@
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use serde_json::{Value, json};
 
-use crate::durable::Reattachment;
-use crate::envelope::Envelope;
-use crate::{streaming, websocket};
+use crate::logged_calls::Reconnection;
+use crate::request_body::Envelope;
+use crate::{answer_form, websocket};
 
 /// Parses a body; `None` if it is refused.
 pub fn body(bytes: &[u8]) -> Option<Value> {
@@ -30,7 +30,7 @@ pub fn position(headers: &[(&'static str, &[u8])]) -> Option<(String, u64)> {
             ))
         })
         .collect();
-    let Reattachment { id, after } = Reattachment::of(&headers).ok()??;
+    let Reconnection { id, after } = Reconnection::of(&headers).ok()??;
     Some((id, after.number()))
 }
 
@@ -39,7 +39,7 @@ pub fn wants_stream(target: &str, accept: &[u8]) -> Option<bool> {
     let uri: Uri = target.parse().ok()?;
     let accept = HeaderValue::from_bytes(accept).ok()?;
     let headers = HeaderMap::from_iter([(axum::http::header::ACCEPT, accept)]);
-    streaming::is_wanted(&uri, &headers).ok()
+    answer_form::is_stream_requested(&uri, &headers).ok()
 }
 
 /// Identifies the caller with this `Authorization`, where tokens are signed with these keys; `None` if it is refused.

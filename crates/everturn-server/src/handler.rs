@@ -1,4 +1,4 @@
-//! Handling a request: reading, checking, identifying the caller, calling the action, answering.
+//! Handles a request: reads and validates it, identifies the caller, calls the action and responds.
 
 mod lines;
 mod logged_stream;
@@ -22,23 +22,23 @@ use tokio::time::Instant;
 
 pub(crate) use self::lines::JSON_LINES;
 pub(crate) use self::logged_stream::stop;
+use crate::action_call::ActionCall;
+use crate::answer_form::AnswerForm;
 use crate::archive_access::ArchiveAccess;
-use crate::call::Call;
 use crate::context_provider::{CallRequest, ContextProvider, Provided};
 use crate::correlation::Correlation;
-use crate::durable::{Durable, STREAM_ID};
-use crate::envelope::{Envelope, check_content_type};
 use crate::error_body::{Refusal, json_response};
-use crate::extensions::AnswerForm;
+use crate::logged_calls::{LoggedCalls, STREAM_ID};
 use crate::metrics::{CallMeter, RouteMetrics};
 use crate::permits::{Caller, Permit, Permits};
 use crate::pieces::{Answer, Pieces};
+use crate::polled_call::CallEvents;
+use crate::request_body::{Envelope, check_content_type};
 use crate::requests::Peer;
-use crate::running::Running;
 use crate::trace::Trace;
-use crate::{Limits, Principal, Route, RouteKind, ServerHandle, body, streaming};
+use crate::{Limits, Principal, Route, RouteKind, ServerHandle, answer_form, request_body};
 
-/// About how many bytes of waiting events are written to a connection at once.
+/// The approximate number of bytes that are written to a connection at once.
 pub(crate) const WRITTEN_TOGETHER: usize = 16 * 1024;
 
 /// The state that all routes of a server share.
@@ -48,12 +48,12 @@ pub(crate) struct Shared {
     pub(crate) permits: Permits,
     pub(crate) exposure: Exposure,
     pub(crate) handle: ServerHandle,
-    pub(crate) durable: Option<Durable>,
+    pub(crate) logged_calls: Option<LoggedCalls>,
     pub(crate) archive: ArchiveAccess,
     pub(crate) operators: ArchiveAccess,
-    /// Counts the turns of agents for as long as the routes are there.
+    /// Counts the turns of agents while the routes exist.
     pub(crate) _turns: Arc<dyn TurnObserver>,
-    /// Kept for as long as the server: actions do not keep the registry that they need.
+    /// Held because actions hold the registry that they need only weakly.
     pub(crate) registry: Registry,
 }
 
@@ -61,9 +61,9 @@ pub(crate) struct Shared {
 #[derive(Clone)]
 pub(crate) struct Provider {
     pub(crate) inner: Arc<dyn ContextProvider>,
-    /// The name of its type, for the operator.
+    /// The name of its type, for log lines.
     pub(crate) name: &'static str,
-    /// Whether the operator was informed that it returns no principal.
+    /// Whether the missing principal was logged.
     pub(crate) reported: Arc<AtomicBool>,
 }
 
@@ -86,12 +86,12 @@ impl Provider {
 }
 
 impl Shared {
-    /// Asks the context provider.
+    /// Identifies the caller with the context provider.
     pub(crate) async fn identify(&self, head: &Parts, input: Option<&Value>) -> Result<Provided, Refusal> {
         self.identify_at(head.uri.path(), head, input).await
     }
 
-    /// Asks the context provider as if the request were for another path.
+    /// Identifies the caller as if the request were for another path.
     pub(crate) async fn identify_at(
         &self,
         path: &str,
@@ -158,7 +158,7 @@ fn operators_only() -> Refusal {
     Error::permission_denied(message).with_public().into()
 }
 
-/// The caller of a request: its principal, else the address it comes from.
+/// Returns the caller of a request: its principal, else its address.
 pub(crate) fn caller_of(provided: &Provided, head: &Parts) -> Caller {
     match (&provided.principal, head.extensions.get::<Peer>()) {
         (Some(principal), _) => Caller::Principal(principal.clone()),
@@ -181,7 +181,7 @@ struct Output {
     result: Value,
 }
 
-/// The values that are held while a call is under way: until the last byte of its answer is sent.
+/// The values that are held until the last byte of a call's response is sent.
 pub(crate) struct Held {
     pub(crate) meter: CallMeter,
     pub(crate) permit: Permit,
@@ -208,7 +208,7 @@ impl Mounted {
         if self.takes_lines() && lines::are_sent(&head.headers) {
             return self.answer_lines(&head, body, meter).await;
         }
-        let streams = streaming::is_wanted(&head.uri, &head.headers)?;
+        let streams = answer_form::is_stream_requested(&head.uri, &head.headers)?;
         let form = AnswerForm::of(&head.headers, &self.action.descriptor().action_type)?;
         let mut permit = self.shared.permits.enter();
         let envelope = self.read(&head, body, &mut permit).await?;
@@ -217,7 +217,7 @@ impl Mounted {
         let mut counted = Held { meter, permit };
         let (context, trace) = Trace::follow(self.context(caller, &Correlation::of(&head)));
         self.check_access(&context)?;
-        let mut call = Call {
+        let mut call = ActionCall {
             action: Arc::clone(&self.action),
             envelope,
             context,
@@ -225,23 +225,23 @@ impl Mounted {
         };
         let gives_lines = self.gives_lines() && lines::are_wanted(&head.headers);
         if streams || gives_lines {
-            // A stream may go on for long after its request was read.
+            // A stream may last long after its request was read.
             call.values = counted.permit.split_parsed();
         }
         if gives_lines {
             return Ok(lines::respond(call.start(self.shared.exposure, form), counted).await);
         }
         if streams {
-            return match self.shared.durable.as_ref().filter(|_| self.is_kept()) {
-                Some(durable) => {
+            return match self.shared.logged_calls.as_ref().filter(|_| self.is_recorded()) {
+                Some(logged_calls) => {
                     let request = logged_stream::StreamRequest {
                         headers: &head.headers,
                         form,
                     };
-                    logged_stream::answer(self, durable, request, call, counted).await
+                    logged_stream::answer(self, logged_calls, request, call, counted).await
                 }
-                // The client wants to reattach. Running the action would do its work twice.
-                None if self.is_kept() && head.headers.contains_key(STREAM_ID) => {
+                // The client requests an existing stream. Running the action would repeat its work.
+                None if self.is_recorded() && head.headers.contains_key(STREAM_ID) => {
                     Ok(logged_stream::unknown())
                 }
                 None => {
@@ -283,7 +283,7 @@ impl Mounted {
         Ok(response)
     }
 
-    /// Fails with `PERMISSION_DENIED` if the action is for operators and the caller is none.
+    /// Fails with `PERMISSION_DENIED` if the caller may not call the action.
     fn check_access(&self, context: &Context) -> Result<(), Refusal> {
         match self.route.kind {
             RouteKind::Archive => Ok(self.shared.archive.check(context)?),
@@ -294,7 +294,12 @@ impl Mounted {
     }
 
     /// Runs a call to its end and answers with its output.
-    async fn run(&self, call: Call, form: AnswerForm, mut held: Held) -> Result<Response<Body>, Refusal> {
+    async fn run(
+        &self,
+        call: ActionCall,
+        form: AnswerForm,
+        mut held: Held,
+    ) -> Result<Response<Body>, Refusal> {
         let _reading = if self.reads_storage() {
             held.permit.reading().await
         } else {
@@ -316,7 +321,7 @@ impl Mounted {
         Ok(response)
     }
 
-    /// Whether the action reads what is stored, however large that is.
+    /// Returns whether the action reads stored data of any size.
     fn reads_storage(&self) -> bool {
         let readers = [
             ActionType::AGENT_SNAPSHOT,
@@ -332,7 +337,7 @@ impl Mounted {
 
     async fn read(&self, head: &Parts, body: Body, permit: &mut Permit) -> Result<Envelope, Refusal> {
         let Shared { limits, handle, .. } = &*self.shared;
-        let bytes = body::read(&head.headers, body, limits, handle, permit).await?;
+        let bytes = request_body::read(&head.headers, body, limits, handle, permit).await?;
         check_content_type(&head.headers)?;
         let counts = (self.route.kind == RouteKind::Agent).then(|| self.shared.limits.clone());
         let is_heavy = bytes.len() > HEAVY;
@@ -355,7 +360,7 @@ impl Mounted {
     pub(crate) fn context(&self, caller: Provided, correlation: &Correlation) -> Context {
         let context = self.shared.context(caller, correlation);
         if !self.can_be_detached() {
-            // Nothing can be done for the call after the grace period.
+            // The call cannot continue after the grace period.
             return context.with_cancellation(self.shared.handle.grace_over().child_token());
         }
         // A child token for each call: with one shared token, all calls would contend for its lock.
@@ -363,16 +368,16 @@ impl Mounted {
         context.with_extension(Arc::new(hand_off))
     }
 
-    /// Returns whether streams of this route are logged, so that callers can reattach. Companion actions show stored
-    /// data, and calling them again repeats no work.
-    pub(crate) fn is_kept(&self) -> bool {
+    /// Returns whether streams of this route are logged, so that clients can reconnect. Companion actions
+    /// return stored data, and calling them again repeats no work.
+    pub(crate) fn is_recorded(&self) -> bool {
         !matches!(
             self.route.kind,
             RouteKind::Companion | RouteKind::Archive | RouteKind::Operator
         )
     }
 
-    /// Returns whether the action is an agent with background runs, or shows those of one.
+    /// Returns whether the action is an agent with background runs, or watches such runs.
     fn can_be_detached(&self) -> bool {
         let descriptor = self.action.descriptor();
         let agent = descriptor.metadata.get("agent");
@@ -388,40 +393,40 @@ fn deadline(time: Duration) -> Instant {
         .unwrap_or_else(|| now + Duration::from_hours(24 * 365))
 }
 
-/// Answers with a stream: each event as it comes, at the pace of the reader.
+/// Responds with a stream, at the pace of the reader.
 async fn stream(
-    mut running: Running,
+    mut events: CallEvents,
     form: AnswerForm,
     mut meter: CallMeter,
     permit: Arc<Permit>,
 ) -> Response<Body> {
     meter.stream_opened();
-    running.get_going().await;
-    let mut events = Events {
-        running,
+    events.run_ahead().await;
+    let mut body = StreamBody {
+        events,
         form,
         meter,
         _permit: permit,
     };
     event_stream(Body::from_stream(futures::stream::poll_fn(move |cx| {
-        events.poll_bytes(cx).map(|bytes| bytes.map(Ok::<_, Infallible>))
+        body.poll_bytes(cx).map(|bytes| bytes.map(Ok::<_, Infallible>))
     })))
 }
 
-/// The events of a call, with the values that are held until the last event was read.
-struct Events {
-    running: Running,
+/// The events of a call, and the values that are held until the last event is read.
+struct StreamBody {
+    events: CallEvents,
     form: AnswerForm,
     meter: CallMeter,
     _permit: Arc<Permit>,
 }
 
-impl Events {
-    /// Returns the waiting events as bytes, so that events which an action sends at once cost one write.
+impl StreamBody {
+    /// Returns the ready events as bytes, so that events that an action sends at once cost one write.
     fn poll_bytes(&mut self, cx: &mut std::task::Context<'_>) -> Poll<Option<Bytes>> {
         let mut bytes = Vec::new();
         while bytes.len() < WRITTEN_TOGETHER {
-            match self.running.poll_next(cx) {
+            match self.events.poll_next(cx) {
                 Poll::Ready(Some(event)) => {
                     let Some(event) = self.form.event(event) else {
                         continue;

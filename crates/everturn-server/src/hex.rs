@@ -1,4 +1,4 @@
-//! Hexadecimal digits, in which the ids that adapters give away contain texts.
+//! Hexadecimal digits, which encode texts in the ids of adapters.
 
 use std::fmt::Write;
 

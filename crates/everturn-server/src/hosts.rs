@@ -1,7 +1,7 @@
 //! The host names that a server answers to, and the pages whose requests it answers.
 //!
-//! A page of a foreign origin whose name resolves to this machine (DNS rebinding) sends its own name as `Host`, and an
-//! `Origin` that matches it. Only the name tells such a request from one that was meant for this server.
+//! A page of a foreign origin whose name resolves to this machine (DNS rebinding) sends its own name as
+//! `Host`, and a matching `Origin`. Only the name distinguishes such a request from a legitimate one.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub(crate) struct Hosts {
     /// Names that were allowed, in lower case, with or without a port.
     allowed: Vec<String>,
     any: bool,
-    /// The pages whose requests are answered, beside the server's own.
+    /// The pages whose requests are answered, in addition to the server's own.
     pages: Pages,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct Hosts {
 pub(crate) enum Pages {
     /// Pages of these origins.
     Of(Vec<String>),
-    /// Those that the server's CORS settings allow: browsers ask before they send.
+    /// Pages that the server's CORS settings allow: browsers send a preflight request.
     AsCorsSays,
 }
 

@@ -31,8 +31,8 @@ const COMPANIONS: [(&str, &str); 18] = [
 
 /// The paths of agents and flows.
 ///
-/// By default agents are at `/agents/{name}`, their companion actions below, and flows at `/flows/{name}`. A companion has a
-/// route if the registry has the action.
+/// By default agents are at `/agents/{name}`, their companion actions below, and flows at `/flows/{name}`. A
+/// companion action has a route if the registry has the action.
 ///
 /// ```
 /// use everturn_core::{Registry, Result};
@@ -80,14 +80,14 @@ impl Layout {
         self
     }
 
-    /// Adds or moves a companion: an agent's action of that type is reached under `segment`.
+    /// Adds or moves a companion action: an agent's action of that type is mounted under `segment`.
     pub fn companion(mut self, action_type: ActionType, segment: impl Into<String>) -> Self {
         self.companions.retain(|(known, _)| *known != action_type);
         self.companions.push((action_type, segment.into()));
         self
     }
 
-    /// Returns the routes of a registry: agents with their companions by name, then flows by name.
+    /// Returns the routes of a registry: agents with their companion actions by name, then flows by name.
     /// [Internal](everturn_agent::internal_agents) agents have none.
     pub fn routes(&self, registry: &Registry) -> Vec<Route> {
         let internal = internal_agents(registry);
@@ -101,7 +101,8 @@ impl Layout {
         routes
     }
 
-    /// Returns the routes of one agent: its runs, its WebSocket, and each companion that the registry has.
+    /// Returns the routes of one agent: its turns, its WebSocket, and each companion action that the registry
+    /// has.
     pub fn agent_routes(&self, registry: &Registry, agent: &str) -> Vec<Route> {
         let path = below(&self.agents, agent);
         let run = Route::post(&path, ActionType::AGENT.key(agent));

@@ -5,48 +5,44 @@
     reason = "polls, retries and leases wait in real time"
 )]
 
+mod action_call;
 mod adapter;
+mod answer_form;
 mod archive_access;
 mod authenticated;
-mod body;
-mod call;
 mod context_provider;
 mod correlation;
 #[doc(hidden)]
 pub mod decoders;
-mod driven;
-mod durable;
-mod envelope;
 mod error_body;
 mod event;
-mod extensions;
 mod handler;
 mod hex;
 mod hosts;
 mod layout;
 mod limits;
 mod listen_address;
+mod logged_calls;
 mod metrics;
 mod openapi;
 mod operations;
 mod permits;
 mod pieces;
+mod polled_call;
+mod request_body;
 mod requests;
 mod route;
-mod running;
 mod serve;
-mod served_agent;
-mod served_turn;
 mod server;
 mod shutdown;
-mod sse_response;
-mod streaming;
 mod timed_io;
 mod trace;
-mod turn_name;
 mod websocket;
 
-pub use self::adapter::{Audience, ProtocolAdapter, ServedAgents, ServerStreamLog, exposure_of};
+pub use self::adapter::{
+    Audience, CallerStreams, EncodedTurn, EventEncoder, MessagePosition, ProtocolAdapter, ServedAgent,
+    ServedAgents, ServedTurn, ServerStreamLog, TurnChunks, exposure_of, sse_response, turn_name,
+};
 pub use self::archive_access::ArchiveAccess;
 pub use self::authenticated::FromCall;
 pub use self::context_provider::{ApiKeys, BearerTokens, CallRequest, ContextProvider, Provided, context_fn};
@@ -59,12 +55,8 @@ pub use self::limits::Limits;
 pub use self::listen_address::ListenAddress;
 pub use self::route::{Route, RouteKind};
 pub use self::serve::Bound;
-pub use self::served_agent::ServedAgent;
-pub use self::served_turn::ServedTurn;
 pub use self::server::Server;
 pub use self::shutdown::{AfterGrace, Grace, ServerHandle};
-pub use self::sse_response::sse_response;
-pub use self::turn_name::turn_name;
 pub use self::websocket::WebSockets;
 
 pub use everturn_core::Principal;

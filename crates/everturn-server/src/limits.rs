@@ -83,8 +83,8 @@ impl Limits {
         self
     }
 
-    /// Sets how long a client may read nothing of an answer or a WebSocket that has more for it; 30 seconds by default. Its
-    /// connection is then closed, and what was held for it is freed. A client that reads slowly is not affected.
+    /// Sets how long a client may leave a response or a WebSocket unread while more data waits; 30 seconds by
+    /// default. Its connection is then closed and its buffers are freed. A slow reader is not affected.
     pub fn write_time(mut self, time: Duration) -> Self {
         self.write_time = time;
         self
@@ -109,8 +109,8 @@ impl Limits {
     /// it is answered, with the memory of its values until they are decoded, and an answer until its last byte is sent.
     /// Further calls are answered with `429`.
     ///
-    /// Callers without a principal are told apart by their address, and all are one where the address is not known. A caller
-    /// with nothing in flight may always have one answer, whatever its size.
+    /// Callers without a principal are distinguished by their address, and count as one where the address is
+    /// unknown. A caller with nothing in flight may always have one response of any size.
     pub fn bytes_per_caller(mut self, bytes: usize) -> Self {
         self.bytes_per_caller = bytes;
         self

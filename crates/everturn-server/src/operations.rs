@@ -16,14 +16,14 @@ use crate::handler::{Mounted, Shared};
 use crate::metrics::Metrics;
 use crate::openapi::{self, AGENTS};
 
-/// Returns the operator's routes. `/healthz` and `/readyz` answer everybody, `/metrics` answers operators, and the others answer
-/// identified callers. `/openapi.json` shows the routes of operators to operators alone.
+/// Returns the operator's routes. `/healthz` and `/readyz` accept every caller, `/metrics` accepts operators,
+/// and the others accept identified callers. `/openapi.json` shows the routes of operators only to operators.
 pub(crate) fn operations(
     mounted: &[Arc<Mounted>],
     shared: &Arc<Shared>,
     metrics: &Metrics,
 ) -> [(&'static str, MethodRouter); 5] {
-    // Written when it is first asked for, and kept as text: as a value it would be many times as large.
+    // Rendered on the first request and stored as text: as a value it would be many times as large.
     let documents: Arc<[OnceLock<Bytes>; 2]> = Arc::default();
     let described = Arc::new((mounted.to_vec(), Arc::clone(shared)));
     let agents = Arc::new(agents(mounted));

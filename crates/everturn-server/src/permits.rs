@@ -10,20 +10,20 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::Limits;
 
-/// How many stored values one caller may have read at once. A value may be large, and its size is known only when it is read;
-/// further readings of the caller wait.
+/// The maximum number of concurrent reads of stored values per caller. A value may be large, and its size is
+/// known only after the read. Further reads of the caller wait.
 const READINGS: usize = 2;
 
-/// How many stored values all callers together may have read at once.
+/// The maximum number of concurrent reads of stored values of all callers.
 const ALL_READINGS: usize = 4;
 
 /// The caller of a request, as far as it is known.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Caller {
     Principal(Principal),
-    /// Nobody in particular, from this address.
+    /// An anonymous caller at this address.
     Address(IpAddr),
-    /// Nobody in particular, through a server that does not tell addresses.
+    /// An anonymous caller whose address is unknown.
     Anonymous,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Permits {
     readings: Arc<Semaphore>,
 }
 
-/// The place of a caller that has a stored value read.
+/// The slot of a read of stored values.
 #[derive(Debug)]
 pub(crate) struct ReadingPlace {
     _own: OwnedSemaphorePermit,
@@ -59,7 +59,7 @@ struct Used {
 struct Use {
     calls: usize,
     bytes: usize,
-    /// The places for reading what is stored.
+    /// The slots for reads of stored values.
     readings: Arc<Semaphore>,
 }
 
@@ -80,7 +80,7 @@ pub(crate) struct Permit {
     caller: Option<Caller>,
     is_call: bool,
     bytes: usize,
-    /// Those of the bytes that stand for the values of the parsed request.
+    /// The bytes that are counted for the values of the parsed request.
     parsed: usize,
     permits: Permits,
 }
@@ -98,7 +98,7 @@ impl Permits {
         }
     }
 
-    /// Returns the permit of a request whose caller is yet to be found out.
+    /// Returns the permit of a request whose caller is not identified yet.
     pub(crate) fn enter(&self) -> Permit {
         self.for_bytes_of(None)
     }
@@ -126,7 +126,7 @@ impl Permit {
     pub(crate) fn assign(&mut self, caller: Caller) -> Result<()> {
         let mut used = self.used();
         let running = used.callers.entry(caller.clone()).or_default();
-        // Nothing tells the anonymous callers behind a proxy apart, so their number is not limited.
+        // Anonymous callers behind a proxy cannot be distinguished, so their number is not limited.
         let is_counted = matches!(caller, Caller::Principal(_));
         let checked = self
             .permits
@@ -213,8 +213,8 @@ impl Permit {
         Ok(())
     }
 
-    /// Returns a permit of its own for the values of the request; `None` if they are small. They are counted until it is
-    /// dropped.
+    /// Returns a separate permit for the values of the request; `None` if they are small. They are counted
+    /// until it is dropped.
     pub(crate) fn split_parsed(&mut self) -> Option<Self> {
         if self.parsed == 0 {
             return None;
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_kept_for_callers_that_are_gone() {
+    fn nothing_is_held_for_disconnected_callers() {
         let permits = Permits::new(&Limits::default());
 
         let mut gone = permit(&permits, "alice").unwrap();

@@ -1,4 +1,4 @@
-//! Answers as text, in pieces that are freed as they are sent.
+//! JSON responses in pieces that are freed as they are sent.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -16,10 +16,11 @@ use crate::permits::Permit;
 /// The size of a piece.
 const PIECE: usize = 64 * 1024;
 
-/// The room that a piece begins with, enough for most answers.
+/// The initial capacity of a piece, enough for most responses.
 const ROOM: usize = 4 * 1024;
 
-/// A JSON text in pieces. A long text in one piece would be copied as it grows, and held to the last byte.
+/// A JSON text in pieces. One contiguous buffer would be copied as it grows, and held until the last byte is
+/// sent.
 #[derive(Debug)]
 pub(crate) struct Pieces {
     full: VecDeque<Bytes>,
@@ -68,7 +69,7 @@ impl Write for Pieces {
     }
 }
 
-/// The body of an answer. The call is under way, and its bytes are counted as its caller's, until they are sent.
+/// The body of a response. The call is active, and its bytes count as its caller's, until they are sent.
 pub(crate) struct Answer {
     pieces: Pieces,
     _meter: CallMeter,

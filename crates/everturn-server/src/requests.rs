@@ -20,12 +20,12 @@ use hyper_util::service::TowerToHyperService;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Peer(pub(crate) IpAddr);
 
-/// Passes the requests of one connection to the router and counts those under way: from the last byte of a request's head
-/// to the last byte of its answer.
+/// Passes the requests of one connection to the router and counts the active ones: from the last byte of a
+/// request's head to the last byte of its response.
 pub(crate) struct Requests {
     router: TowerToHyperService<Router>,
     peer: Peer,
-    under_way: Arc<AtomicUsize>,
+    active: Arc<AtomicUsize>,
 }
 
 impl Requests {
@@ -33,13 +33,13 @@ impl Requests {
         Self {
             router: TowerToHyperService::new(router),
             peer: Peer(peer),
-            under_way: Arc::default(),
+            active: Arc::default(),
         }
     }
 
-    /// Returns the number of requests under way, which keeps counting.
-    pub(crate) fn under_way(&self) -> Arc<AtomicUsize> {
-        Arc::clone(&self.under_way)
+    /// Returns the live counter of active requests.
+    pub(crate) fn active(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.active)
     }
 }
 
@@ -49,7 +49,7 @@ impl Service<Request<Incoming>> for Requests {
     type Future = BoxFuture<'static, Result<Self::Response, Infallible>>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        let counted = Counted::new(&self.under_way);
+        let counted = Counted::new(&self.active);
         request.extensions_mut().insert(self.peer);
         let answering = self.router.call(request);
         Box::pin(async move {
@@ -66,9 +66,9 @@ impl Service<Request<Incoming>> for Requests {
 struct Counted(Arc<AtomicUsize>);
 
 impl Counted {
-    fn new(under_way: &Arc<AtomicUsize>) -> Self {
-        under_way.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(under_way))
+    fn new(active: &Arc<AtomicUsize>) -> Self {
+        active.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(active))
     }
 }
 
@@ -78,7 +78,7 @@ impl Drop for Counted {
     }
 }
 
-/// The body of an answer, whose request is under way until the body was sent.
+/// The body of a response, whose request is active until the body is sent.
 pub(crate) struct CountedBody {
     body: Body,
     _counted: Counted,

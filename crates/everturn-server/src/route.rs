@@ -32,13 +32,13 @@ pub struct Route {
 pub enum RouteKind {
     /// An agent: one turn per request.
     Agent,
-    /// An agent's companion, such as the one that reads snapshots.
+    /// An agent's companion action, such as the one that reads snapshots.
     Companion,
-    /// An agent's companion that changes or exports sessions. It is mounted if the server allows somebody to call it; see
-    /// [`Server::archive`](crate::Server::archive).
+    /// An agent's companion action that changes or exports sessions. It is mounted if the server allows any
+    /// caller to use it; see [`Server::archive`](crate::Server::archive).
     Archive,
-    /// An agent's companion that works on all tenants. It is mounted if the server allows somebody to call it; see
-    /// [`Server::operators`](crate::Server::operators).
+    /// An agent's companion action that works on all tenants. It is mounted if the server allows any caller
+    /// to use it; see [`Server::operators`](crate::Server::operators).
     Operator,
     /// A flow.
     Flow,

@@ -81,7 +81,7 @@ impl Bound {
         let draining = self.handle.draining();
         while let Some((stream, peer)) = draining.run_until_cancelled(accept(&self.listener)).await {
             let requests = Requests::new(self.router.clone(), peer.ip());
-            let under_way = requests.under_way();
+            let active = requests.active();
             let io = TimedIo::new(stream, self.limits.write_time);
             // Boxed, because each future around it would otherwise hold it by value, and most of them twice.
             let mut connection = Box::pin(http.serve_connection(TokioIo::new(io), requests).with_upgrades());
@@ -97,7 +97,7 @@ impl Bound {
                             connection.as_mut().graceful_shutdown();
                             tokio::select! {
                                 ended = connection.as_mut() => ended,
-                                () = given_up(&grace_over, &under_way) => Ok(()),
+                                () = given_up(&grace_over, &active) => Ok(()),
                             }
                         }
                     }
@@ -154,11 +154,11 @@ impl ServerHandle {
     }
 }
 
-/// Waits until a connection need not be waited for any longer: the grace period is over, and the head of its request has not
-/// arrived.
-async fn given_up(grace_over: &CancellationToken, under_way: &AtomicUsize) {
+/// Waits until the grace period has ended and the head of the connection's request has not arrived: the
+/// shutdown does not wait for such a connection.
+async fn given_up(grace_over: &CancellationToken, active: &AtomicUsize) {
     grace_over.cancelled().await;
-    if under_way.load(Ordering::Relaxed) > 0 {
+    if active.load(Ordering::Relaxed) > 0 {
         std::future::pending::<()>().await;
     }
 }

@@ -20,10 +20,10 @@ use crate::archive_access::ArchiveAccess;
 use crate::authenticated::authenticate;
 use crate::context_provider::ContextProvider;
 use crate::correlation::identified;
-use crate::durable::Durable;
 use crate::error_body::{Refusal, json_response, no_such_path};
 use crate::handler::{Mounted, Provider, Shared, handle, stop};
 use crate::hosts::{Hosts, Pages};
+use crate::logged_calls::LoggedCalls;
 use crate::metrics::{Metrics, OtherMetrics};
 use crate::openapi::AGENTS;
 use crate::operations::operations;
@@ -81,8 +81,8 @@ pub struct Server {
 type StartCheck = Box<dyn Fn() -> BoxFuture<'static, Result<()>> + Send + Sync>;
 
 impl Server {
-    /// Returns a server of the agents and flows in the registry, in the default [`Layout`]. Agents that others delegate to are
-    /// served only if they are [public](everturn_agent::AgentBuilder::public).
+    /// Returns a server of the agents and flows in the registry, in the default [`Layout`]. Agents that other
+    /// agents delegate to are served only if they are [public](everturn_agent::AgentBuilder::public).
     ///
     /// Clients see private error messages in a development environment: `EVERTURN_ENV=dev` or `GENKIT_ENV=dev`.
     pub fn new(registry: &Registry) -> Self {
@@ -103,8 +103,8 @@ impl Server {
             streams: None,
             websockets: WebSockets::default(),
             adapters: Vec::new(),
-            archive: ArchiveAccess::nobody(),
-            operators: ArchiveAccess::nobody(),
+            archive: ArchiveAccess::none(),
+            operators: ArchiveAccess::none(),
             metrics: Vec::new(),
             checks: Vec::new(),
         }
@@ -121,8 +121,9 @@ impl Server {
         self
     }
 
-    /// Mounts only these routes, which may also be those of internal agents ([`Layout::agent_routes`]). Without this, the
-    /// [`Layout`]'s of all agents and flows that are registered when the server is bound, or its router is made.
+    /// Mounts only these routes, which may include routes of internal agents ([`Layout::agent_routes`]). The
+    /// default is the [`Layout`] of all agents and flows that are registered when the server is bound or its
+    /// router is created.
     pub fn routes(mut self, routes: impl IntoIterator<Item = Route>) -> Self {
         self.routes = Some(routes.into_iter().collect());
         self
@@ -142,10 +143,11 @@ impl Server {
         self
     }
 
-    /// Serves everybody who reaches the address, also on an address that other machines reach.
+    /// Serves every caller that reaches the address, also on an address that other machines reach.
     ///
-    /// Without a [context provider](Server::context) all callers share all sessions, and may read the metrics. A server
-    /// without one starts only on a loopback address, unless this is called. It has no effect on a server with a provider.
+    /// Without a [context provider](Server::context) all callers share all sessions and may read the metrics.
+    /// A server without one starts only on a loopback address, unless this method is called. It has no effect
+    /// on a server with a provider.
     pub fn allow_everyone(mut self) -> Self {
         self.everyone = true;
         self
@@ -163,7 +165,7 @@ impl Server {
         self
     }
 
-    /// Keeps streamed calls in a stream log, so that clients can reattach after they lost their connection.
+    /// Records streamed calls in a stream log, so that clients can reconnect after a lost connection.
     ///
     #[doc = include_str!("docs/durable_streams.md")]
     pub fn stream_log(mut self, log: impl IntoStreamLog) -> Self {
@@ -177,16 +179,16 @@ impl Server {
         self
     }
 
-    /// Sets who may label, fork, copy, export, import and delete sessions; nobody by default.
+    /// Sets which callers may label, fork, copy, export, import and delete sessions; none by default.
     pub fn archive(mut self, access: ArchiveAccess) -> Self {
         self.archive = access;
         self
     }
 
-    /// Sets who may read `/metrics`, list the tenants of a store, delete everything of one, and apply rules of retention to all
-    /// of them; nobody by default.
+    /// Sets which callers may read `/metrics`, list the tenants of a store, delete all data of a tenant, and
+    /// apply retention rules to all tenants; none by default.
     ///
-    /// Without a [context provider](Server::context) everybody may read `/metrics`.
+    /// Without a [context provider](Server::context) every caller may read `/metrics`.
     ///
     /// ```
     /// use everturn_core::Registry;
@@ -222,7 +224,7 @@ impl Server {
         self
     }
 
-    /// Shows the metrics of another part of the program at `/metrics` too, such as those of a store. `text` is called for
+    /// Adds the metrics of another part of the program, such as a store, to `/metrics`. `text` is called for
     /// every request and returns lines in the text format of Prometheus.
     pub fn metrics_of(mut self, text: impl Fn() -> String + Send + Sync + 'static) -> Self {
         self.metrics.push(Arc::new(text));
@@ -231,13 +233,14 @@ impl Server {
 
     /// Adds host names that the server answers to, such as `kitchen.example`, or `kitchen.example:8080` for one port alone.
     ///
-    /// A server that is bound to a loopback address answers only to loopback names (`localhost`, `*.localhost`, `127.0.0.1`,
-    /// `[::1]`) and to these: a page elsewhere whose name is made to resolve to this machine could otherwise use it. A
-    /// proxy in front that passes the `Host` of its clients on needs its name here. Servers bound to other addresses, and
-    /// routers, answer to every name until some are given.
+    /// A server that is bound to a loopback address accepts only loopback names (`localhost`, `*.localhost`,
+    /// `127.0.0.1`, `[::1]`) and these names. Otherwise a foreign page whose name resolves to this machine
+    /// could use it. A proxy that forwards the `Host` of its clients needs its name here. Servers on other
+    /// addresses, and routers, accept every name until some are given.
     ///
-    /// A server that checks names also refuses requests that a browser makes for a page of another origin, unless its host is
-    /// among these, or [`Server::cors`] or [`WebSockets::origin`] says which pages may call.
+    /// A server that checks names also rejects requests that a browser makes for a page of another origin,
+    /// unless the page's host is among these names, or [`Server::cors`] or [`WebSockets::origin`] allows the
+    /// page.
     pub fn allowed_hosts<N: AsRef<str>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         for name in names {
             self.hosts.allow(name.as_ref());
@@ -245,23 +248,24 @@ impl Server {
         self
     }
 
-    /// Answers to every host name and to pages of every origin, also on a loopback address.
+    /// Accepts every host name and pages of every origin, also on a loopback address.
     pub fn any_host(mut self) -> Self {
         self.hosts.allow_any();
         self
     }
 
-    /// Adds routes of your own. Everybody may call them; see [`Server::merge_authenticated`].
+    /// Adds application routes. Every caller may use them; see [`Server::merge_authenticated`].
     pub fn merge(mut self, router: Router) -> Self {
         self.extra = self.extra.merge(router);
         self
     }
 
-    /// Adds routes of your own whose callers are identified by the [context providers](Server::context), and counted, as on
-    /// every other route. A request that a provider refuses does not reach them.
+    /// Adds application routes whose callers are identified by the [context providers](Server::context), and
+    /// counted, as on every other route. A request that a provider rejects does not reach them.
     ///
-    /// Handlers take the caller, and values given to the application, as [`FromCall`](crate::FromCall) arguments. They run in
-    /// the caller's context: an agent that a handler calls sees the sessions of the caller's tenant.
+    /// Handlers take the caller, and values of the application, as [`FromCall`](crate::FromCall) arguments.
+    /// They run in the caller's context: an agent that a handler calls sees the sessions of the caller's
+    /// tenant.
     pub fn merge_authenticated(mut self, router: Router) -> Self {
         self.authenticated = self.authenticated.merge(router);
         self
@@ -269,7 +273,8 @@ impl Server {
 
     /// Serves another protocol at a path. Callers are identified and limited as on every other route.
     ///
-    /// The path must not be a route's path. It may have parameters: `/files/{*path}` is the adapter of all paths below `/files`.
+    /// The path must not be a route's path. It may have parameters: `/files/{*path}` matches all paths below
+    /// `/files`.
     pub fn adapter(mut self, path: impl Into<String>, adapter: impl ProtocolAdapter) -> Self {
         self.adapters.push((path.into(), Arc::new(adapter)));
         self
@@ -287,9 +292,9 @@ impl Server {
 
     /// Returns the routes as an axum router, to be nested or merged into another one.
     ///
-    /// The router answers only for its own paths. The program that serves it is responsible for the rest: the grace period,
-    /// limits on the heads of requests, answers for other paths, and the choice of an address that only allowed callers reach
-    /// if there is no [context provider](Server::context).
+    /// The router handles only its own paths. The program that serves it is responsible for the rest: the
+    /// grace period, limits on the heads of requests, responses for other paths, and an address that only
+    /// allowed callers reach if there is no [context provider](Server::context).
     ///
     /// # Errors
     /// `NOT_FOUND` if a route's action is not registered, `ALREADY_EXISTS` if two routes are the same, `INVALID_ARGUMENT` for
@@ -300,7 +305,7 @@ impl Server {
             .guard(self.unguarded_router()?, None, self.exposure))
     }
 
-    /// Returns the hosts that the server answers to, with the pages that it answers.
+    /// Returns the accepted host names and pages.
     fn guarding(&self) -> Hosts {
         self.hosts.with_pages(match &self.cors {
             Some(_) => Pages::AsCorsSays,
@@ -320,7 +325,7 @@ impl Server {
             permits: Permits::new(&self.limits),
             exposure: self.exposure,
             handle: self.handle.clone(),
-            durable: self.durable(),
+            logged_calls: self.logged_calls(),
             archive: self.archive.clone(),
             operators: self.operators.clone(),
             _turns: turns,
@@ -363,8 +368,8 @@ impl Server {
             }
         }
         let exposure = self.exposure;
-        // Paths are literal: without this, a name with a colon or a brace would be read as a parameter of another
-        // version.
+        // Paths are literal. Without this, a colon or a brace in a name would be read as a parameter of axum
+        // 0.7.
         let mut router = Router::new().without_v07_checks();
         let agents = Arc::new(agent_paths(&given));
         for (path, adapter) in &self.adapters {
@@ -374,7 +379,7 @@ impl Server {
                 metrics: metrics.of(&Route::post(path, "")),
                 shared: Arc::clone(&shared),
             });
-            // An adapter answers every method of its path.
+            // An adapter handles every method of its path.
             if paths.contains_key(checked_pattern(path)?) {
                 return Err(Error::already_exists(format!(
                     "a route and an adapter are at {path}; give one of them another path"
@@ -420,7 +425,8 @@ impl Server {
         }
     }
 
-    /// Fails with `FAILED_PRECONDITION` if others could call without being identified, and nobody said that they may.
+    /// Fails with `FAILED_PRECONDITION` if other machines could call without identification, and the program
+    /// does not allow it.
     fn check_callers(&self, address: SocketAddr) -> Result<()> {
         let is_private = address.ip().to_canonical().is_loopback();
         if is_private || self.everyone || !self.providers.is_empty() {
@@ -432,11 +438,11 @@ impl Server {
         )))
     }
 
-    fn durable(&self) -> Option<Durable> {
+    fn logged_calls(&self) -> Option<LoggedCalls> {
         let log = Arc::clone(self.streams.as_ref()?);
-        // What is deleted from an agent's archive is erased from the log too.
+        // Data that is deleted from an agent's archive is erased from the log too.
         erase_streams_in(&self.registry, &log);
-        Some(Durable::new(log, &self.handle))
+        Some(LoggedCalls::new(log, &self.handle))
     }
 
     /// Returns the routes to mount: the given ones and, with a stream log, one per streaming route that stops its calls.

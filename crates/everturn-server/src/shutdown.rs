@@ -8,9 +8,10 @@ use tokio_util::task::TaskTracker;
 
 /// What happens to running calls when a server shuts down.
 ///
-/// First the server refuses new connections and reports that it is not ready, while running calls may end by themselves
-/// within the grace period, with or without a reader. The others are then detached or cancelled, and their clients are told;
-/// requests that have not arrived in full are refused. Then the server returns.
+/// First the server refuses new connections and reports that it is not ready, while running calls may end by
+/// themselves within the grace period, with or without a reader. The other calls are then detached or
+/// cancelled, and their clients receive the outcome. Requests that have not arrived in full are rejected.
+/// Then the server returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grace {
     /// How long running calls may take to end by themselves.
@@ -69,8 +70,8 @@ impl ServerHandle {
         &self.0.draining
     }
 
-    /// Returns the token that is cancelled when the grace period is over: requests that have not arrived by then, and calls
-    /// that cannot be detached, are not waited for.
+    /// Returns the token that is cancelled when the grace period has ended: the shutdown does not wait for
+    /// requests that have not arrived by then, nor for calls that cannot be detached.
     pub(crate) fn grace_over(&self) -> &CancellationToken {
         &self.0.grace_over
     }

@@ -1,4 +1,4 @@
-//! A connection that is given up when its peer does not read.
+//! A connection that is closed when its peer does not read.
 
 use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::pin::Pin;
@@ -10,8 +10,8 @@ use tokio::time::Sleep;
 
 /// A connection on which a write fails with `TimedOut` once the peer has taken nothing for the write time.
 ///
-/// The time begins when a write has to wait, and begins anew with every byte that the peer takes. So a slow reader is
-/// served to the end, and a peer that has stopped reading frees what its answer holds.
+/// The time starts when a write has to wait, and restarts with every byte that the peer reads. A slow reader
+/// is therefore served to the end, and a peer that has stopped reading frees the buffers of its response.
 #[derive(Debug)]
 pub(crate) struct TimedIo<T> {
     io: T,

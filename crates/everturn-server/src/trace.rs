@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use axum::http::{HeaderMap, HeaderValue};
 use everturn_core::{Context, SpanObserver, SpanRecorder};
 
-/// The trace of one call, known once the call has started. There is none if nobody records spans.
+/// The trace of one call, known once the call has started. There is none if spans are not recorded.
 #[derive(Default)]
 pub(crate) struct Trace {
     ids: Arc<OnceLock<Ids>>,

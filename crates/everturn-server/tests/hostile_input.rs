@@ -1,5 +1,5 @@
-//! Input that nobody means well by, byte for byte over sockets: a clean refusal, or a closed connection where HTTP itself is
-//! broken; never a failure of ours, nothing of it is kept, and the server goes on.
+//! Hostile input, byte for byte over sockets: a clean rejection, or a closed connection where HTTP itself is
+//! broken. The server never fails, stores nothing of it, and continues.
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 
 #[path = "it/support/mod.rs"]
@@ -263,7 +263,7 @@ async fn garbage_after_a_good_request_does_not_reach_its_answer() {
 }
 
 #[tokio::test]
-async fn clients_that_dawdle_hold_nobody_up_and_are_not_waited_for() {
+async fn slow_clients_delay_no_others_and_are_disconnected() {
     let time = Duration::from_millis(500);
     let server = served_with(Limits::default().header_time(time).body_time(time)).await;
     let half_a_head = b"POST /flows/echo HTTP/1.1\r\nhost: localhost\r\nx-sl";
@@ -287,7 +287,7 @@ async fn clients_that_dawdle_hold_nobody_up_and_are_not_waited_for() {
     assert_still_serving(&server.post(PATHS[0], &json!({"data": "still here"})).await);
     let endings = dawdling.into_iter().map(|mut stream| async move {
         let mut answer = Vec::new();
-        // How the operating system tells of the end does not matter.
+        // The operating system's report of the end does not matter.
         let _ = stream.read_to_end(&mut answer).await;
         String::from_utf8_lossy(&answer).into_owned()
     });
@@ -307,7 +307,7 @@ fn peak_bytes() -> Option<usize> {
 }
 
 #[tokio::test]
-async fn bodies_of_a_hundred_megabytes_are_refused_without_being_kept() {
+async fn bodies_of_a_hundred_megabytes_are_refused_without_being_stored() {
     const PIECE: &[u8] = &[b' '; 64 * 1024];
     const PIECES: usize = 1600;
     let server = served().await;

@@ -1,5 +1,5 @@
-//! What a program's own subscriber makes of calls: an answer names its trace, and a failed call is a line. Alone in its process: tests beside it that nobody
-//! listens to would decide for all whether spans are worth making.
+//! The application's subscriber: a response names its trace, and a failed call is a log line. A separate
+//! program: tests without a subscriber would determine for all tests whether spans are created.
 
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 

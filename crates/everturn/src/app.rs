@@ -589,7 +589,7 @@ fn in_development(
         let access = if is_here {
             ArchiveAccess::everyone()
         } else {
-            ArchiveAccess::nobody()
+            ArchiveAccess::none()
         };
         server
             .studio(Studio::new())

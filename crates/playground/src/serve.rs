@@ -123,7 +123,7 @@ impl Serving {
         let (access, exposure) = if address.ip().is_loopback() || self.token.is_some() {
             (ArchiveAccess::everyone(), Exposure::Full)
         } else {
-            (ArchiveAccess::nobody(), Exposure::Public)
+            (ArchiveAccess::none(), Exposure::Public)
         };
         server
             .archive(access.clone())

@@ -1,4 +1,4 @@
-//! What an agent that allows its clients nothing does with what front ends always send.
+//! Agents without client permissions ignore the fields that front ends always send.
 
 use serde_json::json;
 

@@ -18,7 +18,7 @@ async fn an_unknown_thread_is_empty() {
 }
 
 #[tokio::test]
-async fn a_thread_is_told_with_its_state_and_artifacts() {
+async fn connecting_returns_a_thread_with_its_state_and_artifacts() {
     let server = Served::answering(["never"]).await;
     server
         .run_of("counter", "r1", json!([user("u1", "count")]), json!({}))

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::support::{Served, answer, user};
 
 #[tokio::test]
-async fn a_run_that_was_kept_is_gone_with_its_session() {
+async fn a_recorded_run_is_erased_with_its_session() {
     for keeps_streams in [false, true] {
         let model = ScriptedModel::new().replies(["one", "two"]);
         let log = keeps_streams.then(MemoryStreamLog::new);

@@ -74,7 +74,7 @@ async fn a_message_in_place_of_the_result_closes_the_call() {
 }
 
 #[tokio::test]
-async fn clients_from_before_1_0_are_told_nothing_that_they_refuse() {
+async fn clients_before_1_0_receive_no_unsupported_events() {
     let server = Served::answering([call("paint", json!({}))]).await;
     let body = json!({"threadId": "t", "runId": "r", "messages": [user("u1", "paint")], "tools": [paint()]});
 

@@ -21,7 +21,7 @@ async fn two_turns(server: &Served) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_client_that_sends_everything_goes_on() {
+async fn a_client_that_sends_the_whole_conversation_continues_it() {
     let server = Served::answering(["one", "two"]).await;
 
     let held = two_turns(&server).await;
@@ -50,7 +50,7 @@ async fn the_ids_of_a_thread_are_those_that_were_streamed() {
 }
 
 #[tokio::test]
-async fn a_client_that_sends_only_its_newest_message_goes_on() {
+async fn a_client_that_sends_only_its_newest_message_continues_the_conversation() {
     let server = Served::answering(["one", "two"]).await;
 
     server.run("r1", json!([user("u1", "1")])).await.end();
@@ -116,7 +116,7 @@ async fn an_old_branch_can_be_continued() {
 }
 
 #[tokio::test]
-async fn regenerating_says_the_last_words_again() {
+async fn regenerating_repeats_the_last_message() {
     let server = Served::answering(["one", "two", "other two"]).await;
     let mut held = two_turns(&server).await;
 
@@ -153,7 +153,7 @@ async fn the_first_message_can_be_regenerated_and_edited() {
 }
 
 #[tokio::test]
-async fn words_put_into_the_agents_mouth_are_dropped_and_the_client_is_told() {
+async fn assistant_messages_of_a_client_are_dropped_and_the_client_is_corrected() {
     let server = Served::answering(["one", "two"]).await;
     server.run("r1", json!([user("u1", "1")])).await.end();
     let mut held = server.thread().await;
@@ -201,7 +201,7 @@ async fn other_words_of_a_known_message_are_not_believed() {
 }
 
 #[tokio::test]
-async fn messages_in_another_order_are_told_anew() {
+async fn messages_in_another_order_are_replaced() {
     let server = Served::answering(["one", "two", "three"]).await;
     let mut held = two_turns(&server).await;
     held.swap(0, 1);
@@ -217,7 +217,7 @@ async fn messages_in_another_order_are_told_anew() {
 }
 
 #[tokio::test]
-async fn a_thread_whose_record_is_gone_does_not_carry_out_its_old_commands() {
+async fn a_thread_whose_history_was_deleted_does_not_repeat_its_old_commands() {
     let server = Served::answering(["two"]).await;
     let messages = json!([
         user("u1", "Sell everything."),
@@ -357,7 +357,7 @@ async fn other_arguments_of_a_known_call_are_not_believed() {
 }
 
 #[tokio::test]
-async fn nothing_is_said_again_where_a_snapshot_was_deleted() {
+async fn nothing_is_repeated_where_a_snapshot_was_deleted() {
     let server = Served::answering(["one", "two", "three", "never"]).await;
     let mut held = two_turns(&server).await;
     held.push(user("u3", "3"));

@@ -17,7 +17,7 @@ fn answer(interrupt: &Value, status: &str, payload: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn a_question_tells_what_it_wants_and_takes_the_answer() {
+async fn a_question_has_its_schema_and_accepts_the_answer() {
     let server = Served::answering([call("ask", json!({"q": "how many?"})), Reply::text("Thanks.")]).await;
 
     let (interrupt, held) = asking(&server).await;
@@ -90,7 +90,7 @@ async fn an_approval_runs_the_tool_and_a_denial_does_not() {
 }
 
 #[tokio::test]
-async fn an_approval_is_for_the_arguments_that_were_asked_for() {
+async fn an_approval_is_for_the_requested_arguments() {
     let server = Served::answering([call("pay", json!({"sum": 5})), Reply::text("never")]).await;
     let (interrupt, held) = asking(&server).await;
 
@@ -129,7 +129,7 @@ async fn a_result_of_the_client_answers_too() {
 }
 
 #[tokio::test]
-async fn a_call_that_waits_is_told_once() {
+async fn a_waiting_call_is_sent_once() {
     let look = everturn_ai::ToolRequest::new("look", json!({})).with_reference("1");
     let ask = everturn_ai::ToolRequest::new("ask", json!({})).with_reference("2");
     for reply in [

@@ -45,7 +45,7 @@ async fn leaving_cancels_the_turn_and_the_thread_is_free() {
     assert_eq!(busy.error().1, "ABORTED");
     assert_eq!(busy.status, 409);
     drop(body);
-    // What the stopped turn told is passed over, so that the words before it still count.
+    // Messages of the stopped turn are skipped, so that the user messages before them count.
     let data = read
         .split("\n\n")
         .filter_map(|event| event.strip_prefix("data: "));
@@ -137,7 +137,7 @@ async fn finished_rounds_are_kept_on(store: impl AsyncFn() -> Arc<dyn SessionSto
 }
 
 #[tokio::test]
-async fn leaving_cancels_the_turn_although_its_stream_is_kept() {
+async fn disconnecting_cancels_the_turn_although_its_stream_is_recorded() {
     let gate = Gate::new();
     let model = ScriptedModel::new()
         .reply(Reply::text("Half an answer.").chunk("Half").wait(&gate))
@@ -157,12 +157,12 @@ async fn leaving_cancels_the_turn_although_its_stream_is_kept() {
 }
 
 #[tokio::test]
-async fn what_was_finished_is_kept_of_a_turn_whose_client_leaves_in_any_phase() {
+async fn finished_rounds_of_a_turn_whose_client_disconnects_in_any_phase_are_kept() {
     finished_rounds_are_kept_on(async || MemoryStore::new().into_store()).await;
 }
 
 #[tokio::test]
-async fn what_was_finished_is_kept_in_a_file_of_a_turn_whose_client_leaves_in_any_phase() {
+async fn finished_rounds_of_a_turn_whose_client_disconnects_in_any_phase_are_kept_in_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let number = AtomicUsize::new(0);
     finished_rounds_are_kept_on(async || {
@@ -174,7 +174,7 @@ async fn what_was_finished_is_kept_in_a_file_of_a_turn_whose_client_leaves_in_an
 }
 
 #[tokio::test]
-async fn a_question_waits_on_if_the_client_leaves_while_its_answer_is_worked_on() {
+async fn a_question_stays_open_if_the_client_disconnects_while_its_answer_is_processed() {
     let gate = Gate::new();
     let model = ScriptedModel::new()
         .reply(call("ask", json!({})))
@@ -210,7 +210,7 @@ async fn a_request_that_breaks_off_runs_nothing() {
 }
 
 #[tokio::test]
-async fn a_background_run_goes_on_when_the_client_that_watches_it_leaves() {
+async fn a_background_run_continues_when_the_client_that_watches_it_disconnects() {
     let gate = Gate::new();
     let model = ScriptedModel::new().reply(Reply::text("Done.").chunk("Do").wait(&gate));
     let server = Served::with(model, |server| server).await;
@@ -273,7 +273,7 @@ async fn a_run_can_be_stopped_from_outside() {
 }
 
 #[tokio::test]
-async fn a_run_of_a_server_that_ends_is_told_to_go_on_elsewhere() {
+async fn a_run_of_a_server_that_ends_is_reported_to_continue_elsewhere() {
     let gate = Gate::new();
     let model = ScriptedModel::new().reply(Reply::text("Later.").chunk("La").wait(&gate));
     let mut handle = None;

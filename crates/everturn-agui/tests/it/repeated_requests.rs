@@ -1,4 +1,4 @@
-//! A run that is asked for again with its key is answered with the stored turn.
+//! A repeated request with the same key returns the stored turn.
 
 use serde_json::{Value, json};
 

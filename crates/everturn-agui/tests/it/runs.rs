@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::support::{Served, call, first, types, user};
 
 #[tokio::test]
-async fn text_comes_as_it_is_said() {
+async fn text_is_streamed() {
     let server = Served::answering([Reply::text("One two.").chunks(["One ", "two."])]).await;
 
     let run = server.run("r1", json!([user("u1", "hi")])).await;
@@ -38,7 +38,7 @@ async fn text_comes_as_it_is_said() {
 }
 
 #[tokio::test]
-async fn a_burst_of_chunks_is_told_whole_and_in_fewer_events() {
+async fn a_burst_of_chunks_is_sent_whole_and_in_fewer_events() {
     let words: Vec<String> = (0..1_000).map(|number| format!("{number} ")).collect();
     let server =
         Served::answering([Reply::text(words.concat()).chunks(words.iter().map(String::as_str))]).await;
@@ -95,7 +95,7 @@ async fn reasoning_calls_and_results_have_events_of_their_own() {
 }
 
 #[tokio::test]
-async fn state_status_and_artifacts_are_told() {
+async fn state_status_and_artifacts_are_sent() {
     let server = Served::answering(["never"]).await;
 
     let events = server
@@ -128,7 +128,7 @@ async fn state_status_and_artifacts_are_told() {
     );
     assert_eq!(events[4]["messageId"], "artifact_sheet");
     assert_eq!(events[4]["content"]["name"], "sheet");
-    // The stored state is told to a client that holds another.
+    // The stored state is sent to a client that has another.
     let other = json!({"state": {"counter": 7}});
     let next = server
         .run_of("counter", "r2", json!([user("u2", "again")]), other)
@@ -147,7 +147,7 @@ async fn state_status_and_artifacts_are_told() {
 }
 
 #[tokio::test]
-async fn a_delegation_is_told_as_a_sub_agent() {
+async fn a_delegation_is_sent_as_a_sub_agent() {
     let server = Served::answering([
         call("delegate_to_forgetful", json!({"task": "think"})),
         Reply::text("Thought."),
@@ -172,7 +172,7 @@ async fn a_delegation_is_told_as_a_sub_agent() {
 }
 
 #[tokio::test]
-async fn a_failed_turn_is_an_error_and_the_next_run_says_its_words_again() {
+async fn a_failed_turn_is_an_error_and_the_next_run_repeats_its_input() {
     let broken = Reply::error(Error::internal("secret detail"));
     let server = Served::answering([Reply::text("one"), broken, Reply::text("two")]).await;
     server.run("r1", json!([user("u1", "1")])).await.end();
@@ -234,7 +234,7 @@ async fn context_and_pictures_reach_the_model() {
 }
 
 #[tokio::test]
-async fn capabilities_and_info_tell_of_the_agents() {
+async fn capabilities_and_info_describe_the_agents() {
     let server = Served::answering(["never"]).await;
 
     let capabilities = server.get("/agui/keeper").await.json();
@@ -264,7 +264,7 @@ async fn capabilities_and_info_tell_of_the_agents() {
     );
 }
 
-/// A reply that ends for this reason and tells what it used.
+/// A reply with this finish reason and usage.
 fn ending(reason: FinishReason) -> Reply {
     Reply::response(ModelResponse {
         message: Some(Message::model("Half")),
@@ -369,7 +369,7 @@ async fn a_panic_ends_the_stream_with_an_error() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_no_longer_kept_is_refused() {
+async fn a_run_that_is_no_longer_recorded_is_refused() {
     let model = ScriptedModel::new().replies(["one", "never"]);
     let tiny = MemoryStreamLog::options().max_bytes(1).build();
     let server = Served::with(model, |server| server.stream_log(tiny)).await;

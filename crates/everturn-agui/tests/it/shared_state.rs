@@ -19,7 +19,7 @@ fn counting(turns: usize) -> Vec<Reply> {
         .collect()
 }
 
-/// The states that the client is told, in order: the first of a turn whole, and others as changes.
+/// The states that the client receives, in order: the first of a turn whole, and others as changes.
 fn told(answer: &Answer) -> Vec<Value> {
     let counter = |event: &Value| match event["type"].as_str() {
         Some("STATE_SNAPSHOT") => Some(event["snapshot"]["counter"].clone()),
@@ -30,7 +30,7 @@ fn told(answer: &Answer) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn an_agent_passes_the_clients_state_over_and_tells_its_own() {
+async fn an_agent_ignores_the_clients_state_and_sends_its_own() {
     let server = Served::answering(counting(2)).await;
 
     let begun = count(&server, "tally", "r1", json!({"counter": 70})).await;

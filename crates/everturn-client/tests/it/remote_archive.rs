@@ -70,7 +70,7 @@ impl Served {
 
 #[tokio::test]
 async fn reading_is_the_same_here_and_there() {
-    let served = served(ArchiveAccess::nobody()).await;
+    let served = served(ArchiveAccess::none()).await;
     let (here, there) = (&served.here, &served.there);
     let line = served.turns("s", 3).await;
     served

@@ -47,8 +47,8 @@ fn kinds(items: &[Item]) -> Vec<String> {
 }
 
 #[test]
-fn a_turn_is_told_in_items_with_places() {
-    let items = items_of(4, &turn(), &Setting::default());
+fn a_turn_is_sent_in_items_with_places() {
+    let items = items_of(4, &turn(), &TurnInfo::default());
 
     assert_eq!(
         kinds(&items),
@@ -67,7 +67,7 @@ fn a_turn_is_told_in_items_with_places() {
 }
 
 #[test]
-fn calls_that_wait_are_told_by_who_answers_them() {
+fn calls_that_wait_are_sent_by_who_answers_them() {
     let asking = |name: &str, data: Value| {
         Part::tool_request(call(name, name)).with_metadata_entry(metadata::INTERRUPT, data)
     };
@@ -78,11 +78,11 @@ fn calls_that_wait_are_told_by_who_answers_them() {
         Part::tool_request(call("look", "l")).with_metadata_entry(metadata::PENDING_OUTPUT, "seen"),
     ]);
 
-    let setting = Setting {
+    let info = TurnInfo {
         respond_only: vec!["person".into()],
-        ..Setting::default()
+        ..TurnInfo::default()
     };
-    let items = items_of(0, &[message], &setting);
+    let items = items_of(0, &[message], &info);
 
     assert_eq!(
         kinds(&items),
@@ -96,7 +96,7 @@ fn calls_that_wait_are_told_by_who_answers_them() {
 }
 
 #[test]
-fn a_restarted_call_of_the_turn_before_is_told_and_an_answered_one_is_not() {
+fn a_restarted_call_of_the_turn_before_is_sent_and_an_answered_one_is_not() {
     let prior = [
         Part::tool_request(call("pay", "1")),
         Part::tool_request(call("ask", "2")),
@@ -104,33 +104,33 @@ fn a_restarted_call_of_the_turn_before_is_told_and_an_answered_one_is_not() {
     let answered = prior[1].respond("yes", None).unwrap();
     let paid = Part::tool_response(ToolResponse::to(&call("pay", "1"), "paid"));
 
-    let setting = Setting {
+    let info = TurnInfo {
         prior: prior.to_vec(),
-        ..Setting::default()
+        ..TurnInfo::default()
     };
-    let items = items_of(2, &[Message::tool(vec![paid, answered])], &setting);
+    let items = items_of(2, &[Message::tool(vec![paid, answered])], &info);
 
     assert_eq!(kinds(&items), ["done pay \"paid\""]);
 }
 
 #[test]
-fn what_was_not_streamed_is_told_at_the_end() {
-    let mut items = Items::default();
+fn what_was_not_streamed_is_sent_at_the_end() {
+    let mut items = ItemStream::default();
 
     let steps = items.end(0, &turn());
 
-    assert_eq!(items.told(), items_of(0, &turn(), &Setting::default()));
+    assert_eq!(items.items(), items_of(0, &turn(), &TurnInfo::default()));
     assert_eq!(
         steps
             .iter()
-            .filter(|step| matches!(step, Told::Opened(_)))
+            .filter(|step| matches!(step, ItemStep::Started(_)))
             .count(),
         4
     );
     assert_eq!(
         steps
             .iter()
-            .filter(|step| matches!(step, Told::Closed(_)))
+            .filter(|step| matches!(step, ItemStep::Finished(_)))
             .count(),
         4
     );
@@ -150,9 +150,10 @@ fn split(text: &str, cuts: &[usize]) -> Vec<String> {
 }
 
 proptest! {
-    /// However a turn is streamed, and wherever its stream breaks off, each item is opened, told whole and closed once.
+    /// For every split of a turn's stream, and wherever it ends, each item is opened, sent whole and closed
+    /// once.
     #[test]
-    fn every_item_is_told_once(cuts in prop::collection::vec(0usize..40, 0..6), kept in 0usize..24) {
+    fn every_item_is_sent_once(cuts in prop::collection::vec(0usize..40, 0..6), kept in 0usize..24) {
         let messages = turn();
         let mut chunks = Vec::new();
         for (place, message) in messages.iter().enumerate().skip(1) {
@@ -169,24 +170,24 @@ proptest! {
                 }
             }
         }
-        let mut items = Items::default();
-        let mut steps: Vec<Told> = chunks.iter().take(kept).flat_map(|chunk| items.chunk(chunk)).collect();
+        let mut items = ItemStream::default();
+        let mut steps: Vec<ItemStep> = chunks.iter().take(kept).flat_map(|chunk| items.chunk(chunk)).collect();
         steps.extend(items.end(0, &messages));
 
-        let mut expected = items_of(0, &messages, &Setting::default());
-        let mut told = items.told().to_vec();
+        let mut expected = items_of(0, &messages, &TurnInfo::default());
+        let mut sent = items.items().to_vec();
         expected.sort_by_key(|item| item.key);
-        told.sort_by_key(|item| item.key);
-        prop_assert_eq!(told, expected);
-        for index in 0..items.told().len() {
-            let about = |step: &&Told| match step {
-                Told::Opened(of) | Told::Closed(of) | Told::Grew(of, _) => *of == index,
+        sent.sort_by_key(|item| item.key);
+        prop_assert_eq!(sent, expected);
+        for index in 0..items.items().len() {
+            let about = |step: &&ItemStep| match step {
+                ItemStep::Started(of) | ItemStep::Finished(of) | ItemStep::Delta(of, _) => *of == index,
             };
-            let own: Vec<&Told> = steps.iter().filter(about).collect();
-            prop_assert!(matches!(own.first(), Some(Told::Opened(_))));
-            prop_assert!(matches!(own.last(), Some(Told::Closed(_))));
-            prop_assert_eq!(own.iter().filter(|step| matches!(step, Told::Opened(_))).count(), 1);
-            prop_assert_eq!(own.iter().filter(|step| matches!(step, Told::Closed(_))).count(), 1);
+            let own: Vec<&ItemStep> = steps.iter().filter(about).collect();
+            prop_assert!(matches!(own.first(), Some(ItemStep::Started(_))));
+            prop_assert!(matches!(own.last(), Some(ItemStep::Finished(_))));
+            prop_assert_eq!(own.iter().filter(|step| matches!(step, ItemStep::Started(_))).count(), 1);
+            prop_assert_eq!(own.iter().filter(|step| matches!(step, ItemStep::Finished(_))).count(), 1);
         }
     }
 }

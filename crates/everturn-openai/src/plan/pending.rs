@@ -7,12 +7,11 @@ use everturn_server::turn_name;
 use serde_json::{Value, json};
 
 use crate::agents::Agent;
+use crate::client_transcript::TranscriptItem;
 use crate::fault::Fault;
-use crate::ids::ItemKey;
-use crate::items::{ItemKind, Setting, items_of};
-use crate::said::Said;
+use crate::items::{ItemKind, TurnInfo, items_of};
 
-/// A call that waits for an answer, under the id that clients know it by.
+/// A call that waits for an answer, with its id in the protocol.
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub(crate) id: String,
@@ -26,11 +25,11 @@ pub(crate) fn pending(messages: &History, name: &str, agent: &Agent) -> Vec<Pend
     let Some((place, last)) = asking else {
         return Vec::new();
     };
-    let setting = Setting {
+    let info = TurnInfo {
         respond_only: agent.respond_only(),
-        ..Setting::default()
+        ..TurnInfo::default()
     };
-    let items = items_of(place, std::slice::from_ref(last), &setting);
+    let items = items_of(place, std::slice::from_ref(last), &info);
     let mut parts = last.interrupts();
     items
         .iter()
@@ -41,7 +40,7 @@ pub(crate) fn pending(messages: &History, name: &str, agent: &Agent) -> Vec<Pend
         })
         .filter_map(|(key, is_approval)| {
             Some(Pending {
-                id: ItemKey::id(key, "call", name),
+                id: key.id("call", name),
                 part: parts.next()?.clone(),
                 is_approval,
             })
@@ -49,8 +48,12 @@ pub(crate) fn pending(messages: &History, name: &str, agent: &Agent) -> Vec<Pend
         .collect()
 }
 
-/// Makes the input of a turn that continues `base`.
-pub(crate) fn input_of(new: Vec<Said>, base: Option<&Snapshot>, agent: &Agent) -> Result<AgentInput, Fault> {
+/// Creates the input of a turn that continues `base`.
+pub(crate) fn input_of(
+    new: Vec<TranscriptItem>,
+    base: Option<&Snapshot>,
+    agent: &Agent,
+) -> Result<AgentInput, Fault> {
     let name = base.map(turn_name).unwrap_or_default();
     let history = base
         .and_then(|base| base.state.as_ref())
@@ -60,11 +63,11 @@ pub(crate) fn input_of(new: Vec<Said>, base: Option<&Snapshot>, agent: &Agent) -
         .unwrap_or_default();
     let mut users = Vec::new();
     let mut answers = Vec::new();
-    for said in new {
-        match said {
-            Said::User { content, .. } => users.push(Message::user(content)),
-            Said::Output { call, output } => answers.push((call, Answer::Output(output))),
-            Said::Approval {
+    for item in new {
+        match item {
+            TranscriptItem::User { content, .. } => users.push(Message::user(content)),
+            TranscriptItem::Output { call, output } => answers.push((call, Answer::Output(output))),
+            TranscriptItem::Approval {
                 call,
                 approve,
                 reason,

@@ -2,20 +2,20 @@
 
 use everturn_agent::AgentInput;
 use everturn_ai::{Message, Part, Role, ToolResponse, metadata};
+use everturn_server::MessagePosition;
 use serde_json::{Value, json};
 
-use crate::ids::ItemKey;
 use crate::plan::Pending;
 use crate::response::plain_text;
 
-/// Returns the inputs among the messages that a turn added, of which the first has the place `from`. `name` is the turn's
-/// snapshot, and `asked` are the calls that waited before the turn.
+/// Returns the inputs among the messages that a turn added. `from` is the position of the first one, `name`
+/// the turn's name, and `asked` the calls that waited before the turn.
 pub(super) fn inputs_of(from: usize, messages: &[Message], name: &str, asked: &[Pending]) -> Vec<Value> {
     let mut inputs = Vec::new();
     for (offset, message) in messages.iter().enumerate() {
         let id = |kind: &str, number: usize| {
             let message = from + offset;
-            ItemKey { message, number }.id(kind, name)
+            MessagePosition { message, number }.id(kind, name)
         };
         match message.role() {
             Role::User => inputs.push(json!({
@@ -45,7 +45,7 @@ pub(super) fn input_messages(input: &AgentInput) -> Vec<Message> {
     let mut messages: Vec<Message> = input.messages().cloned().collect();
     if let Some(answers) = &input.answers {
         let restarted = answers.restart.iter().filter_map(Part::as_tool_request);
-        // Of a restarted call only the result is missing.
+        // Only the result of a restarted call is missing.
         let approved = restarted.map(|call| Part::tool_response(ToolResponse::to(call, Value::Null)));
         messages.push(Message::tool(
             answers
@@ -65,7 +65,7 @@ fn is_answered(open: &Pending, response: &ToolResponse) -> bool {
         .is_some_and(|request| request.name == response.name && request.reference == response.reference)
 }
 
-/// Returns the answer to a call as the client gave it; `None` if the response is a result of this turn's own calls.
+/// Returns the client's answer to a call; `None` if the response is a result of this turn's own calls.
 fn answer(
     part: &Part,
     response: &ToolResponse,

@@ -1,4 +1,4 @@
-//! Responses that are stored: the turn of a snapshot, seen from this surface.
+//! Stored responses: the turn of a snapshot in the protocol's form.
 
 use axum::body::Body;
 use axum::http::Response as HttpResponse;
@@ -11,13 +11,13 @@ use jiff::SignedDuration;
 use serde_json::{Map, Value};
 
 use super::inputs::{input_messages, inputs_of};
-use super::kept::read_again;
-use super::watching::watch;
+use super::response_log::read_again;
+use super::watched_run::watch;
 use super::{NOTED, NOTES};
 use crate::agents::Agent;
 use crate::fault::Fault;
 use crate::ids::response_id;
-use crate::items::{Setting, items_of};
+use crate::items::{TurnInfo, items_of};
 use crate::page::Page;
 use crate::plan::{Pending, pending};
 use crate::response::{Response, State};
@@ -28,10 +28,10 @@ pub(crate) struct StoredResponse {
     /// The name of the turn.
     name: String,
     snapshot: Snapshot,
-    /// The place of the turn's first message.
+    /// The position of the turn's first message.
     from: usize,
-    setting: Setting,
-    /// What the conversation had used before the turn.
+    info: TurnInfo,
+    /// The usage of the conversation before the turn.
     used_before: UsageTotal,
     /// The snapshot that the turn continued.
     base: Option<SnapshotId>,
@@ -43,8 +43,8 @@ pub(crate) struct StoredResponse {
     lost_after: Option<SignedDuration>,
 }
 
-/// What is asked of a response after it was made.
-pub(crate) enum Afterwards {
+/// A request for an existing response.
+pub(crate) enum ResponseRequest {
     Object,
     Stream { after: Option<u64> },
     Cancel,
@@ -56,7 +56,7 @@ impl StoredResponse {
     /// Finds the response of a turn.
     ///
     /// # Errors
-    /// `404` alike for a turn that is missing and for one of another caller.
+    /// `404` for a missing turn and for a turn of another caller.
     pub(crate) async fn find(agent: &Agent, turn: &str, context: &Context) -> Result<Self, Fault> {
         let failed = |error: everturn_core::Error| Fault::of_error(&error, exposure_of(context));
         let snapshot = agent.turn(turn, context).await.map_err(failed)?;
@@ -73,7 +73,7 @@ impl StoredResponse {
                 parent.clone_from(&found.parent_id);
             }
         }
-        // A snapshot that is gone still has its name.
+        // A deleted snapshot still has its name.
         let base_id = base.as_ref().map(|base| base.snapshot_id.clone());
         let base_id = base_id.or_else(|| snapshot.parent_id.clone());
         let previous = base.as_ref().map(turn_name);
@@ -86,7 +86,7 @@ impl StoredResponse {
             (Some(before), None) => before.len(),
             (Some(before), Some(_)) => before.len().min(length),
             (None, _) if snapshot.parent_id.is_none() => 0,
-            // The snapshot before it is gone: the turn began with the last words of the user.
+            // The snapshot before it was deleted: the turn starts with the last user message.
             (None, Some(messages)) => {
                 let since = messages
                     .iter()
@@ -108,7 +108,7 @@ impl StoredResponse {
             name: turn_name(&snapshot),
             snapshot,
             from,
-            setting: Setting {
+            info: TurnInfo {
                 prior: prior.unwrap_or_default(),
                 respond_only: agent.respond_only(),
                 of_client: Vec::new(),
@@ -122,12 +122,12 @@ impl StoredResponse {
         })
     }
 
-    /// Returns what must be known of the turn to tell its items.
-    pub(crate) fn setting(&self) -> Setting {
-        self.setting.clone()
+    /// Returns the information that the turn's items require.
+    pub(crate) fn info(&self) -> TurnInfo {
+        self.info.clone()
     }
 
-    /// Returns the place of the turn's first message.
+    /// Returns the position of the turn's first message.
     pub(super) fn from(&self) -> usize {
         self.from
     }
@@ -158,7 +158,7 @@ impl StoredResponse {
         }
     }
 
-    /// Returns whether no other worker is expected to take the run over any more.
+    /// Returns whether no worker is expected to take over the run.
     fn is_lost(&self) -> bool {
         let (Some(beat), Some(time)) = (self.snapshot.heartbeat_at, self.lost_after) else {
             return false;
@@ -192,7 +192,7 @@ impl StoredResponse {
 
     /// Returns the whole object.
     pub(crate) fn object(&self) -> Value {
-        let items = items_of(self.from, &self.messages(), &self.setting);
+        let items = items_of(self.from, &self.messages(), &self.info);
         self.response().object(&items).to_value()
     }
 
@@ -203,7 +203,7 @@ impl StoredResponse {
         if left.is_empty() {
             return inputs_of(self.from, &self.messages(), name, &self.asked);
         }
-        // A run under way has not committed its messages.
+        // An active run has not committed its messages.
         let messages: Vec<Message> = left.iter().flat_map(input_messages).collect();
         inputs_of(self.from, &messages, name, &self.asked)
     }
@@ -211,7 +211,7 @@ impl StoredResponse {
     /// Returns the inputs of the turn and its items.
     pub(crate) fn items(&self) -> Vec<Value> {
         let response = self.response();
-        let items = items_of(self.from, &self.messages(), &self.setting);
+        let items = items_of(self.from, &self.messages(), &self.info);
         let told = items.iter().map(|item| response.item(item, "completed"));
         self.inputs().into_iter().chain(told).collect()
     }
@@ -221,11 +221,11 @@ impl StoredResponse {
         self.base.clone()
     }
 
-    /// Answers what is asked of the response.
+    /// Handles a request for the response.
     pub(crate) async fn answer(
         agent: &Agent,
         turn: &str,
-        asked: Afterwards,
+        asked: ResponseRequest,
         context: Context,
     ) -> Result<HttpResponse<Body>, Fault> {
         let failed = |error: everturn_core::Error| Fault::of_error(&error, exposure_of(&context));
@@ -234,14 +234,14 @@ impl StoredResponse {
         let name = response_id(turn, agent.name());
         let is_over = !matches!(stored.state(), State::InProgress);
         let object = match asked {
-            Afterwards::Object => stored.object(),
-            Afterwards::Stream { after } => {
+            ResponseRequest::Object => stored.object(),
+            ResponseRequest::Stream { after } => {
                 if stored.is_background() {
-                    return Ok(watch(agent, stored.response(), stored.setting(), after, context));
+                    return Ok(watch(agent, stored.response(), stored.info(), after, context));
                 }
                 return read_again(&name, after.map_or(0, |after| after.saturating_add(1)), &context).await;
             }
-            Afterwards::Cancel => {
+            ResponseRequest::Cancel => {
                 if !stored.is_background() {
                     return Err(Fault::invalid(
                         "unsupported_value",
@@ -256,12 +256,12 @@ impl StoredResponse {
                     Self::find(agent, turn, &context).await?.object()
                 }
             }
-            Afterwards::Delete => {
+            ResponseRequest::Delete => {
                 if !is_over {
                     return Err(Fault::invalid(
                         "failed_precondition",
                         "response_id",
-                        "The response is still under way: cancel it first.",
+                        "The response is still in progress: cancel it first.",
                     ));
                 }
                 let request = DeleteRequest {
@@ -272,13 +272,13 @@ impl StoredResponse {
                 agent.delete(request, &context).await.map_err(failed)?;
                 super::deleted(&name)
             }
-            Afterwards::Inputs(page) => page.of(stored.inputs()),
+            ResponseRequest::Inputs(page) => page.of(stored.inputs()),
         };
         Ok(json_response(axum::http::StatusCode::OK, &object))
     }
 }
 
-/// Returns what was noted of the response when it was made.
+/// Returns the note that was stored with the response.
 fn notes(snapshot: &Snapshot) -> Map<String, Value> {
     let noted = snapshot.server_note().and_then(|note| note.get(NOTES));
     noted.and_then(Value::as_object).cloned().unwrap_or_default()
@@ -292,7 +292,7 @@ pub(crate) fn not_found(id: &str) -> Fault {
     )
 }
 
-/// Returns whether a limit stopped the turn of an aborted snapshot, which has then failed for its caller.
+/// Returns whether a limit stopped the turn of an aborted snapshot, which is a failure for its caller.
 fn is_limited(snapshot: &Snapshot) -> bool {
     let status = snapshot.error.as_ref().and_then(|error| error.status);
     status.is_some_and(|status| status != Status::Cancelled)

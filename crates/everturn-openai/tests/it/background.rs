@@ -24,7 +24,7 @@ async fn settled(server: &Served, id: &str) -> Value {
 }
 
 #[tokio::test]
-async fn work_goes_on_without_its_caller() {
+async fn background_work_continues_without_its_caller() {
     let server = Served::answering(["Done."]).await;
 
     let queued = server
@@ -84,7 +84,7 @@ async fn cancelling_work_that_is_done_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_stream_that_is_not_kept_has_expired_and_the_response_stays() {
+async fn a_stream_that_is_not_recorded_has_expired_and_the_response_stays() {
     let tiny = MemoryStreamLog::options().max_bytes(1).build();
     let model = ScriptedModel::new().reply("One.");
     let server = Served::with(model, |server| server.stream_log(tiny)).await;
@@ -99,7 +99,7 @@ async fn a_stream_that_is_not_kept_has_expired_and_the_response_stays() {
 }
 
 #[tokio::test]
-async fn a_streamed_request_whose_answer_was_lost_is_told_again() {
+async fn a_streamed_request_whose_response_was_lost_is_replayed() {
     let server = Served::answering(["one", "never"]).await;
     let body = json!({"model": "keeper", "input": "hi", "stream": true});
     let ask = |tries: u32| {
@@ -178,7 +178,7 @@ async fn a_request_whose_answer_was_lost_does_not_run_again() {
 }
 
 #[tokio::test]
-async fn the_input_of_work_under_way_is_listed() {
+async fn the_input_of_active_work_is_listed() {
     let gate = Gate::new();
     let model = ScriptedModel::new()
         .reply("One.")

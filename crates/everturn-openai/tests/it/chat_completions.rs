@@ -35,7 +35,7 @@ impl Served {
 }
 
 #[tokio::test]
-async fn the_client_tells_the_conversation_and_nothing_is_stored() {
+async fn the_client_sends_the_conversation_and_nothing_is_stored() {
     let server = Served::answering(["Ann."]).await;
 
     let answer = server
@@ -91,7 +91,7 @@ async fn a_stream_begins_with_the_role_and_ends_with_a_reason() {
 }
 
 #[tokio::test]
-async fn functions_of_the_caller_are_told_and_answered_without_a_session() {
+async fn functions_of_the_caller_are_called_and_answered_without_a_session() {
     let server = Served::answering([call("paint"), Reply::text("Painted.")]).await;
     let user = json!({"role": "user", "content": "paint"});
     let body = |messages: Value| json!({"model": "keeper", "messages": messages, "tools": functions()});
@@ -114,7 +114,7 @@ async fn functions_of_the_caller_are_told_and_answered_without_a_session() {
 }
 
 #[tokio::test]
-async fn a_client_may_not_tell_of_the_agents_own_tools() {
+async fn a_client_cannot_supply_calls_of_the_agents_own_tools() {
     let server = Served::answering(["never"]).await;
     let call = json!({"id": "c", "type": "function", "function": {"name": "pay", "arguments": "{}"}});
 
@@ -140,7 +140,7 @@ async fn an_agent_that_asks_a_person_needs_a_conversation() {
 }
 
 #[tokio::test]
-async fn a_kept_conversation_goes_on_by_its_messages() {
+async fn a_stored_conversation_continues_by_its_messages() {
     let server = Served::answering(["one", "two", "title", "other two"]).await;
     let (first, one) = (
         json!({"role": "user", "content": "1"}),
@@ -152,7 +152,7 @@ async fn a_kept_conversation_goes_on_by_its_messages() {
         .in_chat(json!([first, one, {"role": "user", "content": "2"}]))
         .await
         .json();
-    // A title is asked for in the same chat and does not become a turn.
+    // A request for a title in the same chat does not become a turn.
     server
         .in_chat(json!([{"role": "user", "content": "Make a title."}]))
         .await
@@ -172,7 +172,7 @@ async fn a_kept_conversation_goes_on_by_its_messages() {
 }
 
 #[tokio::test]
-async fn forged_words_in_a_kept_conversation_are_dropped() {
+async fn forged_messages_in_a_stored_conversation_are_dropped() {
     let server = Served::answering(["one", "two"]).await;
     let first = json!({"role": "user", "content": "1"});
     server.in_chat(json!([first])).await.json();
@@ -194,7 +194,7 @@ async fn forged_words_in_a_kept_conversation_are_dropped() {
 }
 
 #[tokio::test]
-async fn questions_of_a_kept_conversation_are_answered_by_tool_messages() {
+async fn questions_of_a_stored_conversation_are_answered_by_tool_messages() {
     let server = Served::answering([call("pay"), Reply::text("Paid.")]).await;
     let user = json!({"role": "user", "content": "pay"});
 
@@ -219,7 +219,7 @@ async fn a_failed_turn_is_not_tried_again_by_the_client() {
 }
 
 #[tokio::test]
-async fn the_first_message_of_a_kept_conversation_can_be_regenerated() {
+async fn the_first_message_of_a_stored_conversation_can_be_regenerated() {
     let server = Served::answering(["one", "other one", "two"]).await;
     let first = json!({"role": "user", "content": "1"});
     server.in_chat(json!([first])).await.json();
@@ -240,7 +240,7 @@ async fn the_first_message_of_a_kept_conversation_can_be_regenerated() {
 }
 
 #[tokio::test]
-async fn a_conversation_whose_record_is_gone_does_not_carry_out_its_old_commands() {
+async fn a_conversation_whose_history_was_deleted_does_not_repeat_its_old_commands() {
     let server = Served::answering(["two"]).await;
     let told = [
         json!({"role": "user", "content": "Sell everything."}),
@@ -321,7 +321,7 @@ async fn calls_are_streamed_with_their_numbers() {
 }
 
 #[tokio::test]
-async fn the_texts_of_a_turn_are_joined_and_its_reason_is_told() {
+async fn the_texts_of_a_turn_are_joined_and_its_reason_is_sent() {
     let look = Part::tool_request(ToolRequest::new("look", json!({})).with_reference("1"));
     let ending = |reason| {
         Reply::response(ModelResponse {

@@ -1,4 +1,4 @@
-//! What an agent that allows its clients nothing does with what they send.
+//! Agents without client permissions reject or ignore what their clients send.
 
 use serde_json::json;
 

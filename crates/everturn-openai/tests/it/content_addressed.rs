@@ -34,7 +34,7 @@ fn path(response: &Value) -> String {
 }
 
 #[tokio::test]
-async fn a_response_is_found_by_the_id_that_was_told_first() {
+async fn a_response_is_found_by_its_first_id() {
     for streams in [false, true] {
         let server = served(vec!["one".into(), "two".into()]).await;
         ask(&server, json!({"input": "1", "conversation": "küche"}))
@@ -116,7 +116,7 @@ async fn its_calls_can_be_answered() {
 }
 
 #[tokio::test]
-async fn a_turn_that_reaches_an_equal_one_says_that_it_stored_nothing() {
+async fn a_turn_that_reaches_an_equal_one_reports_that_it_stored_nothing() {
     let server = served(vec!["one".into(), "two".into(), "two".into()]).await;
     let first = ask(&server, json!({"input": "1"})).await.json();
     let next = json!({"input": "2", "previous_response_id": first["id"]});

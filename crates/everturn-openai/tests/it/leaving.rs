@@ -25,7 +25,7 @@ async fn reached(gate: &Gate) {
     }
 }
 
-/// What has happened when the client leaves.
+/// The phase of the turn in which the client disconnects.
 #[derive(Debug, Clone, Copy)]
 enum Phase {
     NothingSaid,
@@ -34,7 +34,7 @@ enum Phase {
 }
 
 #[tokio::test]
-async fn a_turn_whose_client_leaves_is_cancelled_and_keeps_what_it_had_finished() {
+async fn a_turn_whose_client_disconnects_is_cancelled_and_keeps_its_finished_rounds() {
     let phases = [Phase::NothingSaid, Phase::HalfSaid, Phase::ToolRan];
     let ways = [("/responses", false), ("/responses", true)];
     let ways = ways
@@ -103,7 +103,7 @@ async fn a_retry_of_a_cancelled_turn_runs_it() {
 }
 
 #[tokio::test]
-async fn work_in_the_background_goes_on_without_its_reader() {
+async fn background_work_continues_without_its_reader() {
     let gate = Gate::new();
     let model = ScriptedModel::new().reply(Reply::text("Done.").wait(&gate));
     let server = Served::with(model, |server| server).await;

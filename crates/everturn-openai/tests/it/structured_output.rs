@@ -31,7 +31,7 @@ fn text_of(response: &Value) -> &str {
 }
 
 #[tokio::test]
-async fn a_response_has_the_schema_that_was_asked_for() {
+async fn a_response_has_the_requested_schema() {
     let supports = ModelSupports {
         constrained: Some(ConstrainedSupport::All),
         multiturn: Some(true),
@@ -96,7 +96,7 @@ async fn words_around_the_json_are_left_out_in_the_stream_and_afterwards() {
 }
 
 #[tokio::test]
-async fn a_completion_has_the_schema_that_was_asked_for() {
+async fn a_completion_has_the_requested_schema() {
     let json = r#"{"dish": "soup"}"#;
     let fenced = format!("```json\n{json}\n```");
     let served = Served::answering([&*fenced, &*fenced, "Enjoy."]).await;

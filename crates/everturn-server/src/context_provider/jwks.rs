@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn keys_are_kept_read_again_when_one_is_missing_and_not_for_ever() {
+    async fn keys_are_cached_read_again_when_one_is_missing_and_expire() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("keys.json");
         let keys = Jwks::file(&path);

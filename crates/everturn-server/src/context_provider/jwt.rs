@@ -51,8 +51,8 @@ pub struct JwtTokens {
     roles: Option<String>,
 }
 
-/// The keys that signatures are checked with. The kind of key decides about the algorithm, never the token: a public key that
-/// were taken for a secret would let everybody sign.
+/// The keys that signatures are verified with. The kind of key determines the algorithm, and not the token:
+/// if a public key were used as a secret, every caller could sign.
 enum Keys {
     Public(Jwks),
     Secret(Box<[u8]>),

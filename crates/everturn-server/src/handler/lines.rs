@@ -13,11 +13,11 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 
 use super::{Held, Mounted};
-use crate::body::discard;
 use crate::error_body::{Refusal, json_response};
 use crate::event::Event;
 use crate::permits::Permit;
-use crate::running::Running;
+use crate::polled_call::CallEvents;
+use crate::request_body::discard;
 use crate::{Limits, RouteKind};
 
 /// The type of a body that is a file of JSON lines.
@@ -62,7 +62,8 @@ impl Mounted {
     ) -> Result<Value, Refusal> {
         let connection = self.action.connect_json(init_of(uri)?, context)?;
         let (this, limits) = (Arc::clone(self), self.shared.limits.clone());
-        // A task of its own reads on if the caller leaves: the action is told that the lines have ended.
+        // A separate task continues if the caller disconnects, so that the action receives the end of the
+        // lines.
         let feeding = self.shared.handle.tasks().spawn(async move {
             let outcome = feed(connection, body, &limits, &held.permit).await;
             drop(this);
@@ -95,8 +96,8 @@ async fn feed(
     let refusal = match send_lines(&sender, &mut body, limits, permit).await {
         Ok(()) => None,
         Err(refusal) => {
-            // All lines of a file may have arrived although its body has not ended. One more, which no file has, keeps
-            // the action from taking the file for complete.
+            // All lines may have arrived although the body has not ended. An invalid extra line keeps the
+            // action from treating the file as complete.
             let _ = sender.send(Value::Null).await;
             Some(refusal)
         }
@@ -123,7 +124,7 @@ async fn send_lines(
             let is_heavy = line.len() > HEAVY;
             let parse = move || parsed(&line);
             let line = if is_heavy { offload(parse).await } else { parse() }?;
-            // An action that takes no more has failed, and says why in its output.
+            // An action that accepts no more lines has failed, and returns the reason.
             if sender.send(line).await.is_err() {
                 return Ok(());
             }
@@ -227,11 +228,11 @@ fn too_large(message: String) -> Refusal {
     Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, Error::invalid_argument(message))
 }
 
-/// The answer to a caller that wants lines: each chunk is one. A call that fails before its first chunk is a failure of the
-/// request; one that fails later breaks the body off.
-pub(super) async fn respond(mut running: Running, mut held: Held) -> Response<Body> {
+/// The response of JSON lines: each chunk is a line. A call that fails before its first chunk fails the
+/// request; a later failure breaks the body off.
+pub(super) async fn respond(mut events: CallEvents, mut held: Held) -> Response<Body> {
     held.meter.stream_opened();
-    let first = std::future::poll_fn(|cx| running.poll_next(cx)).await;
+    let first = std::future::poll_fn(|cx| events.poll_next(cx)).await;
     if let Some(Event::Error(error)) = &first {
         return json_response(crate::error_body::http_status(error), error);
     }
@@ -239,7 +240,7 @@ pub(super) async fn respond(mut running: Running, mut held: Held) -> Response<Bo
     let lines = futures::stream::poll_fn(move |cx| {
         let event = match first.take() {
             Some(event) => Poll::Ready(Some(event)),
-            None => running.poll_next(cx),
+            None => events.poll_next(cx),
         };
         event.map(|event| match event {
             Some(Event::Message(line)) => {

@@ -11,16 +11,16 @@ use everturn_core::{Error, Scope};
 use futures::StreamExt;
 
 use super::{Held, Mounted, event_stream, stream};
-use crate::call::Call;
-use crate::durable::{Durable, Opened, Reading, Reattachment, STREAM_ID, frames, stream_id};
-use crate::envelope::Envelope;
+use crate::action_call::ActionCall;
+use crate::answer_form::AnswerForm;
 use crate::error_body::Refusal;
-use crate::extensions::AnswerForm;
+use crate::logged_calls::{LoggedCalls, LoggedStream, Reading, Reconnection, STREAM_ID, frames, stream_id};
 use crate::metrics::CallMeter;
 use crate::permits::Permit;
+use crate::request_body::Envelope;
 
-/// Says `no` in the answer to a call whose stream the log does not keep: its client cannot reattach, and ends the call by
-/// leaving.
+/// Set to `no` in the response to a call whose stream the log does not record: its client cannot reconnect,
+/// and disconnecting ends the call.
 const STREAM_KEPT: HeaderName = HeaderName::from_static("x-everturn-stream-kept");
 
 /// A request for a stream: its headers and its form.
@@ -32,25 +32,27 @@ pub(super) struct StreamRequest<'a> {
 /// Answers a request for a stream: with a new stream, or with an existing one to reattach to.
 pub(super) async fn answer(
     mounted: &Mounted,
-    durable: &Durable,
+    logged_calls: &LoggedCalls,
     request: StreamRequest<'_>,
-    call: Call,
+    call: ActionCall,
     held: Held,
 ) -> Result<Response<Body>, Refusal> {
     let StreamRequest { headers, form } = request;
     let scope = Scope::brought_by(&call.context).unwrap_or_default();
     let reading = Reading {
-        ids: Reattachment::wants_ids(headers),
+        ids: Reconnection::wants_ids(headers),
         form,
         exposure: mounted.shared.exposure,
     };
     let Held { meter, permit } = held;
-    // The call is under way until it has ended and its answer is read.
+    // The call is active until it has ended and its response has been read.
     let permit = Arc::new(permit);
-    let Some(reattachment) = Reattachment::of(headers)? else {
+    let Some(reconnection) = Reconnection::of(headers)? else {
         let (metrics, held) = (mounted.metrics.clone(), Arc::clone(&permit));
-        let not_kept = move || metrics.stream_not_kept();
-        let started = durable.run(&scope, &permit.owner(), call, held, not_kept).await;
+        let on_unrecorded = move || metrics.stream_not_kept();
+        let started = logged_calls
+            .run(&scope, &permit.owner(), call, held, on_unrecorded)
+            .await;
         return Ok(match started {
             Ok(opened) => respond(opened, reading, (meter, permit)),
             Err(call) => {
@@ -64,8 +66,8 @@ pub(super) async fn answer(
         });
     };
     let action = &mounted.route.key;
-    Ok(match durable.replay(&scope, action, &reattachment).await? {
-        // Reattaching counts as a call: it takes a connection and reads from the log.
+    Ok(match logged_calls.replay(&scope, action, &reconnection).await? {
+        // Reconnecting counts as a call: it uses a connection and reads from the log.
         Some(opened) => respond(opened, reading, (meter, permit)),
         None => unknown(),
     })
@@ -89,9 +91,9 @@ async fn answer_stop(mounted: &Mounted, request: Request) -> Result<Response<Bod
     let scope = Scope::brought_by(&context).unwrap_or_default();
     let missing = || Error::invalid_argument("the header 'X-Genkit-Stream-Id' must say which stream to stop");
     let id = stream_id(&head.headers)?.ok_or_else(|| missing().with_public())?;
-    let durable = mounted.shared.durable.as_ref();
-    let durable = durable.ok_or_else(|| Error::not_found("stream not found").with_public())?;
-    durable.stop(&scope, &mounted.route.key, &id).await?;
+    let logged_calls = mounted.shared.logged_calls.as_ref();
+    let logged_calls = logged_calls.ok_or_else(|| Error::not_found("stream not found").with_public())?;
+    logged_calls.stop(&scope, &mounted.route.key, &id).await?;
     Ok(no_content())
 }
 
@@ -107,7 +109,7 @@ fn no_content() -> Response<Body> {
 }
 
 /// Answers with the events of a stream. `held` is dropped when the client has read the last of them.
-fn respond(opened: Opened, reading: Reading, mut held: (CallMeter, Arc<Permit>)) -> Response<Body> {
+fn respond(opened: LoggedStream, reading: Reading, mut held: (CallMeter, Arc<Permit>)) -> Response<Body> {
     held.0.stream_opened();
     let frames = frames(opened.entries, reading).map(move |(bytes, is_chunk)| {
         // Named as a whole, so that the closure captures all of it.

@@ -8,8 +8,8 @@ use super::Limits;
 impl Limits {
     /// Checks the numbers of messages, parts, tool requests and answers in an agent's input and in the value that opens it.
     ///
-    /// Fails with `INVALID_ARGUMENT`, naming the limit and how to raise it. What is no list where one belongs is left for
-    /// the schema to refuse.
+    /// Fails with `INVALID_ARGUMENT`, naming the limit and how to raise it. Schema validation rejects values
+    /// that are not lists.
     pub(crate) fn check_counts(&self, input: Option<&Value>, init: Option<&Value>) -> Result<()> {
         let mut counts = Counts::default();
         if let Some(input) = input {

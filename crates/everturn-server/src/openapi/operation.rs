@@ -91,7 +91,7 @@ pub(super) fn operation(mounted: &Mounted, components: &mut Components) -> Value
             if route.kind == RouteKind::Archive {
                 answers("403", failure("The caller may not change or export sessions."));
             }
-            if mounted.is_kept() {
+            if mounted.is_recorded() {
                 let gone = "The stream to reattach to is unknown, expired or another caller's.";
                 answers("204", json!({ "description": gone }));
             }
@@ -137,11 +137,11 @@ fn parameters(mounted: &Mounted) -> Value {
             "schema": { "enum": ["0", "1", "false", "true"] },
         }));
     }
-    if !mounted.is_kept() {
+    if !mounted.is_recorded() {
         return parameters.into();
     }
     parameters.push(stream_id(false));
-    if mounted.shared.durable.is_some() {
+    if mounted.shared.logged_calls.is_some() {
         parameters.push(json!({
             "name": "Last-Event-ID",
             "in": "header",

@@ -8,10 +8,10 @@ use tokio::sync::mpsc;
 use super::frame::text;
 use super::intake::Intake;
 use super::outgoing::Outgoing;
-use crate::call::{public_to_its_sender, text_of};
+use crate::action_call::{public_to_its_sender, text_of};
+use crate::answer_form::AnswerForm;
 use crate::correlation::log_failed_call;
 use crate::event::Event;
-use crate::extensions::AnswerForm;
 use crate::permits::Permit;
 
 /// A conversation, from its `init` until its end is sent. Dropping it cancels the work that was not detached.
@@ -19,14 +19,14 @@ pub(super) struct Conversation {
     state: State,
     key: String,
     request: RequestId,
-    told: Told,
+    reply: Reply,
     /// The permits for values that the agent was given and may not have decoded yet.
     undecoded: Vec<Permit>,
 }
 
 /// The form in which the client is answered.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Told {
+pub(super) struct Reply {
     pub(super) form: AnswerForm,
     pub(super) exposure: Exposure,
 }
@@ -45,7 +45,7 @@ pub(super) enum Step {
     /// An input was passed to the agent.
     HandedOver,
     /// A chunk was sent.
-    Told,
+    Sent,
     /// The end was sent.
     Ended,
     /// The client is gone.
@@ -59,7 +59,7 @@ impl Conversation {
         init: Value,
         values: Permit,
         context: &Context,
-        told: Told,
+        reply: Reply,
     ) -> Self {
         let state = match action.connect_json(Some(init).filter(|init| !init.is_null()), context) {
             Ok(connection) => State::Open {
@@ -72,7 +72,7 @@ impl Conversation {
             state,
             key: action.descriptor().key.clone(),
             request: RequestId::of(context),
-            told,
+            reply,
             undecoded: vec![values],
         }
     }
@@ -114,7 +114,7 @@ impl Conversation {
                 let error = public_to_its_sender(error.clone(), &self.key);
                 log_failed_call(&self.key, &self.request, &error);
                 room.send(Outgoing::Frame(text(
-                    Event::Error(error.to_wire(self.told.exposure)).to_json(),
+                    Event::Error(error.to_wire(self.reply.exposure)).to_json(),
                 )));
                 Step::Ended
             }
@@ -123,7 +123,7 @@ impl Conversation {
                     self.undecoded.push(values);
                     Step::HandedOver
                 }
-                step = tell(connection, outgoing, (&self.key, &self.request), self.told) => {
+                step = send_next(connection, outgoing, (&self.key, &self.request), self.reply) => {
                     self.undecoded.clear();
                     step
                 }
@@ -133,31 +133,31 @@ impl Conversation {
 }
 
 /// Sends the next event when the client is ready for it: a client that does not read makes the agent wait.
-async fn tell(
+async fn send_next(
     connection: &mut JsonConnection,
     outgoing: &mpsc::Sender<Outgoing>,
     (key, request): (&str, &RequestId),
-    told: Told,
+    reply: Reply,
 ) -> Step {
     let Ok(room) = outgoing.reserve().await else {
         return Step::Gone;
     };
     if let Some(chunk) = connection.receive().next().await {
         let chunk = JsonText::of(&chunk).expect("a JSON value is JSON");
-        if let Some(event) = told.form.event(Event::Message(chunk)) {
+        if let Some(event) = reply.form.event(Event::Message(chunk)) {
             room.send(Outgoing::Frame(text(event.to_json())));
         }
-        return Step::Told;
+        return Step::Sent;
     }
     // Taking the output closes the input, so it is taken only once it is there.
     connection.done().await;
-    let output = async { text_of(connection.output().await?, told.form).await };
+    let output = async { text_of(connection.output().await?, reply.form).await };
     let end = match output.await {
         Ok(output) => Event::Result(output),
         Err(error) => {
             let error = public_to_its_sender(error, key);
             log_failed_call(key, request, &error);
-            Event::Error(error.to_wire(told.exposure))
+            Event::Error(error.to_wire(reply.exposure))
         }
     };
     room.send(Outgoing::Frame(text(end.to_json())));

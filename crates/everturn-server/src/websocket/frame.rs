@@ -84,7 +84,7 @@ impl Ending {
     }
 
     /// Creates the ending for a client that has closed the connection already.
-    pub(super) fn gone() -> Self {
+    pub(super) fn disconnected() -> Self {
         Self {
             code: CloseCode::Normal,
             reason: "",

@@ -17,13 +17,13 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{self, Message};
 
 use super::Stream;
-use super::conversation::{Conversation, Step, Told};
+use super::conversation::{Conversation, Reply, Step};
 use super::frame::{ClientFrame, Ending, text};
 use super::options::WebSockets;
 use super::outgoing::{Outgoing, write};
+use crate::answer_form::AnswerForm;
 use crate::context_provider::Provided;
 use crate::correlation::Correlation;
-use crate::extensions::AnswerForm;
 use crate::handler::{Held, Mounted};
 use crate::permits::Permit;
 
@@ -115,11 +115,11 @@ impl Socket {
         } = self.settings;
         let mut pings = interval_at(Instant::now() + ping_every, ping_every);
         pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut heard, mut active) = (Instant::now(), Instant::now());
+        let (mut received, mut active) = (Instant::now(), Instant::now());
         let mut talk = Talk::default();
         let mut is_draining = false;
         loop {
-            // An abort that was asked for is answered before the connection closes.
+            // A requested abort is answered before the connection closes.
             if is_draining && talk.conversation.is_none() && talk.aborts.is_empty() {
                 return Ending::going_away();
             }
@@ -127,53 +127,53 @@ impl Socket {
             tokio::select! {
                 () = handle.draining().cancelled(), if !is_draining => {
                     is_draining = true;
-                    // The running turn may end; no other begins.
+                    // The running turn may end; no other turn starts.
                     talk.conversation.as_mut().map(Conversation::close);
                 }
                 // Backpressure: while inputs wait for the agent, the client's next frames stay in the network.
                 message = incoming.next(), if has_room && !talk.owes_pong => {
-                    heard = Instant::now();
+                    received = Instant::now();
                     match self.hear(message, &mut talk).await {
-                        Ok(Heard::Frame) => active = heard,
-                        Ok(Heard::Sign) if talk.control_frames > control_frames => {
+                        Ok(Received::Frame) => active = received,
+                        Ok(Received::ControlFrame) if talk.control_frames > control_frames => {
                             let message = format!("more than {control_frames} pings and pongs at once");
                             return Ending::fault(CloseCode::Policy, message);
                         }
-                        Ok(Heard::Sign) => {}
+                        Ok(Received::ControlFrame) => {}
                         Err(ending) => return ending,
                     }
                 }
                 room = outgoing.reserve(), if talk.owes_pong => {
-                    let Ok(room) = room else { return Ending::gone() };
+                    let Ok(room) = room else { return Ending::disconnected() };
                     room.send(Outgoing::Pong);
                     talk.owes_pong = false;
                 }
                 step = step(&mut talk.conversation, outgoing) => match step {
                     Step::HandedOver => {}
-                    Step::Told => active = Instant::now(),
+                    Step::Sent => active = Instant::now(),
                     Step::Ended => {
                         active = Instant::now();
                         talk.conversation = None;
                     }
-                    Step::Gone => return Ending::gone(),
+                    Step::Gone => return Ending::disconnected(),
                 },
                 Some(aborted) = talk.aborts.next() => {
                     if outgoing.send(Outgoing::Frame(text(json!({ "aborted": aborted }).to_string()))).await.is_err() {
-                        return Ending::gone();
+                        return Ending::disconnected();
                     }
                 }
                 _ = pings.tick() => {
                     talk.control_frames = 0;
                     if !has_room {
                         // The client's frames are not being read now.
-                        heard = Instant::now();
+                        received = Instant::now();
                     }
-                    // A client that vanished without closing would otherwise hold its turn for ever.
-                    if heard.elapsed() > ping_every * MISSED_PINGS {
+                    // A client that vanished without closing would otherwise hold its turn forever.
+                    if received.elapsed() > ping_every * MISSED_PINGS {
                         return Ending::silence("there was no answer to pings");
                     }
                     if active.elapsed() > idle_time {
-                        return Ending::silence("nothing was said for too long");
+                        return Ending::silence("the connection was silent for too long");
                     }
                     // Another frame on its way serves as a sign of life too.
                     let _ = outgoing.try_send(Outgoing::Frame(Message::Ping(Vec::new().into())));
@@ -187,7 +187,7 @@ impl Socket {
         &self,
         message: Option<Result<Message, tungstenite::Error>>,
         talk: &mut Talk,
-    ) -> Result<Heard, Ending> {
+    ) -> Result<Received, Ending> {
         match message {
             Some(Ok(Message::Text(text))) => {
                 let limits = self.mounted.shared.limits.clone();
@@ -200,7 +200,7 @@ impl Socket {
                 let is_heavy = bytes.len() > HEAVY;
                 let frame = if is_heavy { offload(parse).await } else { parse() }?;
                 self.take(frame, values, talk)?;
-                Ok(Heard::Frame)
+                Ok(Received::Frame)
             }
             Some(Ok(Message::Binary(_))) => {
                 let message = "frames are text; this one is binary";
@@ -209,14 +209,14 @@ impl Socket {
             Some(Ok(frame @ (Message::Ping(_) | Message::Pong(_)))) => {
                 talk.owes_pong = matches!(frame, Message::Ping(_));
                 talk.control_frames += 1;
-                Ok(Heard::Sign)
+                Ok(Received::ControlFrame)
             }
             Some(Err(tungstenite::Error::Capacity(_))) => {
                 let limit = self.mounted.shared.limits.body_bytes;
                 let message = format!("a frame may have {limit} bytes");
                 Err(Ending::fault(CloseCode::Size, message))
             }
-            None | Some(Err(_) | Ok(Message::Close(_) | Message::Frame(_))) => Err(Ending::gone()),
+            None | Some(Err(_) | Ok(Message::Close(_) | Message::Frame(_))) => Err(Ending::disconnected()),
         }
     }
 
@@ -235,12 +235,12 @@ impl Socket {
             (ClientFrame::Init(init), none) => {
                 // A new context for each conversation: cancelling one must not reach the next.
                 let context = self.mounted.context(self.caller.clone(), &self.correlation);
-                let told = Told {
+                let reply = Reply {
                     form: self.form,
                     exposure: self.mounted.shared.exposure,
                 };
                 let action = self.mounted.action.as_ref();
-                *none = Some(Conversation::open(action, init, values, &context, told));
+                *none = Some(Conversation::open(action, init, values, &context, reply));
                 *has_begun = true;
                 Ok(())
             }
@@ -292,11 +292,11 @@ impl Socket {
 }
 
 /// A received frame.
-enum Heard {
+enum Received {
     /// A text.
     Frame,
     /// A sign of life.
-    Sign,
+    ControlFrame,
 }
 
 fn failed(id: &str, error: &RuntimeError) -> Value {

@@ -15,11 +15,11 @@ use super::options::WebSockets;
 use super::outgoing::buffers;
 use super::socket::Socket;
 use super::{PROTOCOL, Stream};
+use crate::answer_form::AnswerForm;
 use crate::correlation::Correlation;
-use crate::envelope::Envelope;
 use crate::error_body::Refusal;
-use crate::extensions::AnswerForm;
 use crate::handler::{Held, Mounted, caller_of};
+use crate::request_body::Envelope;
 
 /// An agent and the path of its WebSocket.
 pub(crate) struct Endpoint {

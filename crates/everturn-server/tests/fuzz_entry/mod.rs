@@ -1,5 +1,5 @@
-//! What the fuzz targets and the property tests drive: arbitrary bytes where clients send theirs. Nothing may panic, and
-//! what was understood is understood again in the words of the server.
+//! Entry points of the fuzz targets and the property tests: arbitrary bytes in place of client input. Nothing
+//! may panic, and parsed input must survive a round trip through the server's encoding.
 
 #![allow(dead_code, reason = "each user drives its part of this")]
 
@@ -42,12 +42,12 @@ pub(crate) fn read_wish(target: &str, accept: &[u8]) {
     }
 }
 
-/// A public key whose private half nobody has.
+/// A public key without a known private key.
 const KEYS: &str =
     r#"{"keys":[{"kty":"OKP","crv":"Ed25519","kid":"k","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
 
 pub(crate) fn read_token(keys: &str, authorization: &[u8]) {
-    // Keys of arbitrary bytes may be anybody's.
+    // Arbitrary bytes may be a valid key.
     let _ = decoders::caller(keys, authorization);
 
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Agents over HTTP: one turn per request, and what an agent's companions answer.
+//! Agents over HTTP: one turn per request, and the responses of companion actions.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ async fn a_turn_is_streamed_and_ends_with_its_output() {
 }
 
 #[tokio::test]
-async fn a_conversation_goes_on_over_several_requests() {
+async fn a_conversation_continues_over_several_requests() {
     let server = with_store().await;
 
     let first = server.post(RUN, &says("one")).await.result();
@@ -221,7 +221,7 @@ async fn any_companion_can_be_given_a_route() {
     server.post(RUN, &says("hi")).await.assert_no_such_path();
 }
 
-/// How the clients of other runtimes tell a route that a server does not have from an action that found nothing.
+/// How clients of other runtimes distinguish a missing route from an action that found nothing.
 fn is_missing_route(answer: &Answer) -> [bool; 2] {
     let body: Option<Value> = serde_json::from_str(&answer.body).ok();
     let status = body.as_ref().and_then(|body| body["status"].as_str());
@@ -232,7 +232,7 @@ fn is_missing_route(answer: &Answer) -> [bool; 2] {
 }
 
 #[tokio::test]
-async fn a_path_without_a_route_is_told_from_an_action_that_found_nothing() {
+async fn a_path_without_a_route_differs_from_an_action_that_found_nothing() {
     let registry = Registry::new();
     parrot(&registry, None);
     patient(

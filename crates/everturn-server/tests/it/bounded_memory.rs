@@ -1,4 +1,4 @@
-//! What clients can make a server hold is bounded: lists, answers that are not read, streams that are kept.
+//! The memory that clients can occupy is bounded: lists, unread responses, recorded streams.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,7 +61,7 @@ fn two_callers() -> BearerTokens {
 }
 
 #[tokio::test]
-async fn a_call_is_under_way_until_the_last_byte_of_its_answer_is_sent() {
+async fn a_call_is_active_until_the_last_byte_of_its_response_is_sent() {
     let registry = Registry::new();
     large(&registry);
     let limits = Limits::default().calls_per_principal(1);
@@ -141,7 +141,7 @@ fn chunks(answer: &Answer) -> usize {
 }
 
 #[tokio::test]
-async fn a_stream_that_outgrows_the_log_goes_on_for_its_client() {
+async fn a_stream_that_outgrows_the_log_continues_for_its_client() {
     let (registry, gate) = (Registry::new(), CancellationToken::new());
     streaming(&registry);
     let held = gate.clone();
@@ -271,7 +271,7 @@ async fn a_loser_across_processes_gets_409() {
 }
 
 #[tokio::test]
-async fn resuming_a_session_after_an_abort_says_which_snapshot_to_resume() {
+async fn resuming_a_session_after_an_abort_reports_which_snapshot_to_resume() {
     let (registry, gate) = (Registry::new(), CancellationToken::new());
     let store = Arc::new(MemoryStore::new());
     parrot(&registry, Some(Arc::clone(&store)));

@@ -1,4 +1,4 @@
-//! What clients may bring to an agent, and which agents they reach.
+//! The fields that clients may send to an agent, and the agents that they reach.
 
 use everturn_agent::store::MemoryStore;
 use everturn_agent::{ClientPermissions, Delegation, agent};

@@ -148,7 +148,7 @@ async fn a_role_in_the_value_auth_counts() {
 }
 
 #[tokio::test]
-async fn an_anonymous_caller_acts_for_nobody() {
+async fn an_anonymous_caller_cannot_act_for_others() {
     let callers = visitors().acting_for("staff", "x-customer");
 
     let refused = ask(&callers, &[("x-customer", "ann")]).await.unwrap_err();

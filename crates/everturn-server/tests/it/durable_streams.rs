@@ -19,7 +19,7 @@ use crate::support::{Answer, Served, answer};
 
 const COUNT: &str = "/flows/count";
 
-/// A flow that counts to its input, each number with leave of the test, and that tells when it is over.
+/// A flow that counts to its input, each number with permission of the test, and that reports its end.
 #[derive(Clone)]
 struct Counting {
     registry: Registry,
@@ -119,7 +119,7 @@ async fn reads(server: &Served, to: u32, count: usize) -> (reqwest::Response, St
 }
 
 #[tokio::test]
-async fn a_call_goes_on_when_its_stream_is_too_large_to_be_kept() {
+async fn a_call_continues_when_its_stream_is_too_large_to_be_recorded() {
     let counting = Counting::new();
     let log = MemoryStreamLog::options().max_stream_bytes(500).build();
     let server = counting.served_with(log).await;
@@ -187,7 +187,7 @@ async fn without_being_asked_no_event_has_an_id() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_stops_nothing_and_goes_on_live_when_it_comes_back() {
+async fn a_disconnected_client_stops_nothing_and_continues_live_after_it_reconnects() {
     let counting = Counting::new();
     counting.allow(2);
     let server = counting.served_with(MemoryStreamLog::new()).await;
@@ -235,7 +235,7 @@ async fn a_stop_ends_the_work_and_the_stream() {
 }
 
 #[tokio::test]
-async fn another_principals_stream_cannot_be_told_from_a_missing_one() {
+async fn another_principals_stream_is_indistinguishable_from_a_missing_one() {
     let counting = Counting::new();
     counting.allow(1);
     let server = counting.served_with(MemoryStreamLog::new()).await;
@@ -273,7 +273,7 @@ async fn reading_a_stream_again_is_a_call_for_as_long_as_it_is_read() {
 }
 
 #[tokio::test]
-async fn an_error_is_told_again_without_its_private_text() {
+async fn an_error_is_replayed_without_its_private_text() {
     let counting = Counting::new();
     let server = counting.served_with(MemoryStreamLog::new()).await;
 
@@ -352,7 +352,7 @@ async fn a_client_that_does_not_read_holds_up_nothing() {
 }
 
 #[tokio::test]
-async fn a_server_that_ends_finishes_what_nobody_reads_any_more() {
+async fn a_server_that_ends_finishes_streams_without_readers() {
     let counting = Counting::new();
     counting.allow(1);
     let log = MemoryStreamLog::new();
@@ -372,7 +372,7 @@ async fn a_server_that_ends_finishes_what_nobody_reads_any_more() {
 }
 
 #[tokio::test]
-async fn an_agents_turns_are_kept_like_any_stream_those_it_refuses_included() {
+async fn an_agents_turns_are_recorded_like_any_stream_including_rejected_ones() {
     let registry = Registry::new();
     parrot(&registry, Some(Arc::new(MemoryStore::new())));
     let server = Served::start(Server::new(&registry).stream_log(MemoryStreamLog::new())).await;
@@ -397,7 +397,7 @@ async fn sqlite(path: &Path) -> SqliteStreamLog {
 }
 
 #[tokio::test]
-async fn a_restarted_server_gives_what_was_written_and_says_what_is_missing() {
+async fn a_restarted_server_replays_what_was_written_and_reports_what_is_missing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("streams.db");
     let counting = Counting::new();

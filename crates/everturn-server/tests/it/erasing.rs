@@ -81,7 +81,7 @@ impl Desk {
     }
 }
 
-/// What a user says in a session.
+/// A user's message in a session.
 fn within(session: &str, text: &str) -> Value {
     says_in(text, &json!({ "sessionId": session }))
 }
@@ -253,7 +253,7 @@ async fn retention_reaches_every_tenant() {
 }
 
 #[tokio::test]
-async fn erasing_nobody_is_not_found_and_a_request_is_carried_out_once() {
+async fn erasing_an_unknown_tenant_is_not_found_and_a_request_runs_once() {
     let desk = Desk::new().await;
     desk.say("alice-token", &says("hello")).await;
     let delete =

@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 
 use crate::support::{Answer, Served, answer};
 
-/// The flow of the recordings: counts, fails on purpose at 3, by accident at 4, and says what its context holds.
+/// The flow of the recordings: counts, fails on purpose at 3, by accident at 4, and returns the values of its
+/// context.
 fn recorded_flow() -> Registry {
     let count = |to: u32, context: Context, emitter: Emitter<Value>| async move {
         for count in 0..to {
@@ -100,7 +101,7 @@ async fn streamed_calls_are_answered_as_recorded() {
 }
 
 #[tokio::test]
-async fn an_input_that_does_not_fit_is_refused_as_recorded_and_says_where() {
+async fn an_input_that_does_not_fit_is_refused_with_its_position_as_recorded() {
     let Some(recorded) = load("observed/js-flow-http.json") else {
         return;
     };
@@ -226,7 +227,7 @@ async fn a_flow_without_input_needs_no_body() {
 }
 
 #[tokio::test]
-async fn a_panic_is_an_internal_error_and_the_server_goes_on() {
+async fn a_panic_is_an_internal_error_and_the_server_continues() {
     let registry = Registry::new();
     let fragile = |fall: bool| async move {
         assert!(!fall, "the secret is 42");

@@ -33,7 +33,7 @@ async fn ask(address: &str, request: &str, host: &str, headers: &str, body: &str
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// The status lines of a turn, a health check and a WebSocket that are asked for under this name.
+/// The status lines of a turn, a health check and a WebSocket that are requested under this name.
 async fn answers(server: &Served, host: &str) -> [u16; 3] {
     let address = server.base.trim_start_matches("http://");
     let websocket = "connection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-version: 13\r\n\
@@ -66,7 +66,7 @@ async fn a_loopback_server_does_not_answer_to_a_foreign_name() {
 }
 
 #[tokio::test]
-async fn a_loopback_server_answers_to_the_names_it_is_told() {
+async fn a_loopback_server_accepts_allowed_names() {
     let named = Served::start(server().allowed_hosts(["kitchen.example"])).await;
     let any = Served::start(server().any_host()).await;
 

@@ -153,7 +153,7 @@ async fn a_body_that_is_too_large_is_refused_however_it_is_sent() {
 }
 
 #[tokio::test]
-async fn a_client_that_asks_before_sending_too_much_is_told_at_once() {
+async fn a_client_that_expects_100_continue_is_refused_at_once() {
     let server = served_with(Limits::default().body_bytes(16)).await;
 
     let request = "POST /flows/echo HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n\
@@ -187,7 +187,7 @@ async fn a_head_that_takes_too_long_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_body_that_breaks_off_harms_nobody() {
+async fn an_incomplete_body_affects_no_other_request() {
     let server = served().await;
     let mut stream = TcpStream::connect(server.base.trim_start_matches("http://"))
         .await

@@ -157,7 +157,7 @@ async fn keys_are_read_from_a_file_or_fetched_from_a_url() {
         .assert_failure(503, "UNAVAILABLE");
 }
 
-/// What a provider returns for a token.
+/// The result of a provider for a token.
 async fn provided(tokens: &JwtTokens, token: &str) -> Result<Provided> {
     let mut headers = axum::http::HeaderMap::new();
     headers.insert("authorization", format!("Bearer {token}").parse().unwrap());

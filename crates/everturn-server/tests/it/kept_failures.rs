@@ -81,7 +81,7 @@ async fn a_first_message_that_failed_is_tried_again_over_http() {
 }
 
 #[tokio::test]
-async fn a_snapshot_that_a_rewind_left_behind_says_so_to_callers_who_ask() {
+async fn a_superseded_snapshot_is_marked_for_callers_who_ask() {
     let registry = Registry::new();
     cook(&registry)
         .timeline(Timeline::Linear)

@@ -1,5 +1,5 @@
-//! Everything that is tested from outside, in one program: each further one is linked and stored anew.
-//! Files beside this folder are programs of their own: they measure memory, or listen to every span of a process.
+//! All integration tests in one program, because each further program is linked and stored separately. Files
+//! next to this folder are separate programs: they measure memory, or observe every span of a process.
 
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 
@@ -8,7 +8,7 @@ mod anonymous_callers;
 mod bounded_memory;
 mod client_permissions;
 mod combined_providers;
-mod decoders;
+mod decoder_properties;
 mod durable_streams;
 mod erasing;
 mod flow_protocol;
@@ -19,7 +19,7 @@ mod hostile_requests;
 mod json_web_tokens;
 mod kept_failures;
 mod mounting;
-mod operations;
+mod operator_routes;
 mod private_text_stays_inside;
 mod protocol_adapters;
 mod readers_and_leavers;
@@ -32,5 +32,5 @@ mod the_end_of_a_server;
 mod timelines;
 mod values_of_a_call;
 mod watching_runs;
-mod websocket;
+mod websocket_conversations;
 mod who_may_do_what;

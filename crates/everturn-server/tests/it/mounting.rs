@@ -1,4 +1,4 @@
-//! Routes are data: mounted elsewhere, in part, or into an application of one's own.
+//! Routes are data: mounted elsewhere, in part, or into an application's router.
 
 use axum::Router;
 use everturn_core::{Registry, Status};
@@ -84,7 +84,7 @@ async fn an_action_whose_name_needs_encoding_is_reached() {
 }
 
 #[tokio::test]
-async fn pages_of_other_origins_may_call_if_the_server_says_so() {
+async fn pages_of_other_origins_may_call_if_the_server_allows_it() {
     let registry = registry();
     let open = Served::start(Server::new(&registry).cors(CorsLayer::permissive())).await;
     let closed = Served::of(&registry).await;

@@ -1,4 +1,4 @@
-//! Only public text leaves the server, unless somebody works on the program.
+//! Only public text leaves the server, except in development.
 
 use std::sync::Arc;
 

@@ -32,7 +32,7 @@ async fn served() -> Served {
 }
 
 #[tokio::test]
-async fn an_adapter_is_told_who_calls() {
+async fn an_adapter_receives_the_caller() {
     let server = served().await;
 
     let known = answer(server.request("/who", &json!("hi")).bearer_auth("alice-token")).await;

@@ -13,7 +13,7 @@ use crate::support::Served;
 use crate::support::agents::{patient, says};
 
 #[tokio::test]
-async fn a_reader_that_leaves_ends_the_turn() {
+async fn a_reader_that_disconnects_ends_the_turn() {
     let registry = Registry::new();
     let agent = patient(
         &registry,
@@ -58,7 +58,7 @@ async fn a_caller_that_hangs_up_ends_the_call_it_waited_for() {
 }
 
 #[tokio::test]
-async fn a_detached_turn_survives_a_client_that_leaves() {
+async fn a_detached_turn_survives_a_client_that_disconnects() {
     let registry = Registry::new();
     let gate = CancellationToken::new();
     patient(&registry, Some(Arc::new(MemoryStore::new())), &gate);
@@ -104,7 +104,7 @@ async fn a_reader_that_does_not_read_stops_the_action_instead_of_filling_memory(
         tokio::task::yield_now().await;
     }
 
-    // What is on its way is in the sockets' buffers, which the operating system bounds.
+    // Data in transit is in the sockets' buffers, which the operating system bounds.
     assert!(sent.load(Ordering::SeqCst) < 1000, "{sent:?}");
     drop(stream);
 }

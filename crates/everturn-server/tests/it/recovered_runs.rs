@@ -38,7 +38,7 @@ fn server(registry: &Registry) -> Server {
         .grace(grace)
 }
 
-/// A process whose turns never end: a runtime of its own, so that everything in it can be lost at once.
+/// A process whose turns never end: a separate runtime, so that everything in it can be lost at once.
 struct Process {
     runtime: Option<Runtime>,
     base: String,

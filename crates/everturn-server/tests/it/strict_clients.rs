@@ -16,7 +16,7 @@ use crate::support::{Answer, Served, answer};
 
 const ASK: &str = "x-everturn-extensions";
 
-/// An agent that says what it does, reports its snapshots, and has a prompt input.
+/// An agent that sends statuses, reports its snapshots, and has a prompt input.
 fn cook(registry: &Registry, name: &str, store: Option<MemoryStore>) -> Agent {
     let agent = custom_agent(registry, name, |session: AgentSession| async move {
         session
@@ -105,7 +105,7 @@ async fn a_stream_has_the_added_chunks_only_for_callers_who_ask() {
 }
 
 #[tokio::test]
-async fn a_kept_stream_holds_everything_and_each_reader_gets_what_it_asks_for() {
+async fn a_recorded_stream_contains_everything_and_each_reader_gets_the_form_it_requests() {
     let registry = Registry::new();
     cook(&registry, "cook", Some(MemoryStore::new()));
     let server = Served::start(Server::new(&registry).stream_log(MemoryStreamLog::new())).await;
@@ -165,7 +165,7 @@ async fn a_snapshot_has_its_place_and_its_prompt_input_only_for_callers_who_ask(
 }
 
 #[tokio::test]
-async fn a_strict_client_that_keeps_the_state_goes_on_with_the_prompt_input() {
+async fn a_strict_client_that_keeps_the_state_continues_with_the_prompt_input() {
     let server = served().await;
     let plain = server.post("/agents/forgetful", &says("soup")).await.result();
 
@@ -205,7 +205,7 @@ async fn a_websocket_has_the_added_fields_by_header_or_by_subprotocol() {
     }
 }
 
-/// Has one turn on a WebSocket and returns what was told.
+/// Runs one turn on a WebSocket and returns the received events.
 async fn talk(request: tungstenite::handshake::client::Request) -> Vec<Value> {
     let (mut socket, _) = connect_async(request).await.unwrap();
     for frame in [
@@ -228,7 +228,7 @@ async fn talk(request: tungstenite::handshake::client::Request) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_header_that_says_neither_yes_nor_no_is_refused() {
+async fn a_header_that_is_neither_on_nor_off_is_refused() {
     let server = served().await;
 
     let request = server

@@ -23,7 +23,7 @@ struct Ending {
     store: Arc<MemoryStore>,
 }
 
-/// A server with one turn under way.
+/// A server with one active turn.
 async fn in_the_middle(store: bool, grace: Grace) -> Ending {
     let registry = Registry::new();
     let (gate, rows) = (CancellationToken::new(), Arc::new(MemoryStore::new()));
@@ -129,7 +129,7 @@ async fn a_turn_that_outlasts_the_grace_period_is_handed_on_where_it_can_be() {
 }
 
 #[tokio::test]
-async fn a_turn_that_cannot_be_handed_on_is_cancelled_and_told_so() {
+async fn a_turn_that_cannot_be_handed_on_is_cancelled_and_reported() {
     for (store, then) in [(true, AfterGrace::Cancel)] {
         let mut ending = in_the_middle(store, impatient(then)).await;
 

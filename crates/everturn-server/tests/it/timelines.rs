@@ -90,7 +90,7 @@ fn ids<'a>(list: &'a Value, field: &str) -> Vec<&'a str> {
 
 #[tokio::test]
 async fn sessions_are_listed_page_by_page_in_both_orders() {
-    let kitchens = Kitchens::open(ArchiveAccess::nobody()).await;
+    let kitchens = Kitchens::open(ArchiveAccess::none()).await;
     for session in ["a", "b", "c"] {
         kitchens.session(session, 1).await;
     }
@@ -121,7 +121,7 @@ async fn sessions_are_listed_page_by_page_in_both_orders() {
 
 #[tokio::test]
 async fn a_tree_has_every_snapshot_with_its_parent_page_by_page() {
-    let kitchens = Kitchens::open(ArchiveAccess::nobody()).await;
+    let kitchens = Kitchens::open(ArchiveAccess::none()).await;
     let line = kitchens.session("s", 2).await;
     let branch = kitchens.turn(json!({"snapshotId": line[0]})).await;
 
@@ -150,8 +150,8 @@ async fn a_tree_has_every_snapshot_with_its_parent_page_by_page() {
 }
 
 #[tokio::test]
-async fn a_tree_has_the_first_words_of_each_turn_if_they_are_asked_for() {
-    let kitchens = Kitchens::open(ArchiveAccess::nobody()).await;
+async fn a_tree_has_the_first_words_of_each_turn_on_request() {
+    let kitchens = Kitchens::open(ArchiveAccess::none()).await;
     let line = kitchens.session("s", 2).await;
 
     let plain = kitchens.call("tree", json!({"sessionId": "s"})).await.result();
@@ -166,7 +166,7 @@ async fn a_tree_has_the_first_words_of_each_turn_if_they_are_asked_for() {
 
 #[tokio::test]
 async fn two_snapshots_are_compared() {
-    let kitchens = Kitchens::open(ArchiveAccess::nobody()).await;
+    let kitchens = Kitchens::open(ArchiveAccess::none()).await;
     let line = kitchens.session("s", 2).await;
 
     let diff = json!({"left": line[0], "right": line[1]});
@@ -182,7 +182,7 @@ async fn two_snapshots_are_compared() {
 
 #[tokio::test]
 async fn what_changes_sessions_is_not_there_unless_it_is_switched_on() {
-    let kitchens = Kitchens::open(ArchiveAccess::nobody()).await;
+    let kitchens = Kitchens::open(ArchiveAccess::none()).await;
     let line = kitchens.session("s", 1).await;
 
     for action in ["label", "fork", "copy", "export", "import", "delete"] {
@@ -428,7 +428,7 @@ async fn nothing_stays_of_a_file_that_is_cut_off_broken_or_too_large() {
 }
 
 #[tokio::test]
-async fn nothing_stays_of_a_file_whose_sender_leaves() {
+async fn nothing_remains_of_a_file_whose_sender_disconnects() {
     let kitchens = Kitchens::open(ArchiveAccess::everyone()).await;
     kitchens.session("s", 3).await;
     let file = kitchens.download("s").await.body;
@@ -450,7 +450,7 @@ async fn nothing_stays_of_a_file_whose_sender_leaves() {
         .await;
 
     assert!(broken.is_err());
-    // The import under way ends with the server, which waits for it.
+    // The active import ends with the server, which waits for it.
     let list = json!({"sessionId": "t"});
     loop {
         let left = kitchens.call("listSnapshots", list.clone()).await.result();

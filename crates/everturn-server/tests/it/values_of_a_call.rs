@@ -1,4 +1,4 @@
-//! Values that a context provider gives to a call, and routes of one's own behind the same authentication.
+//! Values that a context provider gives to a call, and application routes behind the same authentication.
 
 use std::sync::Arc;
 

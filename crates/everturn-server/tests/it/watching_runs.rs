@@ -91,7 +91,7 @@ fn events(body: &str) -> Vec<Value> {
         .collect()
 }
 
-/// What a watcher was shown, without the snapshot's id.
+/// The events of a watcher, without the snapshot's id.
 fn shown(events: &[Value]) -> Vec<String> {
     let texts = events.iter().map(|event| {
         let message = &event["message"];
@@ -141,7 +141,7 @@ async fn a_caller_that_wants_no_stream_gets_the_end_of_the_run() {
 }
 
 #[tokio::test]
-async fn an_abort_ends_the_watching_and_nobody_else_sees_any_of_it() {
+async fn an_abort_ends_the_watching_and_is_invisible_to_others() {
     let (folder, gate) = (tempfile::tempdir().unwrap(), CancellationToken::new());
     let process = Process::start(folder.path(), &gate).await;
     let run = process.detach().await;

@@ -1,4 +1,4 @@
-//! Callers are told apart, see their own rows only, and learn nothing about those of others.
+//! Callers are distinguished, see only their own rows, and learn nothing about those of others.
 
 use std::sync::Arc;
 
@@ -78,7 +78,7 @@ async fn each_caller_sees_its_own_conversations_only() {
 type Naming = fn(&str) -> Value;
 
 #[tokio::test]
-async fn a_foreign_a_forged_and_a_missing_id_cannot_be_told_apart() {
+async fn a_foreign_a_forged_and_a_missing_id_are_indistinguishable() {
     let registry = Registry::new();
     let store = CountingStore::new(MemoryStore::new());
     parrot_in(&registry, Some(Arc::new(store.clone())));
@@ -109,7 +109,7 @@ async fn a_foreign_a_forged_and_a_missing_id_cannot_be_told_apart() {
             |id| json!({ "data": { "left": id, "right": id } }),
             404,
         ),
-        // A session that nobody has begun has no snapshots.
+        // A session that was never started has no snapshots.
         ("/agents/parrot/listSnapshots", in_session, 200),
         (RUN, |id| says_in("hi", &json!({ "snapshotId": id })), 404),
     ] {
@@ -120,7 +120,7 @@ async fn a_foreign_a_forged_and_a_missing_id_cannot_be_told_apart() {
             let asked = store.calls();
             let stream = server.request(path, &body_of(id)).bearer_auth("bob-token");
             let stream = answer(stream.header("accept", "text/event-stream")).await;
-            // What takes as long is what does as much: the store is asked the same, and as often.
+            // Equal work takes equal time: the store receives the same calls, equally often.
             answers.push((told(&unary, id), told(&stream, id), asked, store.calls()));
         }
 

@@ -264,7 +264,7 @@ impl Served {
             .clone()
     }
 
-    /// What the model was asked last, a line for each message.
+    /// The last request to the model, a line for each message.
     pub(crate) fn asked(&self) -> Vec<String> {
         let request = self.model.last_request().unwrap();
         let lines = request.messages.iter().map(|message| {
@@ -310,7 +310,7 @@ fn counter(registry: &Registry, store: impl IntoStore) {
     .unwrap();
 }
 
-/// What front ends bring: tools and context.
+/// The tools and context of a front end.
 fn additions() -> ClientPermissions {
     ClientPermissions::none().tools().instructions()
 }

@@ -80,7 +80,7 @@ impl Served {
         Self::beside(|_| (), model, change).await
     }
 
-    /// Serves more agents beside them.
+    /// Serves these agents and more.
     pub(crate) async fn beside(
         define: impl FnOnce(&Registry),
         model: ScriptedModel,
@@ -163,7 +163,7 @@ impl Served {
         self.post("/responses", whole).await
     }
 
-    /// What the model was asked last, a line for each message.
+    /// The last request to the model, a line for each message.
     pub(crate) fn asked(&self) -> Vec<String> {
         let request = self.model.last_request().unwrap();
         request

@@ -80,19 +80,19 @@ pub(crate) fn patient(
     }
 }
 
-/// What a user says.
+/// A user's message.
 pub(crate) fn says(text: &str) -> Value {
     json!({"data": {"message": {"role": "user", "content": [{"text": text}]}}})
 }
 
-/// What a user wants done in the background.
+/// A user's message for a background run.
 pub(crate) fn detaches(text: &str) -> Value {
     let mut body = says(text);
     body["data"]["detach"] = true.into();
     body
 }
 
-/// What a user says in a conversation.
+/// A user's message in a conversation.
 pub(crate) fn says_in(text: &str, init: &Value) -> Value {
     let mut body = says(text);
     body["init"] = init.clone();

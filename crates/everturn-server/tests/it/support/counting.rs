@@ -1,4 +1,4 @@
-//! A store that remembers what it was asked.
+//! A store that records its calls.
 
 use std::fmt;
 use std::sync::{Arc, Mutex};
@@ -26,7 +26,7 @@ impl CountingStore {
         }
     }
 
-    /// What was asked since the beginning, or since it was forgotten.
+    /// The calls since the start, or since the last reset.
     pub(crate) fn calls(&self) -> Vec<String> {
         self.calls.lock().unwrap().clone()
     }

@@ -19,7 +19,7 @@ pub(crate) struct Served {
     serving: Option<JoinHandle<Result<()>>>,
 }
 
-/// What was answered.
+/// A response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,

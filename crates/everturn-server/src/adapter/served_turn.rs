@@ -1,0 +1,182 @@
+//! Turns of agents that protocol adapters serve.
+
+mod coalesce;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use everturn_agent::{AgentInit, AgentInput, AgentOutput, AgentStreamChunk, TurnDetails, TurnStarted};
+use everturn_core::{Context, Inputs, Result};
+use tokio_util::sync::DropGuard;
+
+use self::coalesce::coalesce;
+use super::turn_name::TurnName;
+use crate::ServedAgent;
+use crate::correlation::keyed;
+use crate::polled_call::PolledCall;
+
+/// The maximum number of waiting chunks that are returned one by one. For a slower reader, their texts are
+/// coalesced.
+const FEW: usize = 8;
+
+/// A turn of an agent behind a [protocol adapter](crate::ProtocolAdapter), with its [details](TurnDetails).
+/// Reading its chunks drives the turn; dropping it cancels the turn.
+pub struct ServedTurn {
+    call: PolledCall<AgentStreamChunk, AgentOutput>,
+    /// Chunks that were read while the turn started.
+    read: VecDeque<AgentStreamChunk>,
+    outcome: Option<Result<AgentOutput>>,
+    started: TurnStarted,
+    name: String,
+    // Dropping the work ends the agent. Cancelling also reaches the tasks that it spawned.
+    _cancel: DropGuard,
+}
+
+impl std::fmt::Debug for ServedTurn {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("ServedTurn")
+            .field("started", &self.started)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ServedTurn {
+    /// Starts a turn and waits until the agent reports its start.
+    ///
+    /// # Errors
+    /// The outcome of an invocation that was rejected before its turn.
+    pub async fn start(
+        agent: &ServedAgent,
+        init: AgentInit,
+        input: AgentInput,
+        context: &Context,
+    ) -> Result<Self, Box<Result<AgentOutput>>> {
+        let context = keyed(context.child()).with_extension(Arc::new(TurnDetails));
+        let own_name = agent.names_turns_itself().then(TurnName::new);
+        let context = match &own_name {
+            Some(name) => name.noted(context),
+            None => context,
+        };
+        let cancel = context.cancellation().clone().drop_guard();
+        let action = agent.action().clone();
+        let mut call = PolledCall::start(|emitter| async move {
+            let inputs = Inputs::from_stream(futures::stream::iter([input]));
+            action.call(init, inputs, emitter, context).await
+        });
+        let mut read = VecDeque::new();
+        loop {
+            match std::future::poll_fn(|cx| call.poll_chunk(cx)).await {
+                Some(AgentStreamChunk {
+                    turn_start: Some(started),
+                    ..
+                }) => {
+                    // A turn that hardly waits is sent in one write.
+                    call.run_ahead().await;
+                    let name = match &started.snapshot_id {
+                        Some(id) => id.to_string(),
+                        None => own_name
+                            .unwrap_or_else(TurnName::new)
+                            .in_session(&started.session_id),
+                    };
+                    return Ok(Self {
+                        call,
+                        read,
+                        outcome: None,
+                        started,
+                        name,
+                        _cancel: cancel,
+                    });
+                }
+                Some(chunk) => read.push_back(chunk),
+                None => return Err(Box::new(outcome(&mut call))),
+            }
+        }
+    }
+
+    /// Returns the agent's report about the start of the turn.
+    pub fn started(&self) -> &TurnStarted {
+        &self.started
+    }
+
+    /// Returns the [name](crate::turn_name) of the turn.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Waits for the first chunk after the start, at most this long. Returns `false` if the turn ended
+    /// without one.
+    ///
+    /// Agents that accept tools from clients send a chunk when they have accepted the input, before the first
+    /// model call.
+    pub async fn is_accepted(&mut self, patience: Option<Duration>) -> bool {
+        let next = std::future::poll_fn(|cx| self.call.poll_chunk(cx));
+        let next = match patience {
+            Some(patience) => tokio::time::timeout(patience, next).await,
+            None => Ok(next.await),
+        };
+        match next {
+            Ok(Some(chunk)) => {
+                let is_end = chunk.turn_end.is_some();
+                self.read.push_back(chunk);
+                !is_end
+            }
+            Ok(None) => false,
+            Err(_) => true,
+        }
+    }
+
+    /// Runs the turn to its end, buffers its chunks and returns the outcome.
+    pub async fn run_to_end(&mut self) -> &Result<AgentOutput> {
+        while let Some(chunk) = std::future::poll_fn(|cx| self.call.poll_chunk(cx)).await {
+            self.read.push_back(chunk);
+        }
+        let call = &mut self.call;
+        self.outcome.get_or_insert_with(|| outcome(call))
+    }
+
+    /// Waits for a chunk and returns it with all other ready chunks; an empty list after the last.
+    ///
+    /// A single chunk is returned at once. Where many are ready, neighbours that extend the same text are
+    /// coalesced.
+    pub async fn next(&mut self) -> Vec<AgentStreamChunk> {
+        let mut ready: Vec<AgentStreamChunk> = self.read.drain(..).collect();
+        if self.outcome.is_none() {
+            std::future::poll_fn(|cx| {
+                while let Poll::Ready(next) = self.call.poll_chunk(cx) {
+                    match next {
+                        Some(chunk) => ready.push(chunk),
+                        None => return Poll::Ready(()),
+                    }
+                    if ready.len() >= crate::polled_call::WAITING {
+                        return Poll::Ready(());
+                    }
+                }
+                if ready.is_empty() {
+                    Poll::Pending
+                } else {
+                    Poll::Ready(())
+                }
+            })
+            .await;
+        }
+        if ready.len() > FEW { coalesce(ready) } else { ready }
+    }
+
+    /// Waits for the end of the turn and returns its output, once.
+    ///
+    /// # Errors
+    /// The error that the invocation failed with.
+    pub async fn output(&mut self) -> Result<AgentOutput> {
+        self.run_to_end().await;
+        let call = &mut self.call;
+        self.outcome.take().unwrap_or_else(|| outcome(call))
+    }
+}
+
+fn outcome(call: &mut PolledCall<AgentStreamChunk, AgentOutput>) -> Result<AgentOutput> {
+    call.take_outcome()
+        .unwrap_or_else(|| Err(everturn_core::Error::internal("the turn has no outcome")))
+}
