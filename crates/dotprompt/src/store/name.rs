@@ -1,12 +1,9 @@
 //! Checks of names before they become paths.
 //!
 //! Names come from templates and callers, sometimes from a network. A name is accepted only if every file
-//! system reads it as a path below the store, so the rules refuse more than any one system would need.
+//! system reads it as a path below the store, so the rules reject more than any one system would need.
 
 use crate::store::{StoreError, StoreErrorKind};
-
-/// How often a name is percent-decoded, because a dangerous path may be escaped more than once.
-const DECODINGS: usize = 3;
 
 /// Checks a prompt's name, which may have folders.
 pub(super) fn check_name(name: &str) -> Result<(), StoreError> {
@@ -48,7 +45,7 @@ fn flaw(name: &str) -> Option<&'static str> {
     if name.chars().any(|c| c.is_ascii_control()) || name.contains("\\0") {
         return Some("contains control characters");
     }
-    if name != percent_decoded(name) {
+    if has_percent_escape(name) {
         return Some("contains percent escapes");
     }
     if name.contains('\\') {
@@ -75,33 +72,10 @@ fn segment_flaw(segment: &str) -> Option<&'static str> {
     }
 }
 
-/// Decodes a name's percent escapes, also those that appear only after decoding.
-fn percent_decoded(name: &str) -> String {
-    let mut decoded = name.to_owned();
-    for _ in 0..DECODINGS {
-        decoded = decode_once(&decoded);
-    }
-    decoded
-}
-
-fn decode_once(text: &str) -> String {
-    let mut decoded = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find('%') {
-        let escape = rest
-            .get(at + 1..at + 3)
-            .filter(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit()));
-        decoded.push_str(&rest[..at]);
-        if let Some(byte) = escape.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            decoded.push(char::from(byte));
-            rest = &rest[at + 3..];
-        } else {
-            decoded.push('%');
-            rest = &rest[at + 1..];
-        }
-    }
-    decoded.push_str(rest);
-    decoded
+fn has_percent_escape(name: &str) -> bool {
+    let is_escape =
+        |bytes: &[u8]| matches!(bytes, [b'%', digits @ ..] if digits.iter().all(u8::is_ascii_hexdigit));
+    name.as_bytes().windows(3).any(is_escape)
 }
 
 #[cfg(test)]
