@@ -36,27 +36,13 @@ pub(crate) fn inline(media: &Media) -> Option<Inline<'_>> {
         Cow::Borrowed(content)
     } else {
         use base64::Engine as _;
-        Cow::Owned(base64::engine::general_purpose::STANDARD.encode(percent_decoded(content)))
+        let content: Vec<u8> = percent_encoding::percent_decode_str(content).collect();
+        Cow::Owned(base64::engine::general_purpose::STANDARD.encode(content))
     };
     Some(Inline {
         mime_type: media.mime_type().unwrap_or_default(),
         base64,
     })
-}
-
-fn percent_decoded(text: &str) -> Vec<u8> {
-    let mut decoded = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, others)) = rest.split_first() {
-        let escaped = (byte == b'%').then(|| hexadecimal(others)).flatten();
-        decoded.push(escaped.unwrap_or(byte));
-        rest = if escaped.is_some() { &others[2..] } else { others };
-    }
-    decoded
-}
-
-fn hexadecimal(digits: &[u8]) -> Option<u8> {
-    u8::from_str_radix(std::str::from_utf8(digits.get(..2)?).ok()?, 16).ok()
 }
 
 /// Logs a warning about a part that is not sent to a provider: a part of another provider, or of an
