@@ -1,4 +1,4 @@
-//! What the generate loop itself costs, with a model that does nothing, over a short and a long history.
+//! The cost of the generate loop, with a model that does nothing, over a short and a long history.
 //!
 //! `cargo bench -p everturn-ai --bench generate_cost` prints the time per call for both and their ratio, measured in
 //! turns in one run so that both see the same machine.

@@ -22,13 +22,13 @@ struct Transfer {
     euros: u32,
 }
 
-/// What the tool asks.
+/// The question of the tool.
 #[derive(Debug, Serialize, Deserialize)]
 struct Question {
     limit: u32,
 }
 
-/// What a person answers.
+/// The answer of a person.
 #[derive(Debug, Serialize, Deserialize)]
 struct Approval {
     by: String,

@@ -28,7 +28,7 @@ pub const OPERATOR: &str = "operator";
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Approval {
-    /// The id of the question. A call that is asked about again has a new one.
+    /// The id of the question. A second question about a call has a new one.
     pub id: String,
     /// The digest of the call that the question is about: the SHA-256 of the tool's name and its arguments.
     pub call: String,
@@ -222,7 +222,7 @@ impl Approval {
 }
 
 impl Part {
-    /// Returns the question about this tool request, with the answers to it; `None` if no question was asked.
+    /// Returns the question about this tool request, with the answers to it; `None` if there is none.
     pub fn approval(&self) -> Option<Approval> {
         self.as_tool_request()?;
         Approval::read(self).ok().flatten()
@@ -256,7 +256,7 @@ impl Part {
 }
 
 impl Message {
-    /// Returns the calls of this message that were asked about, each with its [`Approval`].
+    /// Returns the calls of this message with a question, each with its [`Approval`].
     pub fn approvals(&self) -> impl Iterator<Item = (&ToolRequest, Approval)> {
         self.content()
             .iter()

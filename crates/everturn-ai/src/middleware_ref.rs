@@ -41,7 +41,7 @@ impl MiddlewareRef {
 pub struct MiddlewareDesc {
     /// The name under which the middleware is registered.
     pub name: String,
-    /// What it does.
+    /// The description.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The JSON Schema of its configuration.

@@ -131,7 +131,7 @@ impl UsageMeter {
         self.reading.lock()
     }
 
-    /// Changes the count of this meter and of all around it, the nearest first, and passes each to `take`
+    /// Changes the count of this meter and of all around it, the nearest first, and passes each to `counted`
     /// with its reading.
     fn count<'a>(
         &'a self,

@@ -12,7 +12,7 @@ use everturn_core::Registry;
 const CHUNKS: usize = 100_000;
 const CHUNK_BYTES: usize = 4096;
 
-/// What the process holds in memory, where the system tells.
+/// The memory of the process, where the system reports it.
 fn resident_bytes() -> Option<usize> {
     let pages = std::fs::read_to_string("/proc/self/statm").ok()?;
     Some(pages.split_whitespace().nth(1)?.parse::<usize>().ok()? * 4096)

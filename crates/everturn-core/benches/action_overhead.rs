@@ -1,4 +1,4 @@
-//! What an action costs over the function it wraps, and what listening to it adds.
+//! The overhead of an action over the function it wraps, and of a listener.
 //!
 //! Each row is measured in this one process, first with no subscriber, then with a `tracing` registry and an
 //! OpenTelemetry layer whose exporter throws every span away. Times depend on the machine; the ratios are the result.

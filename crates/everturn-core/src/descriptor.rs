@@ -131,7 +131,7 @@ pub struct Descriptor {
     pub action_type: ActionType,
     /// The action's name, with the plugin's prefix if it has one.
     pub name: String,
-    /// What the action does, for people and models.
+    /// The description of the action for people and models.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The schema of the input.

@@ -20,7 +20,7 @@ pub struct LogLine {
     pub target: String,
     /// The message.
     pub text: String,
-    /// The fields beside the message, each with its value as text.
+    /// The other fields, each with its value as text.
     pub fields: Vec<(&'static str, String)>,
     /// The span in which the line was logged.
     pub ids: Option<SpanIds>,

@@ -105,7 +105,7 @@ where
     Fut: Future<Output = Result<T>>,
 {
     let span = open(name, kind);
-    if span.is_disabled() && !listener::anybody() {
+    if span.is_disabled() && !listener::has_listeners() {
         let recorder = SpanRecorder::blind(span);
         let work = in_box(context.clone(), || work(context, recorder));
         return work.await;
@@ -159,7 +159,7 @@ where
 /// Records a failed span for an invocation that was refused before it began, so that the trace shows the refusal.
 pub(crate) fn refused(name: &str, kind: SpanKind<'_>, context: Context, error: Error) -> Error {
     let span = open(name, kind);
-    if span.is_disabled() && !listener::anybody() {
+    if span.is_disabled() && !listener::has_listeners() {
         return error;
     }
     let (_, recorder) = enter(name, kind, context, span);
@@ -201,7 +201,7 @@ impl Drop for Unfinished {
 /// Starts the span: records its attributes, notifies listeners, and returns the context for the work inside.
 fn enter(name: &str, kind: SpanKind<'_>, context: Context, span: Span) -> (Context, SpanRecorder) {
     let parent = context.extension::<SpanPlace>();
-    let recording = listener::anybody().then(|| {
+    let recording = listener::has_listeners().then(|| {
         let parent = parent.as_ref().and_then(|place| place.recording.as_deref());
         Arc::new(Recording::new(
             name,
@@ -228,7 +228,7 @@ fn enter(name: &str, kind: SpanKind<'_>, context: Context, span: Span) -> (Conte
         recorder.note("genkit:metadata:subtype", || action_type.as_str().into());
         recorder.note("genkit:key", || action_type.key(name).into());
     }
-    if !context.values().is_empty() && listener::anybody_wants_content() {
+    if !context.values().is_empty() && listener::listeners_need_content() {
         recorder.note("genkit:metadata:context", || redacted(&context).into());
     }
     if let Some(flow) = context.extension::<FlowName>() {

@@ -1,4 +1,4 @@
-//! What a trace of a flow looks like to the developer tools: names, attributes, paths, nesting.
+//! The trace of a flow in the developer tools: names, attributes, paths, nesting.
 //!
 //! Every test here listens. A test that does not could be the first to reach a span, and switch it off for the others.
 

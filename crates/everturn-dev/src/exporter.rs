@@ -142,7 +142,7 @@ impl SpanListener for Exporter {
 
     fn interest(&self) -> SpanInterest {
         SpanInterest {
-            beginnings: self.0.realtime,
+            starts: self.0.realtime,
             content: true,
         }
     }

@@ -1,4 +1,4 @@
-//! What `#[tool]` makes of functions of every shape it accepts.
+//! `#[tool]` on functions of every form that it accepts.
 
 // Stands for the crate `everturn`, in which the generated code looks by default.
 extern crate self as everturn;
@@ -67,7 +67,7 @@ async fn in_season(input: SeasonQuery) -> Result<Season> {
 /// Plans meals.
 #[tool]
 async fn plan(
-    /// Who eats.
+    /// The number of guests.
     guests: Vec<String>,
     #[serde(default)] mut days: u8,
     /// What to avoid.

@@ -1,4 +1,4 @@
-//! What the compiler says about functions that cannot be tools.
+//! Compiler errors for functions that cannot be tools.
 
 #[test]
 fn mistakes_are_explained_where_they_are_made() {

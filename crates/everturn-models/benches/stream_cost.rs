@@ -1,4 +1,4 @@
-//! What a call costs that streams 200 chunks, against a bare loop over the same bytes; and how long the first chunk takes
+//! The cost of a call that streams 200 chunks, compared with a bare loop over the same bytes; and how long the first chunk takes
 //! from its arrival to whoever listens.
 //!
 //! `cargo bench -p everturn-models`
@@ -30,7 +30,7 @@ fn chunk(content: &str, finish: Option<&str>) -> String {
     format!("data: {data}\n\n")
 }
 
-/// Serves the same stream to everybody, an HTTP chunk per event.
+/// Serves the same stream to every client, an HTTP chunk per event.
 fn serve(written: Written) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_cut_and_wrong_arguments_are_told_apart() {
+    fn empty_truncated_and_wrong_arguments_are_distinguished() {
         let outcome = |text| arguments(text).outcome();
 
         assert_eq!(outcome(""), Outcome::Input(json!({})));

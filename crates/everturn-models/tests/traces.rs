@@ -1,4 +1,4 @@
-//! What is logged while a provider is asked, and what is not.
+//! The content of logs during a provider call.
 //!
 //! A program of its own. Whether anybody listens to a place in the code is decided once for all threads: a
 //! test on another thread, where nobody listens, could decide it.
@@ -89,7 +89,7 @@ async fn retries_and_what_is_left_out_are_logged_and_keys_are_not() {
     }
 }
 
-/// Counts nothing; that somebody listens is enough for spans to have ids.
+/// Counts nothing; any listener gives spans their ids.
 struct Listening;
 
 impl everturn_core::SpanListener for Listening {
@@ -99,7 +99,7 @@ impl everturn_core::SpanListener for Listening {
 }
 
 #[tokio::test]
-async fn a_provider_is_told_the_span_of_its_call() {
+async fn a_provider_gets_the_span_of_its_call() {
     let _guard = tracing::subscriber::set_default(tracing_subscriber::registry());
     let _listening = everturn_core::listen_to_spans(Arc::new(Listening));
     let answer =

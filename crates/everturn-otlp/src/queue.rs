@@ -114,7 +114,7 @@ impl SpanListener for Queue {
 
     fn interest(&self) -> SpanInterest {
         SpanInterest {
-            beginnings: false,
+            starts: false,
             content: self.wants_content,
         }
     }

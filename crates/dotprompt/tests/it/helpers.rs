@@ -90,7 +90,7 @@ fn a_variable_with_the_name_of_a_helper_is_reached_by_an_explicit_path() {
 }
 
 #[test]
-fn a_helpers_error_tells_its_name_and_place() {
+fn a_helpers_error_names_the_helper_and_its_location() {
     let error = dotprompt()
         .compile_named("a.prompt", "x\n  {{shout 5}}")
         .unwrap()

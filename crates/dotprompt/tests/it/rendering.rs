@@ -123,7 +123,7 @@ fn context_variables_stand_wherever_a_value_may() {
 }
 
 #[test]
-fn the_metadata_variable_tells_about_the_prompt_the_documents_and_the_history() {
+fn the_metadata_variable_describes_the_prompt_the_documents_and_the_history() {
     let source = "---\nmodel: m\ninput:\n  default: {a: 1}\n---\n\
                   {{@metadata.prompt.model}} {{@metadata.prompt.input}} {{@metadata.docs.[0].text}} \
                   {{#each @metadata.messages}}{{this.role}}:{{content.[0].text}} {{/each}}";
@@ -326,7 +326,7 @@ fn a_described_history_is_asked_for_only_by_templates_that_look_at_it() {
 }
 
 #[test]
-fn a_prompt_tells_which_context_variables_it_reads() {
+fn a_prompt_lists_the_context_variables_that_it_reads() {
     let dotprompt = Dotprompt::new().define_partial("p", "{{@auth.email}}");
 
     let prompt = dotprompt

@@ -205,7 +205,7 @@ fn a_prompt_and_its_partials_are_loaded_from_the_store() {
 }
 
 #[test]
-fn an_error_in_a_stored_prompt_tells_the_file() {
+fn an_error_in_a_stored_prompt_names_the_file() {
     let folder = folder("error");
     write(&folder, "bad.prompt", "\n{{nope 1}}");
     write(&folder, "uses.prompt", "{{> broken}}");

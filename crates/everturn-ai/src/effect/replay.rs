@@ -44,7 +44,7 @@ pub enum Repeat {
     /// other arguments leads to a new question.
     #[default]
     Recorded,
-    /// The person is asked again, with the information that the call was already made.
+    /// The question is repeated, with the information that the call was already made.
     Ask,
 }
 
@@ -56,7 +56,7 @@ pub enum Reconciliation<O> {
     /// The call did not take effect and no longer can. After a crash it is run now. A call that failed in
     /// this turn is not repeated: its error is its outcome.
     NeverHappened,
-    /// The outcome cannot be determined, so a person is asked.
+    /// The outcome cannot be determined, so a person must decide.
     Unknown,
 }
 

@@ -107,12 +107,12 @@ pub(super) fn no_message(response: ModelResponse) -> Error {
 
 fn unusable(message: String, reason: Reason, response: ModelResponse) -> Error {
     // The request is omitted from the error: the caller has it, and it may be long.
-    let told = ModelResponse {
+    let reported = ModelResponse {
         request: None,
         ..response.clone()
     };
     Error::failed_precondition(message)
-        .with_details(json!({ "response": told }))
+        .with_details(json!({ "response": reported }))
         .with_reason(reason)
         .with_source(UnusableResponse(response))
 }

@@ -235,7 +235,7 @@ impl Call {
             return Err(another_question(request));
         }
         let mut approval = None;
-        // A removed tool cannot be asked; running it fails.
+        // A removed tool has no rules about answers; running it fails.
         if let (Ok(tool), Some(call)) = (self.tools.get(&request.name), again.as_tool_request()) {
             let decision = again.metadata_entry(metadata::RESUMED).unwrap_or(&Value::Null);
             let answered = tool.answered(part, GivenAnswer::Restart { call, decision }, context)?;

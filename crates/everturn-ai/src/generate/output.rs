@@ -49,8 +49,9 @@ impl OutputPlan {
         let config = defaults.resolve(asked);
         let instructions = resolve_instructions(asked.instructions.as_ref(), &defaults, handler.as_ref());
         // If the provider does not enforce the schema, the model learns it only from the instructions.
-        let is_untold = asked.instructions.is_none() && config.constrained == Some(false);
-        let instructions = instructions.or_else(|| is_untold.then(|| handler.instructions()).flatten());
+        let needs_instructions = asked.instructions.is_none() && config.constrained == Some(false);
+        let instructions =
+            instructions.or_else(|| needs_instructions.then(|| handler.instructions()).flatten());
         Ok(Self {
             config,
             instructions,

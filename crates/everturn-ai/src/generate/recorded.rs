@@ -198,7 +198,7 @@ impl Recording {
             return Err(fault.clone());
         }
         let mut is_unknown = recording.is_unknown(&result);
-        // When the work is over, only the next attempt can find that the call started.
+        // After the end of the work, only the next attempt can find that the call started.
         if is_unknown && !context.is_over() {
             (result, is_unknown) = recording.settled(&call, result).await;
         }
@@ -346,7 +346,7 @@ pub(super) fn never_happened(tool: &Tool, result: Result<ToolOutcome>) -> Result
             );
             Err(Error::unavailable(message).with_public().nothing_happened())
         }
-        told => told,
+        other => other,
     }
 }
 

@@ -24,7 +24,7 @@ struct Repetitions {
 pub(super) enum Verdict {
     Run,
     /// The model gets a message that it already made the call.
-    Tell(MultipartToolResponse),
+    Answer(MultipartToolResponse),
 }
 
 /// Gives a context a limit for equal tool calls, counted from here on in all generations in the context.
@@ -74,7 +74,7 @@ impl Repetitions {
             }
             match count.saturating_sub(self.at_most) {
                 0 => Ok(Verdict::Run),
-                1 => Ok(Verdict::Tell(told(request, self.at_most))),
+                1 => Ok(Verdict::Answer(repeated(request, self.at_most))),
                 _ => Err(repeated(request, self.at_most)),
             }
         };
@@ -82,7 +82,7 @@ impl Repetitions {
     }
 }
 
-fn told(request: &ToolRequest, at_most: u32) -> MultipartToolResponse {
+fn repeated(request: &ToolRequest, at_most: u32) -> MultipartToolResponse {
     let message = format!(
         "not called: '{}' was called with these arguments {at_most} times in this turn already; use the answers that it gave, \
          call it with other arguments, or answer without it",
@@ -93,7 +93,7 @@ fn told(request: &ToolRequest, at_most: u32) -> MultipartToolResponse {
 
 fn repeated(request: &ToolRequest, at_most: u32) -> Error {
     Error::resource_exhausted(format!(
-        "the model keeps calling tool '{}' with the same arguments: {at_most} calls were made, and it was told once",
+        "the model keeps calling tool '{}' with the same arguments: {at_most} calls were made, and it was warned once",
         request.name
     ))
     .with_reason(reason::REPEATED_CALL)
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_calls_run_up_to_the_limit_then_the_model_is_told_and_then_it_is_an_error() {
+    fn equal_calls_run_up_to_the_limit_then_get_a_warning_and_then_fail() {
         let context = with_repeated_calls(Context::new(), 2);
         let same = [call(json!({"a": 1, "b": 2}))];
         let reordered = [call(json!({"b": 2, "a": 1}))];

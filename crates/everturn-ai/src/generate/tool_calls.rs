@@ -163,8 +163,8 @@ impl Call {
         // All tools are looked up before the first one runs: an unknown name that ends the generation must
         // not leave half of the calls done.
         for (part, verdict) in parts.into_iter().zip(verdicts) {
-            if let Verdict::Tell(told) = verdict {
-                calls.push(Err(told));
+            if let Verdict::Answer(warning) = verdict {
+                calls.push(Err(warning));
                 continue;
             }
             let name = part
@@ -179,7 +179,7 @@ impl Call {
                     context: context.clone(),
                     registry: self.registry.clone(),
                 }),
-                Err(error) => Err(self.mistakes.told(self.tool_errors, error, &context)?),
+                Err(error) => Err(self.mistakes.answer_to(self.tool_errors, error, &context)?),
             };
             calls.push(call);
         }
@@ -191,7 +191,7 @@ impl Call {
                     let recording = Recording::of(&call, reply, position).await?;
                     self.run_tool(call, recording)
                 }
-                Err(told) => Box::pin(async { Ok(ToolOutcome::Finished(told)) }),
+                Err(answer) => Box::pin(async { Ok(ToolOutcome::Finished(answer)) }),
             });
         }
         let outcomes = in_order(running).await;
@@ -244,7 +244,7 @@ impl Call {
                 Some(data) => Ok(ToolOutcome::Interrupted(data.clone())),
                 None => self
                     .mistakes
-                    .told(self.tool_errors, error, &context)
+                    .answer_to(self.tool_errors, error, &context)
                     .map(ToolOutcome::Finished),
             },
         }

@@ -57,7 +57,7 @@ impl ToolErrors {
             .map_or_else(Self::default, |choice| *choice)
     }
 
-    fn tells(self, error: &Error) -> bool {
+    fn returns(self, error: &Error) -> bool {
         let for_model = is_mistake(error) || error.is_for_model() || is_clients(error.status());
         match self {
             Self::Strict => false,
@@ -120,14 +120,14 @@ impl Mistakes {
     }
 
     /// Returns the answer to the model about a failed call, or the error if it ends the generation.
-    pub(super) fn told(
+    pub(super) fn answer_to(
         &self,
         choice: ToolErrors,
         error: Error,
         context: &Context,
     ) -> Result<MultipartToolResponse, Error> {
         // If a limit were returned to the model, it would only call again.
-        if context.is_over() || error.is(reason::LIMIT_REACHED) || !choice.tells(&error) {
+        if context.is_over() || error.is(reason::LIMIT_REACHED) || !choice.returns(&error) {
             return Err(error);
         }
         if is_mistake(&error) {
@@ -136,7 +136,7 @@ impl Mistakes {
             }
             self.in_this_round.store(true, Ordering::Relaxed);
         }
-        tracing::debug!(%error, "the model is told that its tool call failed");
+        tracing::debug!(%error, "the error of a tool call is returned to the model");
         Ok(answer(&error))
     }
 }
@@ -207,8 +207,8 @@ fn answer(error: &Error) -> MultipartToolResponse {
     } else {
         Exposure::Public
     };
-    let told = error.to_wire(exposure);
-    failed_call_answer(told.status, &told.message)
+    let wire = error.to_wire(exposure);
+    failed_call_answer(wire.status, &wire.message)
 }
 
 /// Returns the model-facing answer of a call that failed or was not made.

@@ -36,13 +36,15 @@ pub fn simulate_system_prompt_with(mut request: ModelRequest, wording: &SystemPr
         .map(Message::content)
         .unwrap_or_default();
     let preface = Part::text(&wording.preface);
-    let told = Message::user(
+    let instructions = Message::user(
         std::iter::once(preface)
             .chain(instructions.iter().cloned())
             .collect::<Vec<_>>(),
     );
     let understood = Message::model(wording.acknowledgement.as_str());
-    request.messages.splice(index..index + 1, [told, understood]);
+    request
+        .messages
+        .splice(index..index + 1, [instructions, understood]);
     request
 }
 

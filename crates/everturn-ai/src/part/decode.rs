@@ -49,7 +49,7 @@ fn known_kind(object: &mut JsonObject) -> Result<Option<PartKind>, InvalidPart> 
     if let Some(custom) = take_object(object, "custom")? {
         return Ok(Some(PartKind::Custom(Box::new(custom))));
     }
-    // Before `data` and `text`, which some runtimes write beside it.
+    // Before `data` and `text`, which some runtimes write too.
     if !is_blank(object.get("reasoning")) {
         return Ok(take_string(object, "reasoning")?.map(PartKind::Reasoning));
     }

@@ -116,7 +116,7 @@ impl ToolResponse {
         }
     }
 
-    /// Sets the content beside the output.
+    /// Sets the content in addition to the output.
     pub fn with_content(self, content: Vec<Part>) -> Self {
         Self { content, ..self }
     }
@@ -197,7 +197,7 @@ pub struct MultipartToolResponse {
     /// The value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<Value>,
-    /// Content beside the value, for instance media.
+    /// Content in addition to the value, for instance media.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub content: Vec<Part>,
     /// Metadata for the response part.

@@ -180,7 +180,7 @@ impl Tool {
             ))
             .with_public());
         }
-        // Declining is always possible, because it ends a question that nobody else may be able to answer.
+        // Declining is always possible, because otherwise a question could stay open forever.
         if matches!(given, GivenAnswer::Response(output) if Declined::of(output).is_some()) {
             return Ok(());
         }

@@ -119,7 +119,7 @@ impl From<Stored> for Anchor {
 }
 
 impl Anchor {
-    /// Returns the tokens that are left beside the summary.
+    /// Returns the tokens that the summary leaves.
     fn room(&self, room: u64) -> u64 {
         let text = self.summary.as_deref().map(Message::user);
         let summary = text.map_or(0, |message| message.stats().tokens);
@@ -195,7 +195,7 @@ impl Summaries<'_> {
         let max_bytes = usize::try_from(room * MATERIAL_BYTES).unwrap_or(usize::MAX);
         let material = Material {
             earlier: anchor.summary.as_deref(),
-            transcript: transcript(view.said(anchor.at, at), max_bytes),
+            transcript: transcript(view.conversation(anchor.at, at), max_bytes),
             max_words: (room / 10).clamp(50, 600),
         };
         self.workshop
@@ -204,7 +204,7 @@ impl Summaries<'_> {
 
     fn summary(&self, view: &View<'_>, at: usize, text: &str) -> Summary {
         Summary {
-            up_to: view.said_before(at),
+            up_to: view.conversation_len_before(at),
             characters: view.characters_before(at),
             model: self.summarizer.model.name.clone(),
             text: text.to_owned(),

@@ -81,7 +81,7 @@ pub(super) fn newest(view: &View<'_>) -> Vec<Stored> {
 
 fn usable(view: &View<'_>, index: usize, message: &Message) -> Option<Stored> {
     let summary = Summary::on(message)?;
-    let at = view.index_of_said(summary.up_to);
+    let at = view.conversation_index(summary.up_to);
     // The conversation may have been rewritten since, or be another one.
     let fits = at <= index && view.characters_before(at) == summary.characters && is_safe(view, at);
     fits.then_some(Stored {

@@ -146,7 +146,7 @@ proptest! {
         for message in messages {
             let asks = message.role() != Role::Model;
             history.push(message);
-            // A model is asked after a user's message and after the answers of tools.
+            // A model is called after a user's message and after the answers of tools.
             if !asks {
                 continue;
             }

@@ -33,7 +33,7 @@ fn lines(message: &Message) -> String {
     for part in message.content() {
         // Writing to a string does not fail.
         let _ = match part.kind() {
-            PartKind::Text(said) => writeln!(text, "{speaker}: {said}"),
+            PartKind::Text(content) => writeln!(text, "{speaker}: {content}"),
             PartKind::Media(media) => {
                 writeln!(text, "{speaker}: [{}]", media.mime_type().unwrap_or("a file"))
             }
@@ -74,7 +74,7 @@ mod tests {
     use crate::{Part, ToolRequest};
 
     #[test]
-    fn every_part_that_was_said_is_a_line() {
+    fn every_part_of_a_conversation_is_a_line() {
         let messages = [
             Message::user("Leeks?"),
             Message::model([

@@ -113,14 +113,14 @@ impl<'a> View<'a> {
     }
 
     /// Returns how many messages of the conversation come before `end`.
-    pub(super) fn said_before(&self, end: usize) -> usize {
+    pub(super) fn conversation_len_before(&self, end: usize) -> usize {
         end - self.pinned_before(end).count()
     }
 
     /// Returns the index of a message, given how many messages of the conversation come before it.
-    pub(super) fn index_of_said(&self, said: usize) -> usize {
+    pub(super) fn conversation_index(&self, position: usize) -> usize {
         self.pinned.iter().fold(
-            said,
+            position,
             |index, (pinned, _)| if *pinned <= index { index + 1 } else { index },
         )
     }
@@ -136,10 +136,14 @@ impl<'a> View<'a> {
     }
 
     /// Returns the messages of the conversation in a range.
-    pub(super) fn said(&self, start: usize, end: usize) -> impl Iterator<Item = Message> {
-        let is_said = |message: &Message| message.stats().messages_with(Feature::Pinned) == 0;
+    pub(super) fn conversation(&self, start: usize, end: usize) -> impl Iterator<Item = Message> {
+        let is_conversation = |message: &Message| message.stats().messages_with(Feature::Pinned) == 0;
         let range = self.messages.slice(start..end);
-        let said: Vec<Message> = range.iter().filter(|message| is_said(message)).cloned().collect();
-        said.into_iter()
+        let messages: Vec<Message> = range
+            .iter()
+            .filter(|message| is_conversation(message))
+            .cloned()
+            .collect();
+        messages.into_iter()
     }
 }

@@ -1,4 +1,4 @@
-//! A journal beside the loop: told before anything is used, and believed when it knows.
+//! The generate loop records every outcome before it is used, and uses recorded outcomes.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,25 +15,25 @@ use crate::generate_support::{Step, message, request, says, scripted, step};
 /// Writes down what it is told, and knows what it was given.
 #[derive(Default)]
 struct Notes {
-    told: Mutex<Vec<String>>,
+    lines: Mutex<Vec<String>>,
     reply: Mutex<Option<ModelResponse>>,
     record: Mutex<Option<ToolRecord>>,
-    /// What it cannot write.
+    /// The record that it fails to write.
     broken: Option<&'static str>,
 }
 
 impl Notes {
-    fn tell(&self, line: String) -> Result<()> {
+    fn note(&self, line: String) -> Result<()> {
         let broken = self.broken.is_some_and(|word| line.starts_with(word));
-        self.told.lock().unwrap().push(line);
+        self.lines.lock().unwrap().push(line);
         if broken {
             return Err(Error::aborted("another worker has the turn"));
         }
         Ok(())
     }
 
-    fn told(&self) -> Vec<String> {
-        self.told.lock().unwrap().clone()
+    fn lines(&self) -> Vec<String> {
+        self.lines.lock().unwrap().clone()
     }
 }
 
@@ -41,26 +41,26 @@ impl Notes {
 impl EffectJournal for Notes {
     async fn asking(&self, effect: ModelEffect<'_>) -> Result<(EffectId, Option<ModelResponse>)> {
         let id = EffectId::from(format!("m{}", effect.request.messages.len()));
-        self.tell(format!("asking {id}"))?;
+        self.note(format!("asking {id}"))?;
         Ok((id, self.reply.lock().unwrap().take()))
     }
 
     async fn replied(&self, id: &EffectId, response: &ModelResponse) -> Result<()> {
         let requests: Vec<_> = response.message.iter().flat_map(Message::tool_requests).collect();
         assert!(requests.iter().all(|request| request.reference.is_some()));
-        self.tell(format!("replied {id} ({} requests)", requests.len()))
+        self.note(format!("replied {id} ({} requests)", requests.len()))
     }
 
     async fn calling(&self, effect: ToolEffect<'_>) -> Result<(EffectId, ToolRecord)> {
         let reply = effect.asked_by.map_or("restart", EffectId::as_str);
         let id = EffectId::from(format!("{}.{reply}.{}", effect.request.name, effect.position));
-        self.tell(format!("calling {id} {:?}", effect.replay))?;
+        self.note(format!("calling {id} {:?}", effect.replay))?;
         let known = self.record.lock().unwrap().take();
         Ok((id, known.unwrap_or(ToolRecord::Nothing)))
     }
 
     async fn started(&self, id: &EffectId) -> Result<()> {
-        self.tell(format!("started {id}"))
+        self.note(format!("started {id}"))
     }
 
     async fn ended(&self, id: &EffectId, outcome: &ToolOutcome) -> Result<()> {
@@ -68,11 +68,11 @@ impl EffectJournal for Notes {
             ToolOutcome::Finished(response) => json!(response.output),
             ToolOutcome::Interrupted(data) => json!({ "asks": data }),
         };
-        self.tell(format!("ended {id} {how}"))
+        self.note(format!("ended {id} {how}"))
     }
 
     async fn failed(&self, id: &EffectId, error: &Error, had_no_effect: bool) {
-        let _ = self.tell(format!("failed {id} {} {had_no_effect}", error.status().name()));
+        let _ = self.note(format!("failed {id} {} {had_no_effect}", error.status().name()));
     }
 }
 
@@ -86,7 +86,7 @@ fn act(notes: &Arc<Notes>) -> Tool {
     Tool::dynamic("act", "Acts.", None, move |input: Value, cx: ToolContext| {
         let notes = Arc::clone(&notes);
         async move {
-            notes.tell(format!("act under {}", cx.effect_id()))?;
+            notes.note(format!("act under {}", cx.effect_id()))?;
             match input["do"].as_str() {
                 Some("fail") => Err(Error::unavailable("later").into()),
                 Some("refuse") => Err(Error::unavailable("later").nothing_happened().into()),
@@ -105,7 +105,7 @@ fn beside(notes: &Arc<Notes>, generate: Generate) -> Generate {
 }
 
 #[tokio::test]
-async fn the_journal_is_told_of_every_outcome_before_it_is_used() {
+async fn every_outcome_is_recorded_before_it_is_used() {
     let (_registry, _script, generate) = scripted([asks(json!({})), step(says("done"))]);
     let notes = Arc::new(Notes::default());
 
@@ -122,7 +122,7 @@ async fn the_journal_is_told_of_every_outcome_before_it_is_used() {
         "asking m3",
         "replied m3 (0 requests)",
     ];
-    assert_eq!(notes.told(), expected);
+    assert_eq!(notes.lines(), expected);
 }
 
 #[tokio::test]
@@ -143,7 +143,7 @@ async fn a_known_reply_is_streamed_whole_and_the_model_is_not_asked() {
         texts.push((chunk.text().into_owned(), chunk.index));
     }
     assert_eq!(texts, [("as I said".to_owned(), Some(0))]);
-    assert_eq!(notes.told(), ["asking m1"]);
+    assert_eq!(notes.lines(), ["asking m1"]);
 }
 
 #[tokio::test]
@@ -159,7 +159,7 @@ async fn a_known_result_is_used_and_the_tool_is_not_run() {
     let answer = &script.json_requests()[1]["messages"][2]["content"][0]["toolResponse"];
     assert_eq!(answer["output"], "known");
     assert_eq!(answer["content"], json!([{"text": "and more"}]));
-    assert!(!notes.told().iter().any(|line| line.starts_with("started")));
+    assert!(!notes.lines().iter().any(|line| line.starts_with("started")));
 }
 
 #[tokio::test]
@@ -175,7 +175,7 @@ async fn a_call_of_unknown_outcome_interrupts_and_says_so() {
     let data = question.interrupt().unwrap();
     assert_eq!(data[metadata::OUTCOME_UNKNOWN], true);
     assert_eq!(data["effectId"], "act.m1.0");
-    assert_eq!(notes.told().last().unwrap(), "calling act.m1.0 Once");
+    assert_eq!(notes.lines().last().unwrap(), "calling act.m1.0 Once");
 }
 
 #[tokio::test]
@@ -192,7 +192,7 @@ async fn a_tool_that_can_find_out_settles_it() {
         let tool = act(&notes).with_reconcile(move |input: Value, cx: ToolContext| {
             let (looked, finding) = (Arc::clone(&looked), finding.clone());
             async move {
-                looked.tell(format!("looking for {} {input}", cx.effect_id()))?;
+                looked.note(format!("looking for {} {input}", cx.effect_id()))?;
                 Ok(finding)
             }
         });
@@ -200,13 +200,16 @@ async fn a_tool_that_can_find_out_settles_it() {
 
         generate.prompt("p").tool(tool).context(context).await.unwrap();
 
-        let told = notes.told();
+        let lines = notes.lines();
         assert!(
-            told.contains(&r#"looking for act.m1.0 {"n":1}"#.to_owned()),
-            "{told:?}"
+            lines.contains(&r#"looking for act.m1.0 {"n":1}"#.to_owned()),
+            "{lines:?}"
         );
-        assert!(told.contains(&format!("ended act.m1.0 \"{output}\"")), "{told:?}");
-        let ran = told.iter().filter(|line| line.starts_with("act under")).count();
+        assert!(
+            lines.contains(&format!("ended act.m1.0 \"{output}\"")),
+            "{lines:?}"
+        );
+        let ran = lines.iter().filter(|line| line.starts_with("act under")).count();
         assert_eq!(ran, runs);
         let answer = &script.json_requests()[1]["messages"][2]["content"][0]["toolResponse"];
         assert_eq!(answer["output"], output);
@@ -233,7 +236,7 @@ async fn a_tool_that_cannot_find_out_now_fails_the_turn_with_its_status() {
         .unwrap_err();
 
     assert_eq!(error.status(), Status::Unavailable);
-    assert!(!notes.told().iter().any(|line| line.starts_with("started")));
+    assert!(!notes.lines().iter().any(|line| line.starts_with("started")));
 }
 
 #[tokio::test]
@@ -244,7 +247,7 @@ async fn only_an_error_that_says_so_means_that_nothing_happened() {
     let error = beside(&notes, generate).await.unwrap_err();
 
     assert!(error.is(everturn_ai::reason::TOOL_FAILED));
-    assert_eq!(notes.told().last().unwrap(), "failed act.m1.0 UNAVAILABLE true");
+    assert_eq!(notes.lines().last().unwrap(), "failed act.m1.0 UNAVAILABLE true");
 }
 
 #[tokio::test]
@@ -258,7 +261,7 @@ async fn the_outcome_of_a_call_that_fails_otherwise_is_unknown() {
         let question = reply.message.as_ref().unwrap().interrupts().next().unwrap();
         assert!(question.is_outcome_unknown(), "{what}");
         assert!(
-            notes.told().last().unwrap().starts_with("ended act.m1.0"),
+            notes.lines().last().unwrap().starts_with("ended act.m1.0"),
             "{what}"
         );
     }
@@ -279,7 +282,7 @@ async fn a_hook_cannot_repeat_a_call_that_may_have_taken_effect() {
         let _ = beside(&notes, generate).use_middleware(stubborn).await;
 
         let ran = notes
-            .told()
+            .lines()
             .iter()
             .filter(|line| line.starts_with("act under"))
             .count();
@@ -297,7 +300,7 @@ async fn a_call_that_was_cut_short_is_not_made() {
 
     generate.prompt("p").tool(tool).context(context).await.unwrap();
 
-    assert!(!notes.told().iter().any(|line| line.starts_with("act under")));
+    assert!(!notes.lines().iter().any(|line| line.starts_with("act under")));
     let answer = &script.json_requests()[1]["messages"][2]["content"][0]["toolResponse"];
     assert_eq!(answer["output"]["error"]["status"], "ABORTED");
 }
@@ -311,7 +314,7 @@ async fn questions_of_a_tool_are_outcomes() {
 
     assert_eq!(reply.finish_reason, Some(FinishReason::Interrupted));
     assert_eq!(
-        notes.told().last().unwrap(),
+        notes.lines().last().unwrap(),
         r#"ended act.m1.0 {"asks":"may I?"}"#
     );
 }
@@ -336,9 +339,9 @@ async fn middleware_is_inside_and_what_it_holds_back_has_not_begun() {
     beside(&notes, generate).use_middleware(approval).await.unwrap();
 
     assert_eq!(script.calls(), 1);
-    assert!(!notes.told().iter().any(|line| line.starts_with("started")));
+    assert!(!notes.lines().iter().any(|line| line.starts_with("started")));
     assert_eq!(
-        notes.told().last().unwrap(),
+        notes.lines().last().unwrap(),
         r#"ended act.m1.0 {"asks":"approve?"}"#
     );
 }
@@ -371,7 +374,10 @@ async fn an_outcome_that_cannot_be_recorded_is_not_used() {
         let error = beside(&notes, generate).await.unwrap_err();
 
         assert_eq!(error.status(), Status::Aborted, "{word}");
-        assert_eq!((notes.told().last().unwrap().as_str(), script.calls()), (last, 1));
+        assert_eq!(
+            (notes.lines().last().unwrap().as_str(), script.calls()),
+            (last, 1)
+        );
     }
 }
 
@@ -393,7 +399,7 @@ async fn a_generation_inside_a_tool_is_the_tools_own_business() {
 
     assert_eq!(reply.text(), "outer");
     let asked = notes
-        .told()
+        .lines()
         .iter()
         .filter(|line| line.starts_with("asking"))
         .count();
@@ -401,7 +407,7 @@ async fn a_generation_inside_a_tool_is_the_tools_own_business() {
 }
 
 #[test]
-fn identities_of_calls_that_nobody_writes_down_are_their_own() {
+fn calls_without_a_journal_have_unique_identities() {
     let (one, other) = (ToolContext::new(Context::new()), ToolContext::new(Context::new()));
 
     assert_eq!(one.effect_id(), one.clone().effect_id());

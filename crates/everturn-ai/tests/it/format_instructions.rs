@@ -67,10 +67,10 @@ fn instructions_are_not_added_twice_nor_without_a_message_to_hold_them() {
         Message::system("s"),
         Message::user([Part::text("a"), filled("as XML")]),
     ];
-    let nobody = [Message::model("c")];
+    let no_target = [Message::model("c")];
 
     assert_eq!(injected(already.clone()), already);
-    assert_eq!(injected(nobody.clone()), nobody);
+    assert_eq!(injected(no_target.clone()), no_target);
 }
 
 #[test]

@@ -14,13 +14,13 @@ struct Transfer {
     euros: u32,
 }
 
-/// What the tool asks.
+/// The question of the tool.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Question {
     limit: u32,
 }
 
-/// What a person answers.
+/// The answer of a person.
 #[derive(Debug, Serialize, Deserialize)]
 struct Approval {
     by: String,
@@ -269,7 +269,7 @@ async fn falsy_outputs_of_siblings_survive() {
     }
 }
 
-/// What the other process reads its conversation from.
+/// The variable with the conversation of the other process.
 const STORED: &str = "EVERTURN_TEST_STORED_CONVERSATION";
 
 /// Not a test of its own: the process that answers, when it is started by the test below.
@@ -298,8 +298,8 @@ async fn another_process_answers_the_interrupt_with_a_typed_value() {
         .output()
         .unwrap();
 
-    let said = String::from_utf8(other.stdout).unwrap();
-    assert!(other.status.success(), "{said}");
-    assert!(said.contains("500 euros, approved by Bob"), "{said}");
-    assert!(said.contains("Done in another process."), "{said}");
+    let output = String::from_utf8(other.stdout).unwrap();
+    assert!(other.status.success(), "{output}");
+    assert!(output.contains("500 euros, approved by Bob"), "{output}");
+    assert!(output.contains("Done in another process."), "{output}");
 }

@@ -170,7 +170,7 @@ async fn contents_read_beside_an_interrupted_tool_are_shown_after_the_resume() {
 }
 
 #[tokio::test]
-async fn two_directories_are_told_apart_by_their_prefixes() {
+async fn prefixes_distinguish_two_directories() {
     let (one, other) = (root(), root());
     fs::write(other.path().join("a.txt"), "other A").unwrap();
     let registry = Registry::new();

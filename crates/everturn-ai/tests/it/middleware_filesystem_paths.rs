@@ -11,7 +11,7 @@ use crate::middleware_support::run_rounds;
 
 const SECRET: &str = "the secret outside";
 
-/// A root directory with a secret beside it.
+/// A root directory and a secret outside it.
 struct Place {
     outside: TempDir,
 }
@@ -223,7 +223,7 @@ async fn strange_names_are_errors_and_nothing_worse() {
 }
 
 #[tokio::test]
-async fn failures_do_not_tell_where_the_root_is() {
+async fn failures_do_not_reveal_the_root() {
     let place = Place::new();
     let outside = place.outside.path().to_str().unwrap();
 

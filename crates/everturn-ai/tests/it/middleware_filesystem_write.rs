@@ -30,7 +30,7 @@ impl Root {
             .unwrap()
     }
 
-    /// What a tool answers after the file was read.
+    /// The answer of a tool after the file was read.
     async fn read_and(&self, tool: &str, input: Value) -> String {
         let rounds = self.run([&[read()], &[(tool, input)]]).await;
         rounds[1].answer().to_owned()
@@ -149,7 +149,7 @@ async fn written_content_is_shown_when_it_is_read() {
     assert!(rounds[2].shown_text().contains("\nnew\n"), "{rounds:?}");
 }
 
-/// What the model is told when it writes a file that `change` changed after it was read.
+/// The answer to the model that writes a file which `change` changed after it was read.
 async fn write_after(change: impl Fn(&fs::File) + Send + Sync + 'static) -> (Root, String) {
     let root = Root::with("old");
     let file = root.0.path().join("a.txt");
@@ -206,7 +206,7 @@ async fn a_file_that_somebody_else_changed_is_not_overwritten() {
 }
 
 #[tokio::test]
-async fn a_file_that_nobody_changed_is_written() {
+async fn an_unchanged_file_is_written() {
     let (root, answer) = write_after(|_| {}).await;
 
     assert!(answer.starts_with("Replaced"), "{answer}");

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::middleware_support::{Reply, Script};
 
-/// What a model that can do everything is asked with this middleware in use.
+/// The request to a model with all capabilities, with this middleware in use.
 async fn asked(
     middleware: impl IntoMiddleware,
     ask: impl FnOnce(Generate<Value>) -> Generate<Value>,

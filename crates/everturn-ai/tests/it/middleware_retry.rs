@@ -135,7 +135,7 @@ async fn only_listed_statuses_are_retried() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_that_nobody_classified_is_always_retried() {
+async fn an_unclassified_error_is_always_retried() {
     let foreign = Error::foreign("seven".parse::<u8>().unwrap_err());
 
     assert_eq!(calls_after(foreign, Retry::default().statuses([])).await, 2);

@@ -158,7 +158,7 @@ async fn the_text_of_a_skill_is_found_by_name_or_folder() {
 }
 
 #[tokio::test]
-async fn a_skill_that_does_not_exist_is_told_to_the_model() {
+async fn a_missing_skill_is_reported_to_the_model() {
     let root = library(&[("soup", SOUP), ("bread", "")]);
 
     let answer = use_skill(Skills::new([root.path()]), "cake").await;

@@ -8,7 +8,7 @@ use crate::generate_support::{
     scripted, streaming,
 };
 
-/// Interrupts at first, and says what it was restarted with the second time.
+/// Interrupts at first, and returns the restart's answer the second time.
 fn confirm() -> Tool {
     Tool::dynamic("conf", "d", None, |_input, cx: ToolContext| async move {
         match cx.answer::<Value>()? {

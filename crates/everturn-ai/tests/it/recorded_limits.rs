@@ -64,7 +64,7 @@ async fn five_rounds_end_as_recorded() {
 }
 
 #[tokio::test]
-async fn fifty_rounds_unless_said_otherwise() {
+async fn the_default_limit_is_fifty_rounds() {
     let (_registry, script, generate) = scripted(insatiable());
 
     let error = generate.prompt("p").tool(constant("t", "o")).await.unwrap_err();

@@ -75,7 +75,7 @@ async fn if_the_observer_fails_the_model_does_not_see_the_answers() {
 }
 
 #[tokio::test]
-async fn the_observer_is_not_told_of_generations_inside_tools() {
+async fn the_observer_does_not_see_generations_inside_tools() {
     let (registry, _script, generate) = scripted([asks(), asks(), step(says("inner")), step(says("x"))]);
     let keeper = Arc::new(Keeper::default());
     let observed = Arc::clone(&keeper) as Arc<dyn GenerateObserver>;

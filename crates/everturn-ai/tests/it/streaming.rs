@@ -111,7 +111,7 @@ async fn dropping_the_stream_cancels_the_model() {
 }
 
 #[tokio::test]
-async fn a_model_sees_that_nobody_listens() {
+async fn a_model_can_detect_a_missing_listener() {
     let (registry, _script, generate) = scripted([]);
     define_model(
         &registry,

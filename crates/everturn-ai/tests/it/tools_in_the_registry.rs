@@ -126,7 +126,7 @@ async fn all_tools_of_a_plugin_are_found_by_its_name() {
 }
 
 #[tokio::test]
-async fn tools_of_two_mcp_servers_with_one_name_are_told_apart() {
+async fn tools_of_two_mcp_servers_with_one_name_get_distinct_names() {
     let registry = Registry::new();
     let mark = json!({ "mcp": {} }).as_object().cloned().unwrap();
     for name in ["a/look", "b/look"] {

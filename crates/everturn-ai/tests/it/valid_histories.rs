@@ -219,7 +219,7 @@ fn an_interrupt_at_the_end_waits_and_can_be_closed() {
 }
 
 #[test]
-fn an_unknown_outcome_is_told_as_unknown() {
+fn an_unknown_outcome_is_reported_as_unknown() {
     let unknown = json!({ metadata::OUTCOME_UNKNOWN: true });
     let history = History::from_iter([
         Message::user("pay"),

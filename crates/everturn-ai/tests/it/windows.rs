@@ -1,4 +1,4 @@
-//! What a model sees of a long conversation.
+//! The part of a long conversation that is sent to the model.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use everturn_ai::{
 use everturn_core::{Error, Registry};
 use serde_json::json;
 
-/// A model that keeps its requests and takes no longer ones than it is told to.
+/// A model that keeps its requests and rejects those above a limit.
 #[derive(Clone, Default)]
 struct Provider {
     requests: Arc<Mutex<Vec<ModelRequest>>>,
@@ -227,7 +227,7 @@ async fn outputs_of_tools_are_cleared_in_steps_and_stay_in_the_history() {
 }
 
 #[tokio::test]
-async fn a_function_picks_the_messages_and_is_told_the_room() {
+async fn a_function_chooses_the_messages_and_gets_the_token_limit() {
     let registry = Registry::new();
     let provider = Provider::register(&registry, Some(1_000));
     let window = Window::function(|messages, room| {
@@ -411,7 +411,7 @@ async fn a_summary_stands_for_the_messages_that_are_left_out_and_is_stored_once(
         made.len(),
         "the beginning changes with a summary, and only then"
     );
-    // Each summary continues the one before it, and is told only what is new.
+    // Each summary continues the one before it, and gets only new messages.
     let second = made[1].messages.last().unwrap().text().into_owned();
     assert!(second.contains("summary-1") && !second.contains("q0"), "{second}");
     let requests = provider.requests.lock().unwrap();

@@ -169,7 +169,7 @@ pub struct SpanEvent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpanInterest {
     /// Whether [`SpanListener::started`] is to be called.
-    pub beginnings: bool,
+    pub starts: bool,
     /// Whether inputs and outputs are to be recorded. Recording costs time in proportion to their size.
     pub content: bool,
 }
@@ -188,7 +188,7 @@ pub trait SpanListener: Send + Sync + 'static {
     /// Returns the parts of spans that the listener needs, which must not change; all of them by default.
     fn interest(&self) -> SpanInterest {
         SpanInterest {
-            beginnings: true,
+            starts: true,
             content: true,
         }
     }
@@ -203,7 +203,7 @@ static LISTENERS: RwLock<Vec<Arc<dyn SpanListener>>> = RwLock::new(Vec::new());
 /// The numbers of all listeners, of those that need starts and of those that need content. A span costs one
 /// load if there is no listener.
 static LISTENING: AtomicUsize = AtomicUsize::new(0);
-static WANTING_BEGINNINGS: AtomicUsize = AtomicUsize::new(0);
+static NEEDING_STARTS: AtomicUsize = AtomicUsize::new(0);
 static WANTING_CONTENT: AtomicUsize = AtomicUsize::new(0);
 
 fn count(listeners: &[Arc<dyn SpanListener>]) {
@@ -211,7 +211,7 @@ fn count(listeners: &[Arc<dyn SpanListener>]) {
         let wanting = listeners.iter().filter(|listener| part(listener.interest()));
         wanting.count()
     };
-    WANTING_BEGINNINGS.store(wanting(|interest| interest.beginnings), Ordering::Relaxed);
+    NEEDING_STARTS.store(wanting(|interest| interest.starts), Ordering::Relaxed);
     WANTING_CONTENT.store(wanting(|interest| interest.content), Ordering::Relaxed);
     LISTENING.store(listeners.len(), Ordering::Relaxed);
 }
@@ -226,7 +226,7 @@ pub fn listen_to_spans(listener: Arc<dyn SpanListener>) -> ListeningToSpans {
 }
 
 /// Keeps a listener registered until it is dropped.
-#[must_use = "the listener is told of spans only while this is kept"]
+#[must_use = "the listener receives spans only while this guard is kept"]
 pub struct ListeningToSpans(Arc<dyn SpanListener>);
 
 impl Drop for ListeningToSpans {
@@ -249,17 +249,17 @@ impl fmt::Debug for ListeningToSpans {
 }
 
 /// Returns whether there is a listener.
-pub(super) fn anybody() -> bool {
+pub(super) fn has_listeners() -> bool {
     LISTENING.load(Ordering::Relaxed) > 0
 }
 
 /// Returns whether a listener needs the starts of spans.
-pub(super) fn anybody_wants_beginnings() -> bool {
-    WANTING_BEGINNINGS.load(Ordering::Relaxed) > 0
+pub(super) fn listeners_need_starts() -> bool {
+    NEEDING_STARTS.load(Ordering::Relaxed) > 0
 }
 
 /// Returns whether a listener needs the content of calls.
-pub(super) fn anybody_wants_content() -> bool {
+pub(super) fn listeners_need_content() -> bool {
     WANTING_CONTENT.load(Ordering::Relaxed) > 0
 }
 

@@ -176,7 +176,7 @@ impl SpanRecorder {
 
     pub(super) fn begin(&self) {
         if let Some(recording) = &self.recording
-            && listener::anybody_wants_beginnings()
+            && listener::listeners_need_starts()
         {
             let record = recording.lock().clone();
             listener::each(|listener| listener.started(&record));
@@ -243,7 +243,7 @@ impl SpanRecorder {
     /// Records the input or output of a call. It is never passed to `tracing`, whose log lines would print
     /// all of it.
     fn content<T: Serialize + ?Sized>(&self, field: &'static str, value: &T) {
-        if self.recording.is_none() || !listener::anybody_wants_content() {
+        if self.recording.is_none() || !listener::listeners_need_content() {
             return;
         }
         let text =

@@ -130,7 +130,7 @@ async fn an_absent_init_is_not_held_against_the_schema() {
 }
 
 #[tokio::test]
-async fn a_single_call_with_init_and_no_input_is_told_to_open_a_session() {
+async fn a_single_call_with_init_and_no_input_is_advised_to_open_a_session() {
     for input in [None, Some(Value::Null)] {
         let result = waiter().run_json(single(json!({"guests": 4}), input)).await;
 

@@ -87,7 +87,7 @@ async fn the_output_closes_the_input() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_output_drains_chunks_nobody_received() {
+async fn the_output_drains_unread_chunks() {
     let mut connection: Connection<(), &str, u32> = Connection::open(
         "talks",
         &Context::new(),
@@ -180,7 +180,7 @@ async fn an_action_that_returns_early_discards_what_it_did_not_read() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn done_tells_when_the_action_has_completed() {
+async fn done_completes_with_the_action() {
     let gate = Arc::new(Notify::new());
     let connection = adding_behind(&gate);
     connection.close();

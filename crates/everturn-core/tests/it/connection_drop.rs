@@ -115,7 +115,7 @@ async fn dropping_it_while_a_receiver_waits_ends_the_action() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropping_it_while_a_sender_waits_tells_the_sender() {
+async fn dropping_it_fails_a_waiting_sender() {
     let dropped = Dropped::default();
     let connection = endless(&dropped);
     connection.send(1).await.unwrap();

@@ -1,4 +1,4 @@
-//! An emitter that outlives its action makes nobody wait.
+//! An emitter that outlives its action blocks neither the caller nor other senders.
 
 use std::sync::Arc;
 
@@ -77,9 +77,9 @@ async fn a_task_that_waits_to_send_is_released() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_send_that_nobody_drives_any_more_holds_nobody_up() {
+async fn an_abandoned_send_blocks_no_other_send() {
     let (mut connection, left) = completed().await;
-    // Queues for the channel's only place, which the next reception assigns to it, and is not polled again.
+    // Queues for the channel's only slot, which the next receive assigns to it, and is not polled again.
     let mut stalled = Box::pin(async move { left.send(2).await });
     assert!(futures::poll!(stalled.as_mut()).is_pending());
 

@@ -18,7 +18,7 @@ fn assert_panicked<T>(result: Result<T>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_reports_the_panic_of_its_action_and_what_it_said() {
+async fn a_connection_reports_the_panic_of_its_action_and_its_message() {
     let mut connection: Connection<(), (), u8> = Connection::open(
         "/custom/soup",
         &Context::new(),

@@ -1,4 +1,4 @@
-//! Sending when there is nobody to send to: completion and close are told apart, and completion wins.
+//! Sending without a receiver: completion and close are distinguished, and completion takes precedence.
 
 use everturn_core::{Connection, Context, Inputs, Reason, Status};
 

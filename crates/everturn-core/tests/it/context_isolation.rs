@@ -1,4 +1,4 @@
-//! The current context reaches nested code and nobody else's.
+//! The current context reaches nested code and no other task's code.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use tokio::sync::Barrier;
 
 use crate::support::within;
 
-/// Who calls, as code without a context argument sees it.
+/// The caller, from code without a context argument.
 fn caller() -> Value {
     Context::current().auth().cloned().unwrap_or_default()
 }
@@ -136,7 +136,7 @@ async fn a_thousand_interleaved_invocations_see_only_their_own_context() {
         .define_flow("looks", move |rounds: usize| {
             let barrier = Arc::clone(&barrier);
             async move {
-                // All of them are under way before the first one goes on.
+                // All of them have started before the first one continues.
                 barrier.wait().await;
                 let mut seen = Vec::new();
                 for round in 0..rounds {

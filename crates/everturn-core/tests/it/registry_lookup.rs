@@ -17,7 +17,7 @@ fn says(name: &str, what: &'static str) -> Arc<dyn DynAction> {
     ))
 }
 
-async fn hear(registry: &Registry, key: &str) -> Value {
+async fn call(registry: &Registry, key: &str) -> Value {
     let action = registry.resolve(key).await.expect("it is registered");
     action.run_json(JsonCall::default()).await.expect("it succeeds")
 }
@@ -27,7 +27,7 @@ async fn an_action_is_found_under_its_key() {
     let registry = Registry::new();
     registry.register(says("a", "here")).unwrap();
 
-    assert_eq!(hear(&registry, "/custom/a").await, "here");
+    assert_eq!(call(&registry, "/custom/a").await, "here");
     assert!(registry.get("/custom/a").is_some());
     assert!(registry.get("/flow/a").is_none());
 }
@@ -54,7 +54,7 @@ async fn a_key_is_taken_once() {
 
     let error = assert_failed(second, Status::AlreadyExists, None);
     assert!(error.message().contains("'/custom/a'"), "{error}");
-    assert_eq!(hear(&registry, "/custom/a").await, "first");
+    assert_eq!(call(&registry, "/custom/a").await, "first");
 }
 
 #[tokio::test]
@@ -94,7 +94,7 @@ async fn an_action_may_answer_to_a_second_key() {
 
     let listed = registry.list().await.unwrap();
 
-    assert_eq!(hear(&registry, "/tool/a").await, "both");
+    assert_eq!(call(&registry, "/tool/a").await, "both");
     assert_eq!(listed["/tool/a"].key, "/tool/a");
     assert_eq!(listed["/tool/a"].action_type, ActionType::TOOL);
     assert_eq!(listed["/custom/a"].action_type, ActionType::CUSTOM);
@@ -108,9 +108,9 @@ async fn a_child_falls_back_on_its_parent_and_hides_what_it_has_itself() {
     let child = parent.child();
     child.register(says("own", "child")).unwrap();
 
-    assert_eq!(hear(&child, "/custom/shared").await, "parent");
-    assert_eq!(hear(&child, "/custom/own").await, "child");
-    assert_eq!(hear(&parent, "/custom/own").await, "parent");
+    assert_eq!(call(&child, "/custom/shared").await, "parent");
+    assert_eq!(call(&child, "/custom/own").await, "child");
+    assert_eq!(call(&parent, "/custom/own").await, "parent");
     assert!(child.is_child() && !parent.is_child());
 }
 
@@ -132,7 +132,7 @@ async fn a_child_sees_what_its_parent_learns_later() {
 
     parent.register(says("late", "parent")).unwrap();
 
-    assert_eq!(hear(&grandchild, "/custom/late").await, "parent");
+    assert_eq!(call(&grandchild, "/custom/late").await, "parent");
 }
 
 #[tokio::test]
@@ -239,7 +239,7 @@ fn schemas_are_named_once_and_found_in_parents() {
 }
 
 #[tokio::test]
-async fn changes_of_a_registry_and_its_parents_are_told() {
+async fn changes_of_a_registry_and_its_parents_are_reported() {
     let parent = Registry::new();
     let registry = parent.child();
     let mut changes = registry.changes();

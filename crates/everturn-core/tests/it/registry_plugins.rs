@@ -20,7 +20,7 @@ struct Kitchen {
     lists: Counter,
     /// How many initialisations fail before one succeeds.
     failures: AtomicUsize,
-    /// What each answer waits for, if anything.
+    /// The semaphore that each answer waits for, if any.
     gate: Option<Arc<Semaphore>>,
 }
 

@@ -1,4 +1,4 @@
-//! Listeners hear of every span, with its content, whatever subscriber `tracing` has.
+//! Listeners receive every span, with its content, independently of the `tracing` subscriber.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,7 +8,7 @@ use everturn_core::{
 };
 use serde_json::{Map, json};
 
-/// Remembers the spans of one root. Other tests of this program are heard too.
+/// Keeps the spans of one root, because the listener receives those of other tests, too.
 #[derive(Default)]
 struct Heard(Mutex<Vec<(&'static str, SpanRecord)>>);
 
@@ -34,7 +34,7 @@ impl Heard {
 }
 
 #[tokio::test]
-async fn a_span_is_told_when_it_begins_and_when_it_ends_with_its_content() {
+async fn a_span_is_reported_when_it_starts_and_when_it_ends_with_its_content() {
     let heard = Arc::new(Heard::default());
     let listening = listen_to_spans(heard.clone());
     let registry = Registry::new();

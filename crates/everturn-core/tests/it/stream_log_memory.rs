@@ -67,7 +67,7 @@ async fn every_reader_gets_the_same_events_from_wherever_it_starts() {
 }
 
 #[tokio::test]
-async fn the_end_is_told_even_to_a_reader_that_claims_to_have_seen_more() {
+async fn a_reader_that_claims_to_have_seen_more_gets_the_end() {
     let log = MemoryStreamLog::new();
     let writer = log.open(&key()).await.unwrap();
     writer.append(text(1)).await.unwrap();
@@ -284,7 +284,7 @@ async fn fill(log: &MemoryStreamLog, key: &StreamKey, bytes: usize) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_at_its_limit_loses_its_own_oldest_streams_and_nobody_elses() {
+async fn an_owner_at_its_limit_loses_only_its_own_oldest_streams() {
     let log = MemoryStreamLog::options().max_owner_bytes(10_000).build();
     let key = |owner: &str, id: &str| StreamKey::new(format!("{owner}/chef"), id).owned_by(owner);
     fill(&log, &key("bob", "first"), 4_000).await;

@@ -1,4 +1,4 @@
-//! Spans as listeners hear of them.
+//! Spans as listeners receive them.
 
 use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;

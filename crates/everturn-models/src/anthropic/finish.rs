@@ -19,8 +19,8 @@ pub(super) fn finish_reason(stop_reason: Option<&str>) -> FinishReason {
 /// Explains a stop: by the explanation of a refusal, else its category, else the reason itself if it is not an ordinary
 /// one.
 pub(super) fn finish_message(stop_reason: Option<&str>, details: Option<&Value>) -> Option<String> {
-    let said = |key| details?.get(key)?.as_str().map(str::to_owned);
-    said("explanation").or_else(|| said("category")).or_else(|| {
+    let detail = |key| details?.get(key)?.as_str().map(str::to_owned);
+    detail("explanation").or_else(|| detail("category")).or_else(|| {
         let is_ordinary = matches!(stop_reason, Some("end_turn" | "tool_use" | "max_tokens"));
         stop_reason.filter(|_| !is_ordinary).map(str::to_owned)
     })

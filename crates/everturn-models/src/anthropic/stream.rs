@@ -311,9 +311,9 @@ impl<'a> Assembly<'a> {
                 Err(tool) => cut.push(tool),
             }
         }
-        let said = finish_message(self.stop_reason(), self.message.get("stop_details"));
+        let finish = finish_message(self.stop_reason(), self.message.get("stop_details"));
         let finish_message = if cut.is_empty() {
-            said
+            finish
         } else {
             Some(format!(
                 "the call of '{}' was cut off before its arguments were complete",

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn other_kinds_are_told_apart() {
+    fn other_kinds_are_recognised() {
         assert!(is_conversational("gemini-3-pro"));
         assert!(!is_conversational("gemini-2.5-flash-preview-tts"));
         assert!(!is_conversational("imagen-4.0-generate-001"));

@@ -267,12 +267,12 @@ impl<'a> Assembly<'a> {
     /// Returns Gemini's finish message, or else the finish reason if it is an unusual one.
     fn finish_message(&self) -> Option<String> {
         let feedback = self.response.get("promptFeedback");
-        let said = self
+        let text = self
             .candidate
             .get("finishMessage")
             .or_else(|| feedback?.get("blockReasonMessage"));
         let is_ordinary = |reason: &&str| !matches!(*reason, "STOP" | "MAX_TOKENS");
-        said.and_then(Value::as_str)
+        text.and_then(Value::as_str)
             .or_else(|| self.reason().filter(is_ordinary))
             .or_else(|| self.block_reason().filter(|_| self.reason().is_none()))
             .map(str::to_owned)

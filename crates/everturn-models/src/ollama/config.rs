@@ -50,7 +50,7 @@ pub struct OllamaConfig {
     pub extra: JsonObject,
 }
 
-/// Settings beside the messages, not among the options.
+/// Top-level settings, which are not among the options.
 const TOP_LEVEL: [(&str, &str); 6] = [
     ("think", "think"),
     ("keep_alive", "keep_alive"),

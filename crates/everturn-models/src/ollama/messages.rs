@@ -13,8 +13,8 @@ pub(super) fn of(request: &ModelRequest, tools: &WireTools) -> Result<Vec<Value>
     let mut messages = Vec::new();
     for message in &request.messages {
         match message.role() {
-            Role::System => said("system", message.content(), &mut messages)?,
-            Role::User => said("user", message.content(), &mut messages)?,
+            Role::System => push_message("system", message.content(), &mut messages)?,
+            Role::User => push_message("user", message.content(), &mut messages)?,
             Role::Model => answered(message, tools, &mut messages),
             Role::Tool => tools_answered(message, tools, &mut messages)?,
         }
@@ -22,7 +22,7 @@ pub(super) fn of(request: &ModelRequest, tools: &WireTools) -> Result<Vec<Value>
     Ok(messages)
 }
 
-fn said(role: &str, parts: &[Part], messages: &mut Vec<Value>) -> Result<()> {
+fn push_message(role: &str, parts: &[Part], messages: &mut Vec<Value>) -> Result<()> {
     let (text, images) = content(parts)?;
     if text.is_empty() && images.is_empty() {
         return Ok(());

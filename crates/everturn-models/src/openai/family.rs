@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn models_are_told_apart_by_name() {
+    fn models_are_recognised_by_name() {
         assert_eq!(Kind::of("openai/text-embedding-3-small"), Kind::Embedding);
         assert_eq!(Kind::of("gpt-4o-transcribe"), Kind::Other);
         assert_eq!(Kind::of("anything"), Kind::Chat);

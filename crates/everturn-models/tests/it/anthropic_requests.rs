@@ -1,4 +1,4 @@
-//! What is sent to Anthropic.
+//! Requests to Anthropic.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What Claude gave comes back to it unchanged, from a conversation that was stored in between.
+//! Claude's own data is sent back unchanged, from a conversation that was stored in between.
 
 use everturn_core::Status;
 use everturn_models::anthropic::Anthropic;

@@ -1,4 +1,4 @@
-//! What Anthropic's Messages API accepts: a pure check of a request.
+//! The rules of Anthropic's Messages API: a pure check of a request.
 
 use std::collections::BTreeSet;
 
@@ -36,7 +36,7 @@ const FIELDS: [&str; 25] = [
     "output_format",
 ];
 
-/// What the server gave out so far and wants back unchanged.
+/// The data that the server sent so far and expects back unchanged.
 #[derive(Debug, Default)]
 pub(crate) struct Given {
     answers: Vec<Vec<Value>>,
@@ -316,7 +316,7 @@ fn check_calls(body: &Value) -> Check {
     Ok(())
 }
 
-/// What the server gave out comes back as it was, and nothing comes that it did not give.
+/// The server's own data is sent back unchanged, and no other data.
 fn check_unchanged(body: &Value, given: &Given) -> Check {
     for message in list(&body["messages"]).filter(|message| message["role"] == "assistant") {
         let blocks: Vec<&Value> = list(&message["content"]).collect();

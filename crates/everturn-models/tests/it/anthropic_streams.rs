@@ -1,4 +1,4 @@
-//! What becomes of Anthropic's streams.
+//! Decoding of Anthropic's streams.
 
 use everturn_ai::{FinishReason, ModelRequest, ModelResponse};
 use everturn_models::anthropic::Anthropic;

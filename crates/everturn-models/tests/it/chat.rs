@@ -214,7 +214,7 @@ async fn calls_are_streamed_as_they_come() {
         call(json!({ "index": 0, "id": "a", "type": "function", "function": { "name": "f", "arguments": "" } })),
         call(json!({ "index": 0, "function": { "arguments": "{\"city\": \"Pa" } })),
         call(json!({ "index": 0, "function": { "arguments": "ris\"}" } })),
-        // Whatever the finish reason says, there are calls.
+        // There are calls, whatever the finish reason.
         end("stop"),
     ])
     .await;
@@ -253,7 +253,7 @@ async fn a_call_that_was_cut_is_left_out_and_named() {
 }
 
 #[tokio::test]
-async fn finish_reasons_and_refusals_are_told_apart() {
+async fn finish_reasons_and_refusals_are_distinguished() {
     let text = delta(json!({ "content": "a" }));
     let cases = [
         (vec![text.clone(), end("length")], FinishReason::Length, None),

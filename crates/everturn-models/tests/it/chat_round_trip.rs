@@ -1,4 +1,4 @@
-//! What a server of Chat Completions gave comes back to it unchanged, from a conversation that was stored in between.
+//! A Chat Completions server's own data is sent back unchanged, from a conversation that was stored in between.
 
 use everturn_ai::{Message, ModelRequest};
 use everturn_models::OpenAi;
@@ -34,7 +34,7 @@ async fn reasoning_and_signatures_survive_parallel_calls_several_rounds_and_a_st
         last["messages"][2]["tool_calls"][0]["extra_content"]["google"]["thought_signature"],
         "a+/="
     );
-    // Without a call nobody wants it back.
+    // Without a call it is not sent back.
     assert_eq!(last["messages"][7].get("reasoning_content"), None);
 }
 

@@ -1,4 +1,4 @@
-//! What strict servers of Chat Completions accept: a pure check of a request.
+//! The rules of strict Chat Completions servers: a pure check of a request.
 
 use std::collections::BTreeSet;
 

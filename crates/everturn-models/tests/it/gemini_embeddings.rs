@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::server::{Reply, Request, Server};
 
-/// Answers each document with a vector that tells its place.
+/// Answers each document with a vector of its index.
 fn vectors(request: &Request) -> Reply {
     let requests = request.body["requests"].as_array().unwrap();
     let embeddings: Vec<Value> = requests

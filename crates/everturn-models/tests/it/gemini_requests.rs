@@ -1,4 +1,4 @@
-//! What is sent to Gemini.
+//! Requests to Gemini.
 
 use std::sync::Arc;
 

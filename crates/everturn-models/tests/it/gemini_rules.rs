@@ -1,4 +1,4 @@
-//! What Gemini's `generateContent` accepts: a pure check of a request.
+//! The rules of Gemini's `generateContent`: a pure check of a request.
 
 use serde_json::Value;
 
@@ -37,7 +37,7 @@ const CONFIG_FIELDS: [&str; 17] = [
     "presencePenalty",
     "frequencyPenalty",
 ];
-/// What a part is made of: exactly one of these.
+/// The content of a part: exactly one of these.
 const CONTENTS: [&str; 9] = [
     "text",
     "inlineData",

@@ -1,4 +1,4 @@
-//! What becomes of Gemini's streams.
+//! Decoding of Gemini's streams.
 
 use everturn_ai::{FinishReason, ModelRequest, ModelResponse};
 use everturn_core::Status;
@@ -151,7 +151,7 @@ async fn usage_grounding_and_what_else_the_provider_says_is_kept() {
 }
 
 #[tokio::test]
-async fn why_an_answer_ended_is_told() {
+async fn the_finish_reason_is_reported() {
     let asked = answered(&Answer::of([json!({ "text": "So" })]).stopping("SAFETY").events()).await;
     assert_eq!(response(&asked).finish_reason, Some(FinishReason::Blocked));
     assert_eq!(response(&asked).finish_message.as_deref(), Some("SAFETY"));

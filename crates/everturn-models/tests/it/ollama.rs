@@ -105,7 +105,7 @@ async fn nothing_is_sent_that_was_not_set() {
 }
 
 #[tokio::test]
-async fn a_model_that_may_call_no_tool_is_told_of_none() {
+async fn a_model_that_may_call_no_tool_gets_none() {
     let request = ModelRequest {
         tools: Some(Arc::from([ToolDefinition::default()])),
         tool_choice: Some(ToolChoice::None),

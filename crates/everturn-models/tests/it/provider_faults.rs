@@ -1,4 +1,4 @@
-//! What goes wrong between a provider and us, the same for each.
+//! Faults between a provider and Everturn, handled alike for each provider.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{anthropic_server, chat, gemini_server, responses_server};
 
 const TEXT: &str = "Grüße, 🥕 und \u{2028} Lauch!";
 
-/// What the tests need to know about a provider.
+/// The properties of a provider that the tests need.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Provider {
     Anthropic,
@@ -77,7 +77,7 @@ impl Provider {
         }
     }
 
-    /// What shows that the server is alive, and a client skips.
+    /// The server's keep-alive, which clients skip.
     fn keep_alive(self) -> &'static str {
         match self {
             Self::Ollama => "\n \r\n",
@@ -109,7 +109,7 @@ impl Provider {
         }
     }
 
-    /// What the failure means inside a stream, where there is no HTTP status. Ollama has words alone.
+    /// The status of the failure inside a stream, without an HTTP status. Ollama sends only a text.
     fn overloaded_in_stream(self) -> Status {
         match self {
             Self::Ollama => Status::Internal,
@@ -240,7 +240,7 @@ async fn a_connection_that_breaks_before_the_answer_is_made_again() {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_unavailable() {
-    // Nobody listens where somebody did.
+    // The port of a stopped server.
     let gone = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", gone.local_addr().unwrap());
     drop(gone);
@@ -258,7 +258,7 @@ async fn a_server_that_is_not_there_is_unavailable() {
 }
 
 #[tokio::test]
-async fn a_server_that_fails_over_and_over_is_told_of() {
+async fn the_error_of_a_server_that_always_fails_is_returned() {
     for provider in ALL {
         let failure = || {
             Reply::page("Something broke.")

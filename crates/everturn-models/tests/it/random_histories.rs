@@ -1,4 +1,4 @@
-//! Whatever conversation there is, of whichever providers' models: the request made from it is accepted.
+//! The request of any conversation, with models of any provider, is accepted.
 
 use std::sync::Arc;
 

@@ -118,7 +118,7 @@ async fn it_chats_and_streams() {
 }
 
 #[tokio::test]
-async fn it_calls_a_tool_and_is_told_the_result() {
+async fn it_calls_a_tool_and_gets_the_result() {
     let Some(real) = real() else { return };
     for protocol in PROTOCOLS {
         let called = Arc::new(AtomicU32::new(0));

@@ -302,7 +302,7 @@ async fn what_other_providers_gave_is_left_out() {
 }
 
 #[tokio::test]
-async fn finish_reasons_and_refusals_are_told_apart() {
+async fn finish_reasons_and_refusals_are_distinguished() {
     let refusal = json!({
         "type": "message", "id": "msg_1", "role": "assistant",
         "content": [{ "type": "refusal", "refusal": "I cannot." }],

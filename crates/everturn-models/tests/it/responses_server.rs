@@ -89,7 +89,7 @@ fn item_events(index: usize, item: &Value) -> Vec<Value> {
         }
         "reasoning" => {
             begun["summary"] = json!([]);
-            // What is there at the beginning is not the whole.
+            // The first item is incomplete.
             begun["encrypted_content"] = json!("incomplete");
             for (place, part) in item["summary"].as_array().unwrap().iter().enumerate() {
                 deltas.push(about(

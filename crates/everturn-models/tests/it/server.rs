@@ -1,4 +1,4 @@
-//! A provider's server on this machine, which answers as a test tells it and injects what goes wrong on networks.
+//! A provider's server on this machine, with scripted responses and injected network faults.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
@@ -22,7 +22,7 @@ pub(crate) struct Request {
     pub(crate) body: Value,
 }
 
-/// What the server answers.
+/// The server's response.
 #[derive(Debug, Clone)]
 pub(crate) struct Reply {
     status: u16,
@@ -217,7 +217,7 @@ impl Server {
         &self.url
     }
 
-    /// What was asked so far.
+    /// The requests so far.
     pub(crate) fn requests(&self) -> Vec<Request> {
         self.log.requests.lock().unwrap().clone()
     }

@@ -1,4 +1,4 @@
-//! What a provider signed comes back to it unchanged through every store, a fork and an export.
+//! A provider's signatures are sent back unchanged through every store, a fork and an export.
 
 use std::sync::Arc;
 

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn images_are_told_by_extension_whatever_its_case() {
+    fn images_are_recognised_by_extension_in_any_case() {
         assert_eq!(
             WorkspacePath::file("a/Photo.JPG").unwrap().image_type(),
             Some("image/jpeg")

@@ -136,7 +136,7 @@ impl Chunks {
     }
 }
 
-/// A file of the published data; `None`, with a note, where it is not at hand.
+/// A file of the published data; `None`, with a note, where it is missing.
 pub(crate) fn published(name: &str) -> Option<String> {
     let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance");
     let path = env::var_os("CONFORMANCE_DIR")

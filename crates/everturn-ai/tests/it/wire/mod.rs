@@ -7,7 +7,7 @@ use std::{env, fs, path::PathBuf};
 use jsonschema::Validator;
 use serde_json::Value;
 
-/// A file of the conformance data; `None`, with a note, where the data is not at hand.
+/// A file of the conformance data; `None`, with a note, where the data is missing.
 pub(crate) fn read(name: &str) -> Option<Value> {
     let folder = env::var_os("CONFORMANCE_DIR").map_or_else(
         || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/conformance"),

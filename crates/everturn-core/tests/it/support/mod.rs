@@ -1,4 +1,4 @@
-//! What several test files share.
+//! Shared test support.
 
 use std::future::Future;
 use std::sync::Arc;

@@ -26,8 +26,8 @@ pub(super) fn of(
     };
     for message in &request.messages {
         match message.role() {
-            Role::System => writer.said("system", message)?,
-            Role::User => writer.said("user", message)?,
+            Role::System => writer.push_message("system", message)?,
+            Role::User => writer.push_message("user", message)?,
             Role::Model => writer.answered(message),
             Role::Tool => writer.tools_answered(message)?,
         }
@@ -44,7 +44,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    fn said(&mut self, role: &str, message: &Message) -> Result<()> {
+    fn push_message(&mut self, role: &str, message: &Message) -> Result<()> {
         let content = self.contents(message.content())?;
         if !content.is_empty() {
             self.messages
@@ -112,8 +112,8 @@ impl Writer<'_> {
             Some((field, thoughts)) if field == "content" => {
                 let thinking =
                     json!({ "type": "thinking", "thinking": [{ "type": "text", "text": thoughts }] });
-                let said = json!({ "type": "text", "text": sent["content"].take() });
-                sent["content"] = json!([thinking, said]);
+                let text = json!({ "type": "text", "text": sent["content"].take() });
+                sent["content"] = json!([thinking, text]);
             }
             Some((field, thoughts)) => sent[&field] = thoughts,
             None => {}

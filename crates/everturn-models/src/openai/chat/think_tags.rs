@@ -94,14 +94,14 @@ mod tests {
             .map(|delta| delta.iter().collect::<String>());
         let mut pieces: Vec<Piece> = deltas.flat_map(|delta| tags.take(&delta)).collect();
         pieces.push(tags.finish());
-        let (mut reasoning, mut said) = (String::new(), String::new());
+        let (mut reasoning, mut answer) = (String::new(), String::new());
         for piece in pieces {
             match piece {
-                Piece::Text(text) => said.push_str(&text),
+                Piece::Text(text) => answer.push_str(&text),
                 Piece::Reasoning(text) => reasoning.push_str(&text),
             }
         }
-        (reasoning, said)
+        (reasoning, answer)
     }
 
     #[test]

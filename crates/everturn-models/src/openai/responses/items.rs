@@ -55,15 +55,15 @@ struct Writer<'a> {
 impl Writer<'_> {
     fn message(&mut self, message: &Message) {
         match message.role() {
-            Role::System => self.said("developer", message),
-            Role::User => self.said("user", message),
+            Role::System => self.push_message("developer", message),
+            Role::User => self.push_message("user", message),
             Role::Model => message.content().iter().for_each(|part| self.answered(part)),
             Role::Tool => message.content().iter().for_each(|part| self.tool_answered(part)),
         }
     }
 
     /// Converts a message of a person or program: one item with all its content.
-    fn said(&mut self, role: &str, message: &Message) {
+    fn push_message(&mut self, role: &str, message: &Message) {
         let content: Vec<Value> = message
             .content()
             .iter()
@@ -112,7 +112,7 @@ impl Writer<'_> {
                 Some(item) => self.input.push(item.clone()),
                 None => warn_left_out(part, self.provider),
             },
-            // A picture of the provider is in the custom part beside it.
+            // A picture of the provider is also in a custom part.
             PartKind::Media(_) if own.is_some() => {}
             PartKind::Media(media) if !media.url.starts_with("data:") => {
                 self.text(&media.url, part, None);

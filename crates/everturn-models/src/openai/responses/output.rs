@@ -85,14 +85,14 @@ fn reasoning(item: &Value, provider: &str) -> Part {
         entry["type"] == "summary_text" && entry.as_object().is_some_and(|entry| entry.len() == 2)
     };
     // A single summary is the text of the part; several are kept unchanged.
-    let is_told_by_text = item["summary"]
+    let is_text_of_part = item["summary"]
         .as_array()
         .is_some_and(|entries| match entries.as_slice() {
             [] => true,
             [entry] => is_plain(entry) && !summary.concat().is_empty(),
             _ => false,
         });
-    if is_told_by_text && !own.contains_key("content") {
+    if is_text_of_part && !own.contains_key("content") {
         own.shift_remove("summary");
     }
     let text = if summary.is_empty() {

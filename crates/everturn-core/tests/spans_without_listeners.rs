@@ -1,4 +1,4 @@
-//! When nobody listens, nothing is serialised. This file must not install a subscriber.
+//! Without a listener nothing is serialised. This file must not install a subscriber.
 
 use std::cell::Cell;
 
