@@ -79,7 +79,7 @@ impl<'a> Data<'a> {
 
     /// Sets a function that returns the conversation so far as JSON, for `{{@metadata.messages}}` only.
     ///
-    /// It is for callers that splice a history of their own type into the result of
+    /// It is for callers that splice their own history type into the result of
     /// [`Prompt::render_pieces`](crate::Prompt::render_pieces). The function runs only if the template reads
     /// that variable.
     #[must_use]

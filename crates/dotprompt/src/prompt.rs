@@ -74,7 +74,7 @@ impl Prompt {
     /// Returns an error for each include of a partial that is not defined, with its place: rendering fails
     /// where it comes to one.
     ///
-    /// Includes with a computed name, and those with a block of their own to fall back to, are not among
+    /// Includes with a computed name, and those with their own block to fall back to, are not among
     /// them.
     pub fn unknown_partials(&self) -> Vec<Error> {
         self.0.library.unknown_partials()

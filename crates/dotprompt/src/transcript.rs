@@ -6,7 +6,7 @@ use crate::whitespace::is_blank;
 
 /// A piece of a rendered prompt: a message, or the place of the conversation so far.
 ///
-/// Callers that keep a history of their own type match on this and splice it in without converting it.
+/// Callers that keep their own history type match on this and splice it in without converting it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Piece {
     /// A message that the template renders.

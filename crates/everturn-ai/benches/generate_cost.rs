@@ -1,7 +1,7 @@
 //! The cost of the generate loop, with a model that does nothing, over a short and a long history.
 //!
-//! `cargo bench -p everturn-ai --bench generate_cost` prints the time per call for both and their ratio, measured in
-//! turns in one run so that both see the same machine.
+//! `cargo bench -p everturn-ai --bench generate_cost` prints the time per call for both and their ratio,
+//! measured in turns in one run so that both see the same machine.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

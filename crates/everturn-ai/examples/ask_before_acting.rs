@@ -5,8 +5,9 @@
 //! cargo run -p everturn-ai --example ask_before_acting -- approve Ada < conversation.json
 //! ```
 //!
-//! The first process runs until the tool asks, writes the conversation down and ends. The second knows nothing but what
-//! was written, answers with a typed value and goes on. The model is played by a function, so that no key is needed.
+//! The first process runs until the tool asks, writes the conversation down and ends. The second knows
+//! nothing but what was written, answers with a typed value and goes on. The model is played by a function,
+//! so that no key is needed.
 
 use everturn_ai::{
     Generate, Message, ModelInfo, ModelRequest, ModelResponse, Part, Role, Tool, ToolContext, ToolRequest,

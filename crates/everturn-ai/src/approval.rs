@@ -22,8 +22,8 @@ use crate::{Message, Part, ToolRequest, metadata};
 /// The role of callers who may resolve a call whose outcome is unknown.
 pub const OPERATOR: &str = "operator";
 
-/// A question about one call of a tool, with the answers to it. On the wire it is the entry `approval` of the tool
-/// request's metadata.
+/// A question about one call of a tool, with the answers to it. On the wire it is the entry `approval` of the
+/// tool request's metadata.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]

@@ -159,7 +159,8 @@ impl Exceeded {
         }
     }
 
-    /// Returns the amount that is limited: `tokens`, `money`, `modelCalls`, `toolCalls`, `rounds` or `seconds`.
+    /// Returns the amount that is limited: `tokens`, `money`, `modelCalls`, `toolCalls`, `rounds` or
+    /// `seconds`.
     pub fn of(&self) -> &'static str {
         self.of
     }

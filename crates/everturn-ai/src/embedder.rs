@@ -14,7 +14,8 @@ use crate::{Document, JsonObject};
 /// An embedder in the registry.
 pub type EmbedderAction = Action<EmbedRequest, EmbedResponse>;
 
-/// Creates the action that runs an embedder, for plugins that provide one. `options` is the schema of its settings.
+/// Creates the action that runs an embedder, for plugins that provide one. `options` is the schema of its
+/// settings.
 pub fn embedder_action<F, Fut>(
     name: impl Into<String>,
     info: &EmbedderInfo,

@@ -19,7 +19,7 @@ pub type EvaluatorAction = Action<EvalRequest, EvalResponse>;
 
 /// Registers an evaluator from a function that scores one case; the function gets `options` unchanged.
 ///
-/// Each case runs in a span of its own. A case that fails gets a score with the error, and the evaluation
+/// Each case runs in its own span. A case that fails gets a score with the error, and the evaluation
 /// continues.
 ///
 /// # Errors

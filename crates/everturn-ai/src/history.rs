@@ -48,7 +48,7 @@ pub struct History {
 }
 
 impl History {
-    /// Creates an empty history in a lineage of its own.
+    /// Creates an empty history in its own lineage.
     pub fn new() -> Self {
         Self {
             lineage: Arc::new(Lineage::root()),
@@ -73,8 +73,9 @@ impl History {
 
     /// Adds a message at the end.
     ///
-    /// Extends the lineage if this position is its tip; otherwise starts a new lineage from here. Both are constant
-    /// time. If two holders at the same tip push at the same moment, one extends the lineage and the other forks it.
+    /// Extends the lineage if this position is its tip; otherwise starts a new lineage from here. Both are
+    /// constant time. If two holders at the same tip push at the same moment, one extends the lineage and the
+    /// other forks it.
     pub fn push(&mut self, message: Message) {
         let total = self.stats() + message.stats();
         let heap_size = self.messages_heap_size() + message.heap_size();
@@ -145,7 +146,8 @@ impl History {
         mine.up_to.min(theirs.up_to)
     }
 
-    /// Returns how many leading messages of the two histories are equal. Compares only messages that they do not share.
+    /// Returns how many leading messages of the two histories are equal. Compares only messages that they do
+    /// not share.
     pub fn common_prefix(&self, other: &Self) -> usize {
         let shared = self.shared_prefix(other);
         let equal = self
@@ -239,7 +241,8 @@ impl History {
     /// Returns the lineage that holds the last of the first `len` messages.
     fn lineage_at(&self, len: usize) -> &Arc<Lineage> {
         let mut position = self;
-        // A position in an ancestor belongs to the ancestor, so that a push there extends it if it is its tip.
+        // A position in an ancestor belongs to the ancestor, so that a push there extends it if it is its
+        // tip.
         while len <= position.lineage.base()
             && let Some(parent) = position.lineage.parent()
         {

@@ -1,7 +1,7 @@
 //! Messages: the elements of a conversation.
 //!
-//! A message is immutable, and a clone of it is a new handle to the same content, so conversations are shared and kept
-//! without copying. Unknown fields survive reading and writing.
+//! A message is immutable, and a clone of it is a new handle to the same content, so conversations are shared
+//! and kept without copying. Unknown fields survive reading and writing.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 

@@ -1,8 +1,9 @@
 //! The messages of a request.
 //!
-//! A request is a few messages of its own around an existing conversation. [`Messages`] keeps this structure: a short
-//! list of pieces, each a small run of owned messages or a stretch of a shared [`History`]. Cloning, appending and
-//! replacing one message cost the same whatever the length of the conversation. On the wire it is a plain array.
+//! A request is a few its own messages around an existing conversation. [`Messages`] keeps this structure: a
+//! short list of pieces, each a small run of owned messages or a stretch of a shared [`History`]. Cloning,
+//! appending and replacing one message cost the same whatever the length of the conversation. On the wire it
+//! is a plain array.
 
 mod piece;
 mod validity;
@@ -61,9 +62,11 @@ impl Messages {
         self.pieces.iter().map(Piece::segment)
     }
 
-    /// Returns the pieces of the sequence as sequences of their own, each with whether `other` shares its history.
+    /// Returns the pieces of the sequence as sequences of their own, each with whether `other` shares its
+    /// history.
     ///
-    /// Histories are compared by their lineages, so the cost does not depend on the length of the conversation.
+    /// Histories are compared by their lineages, so the cost does not depend on the length of the
+    /// conversation.
     pub fn pieces_shared_with(&self, other: &Self) -> impl Iterator<Item = (Self, bool)> {
         self.pieces.iter().map(|piece| {
             let is_shared = other.pieces.iter().any(|known| piece.is_shared_with(known));

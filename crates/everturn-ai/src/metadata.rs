@@ -49,10 +49,11 @@ pub const SIGNATURE: &str = "signature";
 pub const RESOURCE: &str = "resource";
 /// On a model message: the requested output format and content type.
 pub const GENERATE: &str = "generate";
-/// On a message of a request: `true` if the message is the prompt's and not the conversation's. It is never stored.
+/// On a message of a request: `true` if the message is the prompt's and not the conversation's. It is never
+/// stored.
 pub const PROMPT: &str = "_everturn_prompt";
-/// On a model message: the [summary](crate::window::Summary) of earlier messages that was ready when the message was
-/// written.
+/// On a model message: the [summary](crate::window::Summary) of earlier messages that was ready when the
+/// message was written.
 pub const SUMMARY: &str = "summary";
 /// On a tool message, and on the parts in it that replace missing answers: `true`. The answers were added so
 /// that the conversation could continue; see [`history::repaired`](crate::history::repaired).

@@ -11,8 +11,8 @@ const NANOS: f64 = 1e9;
 
 /// An amount of money, in the currency of the application's [`Prices`](crate::Prices).
 ///
-/// Amounts are whole billionths of the currency's unit, so that sums of many small costs are exact. In JSON an amount is a
-/// number of units: `0.0125`.
+/// Amounts are whole billionths of the currency's unit, so that sums of many small costs are exact. In JSON
+/// an amount is a number of units: `0.0125`.
 ///
 /// ```
 /// use everturn_ai::Money;
@@ -56,8 +56,8 @@ impl Money {
 }
 
 impl From<f64> for Money {
-    /// Creates an amount of units of the currency, rounded to billionths. A negative amount and one that is no number are
-    /// zero.
+    /// Creates an amount of units of the currency, rounded to billionths. A negative amount and one that is
+    /// no number are zero.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

@@ -1,5 +1,5 @@
-//! JSON numbers in the form of the other runtimes: whole numbers are written without a fraction and read from either
-//! form.
+//! JSON numbers in the form of the other runtimes: whole numbers are written without a fraction and read from
+//! either form.
 
 use serde::{Deserialize, Deserializer, Serializer, de::Error};
 use serde_json::Number;

@@ -125,7 +125,8 @@ impl Part {
         Self { kind, ..self }
     }
 
-    /// Returns the text, if this is a text part or a data or custom part that carries text beside its payload.
+    /// Returns the text, if this is a text part or a data or custom part that carries text beside its
+    /// payload.
     pub fn as_text(&self) -> Option<&str> {
         match &self.kind {
             PartKind::Text(text) => Some(text),
@@ -236,7 +237,8 @@ impl Part {
         self.metadata_entry(metadata::PURPOSE)?.as_str()
     }
 
-    /// Returns whether the part is a placeholder that marks where content of its [`purpose`](Self::purpose) is to go.
+    /// Returns whether the part is a placeholder that marks where content of its [`purpose`](Self::purpose)
+    /// is to go.
     pub fn is_pending(&self) -> bool {
         self.metadata_entry(metadata::PENDING).is_some_and(is_set)
     }

@@ -23,7 +23,8 @@ pub struct Price {
 }
 
 impl Price {
-    /// Sets the prices of a million tokens of requests and of a million tokens of answers, reasoning included.
+    /// Sets the prices of a million tokens of requests and of a million tokens of answers, reasoning
+    /// included.
     pub fn per_million(input: f64, output: f64) -> Self {
         Self {
             input: input.into(),
@@ -92,7 +93,8 @@ impl Prices {
         Self::default()
     }
 
-    /// Sets the price of the model with this name, or of all models whose names begin with the part before `*`.
+    /// Sets the price of the model with this name, or of all models whose names begin with the part before
+    /// `*`.
     pub fn model(mut self, name: impl Into<String>, price: Price) -> Self {
         self.0.insert(name.into(), price);
         self

@@ -1,7 +1,8 @@
 //! Prompts: requests to a model that are written once and used with many inputs.
 //!
-//! A prompt is defined in Rust ([`PromptDefinition`]) or in a `.prompt` file ([`load_prompts`]). Either way it is
-//! rendered with an input, run or streamed, and registered so that tools, agents and clients find it by name.
+//! A prompt is defined in Rust ([`PromptDefinition`]) or in a `.prompt` file ([`load_prompts`]). Either way
+//! it is rendered with an input, run or streamed, and registered so that tools, agents and clients find it by
+//! name.
 //!
 //! ```
 //! use everturn_ai::prompt::PromptDefinition;
@@ -49,9 +50,10 @@
 //!
 //! # Variables
 //!
-//! `{{dish}}` comes from the input, `{{@auth.email}}` from the invocation's context, and `{{@custom.mood}}` from the
-//! custom state, as it is now, of the session in which the prompt runs; Genkit's `{{@state.mood}}` is the same value. Defaults ([`PromptDefinition::input_default`], `input.default`
-//! in a file) fill in key by key what the input leaves out.
+//! `{{dish}}` comes from the input, `{{@auth.email}}` from the invocation's context, and `{{@custom.mood}}`
+//! from the custom state, as it is now, of the session in which the prompt runs; Genkit's `{{@state.mood}}`
+//! is the same value. Defaults ([`PromptDefinition::input_default`], `input.default` in a file) fill in key
+//! by key what the input leaves out.
 //!
 //! # Where the conversation goes
 //!
@@ -108,7 +110,8 @@ fn value_key(name: &str) -> String {
     format!("prompt/{name}")
 }
 
-/// A prompt ready for use. `I` is its input type and `O` the type that its output is read as. Cloning is cheap.
+/// A prompt ready for use. `I` is its input type and `O` the type that its output is read as. Cloning is
+/// cheap.
 pub struct Prompt<I = Value, O = Value> {
     name: Arc<str>,
     shared: Arc<dyn PromptSource>,

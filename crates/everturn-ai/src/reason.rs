@@ -23,7 +23,8 @@ pub const TOOL_FAILED: Reason = Reason::new("tool-failed");
 pub const TOOL_NAME_TAKEN: Reason = Reason::new("tool-name-taken");
 /// A tool interrupted. Callers of generate never see this error; they get an interrupted response instead.
 pub const TOOL_INTERRUPT: Reason = Reason::new("tool-interrupt");
-/// The model asked for tools in more rounds than allowed: `ABORTED`. The text keeps the wire's word for a round.
+/// The model asked for tools in more rounds than allowed: `ABORTED`. The text keeps the wire's word for a
+/// round.
 pub const MAX_ROUNDS_EXCEEDED: Reason = Reason::new("max-turns-exceeded");
 /// The request needs an ability that the model does not declare: `INVALID_ARGUMENT`.
 pub const UNSUPPORTED_BY_MODEL: Reason = Reason::new("unsupported-by-model");
@@ -35,13 +36,15 @@ pub const QUESTION_EXPIRED: Reason = Reason::new("question-expired");
 pub const ANSWER_REFUSED: Reason = Reason::new("answer-refused");
 /// The provider blocked the response: `FAILED_PRECONDITION`; the error contains the response.
 pub const GENERATION_BLOCKED: Reason = Reason::new("generation-blocked");
-/// The model returned neither a message nor an operation: `FAILED_PRECONDITION`; the error carries the response.
+/// The model returned neither a message nor an operation: `FAILED_PRECONDITION`; the error carries the
+/// response.
 pub const NO_MESSAGE: Reason = Reason::new("no-message");
 /// No prompt is defined under the name: `NOT_FOUND`.
 pub const PROMPT_NOT_FOUND: Reason = Reason::new("prompt-not-found");
 /// A call that must not happen twice was started, and its outcome is unknown: `FAILED_PRECONDITION`.
 pub const OUTCOME_UNKNOWN: Reason = Reason::new("outcome-unknown");
-/// A limit is reached, and the call that would have exceeded it was not made: `RESOURCE_EXHAUSTED`; the details name the limit.
+/// A limit is reached, and the call that would have exceeded it was not made: `RESOURCE_EXHAUSTED`; the
+/// details name the limit.
 pub const LIMIT_REACHED: Reason = Reason::new("limit-reached");
 /// The model repeated a call with the same arguments, also after it got a warning: `RESOURCE_EXHAUSTED`.
 pub const REPEATED_CALL: Reason = Reason::new("repeated-call");

@@ -79,7 +79,8 @@ impl ModelResponse {
     }
 }
 
-/// The response as other runtimes may write it: the answer may be in the first of the deprecated `candidates`.
+/// The response as other runtimes may write it: the answer may be in the first of the deprecated
+/// `candidates`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct WireResponse {

@@ -1,7 +1,7 @@
 //! Tools: functions that a model may call.
 //!
 //! A [`Tool`] is made from a typed async closure, from a JSON Schema and a closure over JSON, or from any
-//! action. It validates the model's input, runs in a span of its own and converts panics to errors. A tool
+//! action. It validates the model's input, runs in its own span and converts panics to errors. A tool
 //! may also *interrupt*: pause the generation, return typed data to the caller and continue later with a
 //! typed answer.
 //!
@@ -352,13 +352,13 @@ impl Tool {
             .await
     }
 
-    /// Runs the tool in a span of its own.
+    /// Runs the tool in its own span.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if the input does not match the schema, `INTERNAL` if the output does not or the tool panics,
-    /// an error with [`reason::TOOL_INTERRUPT`](crate::reason::TOOL_INTERRUPT) if it interrupts, `RESOURCE_EXHAUSTED` with
-    /// [`reason::LIMIT_REACHED`](crate::reason::LIMIT_REACHED) if a limit of the context forbids the call, or the tool's own
-    /// error.
+    /// `INVALID_ARGUMENT` if the input does not match the schema, `INTERNAL` if the output does not or the
+    /// tool panics, an error with [`reason::TOOL_INTERRUPT`](crate::reason::TOOL_INTERRUPT) if it interrupts,
+    /// `RESOURCE_EXHAUSTED` with [`reason::LIMIT_REACHED`](crate::reason::LIMIT_REACHED) if a limit of the
+    /// context forbids the call, or the tool's own error.
     pub async fn run_in(&self, input: Option<Value>, context: ToolContext) -> Result<MultipartToolResponse> {
         let metered = self.metered(context.context()).await?;
         self.run_metered(metered, input, context).await

@@ -89,10 +89,11 @@ pub trait BudgetGuard: Send + Sync + 'static {
     }
 }
 
-/// Counts what the models and tools of an invocation use; an extension of the context. Calls inside find the innermost one.
+/// Counts what the models and tools of an invocation use; an extension of the context. Calls inside find the
+/// innermost one.
 ///
-/// A call is counted before it is made and after its [guard](UsageMeter::set_budget_guard) has admitted it; its tokens and its time are
-/// added when it is over.
+/// A call is counted before it is made and after its [guard](UsageMeter::set_budget_guard) has admitted it;
+/// its tokens and its time are added when it is over.
 #[derive(Default)]
 pub struct UsageMeter {
     reading: Mutex<MeterReading>,

@@ -229,8 +229,8 @@ impl Window {
         })
     }
 
-    /// Counts the tokens of a message with a function instead of estimating them by its length. Each message is counted
-    /// once for as long as the conversation is in memory.
+    /// Counts the tokens of a message with a function instead of estimating them by its length. Each message
+    /// is counted once for as long as the conversation is in memory.
     pub fn count_tokens_with(self, count: impl Fn(&Message) -> u64 + Send + Sync + 'static) -> Self {
         self.change(|policy| policy.measure = Measure::Function(Arc::new(count)))
     }

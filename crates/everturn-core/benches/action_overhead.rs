@@ -1,7 +1,8 @@
 //! The overhead of an action over the function it wraps, and of a listener.
 //!
 //! Each row is measured in this one process, first with no subscriber, then with a `tracing` registry and an
-//! OpenTelemetry layer whose exporter throws every span away. Times depend on the machine; the ratios are the result.
+//! OpenTelemetry layer whose exporter throws every span away. Times depend on the machine; the ratios are the
+//! result.
 //!
 //! Run it with `cargo bench -p everturn-core`.
 
@@ -181,7 +182,8 @@ fn main() {
         .build()
         .expect("a runtime");
     let rows = rows();
-    // Before any subscriber exists: once there is one, a disabled span costs a little more in the whole process.
+    // Before any subscriber exists: once there is one, a disabled span costs a little more in the whole
+    // process.
     let unheard: Vec<f64> = rows.iter().map(|row| row.measure(&runtime)).collect();
 
     let provider = SdkTracerProvider::builder()

@@ -32,7 +32,8 @@ pub struct JsonCall {
     pub init: Option<Value>,
     /// The context of the call.
     pub context: Context,
-    /// Receives the chunks as JSON text, the form that transports pass on; `None` if the caller wants no chunks.
+    /// Receives the chunks as JSON text, the form that transports pass on; `None` if the caller wants no
+    /// chunks.
     pub emitter: Option<Emitter<JsonText>>,
 }
 
@@ -92,8 +93,8 @@ type Handler<I, O, S> = dyn Fn(I, Context, Emitter<S>) -> BoxFuture<'static, Han
 
 /// An action that takes one input and returns one output, and may stream chunks of `S` meanwhile.
 ///
-/// Cloning is cheap. A call from Rust moves values as they are; only calls through [`DynAction`] use JSON and are
-/// validated.
+/// Cloning is cheap. A call from Rust moves values as they are; only calls through [`DynAction`] use JSON and
+/// are validated.
 ///
 /// ```
 /// use everturn_core::{Action, ActionType, Result};
@@ -200,8 +201,8 @@ impl<I: Payload, O: Payload, S: Payload> Action<I, O, S> {
     /// Runs the action in the current context, without streaming.
     ///
     /// # Errors
-    /// The error that the action's function returns; `INTERNAL` if it panics; `CANCELLED` or `DEADLINE_EXCEEDED` if the
-    /// context ends first.
+    /// The error that the action's function returns; `INTERNAL` if it panics; `CANCELLED` or
+    /// `DEADLINE_EXCEEDED` if the context ends first.
     pub async fn run(&self, input: I) -> Result<O> {
         self.call(input, Context::current(), Emitter::silent()).await
     }

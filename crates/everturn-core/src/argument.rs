@@ -9,9 +9,11 @@ use crate::{Context, Dep, Error, HandlerResult, Result};
 /// The provider that a [`Requirement`] names for the values of the application.
 const APPLICATION: &str = "application";
 
-/// A type that tools, flows and turn loops can take as an argument beside their input, like an extractor in axum.
+/// A type that tools, flows and turn loops can take as an argument beside their input, like an extractor in
+/// axum.
 ///
-/// [`Dep`], [`Principal`](crate::Principal), options of both, and [`Context`] implement it, and types of your own can.
+/// [`Dep`], [`Principal`](crate::Principal), options of both, and [`Context`] implement it, and your own
+/// types can.
 ///
 /// ```
 /// use everturn_core::{Context, Error, FromContext, HandlerResult, Registry, Result};
@@ -85,8 +87,8 @@ pub struct Requirement {
 }
 
 impl Requirement {
-    /// Creates the requirement of a `T` from `provider`; `session` is the provider of an agent's state, and `application`
-    /// that of values given to the application.
+    /// Creates the requirement of a `T` from `provider`; `session` is the provider of an agent's state, and
+    /// `application` that of values given to the application.
     pub fn new<T: 'static>(provider: &'static str) -> Self {
         Self {
             provider,

@@ -24,7 +24,8 @@ use crate::{
 type Handler<T, I, O, S> =
     dyn Fn(T, Inputs<I>, Emitter<S>, Context) -> BoxFuture<'static, HandlerResult<O>> + Send + Sync;
 
-/// A bidirectional action: a `T` opens it, it reads inputs of `I`, streams chunks of `S` and ends with one output `O`.
+/// A bidirectional action: a `T` opens it, it reads inputs of `I`, streams chunks of `S` and ends with one
+/// output `O`.
 ///
 /// Cloning is cheap. The caller's side is a [`Connection`].
 pub struct BidiAction<T, I, O, S> {
@@ -126,12 +127,12 @@ where
         )
     }
 
-    /// Runs the action in the caller's task: reads these inputs and sends the chunks to `emitter`. Dropping the future ends
-    /// the invocation.
+    /// Runs the action in the caller's task: reads these inputs and sends the chunks to `emitter`. Dropping
+    /// the future ends the invocation.
     ///
     /// # Errors
-    /// The error that the action's function returns; `INTERNAL` if it panics; `CANCELLED` or `DEADLINE_EXCEEDED` if the
-    /// context ends first.
+    /// The error that the action's function returns; `INTERNAL` if it panics; `CANCELLED` or
+    /// `DEADLINE_EXCEEDED` if the context ends first.
     pub async fn call(&self, init: T, inputs: Inputs<I>, emitter: Emitter<S>, context: Context) -> Result<O> {
         // Boxed to keep the futures below small.
         let init = Box::new(init);
@@ -161,7 +162,8 @@ where
         context.guarding(|context| (self.handler)(*init, inputs, emitter, context))
     }
 
-    /// Runs the action over JSON inputs and chunks. The first invalid input fails the invocation with its error.
+    /// Runs the action over JSON inputs and chunks. The first invalid input fails the invocation with its
+    /// error.
     async fn converse_json(
         &self,
         init: Option<Box<Init<T>>>,
@@ -246,7 +248,7 @@ where
     }
 
     async fn run_once_json(&self, call: Box<JsonCall>) -> Result<Value> {
-        // In a block of its own, so that the box is freed before the wait.
+        // In its own block, so that the box is freed before the wait.
         let JsonCall {
             input,
             init,

@@ -52,8 +52,8 @@ pub struct Connection<I, O, S> {
     _work: AbortOnDropHandle<()>,
 }
 
-/// The chunks of an action. They end when every emitter is dropped, and at the latest when the action has completed,
-/// even if an emitter outlives it.
+/// The chunks of an action. They end when every emitter is dropped, and at the latest when the action has
+/// completed, even if an emitter outlives it.
 struct Chunks<S> {
     /// `None` once the chunks have ended, so that sending on an emitter that outlives the action fails.
     receiver: Option<ChunkReceiver<S>>,
@@ -97,7 +97,8 @@ pub struct Sender<I> {
     completed: CancellationToken,
 }
 
-/// The inputs of a bidirectional invocation, seen from the action's side: a stream that ends when the caller closes.
+/// The inputs of a bidirectional invocation, seen from the action's side: a stream that ends when the caller
+/// closes.
 pub struct Inputs<I>(Pin<Box<dyn Stream<Item = I> + Send>>);
 
 /// The stream of an action's chunks as they arrive; it ends when the action has no more to send.
@@ -111,7 +112,7 @@ where
     O: Send + 'static,
     S: Send + 'static,
 {
-    /// Starts `action` in a task of its own that lives no longer than the connection.
+    /// Starts `action` in its own task that lives no longer than the connection.
     ///
     /// The error of a panic names `name`.
     ///
@@ -132,11 +133,13 @@ where
 
         let work = {
             let context = context.clone();
-            // Cancelled when the task ends in any way, a panic included, so that no sender waits for a dead action.
+            // Cancelled when the task ends in any way, a panic included, so that no sender waits for a dead
+            // action.
             let completion = completed.clone().drop_guard();
             async move {
                 let inputs = Inputs::from_receiver(input_receiver);
-                // Boxed, because each wrapper around the future would otherwise hold it by value on the stack.
+                // Boxed, because each wrapper around the future would otherwise hold it by value on the
+                // stack.
                 let running = Box::pin(async { Ok(action(inputs, emitter, context.clone()).await?) });
                 let running = catch_panic(&name, running);
                 let result = context.clone().scope(context.guard(running)).await;
@@ -189,7 +192,8 @@ where
         }
     }
 
-    /// Waits until the action has completed. An action that streams completes only if its chunks are received.
+    /// Waits until the action has completed. An action that streams completes only if its chunks are
+    /// received.
     pub async fn done(&self) {
         self.sender.completed.cancelled().await;
     }
@@ -204,7 +208,8 @@ where
         self.context.cancel();
     }
 
-    /// Closes the input, drops unread chunks and waits for the action's output. Later calls return the same output.
+    /// Closes the input, drops unread chunks and waits for the action's output. Later calls return the same
+    /// output.
     ///
     /// # Errors
     /// The error the action failed with; `CANCELLED` or `DEADLINE_EXCEEDED` if the invocation was cut short.

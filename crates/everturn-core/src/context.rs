@@ -132,8 +132,8 @@ impl Context {
         }
     }
 
-    /// Creates a context with the same values, without this one's cancellation and deadline: for work that outlives its
-    /// caller.
+    /// Creates a context with the same values, without this one's cancellation and deadline: for work that
+    /// outlives its caller.
     pub fn detached(&self) -> Self {
         Self {
             cancellation: CancellationToken::new(),
@@ -163,7 +163,8 @@ impl Context {
         &self.cancellation
     }
 
-    /// Waits until the invocation is cancelled or its deadline passes, and returns `CANCELLED` or `DEADLINE_EXCEEDED`.
+    /// Waits until the invocation is cancelled or its deadline passes, and returns `CANCELLED` or
+    /// `DEADLINE_EXCEEDED`.
     pub async fn ended(&self) -> Error {
         let deadline = async {
             match self.deadline {
@@ -193,15 +194,19 @@ impl Context {
             .map(|_| out_of_time())
     }
 
-    /// Runs `future` until it completes or the invocation ends, whichever is first; an incomplete future is dropped.
+    /// Runs `future` until it completes or the invocation ends, whichever is first; an incomplete future is
+    /// dropped.
     ///
-    /// If both happen at once, the future's result counts. If the invocation is already over, `future` is not started.
+    /// If both happen at once, the future's result counts. If the invocation is already over, `future` is not
+    /// started.
     ///
     /// # Errors
-    /// `CANCELLED` or `DEADLINE_EXCEEDED` if the invocation ended first, else the error that `future` returns.
+    /// `CANCELLED` or `DEADLINE_EXCEEDED` if the invocation ended first, else the error that `future`
+    /// returns.
     pub async fn guard<T>(&self, future: impl Future<Output = Result<T>>) -> Result<T> {
         if let Some(error) = self.end() {
-            // Without this, work that retries every failure would never yield, and an outer guard could not end it.
+            // Without this, work that retries every failure would never yield, and an outer guard could not
+            // end it.
             tokio::task::yield_now().await;
             return Err(error);
         }

@@ -67,8 +67,8 @@ impl<S: Send + 'static> Emitter<S> {
         Self(None)
     }
 
-    /// Creates an emitter that passes each chunk to `send`. The action waits for the future that `send` returns, which
-    /// is how a slow receiver slows the action down.
+    /// Creates an emitter that passes each chunk to `send`. The action waits for the future that `send`
+    /// returns, which is how a slow receiver slows the action down.
     pub fn new<F, Fut>(send: F) -> Self
     where
         F: Fn(S) -> Fut + Send + Sync + 'static,
@@ -79,8 +79,8 @@ impl<S: Send + 'static> Emitter<S> {
         })))
     }
 
-    /// Like [`Emitter::new`], for receivers that usually have room. `place` delivers a chunk at once and returns the
-    /// result, or returns the chunk if there is no room; then `send` sends it.
+    /// Like [`Emitter::new`], for receivers that usually have room. `place` delivers a chunk at once and
+    /// returns the result, or returns the chunk if there is no room; then `send` sends it.
     pub fn placing<P, F, Fut>(place: P, send: F) -> Self
     where
         P: Fn(S) -> ControlFlow<Result<()>, S> + Send + Sync + 'static,
@@ -100,7 +100,8 @@ impl<S: Send + 'static> Emitter<S> {
         Self(Some(Arc::new(queue)))
     }
 
-    /// Creates an emitter that sends to a channel; sending fails with `CANCELLED` once the receiver is dropped.
+    /// Creates an emitter that sends to a channel; sending fails with `CANCELLED` once the receiver is
+    /// dropped.
     pub fn channel(sender: mpsc::Sender<S>) -> Self {
         let gone = || Error::cancelled("nobody receives the stream any more");
         let place = sender.clone();
@@ -117,7 +118,8 @@ impl<S: Send + 'static> Emitter<S> {
         )
     }
 
-    /// Creates an emitter of `T` that converts each chunk and sends it on this emitter; silent if this one is.
+    /// Creates an emitter of `T` that converts each chunk and sends it on this emitter; silent if this one
+    /// is.
     pub fn map_from<T: Send + 'static>(
         &self,
         convert: impl Fn(T) -> HandlerResult<S> + Send + Sync + 'static,

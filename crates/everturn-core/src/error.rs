@@ -24,11 +24,12 @@ type Source = Arc<dyn StdError + Send + Sync + 'static>;
 
 /// A failure with a canonical [`Status`] and two audiences.
 ///
-/// The *message* is for the operator, who runs the program. A remote client sees the result of [`Error::to_wire`]: the
-/// public message if there is one, otherwise only the status's label, unless [`Exposure::Full`] is chosen.
+/// The *message* is for the operator, who runs the program. A remote client sees the result of
+/// [`Error::to_wire`]: the public message if there is one, otherwise only the status's label, unless
+/// [`Exposure::Full`] is chosen.
 ///
-/// It implements [`std::error::Error`]. [`Error::foreign`] converts an error of another crate; in functions that are
-/// passed to the framework `?` does the same, because they return [`HandlerError`].
+/// It implements [`std::error::Error`]. [`Error::foreign`] converts an error of another crate; in functions
+/// that are passed to the framework `?` does the same, because they return [`HandlerError`].
 ///
 /// Cloning is cheap.
 ///
@@ -174,7 +175,8 @@ impl Error {
         self.0.reason == Some(reason)
     }
 
-    /// Returns whether the status was chosen on purpose; `false` for a foreign error that became `INTERNAL` by default.
+    /// Returns whether the status was chosen on purpose; `false` for a foreign error that became `INTERNAL`
+    /// by default.
     pub fn is_classified(&self) -> bool {
         self.0.classified
     }

@@ -26,8 +26,8 @@ impl Registry {
     /// [`Dep`](crate::Dep) and [`Principal`](crate::Principal).
     ///
     /// # Errors
-    /// `ALREADY_EXISTS` if there is a flow of that name, `FAILED_PRECONDITION` if it takes a [`Dep`](crate::Dep) that was not
-    /// [provided](Registry::provide).
+    /// `ALREADY_EXISTS` if there is a flow of that name, `FAILED_PRECONDITION` if it takes a
+    /// [`Dep`](crate::Dep) that was not [provided](Registry::provide).
     pub fn define_flow<I, O, A, F>(&self, name: &str, function: F) -> Result<Flow<I, O>>
     where
         I: Payload,
@@ -44,8 +44,8 @@ impl Registry {
         Ok(flow)
     }
 
-    /// Defines a flow that streams chunks: an async function of its input, of an emitter, and of arguments from the context
-    /// of the call.
+    /// Defines a flow that streams chunks: an async function of its input, of an emitter, and of arguments
+    /// from the context of the call.
     ///
     /// # Errors
     /// As [`Registry::define_flow`].
@@ -70,8 +70,8 @@ impl Registry {
         Ok(flow)
     }
 
-    /// Defines a bidirectional flow: an async function of its init, of its inputs, of an emitter, and of arguments from the
-    /// context of the call.
+    /// Defines a bidirectional flow: an async function of its init, of its inputs, of an emitter, and of
+    /// arguments from the context of the call.
     ///
     /// # Errors
     /// As [`Registry::define_flow`].
@@ -104,7 +104,7 @@ impl Registry {
     }
 }
 
-/// Runs a step: `function` in a span of its own below the current one.
+/// Runs a step: `function` in its own span below the current one.
 ///
 /// ```
 /// use everturn_core::{Result, run};

@@ -6,10 +6,12 @@ use futures::future::{self, BoxFuture, FutureExt as _};
 
 use crate::{Context, FromContext, HandlerResult, Requirement};
 
-/// An async function that a program gives to the framework. It takes the parameters `P` of its kind first, such as the input
-/// of a flow, and then up to six arguments `A` from the context of the call ([`FromContext`]).
+/// An async function that a program gives to the framework. It takes the parameters `P` of its kind first,
+/// such as the input of a flow, and then up to six arguments `A` from the context of the call
+/// ([`FromContext`]).
 ///
-/// It is implemented for closures and functions of that form. The types of a closure's parameters are written out.
+/// It is implemented for closures and functions of that form. The types of a closure's parameters are written
+/// out.
 #[diagnostic::on_unimplemented(
     message = "this function cannot be called with {P} and arguments from its context",
     note = "it is async, takes {P} and then only types that implement `FromContext`, such as `Dep<Db>` and `Principal`, and \
@@ -19,8 +21,8 @@ pub trait Function<P, O, A>: Send + Sync + 'static {
     /// Returns the requirements of the arguments, which are checked when the function is defined.
     fn requirements() -> Vec<Requirement>;
 
-    /// Takes the arguments from `context` and calls the function. The future fails with the error of an argument that the
-    /// context does not provide.
+    /// Takes the arguments from `context` and calls the function. The future fails with the error of an
+    /// argument that the context does not provide.
     fn call(&self, parameters: P, context: &Context) -> BoxFuture<'static, HandlerResult<O>>;
 }
 

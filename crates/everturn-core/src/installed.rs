@@ -36,7 +36,8 @@ impl Installed {
         }
     }
 
-    /// Passes the plugin's actions to `register`, once. If the plugin or `register` fails, the next call tries again.
+    /// Passes the plugin's actions to `register`, once. If the plugin or `register` fails, the next call
+    /// tries again.
     pub(crate) async fn initialise(&self, register: impl FnOnce(Actions) -> Result<()>) -> Result<()> {
         let init = || async {
             let actions = catch_panic(&self.what("init"), async { Ok(self.plugin.init().await?) }).await?;
@@ -59,7 +60,8 @@ impl Installed {
             .collect()
     }
 
-    /// Returns the action under a key of this plugin. Concurrent callers for one key share the first action found.
+    /// Returns the action under a key of this plugin. Concurrent callers for one key share the first action
+    /// found.
     pub(crate) async fn resolve(
         &self,
         key: &str,
@@ -91,8 +93,8 @@ impl Installed {
     }
 }
 
-/// One caller's place in the queue for a key. Dropping the last place removes the queue, also if the caller was
-/// cancelled.
+/// One caller's place in the queue for a key. Dropping the last place removes the queue, also if the caller
+/// was cancelled.
 struct QueuePlace<'a> {
     queues: &'a Mutex<Queues>,
     key: &'a str,

@@ -3,7 +3,7 @@
 //! An **action** is a named function whose input, output and chunks are plain data with a schema. Called from
 //! Rust it is typed and moves values as they are; called from a transport it takes JSON and validates it.
 //!
-//! A flow is an action of your own:
+//! A flow is your own action:
 //!
 //! ```
 //! use everturn_core::{Registry, Result, run};
@@ -136,7 +136,8 @@ pub use span::{
 };
 pub use status::{Status, UnknownStatus};
 
-// Types of other crates that appear in public signatures, re-exported so that users need no dependency on those crates.
+// Types of other crates that appear in public signatures, re-exported so that users need no dependency on
+// those crates.
 pub use async_trait::async_trait;
 pub use futures::Stream;
 pub use futures::future::BoxFuture;

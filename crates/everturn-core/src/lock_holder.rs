@@ -79,7 +79,8 @@ fn holder_in(locks: &str, (device, inode): Identity, byte: u64) -> Option<u32> {
     found.map(|(_, process)| *process)
 }
 
-/// Parses a line, such as `1: POSIX ADVISORY WRITE 4711 fe:00:6081090 120 120`, into a device, an inode and a process.
+/// Parses a line, such as `1: POSIX ADVISORY WRITE 4711 fe:00:6081090 120 120`, into a device, an inode and a
+/// process.
 fn exclusive_lock(line: &str, byte: u64) -> Option<(u64, u64, u32)> {
     let mut words = line.split_whitespace().skip(1);
     // An arrow marks a process that waits.

@@ -10,11 +10,11 @@ use sha2::{Digest, Sha256};
 
 use crate::{Context, Error, FromContext, HandlerResult, Scope};
 
-/// An identified caller. A call sees only the sessions of its principal's tenant, and the calls of a principal are counted
-/// together.
+/// An identified caller. A call sees only the sessions of its principal's tenant, and the calls of a
+/// principal are counted together.
 ///
-/// A principal is a tenant of its own unless it is [in another](Principal::in_tenant). Two principals are equal if their ids
-/// are. Tools, flows and turn loops take it as an argument:
+/// A principal is its own tenant unless it is [in another](Principal::in_tenant). Two principals are equal if
+/// their ids are. Tools, flows and turn loops take it as an argument:
 ///
 /// ```
 /// use everturn_core::{Principal, Registry, Result};
@@ -156,8 +156,8 @@ impl Context {
         self.with(OfClient)
     }
 
-    /// Returns whether the work is on behalf of a client: an identified one, which is a [`Principal`], or one that is
-    /// [marked](Context::for_client).
+    /// Returns whether the work is on behalf of a client: an identified one, which is a [`Principal`], or one
+    /// that is [marked](Context::for_client).
     pub fn is_for_client(&self) -> bool {
         self.extension::<Principal>().is_some() || self.extension::<OfClient>().is_some()
     }

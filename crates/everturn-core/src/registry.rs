@@ -15,7 +15,8 @@ use crate::{ActionType, Descriptor, DynAction, Error, ParsedKey, Plugin, Reason,
 
 /// Holds actions, plugins, schemas and values by key. Cloning gives another handle to the same registry.
 ///
-/// Reading takes no lock. A child registry sees its parent's entries and adds its own, which are dropped with it.
+/// Reading takes no lock. A child registry sees its parent's entries and adds its own, which are dropped with
+/// it.
 #[derive(Clone, Default)]
 pub struct Registry(Arc<Tables>);
 
@@ -58,8 +59,8 @@ impl Registry {
         }))
     }
 
-    /// Returns a handle that does not keep the registry alive, for actions that use the registry they are registered
-    /// in.
+    /// Returns a handle that does not keep the registry alive, for actions that use the registry they are
+    /// registered in.
     pub fn downgrade(&self) -> WeakRegistry {
         WeakRegistry(Arc::downgrade(&self.0))
     }
@@ -85,7 +86,8 @@ impl Registry {
     /// Registers an action under a key other than its descriptor's, for actions that have two keys.
     ///
     /// # Errors
-    /// `ALREADY_EXISTS` if this registry has that key, `INVALID_ARGUMENT` if it is not of the form `/type/name`.
+    /// `ALREADY_EXISTS` if this registry has that key, `INVALID_ARGUMENT` if it is not of the form
+    /// `/type/name`.
     pub fn register_under(&self, key: &str, action: Arc<dyn DynAction>) -> Result<()> {
         if ParsedKey::parse(key).is_none() {
             return Err(Error::invalid_argument(format!(
@@ -187,7 +189,8 @@ impl Registry {
         installed.initialise(|actions| self.register_all(&actions)).await
     }
 
-    /// Registers all actions or, if one's key is taken, none, so that the plugin can be initialised again later.
+    /// Registers all actions or, if one's key is taken, none, so that the plugin can be initialised again
+    /// later.
     fn register_all(&self, actions: &[Arc<dyn DynAction>]) -> Result<()> {
         for (count, action) in actions.iter().enumerate() {
             if let Err(error) = self.register(Arc::clone(action)) {
@@ -201,8 +204,8 @@ impl Registry {
         Ok(())
     }
 
-    /// Returns every registered action and every action that plugins can resolve, by key; a child's entry hides its
-    /// parent's.
+    /// Returns every registered action and every action that plugins can resolve, by key; a child's entry
+    /// hides its parent's.
     ///
     /// # Errors
     /// The error of a plugin while it is initialised or listed.
@@ -360,8 +363,8 @@ fn insert_new<V>(map: &HashMap<String, V>, key: &str, value: V, what: &str) -> R
 pub struct RegistryChanges(Vec<watch::Receiver<()>>);
 
 impl RegistryChanges {
-    /// Waits until an action is registered or removed; returns at once if one was since the last call. Changes between two
-    /// calls count as one. Once the registry is dropped, the wait never ends.
+    /// Waits until an action is registered or removed; returns at once if one was since the last call.
+    /// Changes between two calls count as one. Once the registry is dropped, the wait never ends.
     pub async fn changed(&mut self) {
         let waiting = self.0.iter_mut().map(|level| {
             Box::pin(async move {

@@ -26,7 +26,8 @@ impl RequestId {
         Self(format!("{:032x}", fastrand::u128(..)).into())
     }
 
-    /// Returns the id of the request that the current invocation is part of; empty if there is none, for log lines.
+    /// Returns the id of the request that the current invocation is part of; empty if there is none, for log
+    /// lines.
     pub fn current() -> Self {
         Self::of(&crate::Context::current())
     }

@@ -23,11 +23,12 @@ pub const MAX_DEPTH: usize = 128;
 /// The largest number of violations that one error names.
 const MAX_REPORTED: usize = 5;
 
-/// The largest input, in values, whose violations are all searched for. The validator collects every violation before
-/// it returns any, so for a larger input the search stops at the first one.
+/// The largest input, in values, whose violations are all searched for. The validator collects every
+/// violation before it returns any, so for a larger input the search stops at the first one.
 const MAX_SEARCHED: usize = 10_000;
 
-/// The length to which a violation's text and pointer are clipped, so that hostile input cannot make a huge message.
+/// The length to which a violation's text and pointer are clipped, so that hostile input cannot make a huge
+/// message.
 const MAX_VIOLATION_CHARS: usize = 240;
 
 /// The largest compiled size of a regular expression, and the most backtracking steps of one match.
@@ -65,7 +66,8 @@ impl Schema {
         Self::kept((TypeId::of::<T>(), false), Self::of::<T>)
     }
 
-    /// Like [`Schema::shared`], without the prohibitions of unknown fields: stored data may hold fields of other versions.
+    /// Like [`Schema::shared`], without the prohibitions of unknown fields: stored data may hold fields of
+    /// other versions.
     pub fn lenient<T: JsonSchema + ?Sized + 'static>() -> Self {
         let describe = || {
             let mut json = Self::shared::<T>().as_json().clone();
@@ -147,9 +149,9 @@ impl Schema {
     /// Validates a value against the schema.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` whose message names the JSON pointer of each violation (the first few) and never repeats the
-    /// offending value; `details.errors` lists the same as `{path, message}`. A value nested deeper than [`MAX_DEPTH`]
-    /// is refused before it is validated.
+    /// `INVALID_ARGUMENT` whose message names the JSON pointer of each violation (the first few) and never
+    /// repeats the offending value; `details.errors` lists the same as `{path, message}`. A value nested
+    /// deeper than [`MAX_DEPTH`] is refused before it is validated.
     pub fn validate(&self, value: &Value) -> Result<()> {
         self.check(value, Size::of(value)?)
     }

@@ -94,8 +94,9 @@ struct FlowName(String);
 
 /// Runs `work` inside a span and records its outcome. The context passed to `work` holds the span's path.
 ///
-/// `work` itself records its input and output through the [`SpanRecorder`], which serialises only when a listener wants
-/// content. Work that is dropped before its end, by a cancellation or a panic, is recorded as failed.
+/// `work` itself records its input and output through the [`SpanRecorder`], which serialises only when a
+/// listener wants content. Work that is dropped before its end, by a cancellation or a panic, is recorded as
+/// failed.
 ///
 /// # Errors
 /// The error that `work` returns.
@@ -146,8 +147,8 @@ where
     }
 }
 
-/// Boxes `work` and makes `context` current from its first step. Each wrapper around a future holds it by value, so
-/// without the box a large future would be moved across the stack many times.
+/// Boxes `work` and makes `context` current from its first step. Each wrapper around a future holds it by
+/// value, so without the box a large future would be moved across the stack many times.
 fn in_box<T, Fut>(context: Context, work: impl FnOnce() -> Fut) -> impl Future<Output = Result<T>>
 where
     Fut: Future<Output = Result<T>>,
@@ -156,7 +157,8 @@ where
     context.scope(Box::pin(future::lazy(|_| work()).flatten()))
 }
 
-/// Records a failed span for an invocation that was refused before it began, so that the trace shows the refusal.
+/// Records a failed span for an invocation that was refused before it began, so that the trace shows the
+/// refusal.
 pub(crate) fn refused(name: &str, kind: SpanKind<'_>, context: Context, error: Error) -> Error {
     let span = open(name, kind);
     if span.is_disabled() && !listener::has_listeners() {

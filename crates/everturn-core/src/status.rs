@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 /// The kind of an operation's outcome, one of the canonical statuses that all clients know.
 ///
-/// On the wire a status is its upper-case name (`INVALID_ARGUMENT`). A name this version does not know is read as
-/// [`Status::Unknown`].
+/// On the wire a status is its upper-case name (`INVALID_ARGUMENT`). A name this version does not know is
+/// read as [`Status::Unknown`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Status {
@@ -48,7 +48,8 @@ pub enum Status {
     Unauthenticated,
 }
 
-/// Every status in code order with its wire name, its HTTP status and the label shown in place of a private message.
+/// Every status in code order with its wire name, its HTTP status and the label shown in place of a private
+/// message.
 #[rustfmt::skip] // A table reads by columns.
 const TABLE: [(Status, &str, u16, &str); 17] = [
     (Status::Ok, "OK", 200, "ok"),

@@ -99,8 +99,8 @@ pub trait StreamLog: fmt::Debug + Send + Sync + 'static {
 
     /// Reads the events after a position, those already written and then new ones, until the stream's end.
     ///
-    /// [`Position::START`] is before the first event. If the position has not been written yet, the reader waits for
-    /// it; if the stream ends before that position, the reader gets only the end.
+    /// [`Position::START`] is before the first event. If the position has not been written yet, the reader
+    /// waits for it; if the stream ends before that position, the reader gets only the end.
     ///
     /// # Errors
     /// `NOT_FOUND` if the stream does not exist or has expired.
@@ -121,7 +121,8 @@ pub trait StreamLog: fmt::Debug + Send + Sync + 'static {
     async fn erase(&self, subject: &StreamSubject) -> Result<u64>;
 }
 
-/// Writes one stream. If it is dropped without [`finish`](StreamWriter::finish), the stream ends with an error.
+/// Writes one stream. If it is dropped without [`finish`](StreamWriter::finish), the stream ends with an
+/// error.
 #[async_trait]
 pub trait StreamWriter: fmt::Debug + Send + Sync + 'static {
     /// Appends a chunk and returns its position. Readers receive it as soon as it is stored as durably as the
@@ -132,10 +133,11 @@ pub trait StreamWriter: fmt::Debug + Send + Sync + 'static {
     /// same way. `FAILED_PRECONDITION` if the log has declared the writer dead.
     async fn append(&self, chunk: JsonText) -> Result<Position>;
 
-    /// Ends the stream with its output or its error, and returns when everything written is durable in this log.
+    /// Ends the stream with its output or its error, and returns when everything written is durable in this
+    /// log.
     ///
-    /// The log keeps one of an error's two messages: the public one if there is one, else the private one, which stays
-    /// private for readers.
+    /// The log keeps one of an error's two messages: the public one if there is one, else the private one,
+    /// which stays private for readers.
     ///
     /// # Errors
     /// As [`append`](StreamWriter::append): the stream has then already ended.
@@ -147,7 +149,8 @@ pub trait StreamWriter: fmt::Debug + Send + Sync + 'static {
     /// As [`append`](StreamWriter::append).
     async fn about(&self, subject: &StreamSubject) -> Result<()>;
 
-    /// Returns a token that is cancelled when [`StreamLog::stop`] is called. The writer decides what to do then.
+    /// Returns a token that is cancelled when [`StreamLog::stop`] is called. The writer decides what to do
+    /// then.
     fn stop_requested(&self) -> CancellationToken;
 }
 
@@ -163,7 +166,8 @@ pub fn erased() -> Error {
     Error::failed_precondition("the stream was erased with its session or tenant").with_public()
 }
 
-/// Creates the error that ends a stream larger than its log's limit of `max_bytes`, for implementations of a log.
+/// Creates the error that ends a stream larger than its log's limit of `max_bytes`, for implementations of a
+/// log.
 pub fn too_large(max_bytes: usize) -> Error {
     Error::resource_exhausted(format!(
         "the stream has grown beyond its limit of {max_bytes} bytes: allow more with max_stream_bytes"

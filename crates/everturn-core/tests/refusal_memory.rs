@@ -1,5 +1,5 @@
-//! What it takes to refuse a large input: no more than a few times its own size. One test, because it measures the
-//! process.
+//! What it takes to refuse a large input: no more than a few times its own size. One test, because it
+//! measures the process.
 #![cfg(target_os = "linux")]
 
 use everturn_core::{Action, ActionType, DynAction, JsonCall, Status};

@@ -1,6 +1,7 @@
 //! The trace of a flow in the developer tools: names, attributes, paths, nesting.
 //!
-//! Every test here listens. A test that does not could be the first to reach a span, and switch it off for the others.
+//! Every test here listens. A test that does not could be the first to reach a span, and switch it off for
+//! the others.
 
 #[path = "it/support/mod.rs"]
 #[allow(dead_code, unused_imports, reason = "this program uses a part of it")]

@@ -13,7 +13,7 @@ use traces::Traces;
 
 type Counting = BidiAction<u8, u8, u32, u8>;
 
-/// Adds each input in a step of its own; zero is an error.
+/// Adds each input in its own step; zero is an error.
 fn adds() -> Counting {
     BidiAction::new(
         ActionType::AGENT,

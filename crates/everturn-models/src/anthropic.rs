@@ -66,12 +66,12 @@ impl Anthropic {
         Self::of(service)
     }
 
-    /// Creates the plugin with the key in `ANTHROPIC_API_KEY`, or the token in `ANTHROPIC_AUTH_TOKEN`, for the address in
-    /// `ANTHROPIC_BASE_URL` if that is set. The lines of `ANTHROPIC_CUSTOM_HEADERS` (`Name: value`) become headers of every
-    /// request.
+    /// Creates the plugin with the key in `ANTHROPIC_API_KEY`, or the token in `ANTHROPIC_AUTH_TOKEN`, for
+    /// the address in `ANTHROPIC_BASE_URL` if that is set. The lines of `ANTHROPIC_CUSTOM_HEADERS` (`Name:
+    /// value`) become headers of every request.
     ///
-    /// Without a key, installing the plugin fails with an error that names the variable, unless the address is on this
-    /// machine.
+    /// Without a key, installing the plugin fails with an error that names the variable, unless the address
+    /// is on this machine.
     pub fn from_env() -> Self {
         Self::from_variables(&Environment::PROCESS)
     }
@@ -106,7 +106,8 @@ impl Anthropic {
         }
     }
 
-    /// Returns the names of the listed models, without the plugin's prefix. The list is kept for five minutes.
+    /// Returns the names of the listed models, without the plugin's prefix. The list is kept for five
+    /// minutes.
     ///
     /// # Errors
     /// The provider's error.

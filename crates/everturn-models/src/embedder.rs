@@ -24,7 +24,8 @@ pub(crate) struct EmbedCall {
     options: JsonObject,
 }
 
-/// Returns the action that embeds with the model of that name; `embed` gives a vector for each document, in order.
+/// Returns the action that embeds with the model of that name; `embed` gives a vector for each document, in
+/// order.
 pub(crate) fn action<Fut>(
     service: &Service,
     id: &str,

@@ -67,11 +67,11 @@ impl Gemini {
         Self::of(Service::new(PROVIDER, BASE_URL).with_key(Some(ApiKey::new(key.as_ref()))))
     }
 
-    /// Creates the plugin with the key in `GEMINI_API_KEY`, `GOOGLE_API_KEY` or `GOOGLE_GENAI_API_KEY`, for the address in
-    /// `GOOGLE_GEMINI_BASE_URL` if that is set.
+    /// Creates the plugin with the key in `GEMINI_API_KEY`, `GOOGLE_API_KEY` or `GOOGLE_GENAI_API_KEY`, for
+    /// the address in `GOOGLE_GEMINI_BASE_URL` if that is set.
     ///
-    /// Without a key, installing the plugin fails with an error that names the variable, unless the address is on this
-    /// machine.
+    /// Without a key, installing the plugin fails with an error that names the variable, unless the address
+    /// is on this machine.
     pub fn from_env() -> Self {
         Self::from_variables(&Environment::PROCESS)
     }
@@ -100,8 +100,8 @@ impl Gemini {
         }
     }
 
-    /// Returns the names of the listed models that can chat, without the plugin's prefix. The list is kept for five
-    /// minutes.
+    /// Returns the names of the listed models that can chat, without the plugin's prefix. The list is kept
+    /// for five minutes.
     ///
     /// # Errors
     /// The provider's error.

@@ -14,9 +14,9 @@
 //!
 //! # How a provider is written
 //!
-//! A provider is a folder of its own: the plugin (`openai.rs`), its request (`request.rs`: [`ModelRequest`]
-//! to JSON), its stream (`stream.rs`: events to chunks and a [`ModelResponse`]), its settings (`config.rs`).
-//! It shares:
+//! A provider is its own folder: the plugin (`openai.rs`), its request (`request.rs`: [`ModelRequest`] to
+//! JSON), its stream (`stream.rs`: events to chunks and a [`ModelResponse`]), its settings (`config.rs`). It
+//! shares:
 //!
 //! | module | provides |
 //! |---|---|

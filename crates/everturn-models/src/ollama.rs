@@ -85,8 +85,8 @@ impl Ollama {
         self
     }
 
-    /// Returns the names of the installed models that can chat, without the plugin's prefix. The list is kept for five
-    /// minutes.
+    /// Returns the names of the installed models that can chat, without the plugin's prefix. The list is kept
+    /// for five minutes.
     ///
     /// # Errors
     /// The server's error.

@@ -80,8 +80,8 @@ impl OpenAi {
         Self::at(PROVIDER, BASE_URL).key(key)
     }
 
-    /// Creates a plugin for a compatible server, whose models are named `name/MODEL`. A server on this machine needs no
-    /// key; [`OpenAi::key`] sets one for others.
+    /// Creates a plugin for a compatible server, whose models are named `name/MODEL`. A server on this
+    /// machine needs no key; [`OpenAi::key`] sets one for others.
     ///
     /// ```
     /// use everturn_models::OpenAi;
@@ -153,8 +153,8 @@ impl OpenAi {
         self
     }
 
-    /// Takes the API key from a variable of the environment. An application without it fails to build, unless the address
-    /// is on this machine.
+    /// Takes the API key from a variable of the environment. An application without it fails to build, unless
+    /// the address is on this machine.
     ///
     /// ```
     /// use everturn_models::OpenAi;
@@ -180,8 +180,8 @@ impl OpenAi {
         self
     }
 
-    /// Returns the names of the listed models that can chat, without the plugin's prefix. The list is kept for five
-    /// minutes.
+    /// Returns the names of the listed models that can chat, without the plugin's prefix. The list is kept
+    /// for five minutes.
     ///
     /// # Errors
     /// The server's error.

@@ -157,7 +157,7 @@ impl Service {
     pub(crate) fn with_header(mut self, name: &str, value: &str) -> Self {
         match (name.parse::<HeaderName>(), value.parse::<HeaderValue>()) {
             (Ok(name), Ok(mut value)) => {
-                // Many gateways expect their credentials in a header of their own.
+                // Many gateways expect their credentials in their own header.
                 value.set_sensitive(true);
                 self.headers.insert(name, value);
             }

@@ -26,7 +26,8 @@ pub(crate) struct WireTools {
 }
 
 impl WireTools {
-    /// Tools with names of at most so many letters, digits, `_` and `-`, of which the first is a letter or `_`.
+    /// Tools with names of at most so many letters, digits, `_` and `-`, of which the first is a letter or
+    /// `_`.
     pub(crate) fn new(tools: &[ToolDefinition], max_chars: usize) -> Self {
         let wrapped = tools.iter().filter(|tool| is_wrapped(tool.input_schema.as_ref()));
         let mut wire = Self {

@@ -1,6 +1,6 @@
 //! The content of logs during a provider call.
 //!
-//! A program of its own. Whether anybody listens to a place in the code is decided once for all threads: a
+//! its own program. Whether anybody listens to a place in the code is decided once for all threads: a
 //! test on another thread, where nobody listens, could decide it.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]

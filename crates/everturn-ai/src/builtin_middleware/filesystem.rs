@@ -62,7 +62,8 @@ pub struct Filesystem {
 }
 
 impl Filesystem {
-    /// Creates middleware that lets the model read below a directory, which must exist when a generation begins.
+    /// Creates middleware that lets the model read below a directory, which must exist when a generation
+    /// begins.
     pub fn new(root_directory: impl Into<PathBuf>) -> Self {
         Self {
             root_directory: root_directory.into(),

@@ -90,7 +90,8 @@ impl Middleware for SimulateConstrained {
 
 /// Turns the first system message into a user message and a model message that acknowledges it.
 ///
-/// Models that declare no system role get this anyway; the middleware is for models that declare one and ignore it.
+/// Models that declare no system role get this anyway; the middleware is for models that declare one and
+/// ignore it.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SimulateSystemPrompt {

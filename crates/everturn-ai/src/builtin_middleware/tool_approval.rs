@@ -61,8 +61,8 @@ impl ToolApproval {
         }
     }
 
-    /// Returns the part that restarts an interrupted call with approval, or `None` if `interrupted` is not a tool
-    /// request.
+    /// Returns the part that restarts an interrupted call with approval, or `None` if `interrupted` is not a
+    /// tool request.
     pub fn approve(interrupted: &Part) -> Option<Part> {
         interrupted.restart(Some(json!({ TOOL_APPROVED: true })), None)
     }

@@ -35,8 +35,8 @@ pub struct ToolEffect<'a> {
     pub request: &'a ToolRequest,
     /// How the tool may be called again.
     pub replay: Replay,
-    /// The approval of a call that a client restarts after an interrupt; it is the same for every resumption of the
-    /// conversation.
+    /// The approval of a call that a client restarts after an interrupt; it is the same for every resumption
+    /// of the conversation.
     pub approval: Option<&'a Approval>,
     /// The treatment of an approved call that another resumption has already made.
     pub repeat: Repeat,
@@ -95,8 +95,8 @@ pub trait EffectJournal: Send + Sync + 'static {
     /// Records the end of the tool call.
     async fn ended(&self, id: &EffectId, outcome: &ToolOutcome) -> Result<()>;
 
-    /// Records that the tool call failed. `had_no_effect` is `false` if it is unknown whether the call took effect, for
-    /// example because the work was cancelled while the tool ran.
+    /// Records that the tool call failed. `had_no_effect` is `false` if it is unknown whether the call took
+    /// effect, for example because the work was cancelled while the tool ran.
     async fn failed(&self, id: &EffectId, error: &Error, had_no_effect: bool);
 
     /// Returns the context in which the tool runs, with which the journal can follow its work.
@@ -159,7 +159,8 @@ impl<'a> ToolEffect<'a> {
     }
 }
 
-/// The identity of one effect: equal on every attempt at it and different from every other effect's. Cloning is cheap.
+/// The identity of one effect: equal on every attempt at it and different from every other effect's. Cloning
+/// is cheap.
 ///
 /// It consists of letters and digits, so that it can be an idempotency key for any service.
 #[derive(Clone)]

@@ -72,8 +72,8 @@ impl fmt::Display for UnusableResponse {
 
 impl std::error::Error for UnusableResponse {}
 
-/// Returns the response that an error of [`Generate`](crate::Generate) is about: a blocked one, or one without a
-/// message.
+/// Returns the response that an error of [`Generate`](crate::Generate) is about: a blocked one, or one
+/// without a message.
 pub fn unusable_response(error: &Error) -> Option<&ModelResponse> {
     error
         .find_source::<UnusableResponse>()

@@ -210,8 +210,8 @@ impl<T> Generate<T> {
         self.edit(|plan| plan.answers = Some(answers.into()))
     }
 
-    /// Answers an interrupted tool request with a response, made by [`Tool::respond`](crate::Tool::respond) or
-    /// [`Part::respond`].
+    /// Answers an interrupted tool request with a response, made by [`Tool::respond`](crate::Tool::respond)
+    /// or [`Part::respond`].
     pub fn respond(self, answer: Part) -> Self {
         self.edit(|plan| {
             plan.answers.get_or_insert_default().respond.push(answer);
@@ -258,7 +258,7 @@ impl<T> Generate<T> {
         self.edit(|plan| plan.allows_blocked = true)
     }
 
-    /// Sends chunks to `emitter` as they arrive, for a caller that feeds a stream of its own.
+    /// Sends chunks to `emitter` as they arrive, for a caller that feeds its own stream.
     pub fn emitter(self, emitter: Emitter<ModelResponseChunk>) -> Self {
         self.edit(|plan| plan.emitter = emitter)
     }
@@ -266,8 +266,8 @@ impl<T> Generate<T> {
     /// Runs the generation to its end.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` for an invalid request, `NOT_FOUND` for a name that does not exist, the errors in the table
-    /// of [the module](crate::Generate), and the model's error.
+    /// `INVALID_ARGUMENT` for an invalid request, `NOT_FOUND` for a name that does not exist, the errors in
+    /// the table of [the module](crate::Generate), and the model's error.
     pub async fn run(self) -> Result<Generated<T>> {
         Ok(Generated::new(self.plan.run(FirstSpan::Own, |_| ()).await?))
     }
@@ -277,7 +277,7 @@ impl<T> Generate<T> {
         self.plan.request().await
     }
 
-    /// Starts the generation in a task of its own and streams its chunks.
+    /// Starts the generation in its own task and streams its chunks.
     pub fn stream(self) -> GenerateStream<T> {
         GenerateStream::start(self.plan)
     }

@@ -47,7 +47,8 @@ impl ChunkIndex {
         self.0.lock().index + 1
     }
 
-    /// Returns an emitter that stamps chunks and sends them to `sink`; a silent one if `sink` has no listener.
+    /// Returns an emitter that stamps chunks and sends them to `sink`; a silent one if `sink` has no
+    /// listener.
     pub(super) fn stamping(&self, sink: &Emitter<ModelResponseChunk>) -> Emitter<ModelResponseChunk> {
         let index = self.clone();
         sink.map_from(move |chunk| Ok(index.stamped(chunk)))

@@ -386,7 +386,8 @@ fn record(interrupted: &Message, approvals: &[Option<Approval>], context: &Conte
     }
 }
 
-/// Returns the interrupted message and its index: the last one, except for messages of the user that wait with it.
+/// Returns the interrupted message and its index: the last one, except for messages of the user that wait
+/// with it.
 fn interrupted_message(round: &GenerateRound) -> Result<(usize, Message)> {
     let messages = &round.request.messages;
     let waits = |message: &Message| {

@@ -7,8 +7,8 @@ use everturn_core::{Context, Result};
 
 use crate::Messages;
 
-/// Observes the progress of generations that run in a context. Generations inside tools are other conversations and are
-/// not observed.
+/// Observes the progress of generations that run in a context. Generations inside tools are other
+/// conversations and are not observed.
 #[async_trait]
 pub trait GenerateObserver: Send + Sync + 'static {
     /// Called whenever the conversation can be continued from here: before each model call, and when all

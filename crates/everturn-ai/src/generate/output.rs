@@ -70,7 +70,8 @@ impl OutputPlan {
             .map_err(|error| unreadable(&error))?;
         match &self.schema {
             Some(schema) => schema
-                // A message without output is validated as null, so that a schema which allows null accepts it.
+                // A message without output is validated as null, so that a schema which allows null accepts
+                // it.
                 .validate(&output.unwrap_or_default())
                 .map_err(|error| mismatch(&error)),
             None => Ok(()),
@@ -89,8 +90,8 @@ impl OutputPlan {
         self.handler.as_ref().map(|handler| handler.chunk_parser())
     }
 
-    /// Records the requested output in the metadata of the model's message, so that a later reader of the history can
-    /// parse it.
+    /// Records the requested output in the metadata of the model's message, so that a later reader of the
+    /// history can parse it.
     pub(super) fn noted(&self, message: Message) -> Message {
         let OutputConfig {
             format, content_type, ..

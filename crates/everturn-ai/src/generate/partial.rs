@@ -19,7 +19,8 @@ use crate::{FinishReason, Messages, ModelResponse, UsageTotal};
 pub struct PartialGeneration {
     /// The request and all finished rounds: each message of the model with the answers of all its tools.
     pub messages: Messages,
-    /// [`FinishReason::Aborted`] if the caller or a limit stopped the generation, otherwise [`FinishReason::Failed`].
+    /// [`FinishReason::Aborted`] if the caller or a limit stopped the generation, otherwise
+    /// [`FinishReason::Failed`].
     pub finish_reason: FinishReason,
     /// The usage of the model calls that were answered.
     pub usage: UsageTotal,

@@ -150,8 +150,8 @@ impl Plan {
 
     /// Runs the whole generation. Calls `announce` with the output plan before the first chunk is sent.
     ///
-    /// The future is boxed twice: a wrapper such as the one that catches panics holds its future by value, and a large
-    /// future would be moved across the stack at every layer.
+    /// The future is boxed twice: a wrapper such as the one that catches panics holds its future by value,
+    /// and a large future would be moved across the stack at every layer.
     pub(super) fn run(
         self: Box<Self>,
         first: FirstSpan,

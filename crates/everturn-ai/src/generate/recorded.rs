@@ -1,4 +1,5 @@
-//! The loop's use of an [`EffectJournal`]: known outcomes are not produced again, and new ones are recorded before use.
+//! The loop's use of an [`EffectJournal`]: known outcomes are not produced again, and new ones are recorded
+//! before use.
 
 use std::sync::{Arc, OnceLock};
 
@@ -227,8 +228,8 @@ impl Recording {
         }
     }
 
-    /// Determines the outcome of a call that may have taken effect, or asks for it. The second value is whether it is still
-    /// unknown; a question about it is an outcome.
+    /// Determines the outcome of a call that may have taken effect, or asks for it. The second value is
+    /// whether it is still unknown; a question about it is an outcome.
     async fn settled(&self, call: &ToolCall, result: Result<ToolOutcome>) -> (Result<ToolOutcome>, bool) {
         let own = match &*self.run() {
             // A tool that reports an unknown outcome itself needs no further message.
@@ -252,8 +253,8 @@ impl Recording {
     /// Records that the tool's own code is about to run, and returns the context for it.
     ///
     /// # Errors
-    /// The journal's own error; an interrupt if the code has run before in this call and may have taken effect: a hook
-    /// cannot repeat a call that must not be made twice.
+    /// The journal's own error; an interrupt if the code has run before in this call and may have taken
+    /// effect: a hook cannot repeat a call that must not be made twice.
     pub(super) async fn begin(&self, call: ToolCall) -> Result<ToolContext> {
         if !matches!(&*self.run(), Run::None) {
             return Err(interrupt(unknown_outcome(&self.id, None)));
@@ -322,7 +323,7 @@ pub(super) async fn reconciled(call: &ToolCall, context: ToolContext) -> Result<
     let input = call.request().and_then(|request| request.input.clone());
     match call.tool.reconcile(input, context).await {
         Ok(found) => found.try_map(|response| Ok(ToolOutcome::Finished(response))),
-        // The reconcile function may interrupt with a question of its own.
+        // The reconcile function may interrupt with its own question.
         Err(error) => match interrupt_data(&error) {
             Some(data) if is_outcome_unknown(data) => Ok(Reconciliation::Unknown),
             Some(data) => Ok(Reconciliation::Happened(ToolOutcome::Interrupted(data.clone()))),

@@ -25,7 +25,7 @@ use crate::{Message, ModelResponse, ModelResponseChunk, Role, reason};
 const ROUNDS_PER_STACK: u32 = 4;
 
 impl Call {
-    /// Runs a round in a span of its own.
+    /// Runs a round in its own span.
     pub(super) fn round(self: Arc<Self>, round: GenerateRound) -> BoxFuture<'static, Result<ModelResponse>> {
         // Boxed to keep the futures below small.
         let mut round = Box::new(round);
@@ -97,7 +97,7 @@ impl Call {
     }
 
     /// Runs a round inside another. Each nested round uses a part of the thread's stack while it is polled,
-    /// so every few rounds one is spawned as a task with a stack of its own.
+    /// so every few rounds one is spawned as a task with its own stack.
     async fn deeper(self: Arc<Self>, round: GenerateRound) -> Result<ModelResponse> {
         let is_due = round.index.is_multiple_of(ROUNDS_PER_STACK);
         let work = self.round(round);

@@ -33,7 +33,7 @@ impl<T> GenerateStream<T> {
         let context = plan.context.clone().unwrap_or_else(Context::current);
         let announced = Arc::new(OnceLock::new());
         let announce = Arc::clone(&announced);
-        // The connection has a context of its own, so that the end of the caller's is still reported as an error.
+        // The connection has its own context, so that the end of the caller's is still reported as an error.
         let connection = Connection::open(
             "generate",
             &Context::new(),

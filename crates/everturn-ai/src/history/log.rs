@@ -4,7 +4,8 @@ use std::sync::OnceLock;
 
 use parking_lot::Mutex;
 
-/// The number of messages stored inline: most lineages are branches of a turn or two, and only longer ones allocate.
+/// The number of messages stored inline: most lineages are branches of a turn or two, and only longer ones
+/// allocate.
 const INLINE: usize = 4;
 
 /// An append-only list. Items never move or change, and readers take no lock.

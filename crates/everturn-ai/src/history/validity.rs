@@ -46,7 +46,8 @@ pub enum FaultKind {
         /// The call that is answered.
         call: String,
     },
-    /// A tool request is not in a message of the model, or an answer not in a message of the tools directly after its request.
+    /// A tool request is not in a message of the model, or an answer not in a message of the tools directly
+    /// after its request.
     Misplaced {
         /// The call.
         call: String,
@@ -152,8 +153,8 @@ pub fn closing(history: &History) -> Option<Message> {
     repair.replacement.pop().filter(|_| is_at_end)
 }
 
-/// Returns the index of the message whose interrupts wait for answers: the last one, except for messages of the user that
-/// [wait](crate::metadata::WAITING) for the same answers.
+/// Returns the index of the message whose interrupts wait for answers: the last one, except for messages of
+/// the user that [wait](crate::metadata::WAITING) for the same answers.
 pub fn awaiting(history: &History) -> Option<usize> {
     let waiting = history.iter().rev().take_while(|message| waits(message)).count();
     let last = (history.len() - waiting).checked_sub(1)?;

@@ -47,8 +47,9 @@ pub fn parse_json(text: &str) -> Option<Value> {
     (parser.stop().is_none() && parser.peek_token().is_none()).then_some(value)
 }
 
-/// Finds the first value outside quotes. Quotes in prose usually pair up, and brackets between them are not JSON; if no
-/// value is found, a quote was something else, such as a sign for inches, and all brackets are tried.
+/// Finds the first value outside quotes. Quotes in prose usually pair up, and brackets between them are not
+/// JSON; if no value is found, a quote was something else, such as a sign for inches, and all brackets are
+/// tried.
 fn first_value(text: &str) -> Option<Value> {
     scan(text, true).or_else(|| scan(text, false))
 }
@@ -82,8 +83,8 @@ fn value_at(text: &str, at: usize) -> Result<Value, usize> {
     let value = parser.value();
     let malformed = parser.stop() == Some(Stop::Malformed);
     value
-        // A bracket in prose often parses as an empty list. Only a value with content is worth more than searching
-        // on.
+        // A bracket in prose often parses as an empty list. Only a value with content is worth more than
+        // searching on.
         .filter(|value| !malformed || !is_empty(value))
         .ok_or(parser.position())
 }
@@ -96,7 +97,8 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// Returns the text from the first code fence marked as JSON, else from the first whose content begins with a bracket.
+/// Returns the text from the first code fence marked as JSON, else from the first whose content begins with a
+/// bracket.
 ///
 /// A fence counts only at the beginning of a line, where the inside of a JSON string cannot put one.
 fn fenced(text: &str) -> Option<&str> {

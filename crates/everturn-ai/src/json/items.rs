@@ -35,7 +35,8 @@ impl ItemCursor {
 
 /// Returns the complete items of the first array in `text` after the cursor, and moves the cursor past them.
 ///
-/// Called with a growing text and one cursor, it returns every item once. It reads only the text after the cursor.
+/// Called with a growing text and one cursor, it returns every item once. It reads only the text after the
+/// cursor.
 ///
 /// ```
 /// use everturn_ai::{ItemCursor, extract_items};

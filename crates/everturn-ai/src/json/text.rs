@@ -67,8 +67,8 @@ fn unicode(chars: &mut Chars<'_>) -> Option<char> {
     }
 }
 
-/// Parses hexadecimal digits: returns `None` if the text ends first, and `Some(None)` if another character comes, which
-/// is left for the text.
+/// Parses hexadecimal digits: returns `None` if the text ends first, and `Some(None)` if another character
+/// comes, which is left for the text.
 #[expect(clippy::option_option, reason = "cut off and wrong are different outcomes")]
 fn hexadecimal(chars: &mut Chars<'_>, digits: usize) -> Option<Option<u32>> {
     let mut ahead = chars.clone();

@@ -13,8 +13,8 @@ const RUN_LIMIT: usize = 32;
 #[derive(Debug, Clone)]
 pub(super) enum Piece {
     Run(Arc<Vec<Message>>),
-    /// The messages of `history` from index `from`. An owned history may be extended. A shared one belongs to a
-    /// session, whose lineage must not receive messages that only a request holds.
+    /// The messages of `history` from index `from`. An owned history may be extended. A shared one belongs to
+    /// a session, whose lineage must not receive messages that only a request holds.
     History {
         history: History,
         from: usize,

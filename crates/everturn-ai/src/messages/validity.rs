@@ -5,7 +5,8 @@ use crate::history::Groups;
 use crate::{Message, Role};
 
 impl Messages {
-    /// Returns valid messages in place of these; `None` if these are valid. See [`repaired`](crate::history::repaired).
+    /// Returns valid messages in place of these; `None` if these are valid. See
+    /// [`repaired`](crate::history::repaired).
     ///
     /// The part of a shared history that was found valid is not examined again.
     pub fn repaired(&self) -> Option<Self> {
@@ -23,7 +24,8 @@ impl Messages {
                 Segment::History { history, from } => (history, from),
             };
             let known = history.valid_before();
-            // The segment may begin in the middle of a group, which is examined with the messages before the segment.
+            // The segment may begin in the middle of a group, which is examined with the messages before the
+            // segment.
             let begun: Vec<&Message> = history
                 .since(from)
                 .take_while(|message| message.role() != Role::Model)

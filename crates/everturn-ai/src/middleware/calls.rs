@@ -26,7 +26,7 @@ pub struct GenerateRound {
 }
 
 impl GenerateRound {
-    /// Adds a message to the conversation and streams it as a message of its own.
+    /// Adds a message to the conversation and streams it as its own message.
     ///
     /// # Errors
     /// The error of the stream's receiver.

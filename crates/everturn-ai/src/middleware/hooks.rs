@@ -8,8 +8,8 @@ use crate::{ModelResponse, MultipartToolResponse, Tool};
 
 /// Code around the rounds, model calls and tool calls of a generation.
 ///
-/// Each hook gets the call and the rest of the chain. It may change the call, run the rest once, several times or not
-/// at all, and change its result. A hook that is not implemented passes through.
+/// Each hook gets the call and the rest of the chain. It may change the call, run the rest once, several
+/// times or not at all, and change its result. A hook that is not implemented passes through.
 ///
 /// ```
 /// use everturn_ai::{Middleware, ModelCall, ModelResponse, NextModel, async_trait};
@@ -31,7 +31,7 @@ use crate::{ModelResponse, MultipartToolResponse, Tool};
 #[async_trait]
 pub trait Middleware: Send + Sync + 'static {
     /// Wraps every round, including the rounds inside it. A generation that runs tools twice has three
-    /// rounds: the last one is the answer. Resolving an interrupt is a round of its own.
+    /// rounds: the last one is the answer. Resolving an interrupt is its own round.
     ///
     /// Changes to the messages stay for later rounds.
     async fn generate(&self, round: GenerateRound, next: NextRound) -> HandlerResult<ModelResponse> {

@@ -9,7 +9,8 @@ use futures::future::BoxFuture;
 use super::{GenerateRound, Middleware, ModelCall, ToolCall};
 use crate::{ModelResponse, MultipartToolResponse};
 
-/// The rest of the chain after a hook: the hooks inside it and, at the centre, the call itself. Cloning is cheap.
+/// The rest of the chain after a hook: the hooks inside it and, at the centre, the call itself. Cloning is
+/// cheap.
 pub struct Next<C, O> {
     chain: Arc<[Arc<dyn Middleware>]>,
     position: usize,

@@ -49,7 +49,8 @@ impl MiddlewareSource {
         })
     }
 
-    /// Declares the registered agents that the middleware delegates to. Servers do not offer them unless they are public.
+    /// Declares the registered agents that the middleware delegates to. Servers do not offer them unless they
+    /// are public.
     pub fn delegating_to(self, agents: impl IntoIterator<Item = Delegate>) -> Self {
         Self(match self.0 {
             Kind::Made { make, .. } => Kind::Made {
@@ -112,7 +113,8 @@ impl fmt::Debug for MiddlewareSource {
     }
 }
 
-/// A type that can be used as middleware: a value, cloned for each generate call, or the name of a registered one.
+/// A type that can be used as middleware: a value, cloned for each generate call, or the name of a registered
+/// one.
 pub trait IntoMiddleware {
     /// Converts the value into the source of the middleware.
     fn into_middleware(self) -> MiddlewareSource;

@@ -4,8 +4,9 @@ use crate::{Feature, Message, Messages, Part};
 
 /// Puts `text` into the system prompt as a part marked with the metadata entry `marker: true`.
 ///
-/// A part with that mark is replaced in place; without one, the text goes to the end of the first system message, or
-/// into a new system message at the start. Other holders of the conversation do not see the change.
+/// A part with that mark is replaced in place; without one, the text goes to the end of the first system
+/// message, or into a new system message at the start. Other holders of the conversation do not see the
+/// change.
 pub fn place_system_part(messages: &mut Messages, marker: &str, text: impl Into<String>) {
     let part = Part::text(text).with_metadata_entry(marker, true);
     let first = messages.next_with(Feature::System, 0);

@@ -1,4 +1,5 @@
-//! The first wrapper: checks the configuration against the model's schema and the version against its versions.
+//! The first wrapper: checks the configuration against the model's schema and the version against its
+//! versions.
 
 use everturn_core::{Error, Result, Schema};
 use serde_json::Value;
@@ -70,7 +71,8 @@ impl ConfigCheck {
     }
 }
 
-/// Makes every setting optional, because a call may give only some of those that the provider's type requires.
+/// Makes every setting optional, because a call may give only some of those that the provider's type
+/// requires.
 fn lenient(schema: &Schema) -> Option<Schema> {
     let mut json = schema.as_json().clone();
     drop_required(&mut json);

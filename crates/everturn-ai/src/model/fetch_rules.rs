@@ -181,7 +181,8 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
     let [a, b, c, _] = address.octets();
     let is_special = matches!(
         (a, b, c),
-        // This network, private, shared (CGNAT), loopback, link-local, protocol assignments, benchmarks, multicast, reserved.
+        // This network, private, shared (CGNAT), loopback, link-local, protocol assignments, benchmarks,
+        // multicast, reserved.
         (0 | 10 | 127 | 224.., _, _)
             | (100, 64..=127, _)
             | (169, 254, _)

@@ -181,7 +181,8 @@ mod tests {
     use super::*;
     use crate::FetchBudget;
 
-    /// Answers every request with the address as content, except those for `/away`, which are redirected to the same host.
+    /// Answers every request with the address as content, except those for `/away`, which are redirected to
+    /// the same host.
     fn serve(listener: TcpListener, host: String) {
         tokio::spawn(async move {
             loop {

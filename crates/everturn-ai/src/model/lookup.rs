@@ -98,7 +98,7 @@ impl ModelHandle {
     ) -> Result<ModelResponse> {
         match self {
             Self::Typed(model) => {
-                // In a block of its own, so that the box is freed before the wait.
+                // In its own block, so that the box is freed before the wait.
                 let request = *{ request };
                 model.call(request, context, emitter).await
             }

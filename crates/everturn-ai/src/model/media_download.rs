@@ -20,9 +20,9 @@ const DEFAULT_MAX_BYTES: usize = 20 * 1024 * 1024;
 pub trait MediaFetcher: Send + Sync + 'static {
     /// Fetches a URL, whose scheme and host were checked.
     ///
-    /// Fails if the content is unavailable or larger than [allowed](Fetch::max_bytes): truncated media is worse than none. The
-    /// fetcher checks addresses and redirects against [the rules](Fetch::rules), as [`HttpMediaFetcher`](crate::HttpMediaFetcher)
-    /// does, and [counts](Fetch::take) what arrives.
+    /// Fails if the content is unavailable or larger than [allowed](Fetch::max_bytes): truncated media is
+    /// worse than none. The fetcher checks addresses and redirects against [the rules](Fetch::rules), as
+    /// [`HttpMediaFetcher`](crate::HttpMediaFetcher) does, and [counts](Fetch::take) what arrives.
     fn fetch<'a>(&'a self, fetch: &'a Fetch<'a>) -> BoxFuture<'a, HandlerResult<FetchedMedia>>;
 }
 
@@ -70,12 +70,13 @@ impl MediaDownload {
 
     /// Inlines the media behind `http` and `https` URLs of a request as `data:` URLs.
     ///
-    /// Inside an agent's turn, URLs of the conversation are fetched as the agent allows its clients, once per turn. All other
-    /// URLs are the program's, and fetched by the [`FetchRules`] that are a value of the application.
+    /// Inside an agent's turn, URLs of the conversation are fetched as the agent allows its clients, once per
+    /// turn. All other URLs are the program's, and fetched by the [`FetchRules`] that are a value of the
+    /// application.
     ///
     /// # Errors
-    /// The fetcher's error, with the URL; `INVALID_ARGUMENT` for a URL that may not be fetched, and for too many or too large
-    /// ones; `DEADLINE_EXCEEDED` if fetching takes too long.
+    /// The fetcher's error, with the URL; `INVALID_ARGUMENT` for a URL that may not be fetched, and for too
+    /// many or too large ones; `DEADLINE_EXCEEDED` if fetching takes too long.
     pub async fn apply(&self, request: ModelRequest, context: &Context) -> Result<ModelRequest> {
         let mut fetched = HashMap::new();
         let mut start = 0;

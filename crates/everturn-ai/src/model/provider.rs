@@ -43,7 +43,8 @@ pub trait Model: Send + Sync + 'static {
         None
     }
 
-    /// Returns the settings for fetching media behind URLs before the model sees it; nothing is fetched by default.
+    /// Returns the settings for fetching media behind URLs before the model sees it; nothing is fetched by
+    /// default.
     fn media_download(&self) -> Option<MediaDownload> {
         None
     }

@@ -1,7 +1,7 @@
 //! Parts as JSON: parsing, and the schema.
 //!
-//! Several keys may be present at once; the precedence is `media`, `toolRequest`, `toolResponse`, `resource`, `custom`,
-//! `reasoning`, `data`, `text`. Keys that do not decide the kind are kept beside it.
+//! Several keys may be present at once; the precedence is `media`, `toolRequest`, `toolResponse`, `resource`,
+//! `custom`, `reasoning`, `data`, `text`. Keys that do not decide the kind are kept beside it.
 
 use std::borrow::Cow;
 
@@ -75,8 +75,8 @@ where
         .map_err(|error| error.inside(key))
 }
 
-/// Returns whether `data` decides the kind. Some runtimes write every field of a part: an empty `data` or `reasoning`
-/// must not hide a text.
+/// Returns whether `data` decides the kind. Some runtimes write every field of a part: an empty `data` or
+/// `reasoning` must not hide a text.
 fn data_decides(object: &JsonObject) -> bool {
     object.contains_key("data")
         && (!is_blank(object.get("data")) || object.get("text").is_none_or(Value::is_null))

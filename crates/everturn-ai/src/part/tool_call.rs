@@ -147,8 +147,8 @@ impl Part {
         asked.and_then(|data| data.get(metadata::CLIENT_TOOL)) == Some(&Value::Bool(true))
     }
 
-    /// Returns whether this call waits because it is unknown whether it took effect: its process died while it ran, or it
-    /// failed without stating that nothing happened.
+    /// Returns whether this call waits because it is unknown whether it took effect: its process died while
+    /// it ran, or it failed without stating that nothing happened.
     pub fn is_outcome_unknown(&self) -> bool {
         self.interrupt().is_some_and(metadata::is_outcome_unknown)
     }
@@ -166,7 +166,8 @@ impl Part {
 
     /// Returns the part that answers this interrupted tool request with `output`.
     ///
-    /// `metadata` is recorded with the answer; `None` records `true`. Returns `None` if this is not a tool request.
+    /// `metadata` is recorded with the answer; `None` records `true`. Returns `None` if this is not a tool
+    /// request.
     pub fn respond(&self, output: impl Into<Value>, metadata: Option<Value>) -> Option<Part> {
         let response = ToolResponse::to(self.as_tool_request()?, output);
         let note = metadata.unwrap_or(Value::Bool(true));
@@ -175,8 +176,8 @@ impl Part {
 
     /// Returns the part that runs this interrupted tool request again.
     ///
-    /// `answer` is handed to the tool; `None` hands it `true`. `replace_input`, if given, replaces the arguments, and
-    /// the old ones are recorded. Returns `None` if this is not a tool request.
+    /// `answer` is handed to the tool; `None` hands it `true`. `replace_input`, if given, replaces the
+    /// arguments, and the old ones are recorded. Returns `None` if this is not a tool request.
     pub fn restart(&self, answer: Option<Value>, replace_input: Option<Value>) -> Option<Part> {
         let mut request = self.as_tool_request()?.clone();
         let mut part = self

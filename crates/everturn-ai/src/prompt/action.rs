@@ -41,8 +41,8 @@ pub(super) fn register(registry: &Registry, name: &str, source: &Arc<dyn PromptS
     Ok(())
 }
 
-/// Removes a prompt from the registry in which it was defined and frees its name. A prompt that was looked up before
-/// stays usable.
+/// Removes a prompt from the registry in which it was defined and frees its name. A prompt that was looked up
+/// before stays usable.
 pub fn remove_prompt(registry: &Registry, name: &str) {
     for kind in [ActionType::PROMPT, ActionType::EXECUTABLE_PROMPT] {
         registry.remove(&kind.key(name));
@@ -57,7 +57,8 @@ fn register_action<O: Payload>(
     settings: &Settings,
 ) -> Result<()> {
     let metadata = JsonObject::from_iter([
-        // Also on the executable action, which has another type: developer tools recognise a prompt by this field.
+        // Also on the executable action, which has another type: developer tools recognise a prompt by this
+        // field.
         ("type".to_owned(), Value::from(ActionType::PROMPT.as_str())),
         ("prompt".to_owned(), describe(name, settings)),
     ]);

@@ -136,7 +136,7 @@ impl<O> PromptCall<O> {
         Ok(rendered.overridden(&self.overrides)?.options())
     }
 
-    /// Runs the prompt in a span of its own.
+    /// Runs the prompt in its own span.
     ///
     /// # Errors
     /// As [`Prompt::generate`].

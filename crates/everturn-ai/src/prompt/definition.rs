@@ -237,8 +237,8 @@ impl<I: Serialize, O> PromptDefinition<I, O> {
     /// Defines the prompt and registers it.
     ///
     /// # Errors
-    /// `ALREADY_EXISTS` if there is a prompt of that name; `INVALID_ARGUMENT` for a template that does not compile, with
-    /// its line and column, or a default that is not an object.
+    /// `ALREADY_EXISTS` if there is a prompt of that name; `INVALID_ARGUMENT` for a template that does not
+    /// compile, with its line and column, or a default that is not an object.
     pub fn define(self, registry: &Registry) -> Result<Prompt<I, O>> {
         let name = self.name.clone();
         let source = self.compile(registry)?;
@@ -274,8 +274,8 @@ impl<I: Serialize, O> PromptDefinition<I, O> {
             match slot.0 {
                 ContentSource::Template(template) => {
                     let compiled = compile(&template)?;
-                    // A template without expressions is rendered once; if that fails, the error is reported where the
-                    // prompt is used.
+                    // A template without expressions is rendered once; if that fails, the error is reported
+                    // where the prompt is used.
                     let constant = Some(&compiled).filter(|_| !template.contains("{{"));
                     let constant = constant.and_then(|template| constant_content(&self.name, template).ok());
                     Ok(constant.map_or(CompiledContent::Template(compiled), |content| {

@@ -23,13 +23,14 @@ const MAX_NESTING: usize = 32;
 
 /// Defines every prompt and partial of a folder and its sub-folders.
 ///
-/// Files are read and their templates compiled at once, so mistakes are found here. [`check_names`](super::check_names) finds
-/// models, tools and middleware that are not registered.
+/// Files are read and their templates compiled at once, so mistakes are found here.
+/// [`check_names`](super::check_names) finds models, tools and middleware that are not registered.
 ///
 /// # Errors
-/// `NOT_FOUND` if the folder does not exist; `ALREADY_EXISTS` if a prompt of a name is already defined; `INVALID_ARGUMENT` for
-/// files that cannot be used: a frontmatter that is not YAML or has unknown keys, a template that does not compile or
-/// includes an unknown partial. One error lists all mistakes of all files, with file, line and column.
+/// `NOT_FOUND` if the folder does not exist; `ALREADY_EXISTS` if a prompt of a name is already defined;
+/// `INVALID_ARGUMENT` for files that cannot be used: a frontmatter that is not YAML or has unknown keys, a
+/// template that does not compile or includes an unknown partial. One error lists all mistakes of all files,
+/// with file, line and column.
 pub fn load_prompts(registry: &Registry, folder: impl AsRef<Path>) -> Result<PromptFolder> {
     let mut mistakes = Mistakes::default();
     let folder = PromptFolder::load(registry, folder.as_ref(), Reload::Never, &mut mistakes)?;
@@ -53,8 +54,8 @@ pub enum Reload {
 }
 
 impl PromptFolder {
-    /// Like [`load_prompts`], for development: if a prompt's file or any partial has changed, the prompt is read again
-    /// when it is next used. A change that does not compile fails that use.
+    /// Like [`load_prompts`], for development: if a prompt's file or any partial has changed, the prompt is
+    /// read again when it is next used. A change that does not compile fails that use.
     ///
     /// # Errors
     /// As [`load_prompts`].
@@ -70,7 +71,8 @@ impl PromptFolder {
         self.names.iter().map(String::as_str)
     }
 
-    /// Defines the prompts of a folder like [`load_prompts`], and adds mistakes in files to those of other folders.
+    /// Defines the prompts of a folder like [`load_prompts`], and adds mistakes in files to those of other
+    /// folders.
     ///
     /// # Errors
     /// As [`load_prompts`], but for the mistakes in files.

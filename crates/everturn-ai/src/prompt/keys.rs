@@ -3,7 +3,8 @@
 use dotprompt::ParsedPrompt;
 use serde_json::Value;
 
-/// The keys at the top, those of the format and those of this framework. Others are allowed with a dot: `my.key`.
+/// The keys at the top, those of the format and those of this framework. Others are allowed with a dot:
+/// `my.key`.
 const KEYS: [&str; 17] = [
     "config",
     "description",

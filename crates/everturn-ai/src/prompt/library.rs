@@ -1,4 +1,5 @@
-//! The environment of templates: a registry's partials, helpers and named schemas, and the live state of a session.
+//! The environment of templates: a registry's partials, helpers and named schemas, and the live state of a
+//! session.
 
 use std::sync::Arc;
 
@@ -72,8 +73,8 @@ pub(super) fn template_error(name: &str, error: dotprompt::Error) -> Error {
 /// Reads the session's state when a template uses it; an extension of the context.
 struct PromptState(Box<dyn Fn() -> Arc<Value> + Send + Sync>);
 
-/// Returns a context in which prompts read `{{@custom...}}` and `{{@state...}}` from `read`. It is called only for
-/// templates that use one of them.
+/// Returns a context in which prompts read `{{@custom...}}` and `{{@state...}}` from `read`. It is called
+/// only for templates that use one of them.
 pub fn with_prompt_state(context: Context, read: impl Fn() -> Arc<Value> + Send + Sync + 'static) -> Context {
     context.with_extension(Arc::new(PromptState(Box::new(read))))
 }

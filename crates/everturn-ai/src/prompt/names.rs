@@ -82,7 +82,8 @@ pub async fn check_names(registry: &Registry) -> Mistakes {
     mistakes
 }
 
-/// Returns the middleware of all prompts of the registry, and of agents, each with the owner as messages name it.
+/// Returns the middleware of all prompts of the registry, and of agents, each with the owner as messages name
+/// it.
 pub fn used_middleware(registry: &Registry) -> Vec<(String, MiddlewareSource)> {
     let mut used = Vec::new();
     for name in names_under(registry, &value_key("")) {
@@ -106,7 +107,8 @@ pub fn used_middleware(registry: &Registry) -> Vec<(String, MiddlewareSource)> {
     used
 }
 
-/// Checks that the registry's default model exists, or, if there is no default, that every agent names a model.
+/// Checks that the registry's default model exists, or, if there is no default, that every agent names a
+/// model.
 pub async fn check_default_model(registry: &Registry) -> Mistakes {
     let mut mistakes = Mistakes::default();
     if let Some(model) = default_model(registry) {
@@ -118,7 +120,7 @@ pub async fn check_default_model(registry: &Registry) -> Mistakes {
     for agent in names_under(registry, PROMPTS) {
         let prompt = registry.value::<Registered>(&format!("{PROMPTS}{agent}"));
         let overrides = registry.value::<PromptOverrides>(&format!("{OVERRIDES}{agent}"));
-        // A prompt or a setting that cannot be read is a mistake of its own.
+        // A prompt or a setting that cannot be read is its own mistake.
         let Some(Ok(parts)) = prompt.map(|prompt| prompt.0.parts(registry)) else {
             continue;
         };

@@ -156,7 +156,7 @@ fn tool_key(name: &str) -> String {
     }
 }
 
-/// Renders the prompt inside a span of its own.
+/// Renders the prompt inside its own span.
 pub(super) async fn render(
     name: &str,
     parts: &Parts,

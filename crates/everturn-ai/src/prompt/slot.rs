@@ -90,8 +90,8 @@ pub(super) enum MessagesSource {
 }
 
 impl MessagesSlot {
-    /// Creates messages that a function computes for each rendering. The function gets the conversation so far;
-    /// messages that it leaves out are not sent.
+    /// Creates messages that a function computes for each rendering. The function gets the conversation so
+    /// far; messages that it leaves out are not sent.
     pub fn computed<F, Fut>(function: F) -> Self
     where
         F: Fn(PromptScope) -> Fut + Send + Sync + 'static,

@@ -7,7 +7,8 @@ use everturn_core::{Result, WeakRegistry};
 
 use super::{Prompt, PromptSource};
 
-/// A handle on a prompt that does not keep the prompt's registry alive, for actions and values that the registry holds.
+/// A handle on a prompt that does not keep the prompt's registry alive, for actions and values that the
+/// registry holds.
 #[derive(Clone)]
 pub struct WeakPrompt {
     name: Arc<str>,

@@ -8,7 +8,8 @@ use serde_json::Value;
 use super::{Resource, ResourceInput};
 use crate::{Feature, Message, Messages, Part, metadata, reason};
 
-/// Replaces every resource link by the resource's content. Resources of the call are searched before registered ones.
+/// Replaces every resource link by the resource's content. Resources of the call are searched before
+/// registered ones.
 pub(crate) async fn expand_resources(
     messages: &mut Messages,
     at_hand: &[Resource],

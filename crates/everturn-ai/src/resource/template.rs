@@ -46,8 +46,8 @@ impl Template {
         &self.text
     }
 
-    /// Returns the values of the variables in `uri`, ignoring a query, a fragment or a closing slash that the template
-    /// does not have.
+    /// Returns the values of the variables in `uri`, ignoring a query, a fragment or a closing slash that the
+    /// template does not have.
     pub(super) fn matches(&self, uri: &str) -> Option<BTreeMap<String, String>> {
         let bare = uri.split(['?', '#']).next().unwrap_or(uri);
         let bare = bare.strip_suffix('/').unwrap_or(bare);
@@ -86,7 +86,8 @@ fn literal(piece: &Piece) -> &str {
     }
 }
 
-/// Returns whether a text can be a variable's value: simple expansion escapes everything but unreserved characters.
+/// Returns whether a text can be a variable's value: simple expansion escapes everything but unreserved
+/// characters.
 fn is_value(text: &str) -> bool {
     let is_unreserved = |c: char| c.is_alphanumeric() || matches!(c, '-' | '.' | '_' | '~' | '%');
     !text.is_empty() && text.chars().all(is_unreserved)

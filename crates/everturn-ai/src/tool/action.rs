@@ -196,7 +196,8 @@ pub async fn lookup_tool(registry: &Registry, name: &str) -> Result<Tool> {
     Err(Error::not_found(format!("no tool '{name}' is registered")).with_reason(reason::TOOL_NOT_FOUND))
 }
 
-/// Looks up all tools whose names match `pattern`, a prefix and a closing `*` such as `files/*`, sorted by name.
+/// Looks up all tools whose names match `pattern`, a prefix and a closing `*` such as `files/*`, sorted by
+/// name.
 ///
 /// # Errors
 /// `NOT_FOUND` with [`reason::TOOL_NOT_FOUND`] if there are none, or the plugin's error.

@@ -193,7 +193,8 @@ impl Tool {
         self.0.answering.form
     }
 
-    /// Returns the schema of the decision with which an interrupted call is restarted, if the tool declares one.
+    /// Returns the schema of the decision with which an interrupted call is restarted, if the tool declares
+    /// one.
     pub fn decision_schema(&self) -> Option<&Schema> {
         self.0.answering.decision.as_ref()
     }

@@ -72,8 +72,9 @@ impl Tool {
         self.edit(|inner| inner.approving.editable = Some(is_editable))
     }
 
-    /// Sets the treatment of an approved call that another resumption of the conversation has already made; its recorded
-    /// outcome is the answer by default. It is for tools that are [`Replay::Once`](crate::Replay::Once).
+    /// Sets the treatment of an approved call that another resumption of the conversation has already made;
+    /// its recorded outcome is the answer by default. It is for tools that are
+    /// [`Replay::Once`](crate::Replay::Once).
     #[must_use]
     pub fn with_repeat(self, repeat: Repeat) -> Self {
         self.edit(|inner| inner.approving.repeat = repeat)

@@ -4,8 +4,8 @@ use everturn_core::{FromContext, HandlerResult, Requirement};
 
 use super::{Tool, ToolContext};
 
-/// A type that a `#[tool]` function can take beside the model's input: every [`FromContext`] type, and types that need the
-/// tool call itself.
+/// A type that a `#[tool]` function can take beside the model's input: every [`FromContext`] type, and types
+/// that need the tool call itself.
 ///
 /// ```
 /// use everturn_ai::core::{Error, HandlerResult};
@@ -23,10 +23,11 @@ use super::{Tool, ToolContext};
 /// }
 /// ```
 ///
-/// The attribute recognises the framework's arguments by name: [`ToolContext`], [`Context`](everturn_core::Context),
-/// [`Dep`](everturn_core::Dep) and [`Principal`](everturn_core::Principal), also inside an `Option`, and an agent's `Session`
-/// and `SessionHandle`. An argument of any other type that implements this trait is marked `#[context]`. References to these
-/// types work too.
+/// The attribute recognises the framework's arguments by name: [`ToolContext`],
+/// [`Context`](everturn_core::Context), [`Dep`](everturn_core::Dep) and
+/// [`Principal`](everturn_core::Principal), also inside an `Option`, and an agent's `Session` and
+/// `SessionHandle`. An argument of any other type that implements this trait is marked `#[context]`.
+/// References to these types work too.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an argument that a tool can take from its context",
     label = "`FromToolContext` is not implemented for this type",
@@ -55,8 +56,8 @@ impl FromToolContext for ToolContext {
     }
 }
 
-/// An argument of every kind of function: a [`Dep`](everturn_core::Dep), the [`Principal`](everturn_core::Principal), the
-/// context of the invocation.
+/// An argument of every kind of function: a [`Dep`](everturn_core::Dep), the
+/// [`Principal`](everturn_core::Principal), the context of the invocation.
 impl<T: FromContext> FromToolContext for T {
     fn requirement() -> Option<Requirement> {
         <T as FromContext>::requirement()

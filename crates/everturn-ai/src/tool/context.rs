@@ -85,8 +85,8 @@ impl ToolContext {
         self.call.part.as_ref()?.as_tool_request()
     }
 
-    /// Returns the identity of this call. If the effects of the turn are journaled, a call that is repeated after a
-    /// crash has the identity of the first attempt; otherwise every call has its own.
+    /// Returns the identity of this call. If the effects of the turn are journaled, a call that is repeated
+    /// after a crash has the identity of the first attempt; otherwise every call has its own.
     ///
     /// Pass it to the service that the tool acts on as its idempotency key, and declare the tool as
     /// [`Replay::Keyed`](crate::Replay::Keyed).
@@ -97,11 +97,12 @@ impl ToolContext {
     /// Creates the error with which a tool reports that it is unknown whether it took effect: `return
     /// Err(cx.outcome_unknown().into())`.
     ///
-    /// The tool's [reconcile function](crate::Tool::with_reconcile) is called, as after a crash. If it cannot determine the
-    /// outcome, the generation is interrupted; the answer gives the tool's output or restarts the call.
+    /// The tool's [reconcile function](crate::Tool::with_reconcile) is called, as after a crash. If it cannot
+    /// determine the outcome, the generation is interrupted; the answer gives the tool's output or restarts
+    /// the call.
     ///
-    /// In an agent with a store, every error of a [`Replay::Once`](crate::Replay::Once) tool has this meaning unless it states
-    /// that [nothing happened](Error::nothing_happened).
+    /// In an agent with a store, every error of a [`Replay::Once`](crate::Replay::Once) tool has this meaning
+    /// unless it states that [nothing happened](Error::nothing_happened).
     pub fn outcome_unknown(&self) -> Error {
         super::outcome_unknown(self.effect_id())
     }
@@ -120,7 +121,8 @@ impl ToolContext {
         self.entry(metadata::RESUMED)
     }
 
-    /// Returns the answer with which the caller restarted an interrupted call; `None` if the call was not restarted.
+    /// Returns the answer with which the caller restarted an interrupted call; `None` if the call was not
+    /// restarted.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if the answer is not a `T`.
@@ -128,7 +130,8 @@ impl ToolContext {
         read(self.answer_value(), "the answer that the call was restarted with")
     }
 
-    /// Like [`ToolContext::answer`], with `plain` in place of the answer if the caller restarted the call without one.
+    /// Like [`ToolContext::answer`], with `plain` in place of the answer if the caller restarted the call
+    /// without one.
     ///
     /// ```
     /// # use everturn_ai::ToolContext;

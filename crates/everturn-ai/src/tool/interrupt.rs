@@ -30,8 +30,8 @@ pub fn outcome_unknown(effect: &EffectId) -> Error {
     interrupt(unknown_outcome(effect, None))
 }
 
-/// Returns the data of the interrupt of a call whose outcome is unknown. `error` is the error with which it ended; its
-/// public part is shown.
+/// Returns the data of the interrupt of a call whose outcome is unknown. `error` is the error with which it
+/// ended; its public part is shown.
 pub(crate) fn unknown_outcome(effect: &EffectId, error: Option<&Error>) -> Value {
     let mut data = json!({
         metadata::OUTCOME_UNKNOWN: true,
@@ -59,7 +59,8 @@ impl Tool {
     /// [`Generate::respond`](crate::Generate::respond).
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if `request` is not a call of this tool, or `output` does not match its output schema.
+    /// `INVALID_ARGUMENT` if `request` is not a call of this tool, or `output` does not match its output
+    /// schema.
     pub fn respond(&self, request: &Part, output: impl Serialize) -> Result<Part> {
         self.check_request(request)?;
         let output = serde_json::to_value(output)?;
@@ -73,8 +74,8 @@ impl Tool {
     /// [`Generate::restart`](crate::Generate::restart).
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if `request` is not a call of this tool, the tool can only be answered, or `answer` is not the decision
-    /// that it [takes](Tool::with_decision).
+    /// `INVALID_ARGUMENT` if `request` is not a call of this tool, the tool can only be answered, or `answer`
+    /// is not the decision that it [takes](Tool::with_decision).
     pub fn restart(&self, request: &Part, answer: impl Serialize) -> Result<Part> {
         self.check_restart(request)?;
         let answer = serde_json::to_value(answer)?;

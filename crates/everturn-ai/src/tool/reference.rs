@@ -30,8 +30,8 @@ impl ToolReference {
     }
 }
 
-/// A type that can be given to a model as a tool: a [`Tool`], a function marked `#[tool]`, or the name of a registered
-/// tool.
+/// A type that can be given to a model as a tool: a [`Tool`], a function marked `#[tool]`, or the name of a
+/// registered tool.
 pub trait IntoTool {
     /// Converts the value into a tool or its name.
     fn into_tool(self) -> ToolReference;

@@ -49,8 +49,8 @@ impl Tool {
         self.0.replay.unwrap_or_else(undeclared)
     }
 
-    /// Returns whether the author of the tool states that it must not run twice, by its declaration or by a function that
-    /// reconciles calls.
+    /// Returns whether the author of the tool states that it must not run twice, by its declaration or by a
+    /// function that reconciles calls.
     pub(crate) fn declares_once(&self) -> bool {
         self.0.replay == Some(Replay::Once) || self.0.reconcile.is_some()
     }

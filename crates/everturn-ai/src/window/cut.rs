@@ -23,8 +23,8 @@ pub(super) fn start(view: &View<'_>, anchor: usize, room: u64) -> usize {
     safe_place(view, anchor, goal).unwrap_or(anchor)
 }
 
-/// Returns the first safe place that has at least `goal` tokens before it; the last one if none has so many. `None` if
-/// there is no safe place after the anchor.
+/// Returns the first safe place that has at least `goal` tokens before it; the last one if none has so many.
+/// `None` if there is no safe place after the anchor.
 pub(super) fn safe_place(view: &View<'_>, anchor: usize, goal: u64) -> Option<usize> {
     following(view, anchor, goal).or_else(|| {
         let mut end = view.len();
@@ -51,8 +51,8 @@ pub(super) fn following(view: &View<'_>, anchor: usize, goal: u64) -> Option<usi
     None
 }
 
-/// Returns whether a window may begin at this message: it is the user's, and no answer from here on belongs to an earlier
-/// call.
+/// Returns whether a window may begin at this message: it is the user's, and no answer from here on belongs
+/// to an earlier call.
 pub(super) fn is_safe(view: &View<'_>, place: usize) -> bool {
     view.user_from(place) == Some(place) && parted_answer(view, place).is_none()
 }

@@ -103,7 +103,8 @@ impl Measure {
         cost
     }
 
-    /// Returns the cost of the first `len` messages of a history, of which only those are counted that were not before.
+    /// Returns the cost of the first `len` messages of a history, of which only those are counted that were
+    /// not before.
     fn counted(&self, count: &Arc<CountTokens>, history: &History, len: usize) -> Cost {
         // The address identifies the function: the window keeps the function, and the totals are not used
         // without it.

@@ -10,8 +10,8 @@ const CLEARED: &str = "[the output was removed to save room; call the tool again
 
 /// Returns the number of rounds whose outputs are cleared, of `rounds` in all.
 ///
-/// It grows in steps of `kept`, so between `kept` and twice as many rounds keep their outputs, and the beginning of the
-/// requests changes only at every step.
+/// It grows in steps of `kept`, so between `kept` and twice as many rounds keep their outputs, and the
+/// beginning of the requests changes only at every step.
 fn cleared_rounds(rounds: usize, kept: usize) -> usize {
     let kept = kept.max(1);
     rounds.saturating_sub(kept) / kept * kept

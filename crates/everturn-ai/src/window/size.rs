@@ -10,8 +10,8 @@ use crate::{MessageStats, ModelRequest};
 /// The approximate number of bytes of JSON per token.
 const BYTES_PER_TOKEN: u64 = 4;
 
-/// The fixed part of a request counts in steps of this part of the model's size, so that a longer instruction does not
-/// move the window.
+/// The fixed part of a request counts in steps of this part of the model's size, so that a longer instruction
+/// does not move the window.
 const STEPS: u64 = 16;
 
 /// The smallest part of a model's size that is left to the conversation.

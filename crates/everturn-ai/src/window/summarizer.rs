@@ -41,7 +41,8 @@ pub(super) type Making = Shared<BoxFuture<'static, Option<Arc<str>>>>;
 #[derive(Default)]
 pub(super) struct Workshop {
     state: Mutex<State>,
-    /// Two keyed hashes identify a text. Conversations of different people must not get each other's summaries.
+    /// Two keyed hashes identify a text. Conversations of different people must not get each other's
+    /// summaries.
     hashers: (RandomState, RandomState),
 }
 

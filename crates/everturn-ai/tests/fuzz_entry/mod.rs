@@ -1,5 +1,6 @@
-//! The entry points of the fuzz targets and the property tests: texts of models, JSON of peers and addresses of resources, all of
-//! them arbitrary. Nothing may panic, and what was understood is understood again in our own words.
+//! The entry points of the fuzz targets and the property tests: texts of models, JSON of peers and addresses
+//! of resources, all of them arbitrary. Nothing may panic, and what was understood is understood again in our
+//! own words.
 
 #![allow(dead_code, reason = "each user drives its part of this")]
 

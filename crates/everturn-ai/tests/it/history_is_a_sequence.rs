@@ -147,7 +147,7 @@ fn a_chain_of_200_000_lineages_is_dropped_without_recursion() {
     for _ in 0..200_000 {
         let mut sibling = history.clone();
         history.push(message.clone());
-        // The tip is taken now, so that this goes into a lineage of its own.
+        // The tip is taken now, so that this goes into its own lineage.
         sibling.push(message.clone());
         history = sibling;
     }

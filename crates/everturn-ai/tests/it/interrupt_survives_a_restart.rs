@@ -59,7 +59,7 @@ fn balance() -> Tool {
     .with_input_schema(None)
 }
 
-/// A process: a registry of its own, with the same tools and a model that goes on where its script is.
+/// A process: its own registry, with the same tools and a model that goes on where its script is.
 fn process(steps: Vec<Step>) -> (Registry, Script) {
     let registry = Registry::new();
     let script = Script::define(&registry, ModelInfo::default(), steps);
@@ -272,7 +272,7 @@ async fn falsy_outputs_of_siblings_survive() {
 /// The variable with the conversation of the other process.
 const STORED: &str = "EVERTURN_TEST_STORED_CONVERSATION";
 
-/// Not a test of its own: the process that answers, when it is started by the test below.
+/// Not its own test: the process that answers, when it is started by the test below.
 #[tokio::test]
 async fn the_other_process() {
     let Ok(stored) = std::env::var(STORED) else { return };

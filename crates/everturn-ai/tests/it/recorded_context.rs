@@ -24,7 +24,8 @@ async fn documents() {
     let response = generate.prompt("p").docs(docs).await.unwrap();
 
     assert_eq!(comparable(script.last_request()), recorded);
-    // Rule: wrappers work on copies. In the recorded runtime the text is in the caller's message from then on.
+    // Rule: wrappers work on copies. In the recorded runtime the text is in the caller's message from then
+    // on.
     assert_eq!(response.messages().first().unwrap().content().len(), 1);
 }
 
@@ -49,7 +50,8 @@ async fn a_resource() {
     assert_eq!(comparable(script.last_request()), recorded);
 }
 
-/// The rendering of templates is tested with the prompts; here, that what it gives reaches the model in this order.
+/// The rendering of templates is tested with the prompts; here, that what it gives reaches the model in this
+/// order.
 #[tokio::test]
 async fn a_rendered_prompt() {
     let Some(recorded) = recording("prompt_render") else {

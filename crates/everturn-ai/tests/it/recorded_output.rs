@@ -1,6 +1,7 @@
 //! Recorded: output formats.
 //!
-//! Rule: the wording of instructions is free, so where the recording has its own words only their place is compared.
+//! Rule: the wording of instructions is free, so where the recording has its own words only their place is
+//! compared.
 
 use everturn_ai::{ConstrainedSupport, Generate, ModelInfo, ModelSupports};
 use everturn_core::Schema;
@@ -181,7 +182,8 @@ async fn lines_of_json() {
         without_words(recorded["req"].clone())
     );
     assert_eq!(output, recorded["output"]);
-    // Rule: each object once, when its line has ended. The recording repeats an object until its newline arrives.
+    // Rule: each object once, when its line has ended. The recording repeats an object until its newline
+    // arrives.
     let once = json!([["{\"a\":1}", []], ["\n{\"a\":2", [{ "a": 1 }]], ["}\n", [{ "a": 2 }]]]);
     assert_ne!(recorded["chunkOutputs"], once);
     assert_eq!(json!(chunks), once);

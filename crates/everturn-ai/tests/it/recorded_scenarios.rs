@@ -1,4 +1,5 @@
-//! Every recorded scenario of the reference implementation has a test here; the other `recorded_*` files hold them.
+//! Every recorded scenario of the reference implementation has a test here; the other `recorded_*` files hold
+//! them.
 
 use crate::generate_support::recordings;
 

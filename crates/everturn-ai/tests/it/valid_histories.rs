@@ -309,7 +309,7 @@ proptest! {
         }
         let mut branch = history.truncate_to(fork.index(messages.len()));
         branch.push(Message::user("another way"));
-        // A window over the branch, after a message of its own.
+        // A window over the branch, after its own message.
         let from = cut.index(branch.len());
         let window = |whole: &History| {
             let mut request = Messages::from(Message::system("sys"));

@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use crate::wire;
 use crate::wire::values;
 
-/// Values of a type are valid by each of the named definitions, by the type's own schema, and survive a round trip.
+/// Values of a type are valid by each of the named definitions, by the type's own schema, and survive a round
+/// trip.
 fn holds<T>(definitions: &[&str], strategy: impl Strategy<Value = T>)
 where
     T: Serialize + DeserializeOwned + JsonSchema + PartialEq + std::fmt::Debug,

@@ -10,7 +10,8 @@ use papaya::HashMap;
 use super::Context;
 use crate::{Error, Result};
 
-/// A value that was given to the application or to the context of the call, found by its type. Cloning is cheap.
+/// A value that was given to the application or to the context of the call, found by its type. Cloning is
+/// cheap.
 ///
 /// It is an argument of tools, flows and turn loops, and [`Context::dep`] returns it anywhere else.
 ///
@@ -126,8 +127,8 @@ impl fmt::Debug for Dependencies {
 }
 
 impl Context {
-    /// Adds a value for the [`Dep`] arguments of everything that runs in this context; it replaces an earlier one of its type
-    /// and hides the application's.
+    /// Adds a value for the [`Dep`] arguments of everything that runs in this context; it replaces an earlier
+    /// one of its type and hides the application's.
     ///
     /// A context provider of a server does this for every call. In a test it stands in for the application:
     ///

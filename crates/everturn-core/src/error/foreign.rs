@@ -10,9 +10,10 @@ use crate::{Error, Reason};
 impl Error {
     /// Converts any other error to an `Error`.
     ///
-    /// An `Error` inside it is kept: the outermost one gives its status, reason, public message and details. A timeout
-    /// is `DEADLINE_EXCEEDED`, aborted work is `CANCELLED`, and the panic of a task has [`Reason::PANIC`]. Anything
-    /// else is `INTERNAL` and counts as unclassified (see [`Error::is_classified`]).
+    /// An `Error` inside it is kept: the outermost one gives its status, reason, public message and details.
+    /// A timeout is `DEADLINE_EXCEEDED`, aborted work is `CANCELLED`, and the panic of a task has
+    /// [`Reason::PANIC`]. Anything else is `INTERNAL` and counts as unclassified (see
+    /// [`Error::is_classified`]).
     pub fn foreign(error: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         let foreign = match error.into().downcast::<Self>() {
             Ok(own) => return *own,
@@ -120,7 +121,7 @@ mod tests {
     use super::*;
     use crate::Status;
 
-    /// Wraps an error as `#[source]` does: with a text of its own.
+    /// Wraps an error as `#[source]` does: with its own text.
     #[derive(Debug)]
     struct Wrapper(Error);
 

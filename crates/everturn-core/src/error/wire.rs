@@ -46,7 +46,8 @@ impl Error {
         }
     }
 
-    /// Returns the error's form for the operator, with the operator's message. Stored failures keep this form.
+    /// Returns the error's form for the operator, with the operator's message. Stored failures keep this
+    /// form.
     pub fn for_operator(&self) -> RuntimeError {
         RuntimeError {
             status: Some(self.wire_status()),

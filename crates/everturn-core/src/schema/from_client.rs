@@ -88,7 +88,8 @@ impl<'a> Measure<'a> {
         Ok(values)
     }
 
-    /// Returns the number of values behind a member that refers to another part, and counts regular expressions.
+    /// Returns the number of values behind a member that refers to another part, and counts regular
+    /// expressions.
     fn behind(&mut self, name: &str, member: &'a Value, level: usize) -> Result<usize> {
         match (name, member) {
             ("$ref", Value::String(target)) => self.referred(target, level),

@@ -1,6 +1,6 @@
 //! Listeners: code of this process that receives every span, independently of the `tracing` subscriber.
 //!
-//! Developer tools need complete inputs and outputs, live and with ids of their own. Logs and exporters
+//! Developer tools need complete inputs and outputs, live and with their own ids. Logs and exporters
 //! should not contain them, so they are not fields of `tracing`'s spans.
 
 use std::fmt;
@@ -104,7 +104,8 @@ pub struct SpanRecord {
     pub started_at: SystemTime,
     /// The time at which the work ended; `None` while it runs.
     pub ended_at: Option<SystemTime>,
-    /// The attributes, under the names that the developer tools read. Values are texts, booleans, numbers and lists.
+    /// The attributes, under the names that the developer tools read. Values are texts, booleans, numbers and
+    /// lists.
     pub attributes: Map<String, Value>,
     /// Related spans in other traces.
     pub links: Vec<SpanLink>,

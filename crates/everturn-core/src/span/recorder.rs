@@ -167,8 +167,8 @@ impl SpanRecorder {
         }
     }
 
-    /// Records an attribute for listeners and for `tracing`, whose subscribers print it before each line of the span. It
-    /// has to be short.
+    /// Records an attribute for listeners and for `tracing`, whose subscribers print it before each line of
+    /// the span. It has to be short.
     pub(super) fn text(&self, name: &'static str, value: &str) {
         self.span.record(name, value);
         self.note(name, || value.into());

@@ -12,11 +12,12 @@ const SAMPLED: u8 = 1;
 /// The longest `tracestate` that is passed on; intermediaries may drop longer ones.
 const LONGEST_STATE: usize = 512;
 
-/// A span that other programs can name as the parent or the cause of theirs: the values of the headers `traceparent` and
-/// `tracestate`.
+/// A span that other programs can name as the parent or the cause of theirs: the values of the headers
+/// `traceparent` and `tracestate`.
 ///
-/// As an extension of the context it is the span of the program that called this one; the outermost span of the
-/// invocation then belongs to its trace. [`TraceParent::current`] is the span to name in calls to other programs.
+/// As an extension of the context it is the span of the program that called this one; the outermost span of
+/// the invocation then belongs to its trace. [`TraceParent::current`] is the span to name in calls to other
+/// programs.
 ///
 /// ```
 /// use everturn_core::TraceParent;

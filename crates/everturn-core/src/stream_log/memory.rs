@@ -47,8 +47,8 @@ impl MemoryStreamLogOptions {
 
     /// Sets the approximate memory limit of all streams together; 256 MiB by default.
     ///
-    /// When the log is full, it removes finished streams, the oldest first. If that does not make enough room, the
-    /// stream that needs it ends with `RESOURCE_EXHAUSTED`.
+    /// When the log is full, it removes finished streams, the oldest first. If that does not make enough
+    /// room, the stream that needs it ends with `RESOURCE_EXHAUSTED`.
     pub fn max_bytes(mut self, bytes: usize) -> Self {
         self.max_bytes = bytes;
         self
@@ -278,8 +278,8 @@ impl Stream {
         self.news.send_replace(());
     }
 
-    /// Returns the first event after a position. If the stream ended at or before the position, returns the end; if the
-    /// event has not been written yet, `None`.
+    /// Returns the first event after a position. If the stream ended at or before the position, returns the
+    /// end; if the event has not been written yet, `None`.
     fn after(&self, position: Position) -> Option<Entry> {
         let state = self.state();
         let index = usize::try_from(position.number()).unwrap_or(usize::MAX);

@@ -7,8 +7,8 @@ use crate::{Error, Exposure, Status};
 
 /// An error as a log stores it: with one message, and whether that message is public.
 ///
-/// An error with a public message keeps only that. An error without one keeps its private message, marked as private,
-/// so that a reader can show it to an operator and not to a client.
+/// An error with a public message keeps only that. An error without one keeps its private message, marked as
+/// private, so that a reader can show it to an operator and not to a client.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct StoredError {
     /// The canonical status.

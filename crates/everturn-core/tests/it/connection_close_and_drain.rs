@@ -1,4 +1,5 @@
-//! Closing the input and taking the output: what is queued is processed, what is unread is dropped, nothing hangs.
+//! Closing the input and taking the output: what is queued is processed, what is unread is dropped, nothing
+//! hangs.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! A conversation in Anthropic's form: system blocks, and messages of the user and the assistant in alternation.
+//! A conversation in Anthropic's form: system blocks, and messages of the user and the assistant in
+//! alternation.
 
 use everturn_ai::{Message, Messages, Part, PartKind, Role};
 use everturn_core::Result;

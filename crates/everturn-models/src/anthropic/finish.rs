@@ -16,8 +16,8 @@ pub(super) fn finish_reason(stop_reason: Option<&str>) -> FinishReason {
     }
 }
 
-/// Explains a stop: by the explanation of a refusal, else its category, else the reason itself if it is not an ordinary
-/// one.
+/// Explains a stop: by the explanation of a refusal, else its category, else the reason itself if it is not
+/// an ordinary one.
 pub(super) fn finish_message(stop_reason: Option<&str>, details: Option<&Value>) -> Option<String> {
     let detail = |key| details?.get(key)?.as_str().map(str::to_owned);
     detail("explanation").or_else(|| detail("category")).or_else(|| {
@@ -46,7 +46,8 @@ pub(super) fn usage(wire: &Value) -> Usage {
     }
 }
 
-/// Reads the counts that only Anthropic has: tokens written to the cache, by their time to live, and uses of server tools.
+/// Reads the counts that only Anthropic has: tokens written to the cache, by their time to live, and uses of
+/// server tools.
 fn custom_counts(wire: &Value) -> BTreeMap<String, Number> {
     let mut counts = BTreeMap::new();
     let created = "cache_creation_input_tokens";

@@ -83,7 +83,8 @@ impl WireRequest {
     }
 }
 
-/// Adds thinking and the limit on the tokens. The API requires a limit, and one larger than the budget for thinking.
+/// Adds thinking and the limit on the tokens. The API requires a limit, and one larger than the budget for
+/// thinking.
 fn add_thinking(body: &mut JsonObject, settings: &mut Settings, family: Family) {
     let thinking = settings.take("thinking").map(thinking);
     let given = settings.take("maxOutputTokens");
@@ -205,7 +206,8 @@ fn betas(given: &Value) -> Option<String> {
     }
 }
 
-/// Converts thinking from Genkit's form `{enabled, budgetTokens, adaptive, display}`; the API's own form stays.
+/// Converts thinking from Genkit's form `{enabled, budgetTokens, adaptive, display}`; the API's own form
+/// stays.
 fn thinking(value: Value) -> Value {
     let Value::Object(given) = &value else {
         return value;

@@ -1,7 +1,7 @@
 //! From the events of a stream to chunks and, at the end, to the answer.
 //!
-//! A pure fold over events: [`Assembly::event`] takes one and returns the parts that it adds to the chunk stream,
-//! [`Assembly::answer`] returns the whole answer.
+//! A pure fold over events: [`Assembly::event`] takes one and returns the parts that it adds to the chunk
+//! stream, [`Assembly::answer`] returns the whole answer.
 
 use everturn_ai::metadata::THOUGHT_SIGNATURE;
 use everturn_ai::{
@@ -140,7 +140,7 @@ impl<'a> Assembly<'a> {
         Some(part)
     }
 
-    /// Adds text: to the part before it while neither is signed, else as a part of its own.
+    /// Adds text: to the part before it while neither is signed, else as its own part.
     fn text(&mut self, text: String, is_thought: bool, metadata: JsonObject) -> Option<Part> {
         if text.is_empty() && metadata.is_empty() {
             return None;

@@ -11,7 +11,7 @@ pub(super) enum Dialect {
     OpenAi,
     /// OpenAI's models at Microsoft.
     Azure,
-    /// Mistral rejects unknown fields, and has rules of its own for call ids.
+    /// Mistral rejects unknown fields, and has its own rules for call ids.
     Mistral,
     /// Any other.
     Generic,

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 /// The text in place of a key.
 const HIDDEN: &str = "<redacted>";
 
-/// A provider's API key. Printing it shows no part of it; serialising it does, because settings travel as JSON.
+/// A provider's API key. Printing it shows no part of it; serialising it does, because settings travel as
+/// JSON.
 ///
 /// ```
 /// use everturn_models::ApiKey;

@@ -1,4 +1,5 @@
-//! A Chat Completions server's own data is sent back unchanged, from a conversation that was stored in between.
+//! A Chat Completions server's own data is sent back unchanged, from a conversation that was stored in
+//! between.
 
 use everturn_ai::{Message, ModelRequest};
 use everturn_models::OpenAi;

@@ -26,8 +26,8 @@ const FIELDS: [&str; 15] = [
     "top_k",
 ];
 
-/// The assistant messages that the server gave out so far. One that calls tools must come back with its reasoning and with
-/// what was kept beside its calls.
+/// The assistant messages that the server gave out so far. One that calls tools must come back with its
+/// reasoning and with what was kept beside its calls.
 #[derive(Debug, Default)]
 pub(crate) struct Given(Vec<Value>);
 

@@ -247,7 +247,8 @@ fn check_calls(body: &Value) -> Check {
     Ok(())
 }
 
-/// A signature comes back on the part that it was given with; the first call of a step of the current turn has one.
+/// A signature comes back on the part that it was given with; the first call of a step of the current turn
+/// has one.
 fn check_signatures(body: &Value, given: &Given, is_early: bool) -> Check {
     let contents: Vec<&Value> = list(&body["contents"]).collect();
     for part in contents.iter().flat_map(|content| list(&content["parts"])) {

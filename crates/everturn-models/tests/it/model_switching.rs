@@ -1,4 +1,5 @@
-//! One session whose model changes from turn to turn: every server accepts what it is sent, and gets its own back.
+//! One session whose model changes from turn to turn: every server accepts what it is sent, and gets its own
+//! back.
 
 use std::sync::Arc;
 

@@ -129,7 +129,8 @@ fn turn() -> impl Strategy<Value = Vec<Value>> {
     })
 }
 
-/// A conversation that begins with a question or a greeting, and ends with a question or the answers of tools.
+/// A conversation that begins with a question or a greeting, and ends with a question or the answers of
+/// tools.
 fn history() -> impl Strategy<Value = Value> {
     let question = || json!({ "role": "user", "content": [{ "text": "Leeks?" }] });
     let greeting = json!({ "role": "model", "content": [{ "text": "Hello!" }] });

@@ -1,4 +1,5 @@
-//! A server that plays OpenAI's Responses API, as strict as the real one: what that refuses, this refuses with 400.
+//! A server that plays OpenAI's Responses API, as strict as the real one: what that refuses, this refuses
+//! with 400.
 
 use std::collections::VecDeque;
 

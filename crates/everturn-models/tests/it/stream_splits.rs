@@ -1,4 +1,5 @@
-//! How the bytes of a stream are cut on their way makes no difference: neither to the answer nor to its chunks.
+//! How the bytes of a stream are cut on their way makes no difference: neither to the answer nor to its
+//! chunks.
 
 use everturn_models::Ollama;
 use everturn_models::openai::{Api, OpenAi};

@@ -116,7 +116,8 @@ fn failure(tool: &str, error: &Error) -> String {
     format!("The tool '{tool}' failed: {error}")
 }
 
-/// Returns the last message with tool responses, and its index. Other middleware may have added messages after it.
+/// Returns the last message with tool responses, and its index. Other middleware may have added messages
+/// after it.
 fn last_answers(messages: &Messages) -> Option<(usize, &Message)> {
     let index = messages.rposition(|message| message.role() != Role::User)?;
     let message = messages.get(index)?;

@@ -74,7 +74,8 @@ pub(super) fn apply_block(block: &str, text: &str) -> Result<String> {
     Ok(text.replacen(search, replacement, 1))
 }
 
-/// Returns every way to read a block's body as a search text, the separator and a replacement, which may be empty.
+/// Returns every way to read a block's body as a search text, the separator and a replacement, which may be
+/// empty.
 fn splits(body: &str) -> impl Iterator<Item = (&str, &str)> {
     const SEPARATOR: &str = "\n=======\n";
 

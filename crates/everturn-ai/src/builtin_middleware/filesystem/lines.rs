@@ -34,8 +34,8 @@ impl LineRange {
     }
 }
 
-/// Returns the offset at which the line after `lines_before` lines begins, or the text's length if there are fewer
-/// lines.
+/// Returns the offset at which the line after `lines_before` lines begins, or the text's length if there are
+/// fewer lines.
 fn line_start(text: &str, lines_before: usize) -> usize {
     text.split_inclusive('\n').take(lines_before).map(str::len).sum()
 }

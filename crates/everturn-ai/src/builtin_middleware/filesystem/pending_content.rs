@@ -1,7 +1,7 @@
 //! File contents that were read but are not in the conversation yet.
 //!
-//! Models take text and images from users more readily than from tools, so a read answers with a short note and its
-//! content follows as a user message before the next model call.
+//! Models take text and images from users more readily than from tools, so a read answers with a short note
+//! and its content follows as a user message before the next model call.
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -35,8 +35,8 @@ impl PendingContent {
         }
     }
 
-    /// Takes the contents to show after `answers`, the message with the tools' responses, in the order of those
-    /// responses.
+    /// Takes the contents to show after `answers`, the message with the tools' responses, in the order of
+    /// those responses.
     ///
     /// Tools run at the same time, so the contents arrive in the order in which the tools complete.
     pub(super) fn take(&self, answers: &Message) -> Vec<Part> {

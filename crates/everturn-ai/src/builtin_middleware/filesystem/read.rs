@@ -40,8 +40,8 @@ impl Workspace {
     /// Reads the content of a text file or an image.
     ///
     /// # Errors
-    /// `NOT_FOUND`, `PERMISSION_DENIED` outside the root, `INVALID_ARGUMENT` for a directory or a file that is neither
-    /// text nor an image, `RESOURCE_EXHAUSTED` over a limit, `OUT_OF_RANGE` past the last line.
+    /// `NOT_FOUND`, `PERMISSION_DENIED` outside the root, `INVALID_ARGUMENT` for a directory or a file that
+    /// is neither text nor an image, `RESOURCE_EXHAUSTED` over a limit, `OUT_OF_RANGE` past the last line.
     pub(super) fn read(&self, input: &ReadFile) -> Result<Reading> {
         let path = WorkspacePath::file(&input.file_path)?;
         let file = self.existing_file(&path, OpenOptions::new().read(true))?;

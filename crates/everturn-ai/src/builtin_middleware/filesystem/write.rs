@@ -1,7 +1,8 @@
 //! The tools that change files.
 //!
-//! A model may change an existing file only after it has seen its current content: the file must have been read or
-//! written in the same generate call, and its size and time of modification must not have changed since.
+//! A model may change an existing file only after it has seen its current content: the file must have been
+//! read or written in the same generate call, and its size and time of modification must not have changed
+//! since.
 
 use cap_std::fs::OpenOptions;
 use everturn_core::{Error, Result};
@@ -40,8 +41,8 @@ pub(super) struct SearchAndReplace {
     /// The file, relative to the root directory.
     file_path: String,
     /// The replacements, made one after the other; either all are made or none. Each is a block of the form
-    /// `<<<<<<< SEARCH`, the text to replace, `=======`, the text to put in its place, `>>>>>>> REPLACE`, each on lines of
-    /// its own.
+    /// `<<<<<<< SEARCH`, the text to replace, `=======`, the text to put in its place, `>>>>>>> REPLACE`,
+    /// each on lines of its own.
     edits: Vec<String>,
 }
 
@@ -49,8 +50,8 @@ impl Workspace {
     /// Creates a file and the directories that lead to it, or replaces the content of an existing file.
     ///
     /// # Errors
-    /// `FAILED_PRECONDITION` if the file exists and the model has not seen its current content, `PERMISSION_DENIED`
-    /// outside the root, `INVALID_ARGUMENT` for a directory.
+    /// `FAILED_PRECONDITION` if the file exists and the model has not seen its current content,
+    /// `PERMISSION_DENIED` outside the root, `INVALID_ARGUMENT` for a directory.
     pub(super) fn write(&self, input: &WriteFile) -> Result<String> {
         let path = WorkspacePath::file(&input.file_path)?;
         // The guard is held until the end, so that the file cannot change between the check and the write.

@@ -169,8 +169,8 @@ pub(crate) fn recording(name: &str) -> Option<Value> {
     Some(comparable(recording))
 }
 
-/// A value without what recordings do not have or rules set aside: measurements, and what is `null` or, as metadata or
-/// configuration, empty (rule: `config` is omitted when empty).
+/// A value without what recordings do not have or rules set aside: measurements, and what is `null` or, as
+/// metadata or configuration, empty (rule: `config` is omitted when empty).
 pub(crate) fn comparable(value: impl Into<Value>) -> Value {
     match value.into() {
         Value::Object(members) => members

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use everturn_core::{Error, Reason, Status};
 
-/// The output of a future that must not hang. Under paused time a future that waits for nothing fails at once.
+/// The output of a future that must not hang. Under paused time a future that waits for nothing fails at
+/// once.
 #[track_caller]
 pub(crate) fn within<F: Future>(future: F) -> impl Future<Output = F::Output> {
     let caller = std::panic::Location::caller();
