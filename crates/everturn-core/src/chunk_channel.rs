@@ -238,7 +238,7 @@ impl<S> Drop for ChunkReceiver<S> {
 }
 
 fn refused() -> Error {
-    Error::cancelled("nobody receives the stream any more")
+    Error::cancelled("the receiver of the stream was dropped")
 }
 
 #[cfg(test)]

@@ -103,7 +103,7 @@ impl<S: Send + 'static> Emitter<S> {
     /// Creates an emitter that sends to a channel; sending fails with `CANCELLED` once the receiver is
     /// dropped.
     pub fn channel(sender: mpsc::Sender<S>) -> Self {
-        let gone = || Error::cancelled("nobody receives the stream any more");
+        let gone = || Error::cancelled("the receiver of the stream was dropped");
         let place = sender.clone();
         Self::placing(
             move |chunk| match place.try_send(chunk) {
