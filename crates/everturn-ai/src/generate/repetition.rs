@@ -74,7 +74,7 @@ impl Repetitions {
             }
             match count.saturating_sub(self.at_most) {
                 0 => Ok(Verdict::Run),
-                1 => Ok(Verdict::Answer(repeated(request, self.at_most))),
+                1 => Ok(Verdict::Answer(warning(request, self.at_most))),
                 _ => Err(repeated(request, self.at_most)),
             }
         };
@@ -82,7 +82,7 @@ impl Repetitions {
     }
 }
 
-fn repeated(request: &ToolRequest, at_most: u32) -> MultipartToolResponse {
+fn warning(request: &ToolRequest, at_most: u32) -> MultipartToolResponse {
     let message = format!(
         "not called: '{}' was called with these arguments {at_most} times in this turn already; use the answers that it gave, \
          call it with other arguments, or answer without it",
