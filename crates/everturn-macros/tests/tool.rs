@@ -67,7 +67,7 @@ async fn in_season(input: SeasonQuery) -> Result<Season> {
 /// Plans meals.
 #[tool]
 async fn plan(
-    /// The number of guests.
+    /// Who eats.
     guests: Vec<String>,
     #[serde(default)] mut days: u8,
     /// What to avoid.
