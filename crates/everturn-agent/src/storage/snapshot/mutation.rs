@@ -68,7 +68,7 @@ mod tests {
 
         let makers: Vec<_> = sources(&source)
             .into_iter()
-            .filter(|path| !path.starts_with(source.join("snapshot")))
+            .filter(|path| !path.starts_with(source.join("storage").join("snapshot")))
             .filter(makes_one)
             .collect();
 

@@ -430,7 +430,7 @@ fn a_run_that_was_begun_too_often_and_came_nowhere_holds_the_state_at_which_it_b
 #[test]
 fn a_run_that_is_given_up_keeps_the_state_it_came_to() {
     for (transition, message) in [
-        (take_over_after(BEAT + 1, 2), "begun 2 times"),
+        (take_over_after(BEAT + 1, 2), "started 2 times"),
         (
             Transition::GiveUp {
                 lease: ours(),
