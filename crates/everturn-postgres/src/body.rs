@@ -94,11 +94,6 @@ fn compress(text: &str) -> Outcome<Vec<u8>> {
     })
 }
 
-/// Returns whether the checksum of a row is right. Rows of versions before checksums have 0.
-pub(crate) fn is_right(stored: i64, computed: impl FnOnce() -> i64) -> bool {
-    stored == 0 || stored == computed()
-}
-
 fn sealed(kind: u8, payload: &[u8]) -> Vec<u8> {
     let mut body = Vec::with_capacity(HEADER + payload.len());
     body.push(kind);

@@ -68,7 +68,7 @@ pub(crate) fn record(
     checksum: i64,
 ) -> Outcome<String> {
     let text = body::unpack(packed)?;
-    if !body::is_right(checksum, || record_checksum(session, turn, sequence, &text)) {
+    if checksum != record_checksum(session, turn, sequence, &text) {
         return Err(Fault::damaged(format!(
             "journal record {sequence} is not what its checksum says"
         )));

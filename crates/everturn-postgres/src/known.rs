@@ -9,7 +9,6 @@ use jiff::Timestamp;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use crate::body;
 use crate::connection::column;
 use crate::fault::{Fault, Outcome};
 use crate::position::{LineageKey, SessionKey, length};
@@ -131,7 +130,7 @@ pub(crate) fn line(row: &Row, first: usize, key: LineageKey) -> Outcome<Option<L
         _ => None,
     };
     let cut: Option<i32> = column(row, first + 3)?;
-    if !body::is_right(column(row, first + 5)?, || line_checksum(key, parent, base, cut)) {
+    if column::<i64>(row, first + 5)? != line_checksum(key, parent, base, cut) {
         return Err(Fault::damaged(format!(
             "the row of lineage {} is not what its checksum says",
             key.number

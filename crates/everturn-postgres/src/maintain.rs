@@ -90,8 +90,8 @@ impl PostgresStore {
         let every = i64::try_from(every.as_nanos())
             .map_err(|_| Error::invalid_argument("a chore is due at least once in 292 years"))?;
         let statement = Statement::new(format!(
-            "INSERT INTO @chore (name, due_at) VALUES ($1, {NOW} + $2) \
-             ON CONFLICT (name) DO UPDATE SET due_at = EXCLUDED.due_at WHERE chore.due_at <= {NOW} RETURNING 1"
+            "INSERT INTO @maintenance (name, due_at) VALUES ($1, {NOW} + $2) \
+             ON CONFLICT (name) DO UPDATE SET due_at = EXCLUDED.due_at WHERE maintenance.due_at <= {NOW} RETURNING 1"
         ))
         .with(chore.as_bytes().to_vec(), Type::BYTEA)
         .with(every, Type::INT8);

@@ -261,9 +261,7 @@ impl Stored {
         let columns = Columns::from_row(row)?;
         let (id, name) = (text(row, 0)?, text(row, 1)?);
         let scope = column(row, SCOPE)?;
-        if !body::is_right(column(row, 25)?, || {
-            columns.checksum(scope, name.as_bytes(), id.as_bytes())
-        }) {
+        if column::<i64>(row, 25)? != columns.checksum(scope, name.as_bytes(), id.as_bytes()) {
             return Err(Fault::damaged(format!(
                 "the row of snapshot '{id}' of session '{name}' is not what its checksum says"
             )));
@@ -312,15 +310,18 @@ impl StoredState {
             tenant: session.tenant,
             id: columns.line_session.unwrap_or(session.id),
         };
-        let messages = columns.lineage.map(|number| {
-            let lineage = LineageKey {
-                session: owner,
-                number,
-            };
-            let len = length(len);
-            // Messages of versions before checksums have none.
-            (Position { lineage, len }, columns.tail.unwrap_or_default())
-        });
+        let messages = match (columns.lineage, columns.tail) {
+            (None, _) => None,
+            (Some(_), None) => return Err(Fault::damaged("a history has no checksum")),
+            (Some(number), Some(tail)) => {
+                let lineage = LineageKey {
+                    session: owner,
+                    number,
+                };
+                let len = length(len);
+                Some((Position { lineage, len }, tail))
+            }
+        };
         Ok(Some(Self {
             messages,
             custom: columns.custom,

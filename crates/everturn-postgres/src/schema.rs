@@ -11,12 +11,7 @@ use crate::connection::{Database, Patience, Statement, column, quoted};
 use crate::fault::{Fault, Outcome};
 
 /// The scripts from each version to the next.
-pub(crate) const MIGRATIONS: &[&str] = &[
-    include_str!("schema/1.sql"),
-    include_str!("schema/2.sql"),
-    include_str!("schema/3.sql"),
-    include_str!("schema/4.sql"),
-];
+pub(crate) const MIGRATIONS: &[&str] = &[include_str!("schema/1.sql")];
 
 /// What PostgreSQL says of tables that a migration is about to create.
 const EXISTS_ALREADY: &[SqlState] = &[
@@ -170,10 +165,8 @@ impl Schema<'_> {
     fn unknown(self, stored: &str) -> Fault {
         let (name, known) = (self.name, self.migrations.len());
         Error::failed_precondition(format!(
-            "the schema '{name}' {stored}; this program supports version {known} and migrates versions 1 to {} to it: use the \
-             program that wrote the tables, or a newer one, or choose another schema. The version is the row of \
-             {}.everturn_schema",
-            known - 1,
+            "the schema '{name}' {stored}; this program supports version {known}: use the program that wrote the tables, or a \
+             newer one, or choose another schema. The version is the row of {}.everturn_schema",
             quoted(name)
         ))
         .into()

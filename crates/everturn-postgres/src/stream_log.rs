@@ -32,11 +32,7 @@ use crate::row::check_id;
 use crate::schema::Schema;
 
 /// The tables of the log.
-const MIGRATIONS: &[&str] = &[
-    include_str!("stream_log/schema/1.sql"),
-    include_str!("stream_log/schema/2.sql"),
-    include_str!("stream_log/schema/3.sql"),
-];
+const MIGRATIONS: &[&str] = &[include_str!("stream_log/schema/1.sql")];
 
 fn tables(name: &str) -> Schema<'_> {
     Schema {

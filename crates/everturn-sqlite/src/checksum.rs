@@ -1,7 +1,7 @@
 //! Checksums of stored bodies and rows.
 //!
 //! A checksum covers what a reader is given, after decompression, with long strings put back and patches applied. So it
-//! also covers every reference that was followed on the way. Rows of earlier versions have none; see [`crate::upgrade`].
+//! also covers every reference that was followed on the way.
 
 use everturn_agent::store;
 use rusqlite::types::ValueRef;
@@ -51,12 +51,10 @@ impl Checksum {
     }
 }
 
-/// Compares a computed checksum with the stored one; a row of an earlier version has none.
+/// Compares a computed checksum with the stored one. A missing checksum is damage.
 pub(crate) fn check(what: &str, stored: Option<i64>, computed: impl FnOnce() -> i64) -> Outcome<()> {
-    match stored {
-        Some(stored) if stored != computed() => {
-            Err(Fault::damaged(format!("{what} is not what its checksum says")))
-        }
-        _ => Ok(()),
+    if stored == Some(computed()) {
+        return Ok(());
     }
+    Err(Fault::damaged(format!("{what} is not what its checksum says")))
 }

@@ -244,7 +244,7 @@ impl Writing<'_> {
     }
 
     fn insert_document(&mut self, base: Option<Base>, body: &Encoded, text: &Checksum) -> Outcome<i64> {
-        let sql = "INSERT INTO document (base, depth, cuts, body) VALUES (?1, ?2, ?3, ?4)";
+        let sql = "INSERT INTO document (base, depth, cuts, body, checksum) VALUES (?1, ?2, ?3, ?4, 0)";
         let depth = base.map_or(0, |base| base.depth + 1);
         let base = base.map(|base| base.key);
         let key =

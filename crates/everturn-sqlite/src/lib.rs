@@ -87,7 +87,6 @@ mod store;
 mod stream_log;
 mod tips;
 mod turn_lock;
-mod upgrade;
 mod verify;
 mod watch;
 mod work;

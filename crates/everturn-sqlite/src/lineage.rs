@@ -110,22 +110,6 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Returns the whole text of a message.
-    pub(crate) fn message_text(&mut self, key: i64) -> Outcome<String> {
-        let mut statement = self
-            .db
-            .prepare_cached("SELECT cuts, body FROM message WHERE key = ?1")?;
-        let mut rows = statement.query([key])?;
-        let row = rows
-            .next()?
-            .ok_or_else(|| Fault::damaged("a message is missing"))?;
-        let (cuts, text) = (row.get(0)?, self.decoder.text(row.get_ref(1)?)?.to_owned());
-        if cuts == 0 {
-            return Ok(text);
-        }
-        self.with_message_blobs(key, &text, cuts)
-    }
-
     /// Returns the checksum of a lineage as it is stored.
     pub(crate) fn lineage_checksum(&self, lineage: i64) -> Outcome<i64> {
         let mut statement = self
@@ -303,7 +287,7 @@ impl Writing<'_> {
         let mut statement = self
             .reading
             .db
-            .prepare_cached("INSERT INTO lineage (parent, base, open) VALUES (?1, ?2, 1)")?;
+            .prepare_cached("INSERT INTO lineage (parent, base, open, checksum) VALUES (?1, ?2, 1, 0)")?;
         let base = parent.map_or(0, |parent| parent.len);
         let parent = parent.map(|parent| parent.lineage);
         let key = statement.insert((parent, base))?;

@@ -159,9 +159,7 @@ impl Stored {
     }
 
     pub(crate) fn from_row(row: &Row<'_>) -> Outcome<Self> {
-        if let Some(checksum) = row.get::<_, Option<i64>>(23)?
-            && checksum != Self::checksum(row)?
-        {
+        if row.get::<_, i64>(23)? != Self::checksum(row)? {
             let (id, session): (String, String) = (row.get(1)?, row.get(2)?);
             return Err(Fault::damaged(format!(
                 "the row of snapshot '{id}' of session '{session}' is not what its checksum says"

@@ -15,16 +15,8 @@ use crate::fault::{Fault, Outcome};
 pub(crate) const SESSIONS: Schema<'_> = Schema {
     // `EvTn` in ASCII, by which `file` and SQLite's tools recognise the database.
     application: 0x4576_546e,
-    migrations: &[
-        include_str!("schema/1.sql"),
-        include_str!("schema/2.sql"),
-        include_str!("schema/3.sql"),
-        include_str!("schema/4.sql"),
-        include_str!("schema/5.sql"),
-        include_str!("schema/6.sql"),
-        include_str!("schema/7.sql"),
-    ],
-    fingerprint: 1_395_575_976,
+    migrations: &[include_str!("schema/1.sql")],
+    fingerprint: 2_370_600_266,
     name: "session",
     if_foreign: "this database belongs to another program: choose another path for the session store",
     if_newer: "restore a backup made with it",

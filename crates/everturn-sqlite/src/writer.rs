@@ -31,7 +31,6 @@ use crate::prepared::Rewrites;
 use crate::queue::Queue;
 use crate::read::Reading;
 use crate::tips::{Changes, Tips};
-use crate::upgrade::Upgrade;
 use crate::watch::{Key, Watchers};
 use crate::work::{Prepared, Work, task};
 use crate::write::Writing;
@@ -120,7 +119,6 @@ impl Writer {
             alone: VecDeque::new(),
             file,
             is_log_ahead: true,
-            upgrades: true,
             careful: 0,
             last_groups: [1; 2],
             last_sync: Duration::ZERO,
@@ -235,8 +233,6 @@ struct Thread {
     file: FileIdentity,
     /// Whether the log may hold what the database file lacks.
     is_log_ahead: bool,
-    /// Whether rows of an earlier version may be without a checksum.
-    upgrades: bool,
     /// In how many of the next transactions each save has a savepoint.
     careful: u32,
     /// The sizes of the last two transactions, and how long it took to make the last one durable.
@@ -327,15 +323,15 @@ impl Thread {
 
     /// Runs a transaction of the saves that are there, and answers their callers.
     fn group(&mut self) {
-        let (prepared, upgrade) = self.prepare();
+        let prepared = self.prepare();
         let Some(mut parts) = self.begin(prepared) else {
             return;
         };
         let mut outcomes = Vec::new();
-        let is_careful = self.careful > 0 || upgrade.is_some();
+        let is_careful = self.careful > 0;
         self.careful = self.careful.saturating_sub(1);
         let changed = self
-            .transact(&mut parts, &mut outcomes, upgrade.as_ref(), is_careful)
+            .transact(&mut parts, &mut outcomes, is_careful)
             .unwrap_or_else(|fault| {
                 // A part that failed by itself keeps its own error.
                 for outcome in outcomes.iter_mut().filter(|outcome| outcome.is_ok()) {
@@ -367,13 +363,12 @@ impl Thread {
 
     /// Prepares the saves that are there, and those that arrive meanwhile, up to the size of a transaction. Answers those
     /// that have nothing to write.
-    fn prepare(&mut self) -> (Vec<Part>, Option<Upgrade>) {
+    fn prepare(&mut self) -> Vec<Part> {
         let (mut prepared, mut room) = (Vec::new(), MAX_GROUP_BYTES);
-        let mut upgrade = None;
         let closing = self.closing.load(Ordering::Relaxed);
         while prepared.len() < MAX_GROUP && room > 0 && !self.waiting.is_empty() {
             let batch = self.waiting.len().min(MAX_GROUP - prepared.len());
-            let outcomes = self.prepare_batch(batch, &mut room, &mut upgrade);
+            let outcomes = self.prepare_batch(batch, &mut room);
             let is_busy = outcomes
                 .iter()
                 .any(|outcome| matches!(outcome, Err(fault) if fault.is_busy()));
@@ -397,17 +392,12 @@ impl Thread {
             // In a batch of their own: they must not read an older state than their callers may have seen.
             self.accept_ready();
         }
-        (prepared, upgrade)
+        prepared
     }
 
     /// Prepares the first saves that wait, in one reading transaction, as long as there is room. Returns for each whether
     /// there is something to write.
-    fn prepare_batch(
-        &mut self,
-        count: usize,
-        room: &mut usize,
-        upgrade: &mut Option<Upgrade>,
-    ) -> Vec<Outcome<bool>> {
+    fn prepare_batch(&mut self, count: usize, room: &mut usize) -> Vec<Outcome<bool>> {
         let mut outcomes = Vec::with_capacity(count);
         let begun = self.connection.prepare_cached("BEGIN");
         if let Err(error) = begun.and_then(|mut begin| begin.execute([])) {
@@ -444,11 +434,6 @@ impl Thread {
                 *room = room.saturating_sub(bytes.unwrap_or(0));
                 bytes.is_some()
             }));
-        }
-        if self.upgrades && upgrade.is_none() {
-            let found = preparing.upgrade();
-            self.upgrades = !matches!(found, Ok(None));
-            *upgrade = found.ok().flatten();
         }
         preparing.reading.cache.publish();
         // A transaction that only read leaves nothing behind, however it ends.
@@ -503,7 +488,6 @@ impl Thread {
         &mut self,
         parts: &mut [Part],
         outcomes: &mut Vec<Outcome<()>>,
-        upgrade: Option<&Upgrade>,
         is_careful: bool,
     ) -> Outcome<Vec<Key>> {
         let db = &self.connection;
@@ -548,10 +532,6 @@ impl Thread {
                 }
                 outcome => outcomes.push(outcome),
             }
-        }
-        if let Some(upgrade) = upgrade {
-            // What fails is tried again with the next transaction.
-            let _ = savepoint(&mut writing, |writing| writing.upgrade(upgrade));
         }
         let start = Instant::now();
         transaction.commit()?;

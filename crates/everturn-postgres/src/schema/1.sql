@@ -3,9 +3,9 @@
 -- Names, ids and bodies are bytes: text refuses U+0000, and sorts as the database's locale says.
 -- Times are nanoseconds since 1970.
 
--- One row per session. A writer compares and sets the version, so all writes of a session come one after the other. The
--- first version is random: a session that is deleted and begun anew never comes back to a version it had.
--- `tokens` names the last commits, newest first, for a writer whose connection broke before it was answered.
+-- One row per session. A writer compares and sets the version, so all writes of a session are serialised. Versions are
+-- random: a session that is deleted and created again, or restored to an earlier point, never repeats a version.
+-- `tokens` names the last commits, newest first, for a writer whose connection broke before it received the answer.
 CREATE TABLE session (
     tenant integer NOT NULL,
     key uuid NOT NULL,
@@ -19,16 +19,17 @@ CREATE TABLE session (
     PRIMARY KEY (tenant, key)
 ) WITH (fillfactor = 70);
 CREATE INDEX session_by_tip ON session (tenant, scope, tip_at, tip) WHERE tip IS NOT NULL;
--- Sessions that a journal began and no snapshot followed.
+-- Sessions that have a journal and no snapshot.
 CREATE INDEX session_empty ON session (touched_at) WHERE tip IS NULL;
 
 -- A line of messages, possibly forked from another, of this or another session, after its first `base` messages. Its number
--- is the version that wrote it, so none is used twice, and a lineage that lost its messages from `cut` on is not appended to again: so whatever a
--- position has ever named, it names for good.
+-- is the version that wrote it, so none is used twice. A lineage that lost its messages from `cut` on is not appended to
+-- again. So a position never refers to a different message.
 CREATE TABLE lineage (
     tenant integer NOT NULL,
     base integer NOT NULL,
     number bigint NOT NULL,
+    checksum bigint NOT NULL,
     parent bigint,
     session uuid NOT NULL,
     parent_session uuid,
@@ -37,9 +38,12 @@ CREATE TABLE lineage (
 );
 CREATE INDEX lineage_by_parent ON lineage (tenant, parent_session, parent) WHERE parent IS NOT NULL;
 
--- The first byte of a body says how it is packed, the next four are a checksum. `cuts` counts the strings taken out.
+-- The first byte of a body is its encoding, the next four are a checksum of the stored bytes. `cuts` counts the strings that
+-- were cut out. The column `checksum` covers the message's text and position, and the checksum of the message before it. Its
+-- upper half is random for each commit.
 CREATE TABLE message (
     lineage bigint NOT NULL,
+    checksum bigint NOT NULL,
     tenant integer NOT NULL,
     number integer NOT NULL,
     session uuid NOT NULL,
@@ -48,9 +52,11 @@ CREATE TABLE message (
     PRIMARY KEY (tenant, session, lineage, number)
 );
 
--- JSON documents: custom state, artifacts, prompt inputs. With a base, the body is a patch on that document.
+-- JSON documents: custom state, artifacts, prompt inputs. With a base, the body is a patch on that document. The checksum
+-- covers the full text.
 CREATE TABLE document (
     number bigint NOT NULL,
+    checksum bigint NOT NULL,
     tenant integer NOT NULL,
     depth integer NOT NULL,
     base bigint,
@@ -90,11 +96,14 @@ CREATE TABLE document_blob (
 CREATE INDEX document_blob_by_hash ON document_blob (tenant, session, hash);
 
 -- `details` and `rest` are JSON and mostly absent. Without `up_to` there is no state; an empty history has no lineage.
--- `line_session` is the session of the lineage where that is not the snapshot's own. `named` says that the state repeats
--- the session's id.
+-- `line_session` is the session of the lineage if that is not the snapshot's own. `tail` is the checksum of the history's last
+-- message. `named` is whether the state repeats the session's id. The checksum covers the whole row, its scope, its id and its
+-- session's name.
 CREATE TABLE snapshot (
     tenant integer NOT NULL,
     up_to integer,
+    checksum bigint NOT NULL,
+    tail bigint,
     lineage bigint,
     custom bigint,
     artifacts bigint,
@@ -121,29 +130,73 @@ CREATE TABLE snapshot (
 CREATE INDEX snapshot_by_position ON snapshot (tenant, session, created_at, id);
 CREATE INDEX snapshot_by_parent ON snapshot (tenant, scope, parent) WHERE parent IS NOT NULL;
 CREATE INDEX snapshot_by_other_lineage ON snapshot (tenant, line_session, lineage) WHERE line_session IS NOT NULL;
--- Background runs that are not over: few, whatever the number of snapshots.
+-- Background runs that have not ended: few, whatever the number of snapshots.
 CREATE INDEX snapshot_pending ON snapshot (created_at, id, scope) WHERE status = 'pending';
 
--- What happened in turns that are not over.
+-- Records of turns that have not ended.
 CREATE TABLE journal (
     tenant integer NOT NULL,
     session uuid NOT NULL,
     sequence bigint NOT NULL,
     added_at bigint NOT NULL,
     token bigint NOT NULL,
+    checksum bigint NOT NULL,
     turn bytea NOT NULL,
     body bytea NOT NULL,
     PRIMARY KEY (tenant, session, turn, sequence)
 );
 CREATE INDEX journal_by_age ON journal (added_at);
 
--- What one worker at a time does, and when it is due again.
-CREATE TABLE chore (
+-- Tasks that one worker at a time carries out, and when each is due again.
+CREATE TABLE maintenance (
     name bytea PRIMARY KEY,
     due_at bigint NOT NULL
 );
 
--- Bodies are compressed before they come here.
+-- The locks of turns in progress, one for each place: a branch of the session, or all of it. The database's clock decides
+-- when a lock has lapsed. Taking a lock over from another turn changes the session's version, so that the other turn's
+-- pending writes are checked again.
+CREATE TABLE turn_lock (
+    tenant integer NOT NULL,
+    session uuid NOT NULL,
+    until bigint NOT NULL,
+    place bytea NOT NULL,
+    turn bytea NOT NULL,
+    PRIMARY KEY (tenant, session, place)
+) WITH (fillfactor = 70);
+
+-- The turns that wait for a lock, in the order of their numbers.
+CREATE TABLE turn_queue (
+    tenant integer NOT NULL,
+    session uuid NOT NULL,
+    number bigint GENERATED ALWAYS AS IDENTITY,
+    until bigint NOT NULL,
+    turn bytea NOT NULL,
+    place bytea NOT NULL,
+    PRIMARY KEY (tenant, session, turn)
+) WITH (fillfactor = 70);
+
+-- The usage of tenants, and of turns that no snapshot contains yet. A tenant's own row has an empty session and turn.
+-- `base` is the snapshot that the turn continues, or empty. `used` is JSON.
+CREATE TABLE ledger (
+    tenant integer NOT NULL,
+    session uuid NOT NULL,
+    turn bytea NOT NULL,
+    scope bytea NOT NULL,
+    base bytea NOT NULL,
+    used text NOT NULL,
+    PRIMARY KEY (tenant, session, turn)
+) WITH (fillfactor = 50);
+
+-- The readable names of tenants whose scopes are hashes. A name is deleted with the tenant's last session.
+CREATE TABLE tenant_name (
+    tenant integer NOT NULL,
+    scope bytea NOT NULL,
+    name bytea NOT NULL,
+    PRIMARY KEY (tenant, scope)
+);
+
+-- Bodies are compressed before they are stored.
 ALTER TABLE message ALTER COLUMN body SET STORAGE EXTERNAL;
 ALTER TABLE document ALTER COLUMN body SET STORAGE EXTERNAL;
 ALTER TABLE blob ALTER COLUMN body SET STORAGE EXTERNAL;

@@ -9,7 +9,7 @@ use everturn_ai::Message;
 use everturn_core::Status;
 use serde_json::json;
 
-use crate::support::{Fixture, get, put, row, said, scope, sql};
+use crate::support::{Fixture, put, row, said, scope, sql};
 
 /// Conversations with documents, patches, a fork and journals.
 async fn filled(fixture: &Fixture) -> Vec<Snapshot> {
@@ -191,45 +191,4 @@ async fn no_changed_or_exchanged_row_goes_unnoticed() {
             }
         }
     }
-}
-
-/// Makes the tables those of the version before checksums.
-const WITHOUT_CHECKSUMS: &str = "ALTER TABLE @message DROP COLUMN checksum; ALTER TABLE @document DROP COLUMN checksum; \
-    ALTER TABLE @lineage DROP COLUMN checksum; ALTER TABLE @journal DROP COLUMN checksum; \
-    ALTER TABLE @snapshot DROP COLUMN checksum, DROP COLUMN tail; DROP TABLE @tenant_name; \
-    UPDATE @everturn_schema SET version = 3";
-
-#[tokio::test]
-async fn tables_of_the_version_before_checksums_are_migrated_and_continued() {
-    let Some(fixture) = Fixture::new().await else {
-        return;
-    };
-    let rows = filled(&fixture).await;
-    let tables = format!("\"{}\".", fixture.schema);
-    sql(&fixture.url, &WITHOUT_CHECKSUMS.replace('@', &tables)).await;
-
-    let store = fixture.reopened().await;
-    for row in &rows {
-        assert_eq!(get(&store, row.snapshot_id.as_str()).await.as_ref(), Some(row));
-    }
-    let key = JournalKey::new("s".into(), "t");
-    assert_eq!(store.read(&scope(), &key).await.unwrap().len(), 2);
-    let mut next = rows[3].clone();
-    next.snapshot_id = "next".into();
-    next.parent_id = Some(rows[3].snapshot_id.clone());
-    next.created_at = crate::support::at(20);
-    let messages = &mut next.state.as_mut().unwrap().messages;
-    messages.push(Message::user("one more"));
-    put(&store, next.clone()).await.unwrap();
-
-    let store = fixture.reopened().await;
-    assert_eq!(get(&store, "next").await, Some(next));
-    let found = store.verify().await.unwrap();
-    assert!(found.is_clean(), "{:?}", found.problems);
-    let changed = format!("UPDATE {tables}snapshot SET status = 'failed' WHERE id = 'next'");
-    sql(&fixture.url, &changed).await;
-    assert!(
-        !store.verify().await.unwrap().is_clean(),
-        "what is new has checksums"
-    );
 }

@@ -1,7 +1,9 @@
--- Tenants. Rows go with their last session.
+-- Tenants. A row is deleted with its last session. `tenant` is the readable name of a tenant whose name is a hash; NULL if
+-- the name is not a hash or no readable name was given.
 CREATE TABLE scope (
     key INTEGER PRIMARY KEY AUTOINCREMENT,
-    name TEXT NOT NULL UNIQUE
+    name TEXT NOT NULL UNIQUE,
+    tenant TEXT
 ) STRICT;
 
 CREATE TABLE session (
@@ -21,21 +23,24 @@ CREATE TABLE tip (
 ) STRICT, WITHOUT ROWID;
 
 -- A line of messages, possibly forked from another after its first `base` messages. A key is never used twice, and a
--- lineage that lost messages is closed: so whatever a (lineage, position) has ever named, it names for good.
+-- lineage that lost messages is closed, so a (lineage, position) never refers to a different message.
 CREATE TABLE lineage (
     key INTEGER PRIMARY KEY AUTOINCREMENT,
     parent INTEGER REFERENCES lineage (key),
     base INTEGER NOT NULL,
-    open INTEGER NOT NULL
+    open INTEGER NOT NULL,
+    checksum INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX lineage_by_parent ON lineage (parent, base) WHERE parent IS NOT NULL;
 
--- The key is lineage * 2^24 + position: a lineage's messages lie side by side in a table that needs no index.
--- A body that is text is JSON; one that is a blob is JSON compressed with zstd. `cuts` counts the strings taken out.
+-- The key is lineage * 2^24 + position, so a lineage's messages are adjacent and the table needs no index.
+-- A text body is JSON; a blob body is JSON compressed with zstd. `cuts` counts the strings that were cut out.
+-- Checksums cover the decompressed text with its strings and patches applied.
 CREATE TABLE message (
     key INTEGER PRIMARY KEY,
     cuts INTEGER NOT NULL,
-    body ANY NOT NULL
+    body ANY NOT NULL,
+    checksum INTEGER NOT NULL
 ) STRICT;
 
 -- JSON documents: custom state, artifacts, prompt inputs. With a base, the body is a patch on that document.
@@ -44,7 +49,8 @@ CREATE TABLE document (
     base INTEGER REFERENCES document (key),
     depth INTEGER NOT NULL,
     cuts INTEGER NOT NULL,
-    body ANY NOT NULL
+    body ANY NOT NULL,
+    checksum INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX document_by_base ON document (base) WHERE base IS NOT NULL;
 
@@ -94,6 +100,7 @@ CREATE TABLE snapshot (
     prompt_input INTEGER REFERENCES document (key),
     named INTEGER NOT NULL,
     rest TEXT,
+    checksum INTEGER NOT NULL,
     UNIQUE (scope, id)
 ) STRICT;
 CREATE INDEX snapshot_by_position ON snapshot (session, created_at, id, orphaned);
@@ -102,3 +109,51 @@ CREATE INDEX snapshot_by_lineage ON snapshot (lineage, up_to) WHERE lineage IS N
 CREATE INDEX snapshot_by_custom ON snapshot (custom) WHERE custom IS NOT NULL;
 CREATE INDEX snapshot_by_artifacts ON snapshot (artifacts) WHERE artifacts IS NOT NULL;
 CREATE INDEX snapshot_by_prompt_input ON snapshot (prompt_input) WHERE prompt_input IS NOT NULL;
+-- Background runs that have not ended: few, whatever the number of snapshots. The index includes the heartbeats, so that a
+-- query for silent runs reads no other row.
+CREATE INDEX snapshot_pending ON snapshot (created_at, id, scope, heartbeat_at) WHERE status = 'pending';
+
+-- Records of turns that have not ended. A session may not have a row yet, so tenant and session are stored by name.
+CREATE TABLE journal (
+    key INTEGER PRIMARY KEY,
+    scope TEXT NOT NULL,
+    session TEXT NOT NULL,
+    turn TEXT NOT NULL,
+    sequence INTEGER NOT NULL,
+    added_at INTEGER NOT NULL,
+    body ANY NOT NULL,
+    checksum INTEGER NOT NULL,
+    UNIQUE (scope, session, turn, sequence)
+) STRICT;
+CREATE INDEX journal_by_age ON journal (added_at);
+
+-- The locks of turns in progress, and the turns that wait for them, in the order of their numbers. A place is a branch of
+-- the session, or all of it. Times are nanoseconds since 1970.
+CREATE TABLE turn_lock (
+    scope TEXT NOT NULL,
+    session TEXT NOT NULL,
+    place TEXT NOT NULL,
+    turn TEXT NOT NULL,
+    until INTEGER NOT NULL,
+    PRIMARY KEY (scope, session, place)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE turn_queue (
+    number INTEGER PRIMARY KEY,
+    scope TEXT NOT NULL,
+    session TEXT NOT NULL,
+    turn TEXT NOT NULL,
+    place TEXT NOT NULL,
+    until INTEGER NOT NULL,
+    UNIQUE (scope, session, turn)
+) STRICT;
+
+-- The usage of tenants, and of turns that no snapshot contains yet. A tenant's own row has an empty session and turn.
+-- `base` is the snapshot that the turn continues, or empty. `used` is JSON.
+CREATE TABLE ledger (
+    scope TEXT NOT NULL,
+    session TEXT NOT NULL,
+    turn TEXT NOT NULL,
+    base TEXT NOT NULL,
+    used TEXT NOT NULL,
+    PRIMARY KEY (scope, session, turn)
+) STRICT, WITHOUT ROWID;

@@ -16,13 +16,8 @@ use crate::schema::Schema;
 pub(super) const STREAMS: Schema<'_> = Schema {
     // `EvSt` in ASCII.
     application: 0x4576_5374,
-    migrations: &[
-        include_str!("schema/1.sql"),
-        include_str!("schema/2.sql"),
-        include_str!("schema/3.sql"),
-        include_str!("schema/4.sql"),
-    ],
-    fingerprint: 3_257_959_313,
+    migrations: &[include_str!("schema/1.sql")],
+    fingerprint: 446_216_259,
     name: "stream",
     if_foreign: "this database is not one of streams: a stream log needs a file of its own, beside the session store's",
     if_newer: "choose another path",

@@ -13,7 +13,7 @@ use everturn_core::Status;
 use everturn_sqlite::SqliteStore;
 use serde_json::json;
 
-use crate::support::{Fixture, at, get, noise, open, path, put, row, scope, set};
+use crate::support::{Fixture, at, noise, open, path, put, row, scope, set};
 
 const SESSIONS: usize = 12;
 const TURNS: i64 = 5;
@@ -406,64 +406,4 @@ async fn a_database_that_was_removed_or_replaced_acknowledges_nothing() {
             assert!(error.message().contains("removed or replaced"), "{error}");
         }
     }
-}
-
-/// What a database of the version before checksums lacks.
-const WITHOUT_CHECKSUMS: &str = "ALTER TABLE message DROP COLUMN checksum; ALTER TABLE document DROP COLUMN checksum; \
-    ALTER TABLE lineage DROP COLUMN checksum; ALTER TABLE snapshot DROP COLUMN checksum; \
-    ALTER TABLE journal DROP COLUMN checksum; DROP TABLE unchecked; DROP TABLE turn_lock; DROP TABLE turn_queue; DROP TABLE ledger; ALTER TABLE scope DROP COLUMN tenant; PRAGMA user_version = 3";
-
-#[tokio::test]
-async fn journals_whose_checksums_do_not_cover_their_names_are_read() {
-    let fixture = Fixture::new().await;
-    let key = JournalKey::new("s".into(), "t");
-    let record = JournalRecord {
-        sequence: 0,
-        body: json!("sent"),
-    };
-    fixture
-        .store
-        .append(&scope(), &key, record.clone(), None)
-        .await
-        .unwrap();
-    fixture.store.close().await.unwrap();
-    let of_version_6 = "UPDATE journal SET checksum = checksum + 1; ALTER TABLE scope DROP COLUMN tenant; \
-                        PRAGMA user_version = 6";
-    change(&fixture.path(), of_version_6);
-
-    let store = open(fixture.folder.path()).await;
-
-    assert_eq!(store.read(&scope(), &key).await.unwrap(), [record]);
-}
-
-#[tokio::test]
-async fn rows_of_an_earlier_version_get_their_checksums_with_further_saves() {
-    let (fixture, rows) = filled().await;
-    fixture.store.close().await.unwrap();
-    change(&fixture.path(), WITHOUT_CHECKSUMS);
-    let store = open(fixture.folder.path()).await;
-    let before = store.verify().await.unwrap();
-    assert!(before.is_clean(), "{:?}", before.problems);
-    assert!(before.unchecked > 100, "{before:?}");
-
-    for number in 0..60 {
-        put(&store, row(&format!("new-{number}"), "new", number))
-            .await
-            .unwrap();
-    }
-
-    let after = store.verify().await.unwrap();
-    assert!(after.is_clean(), "{:?}", after.problems);
-    assert_eq!(after.unchecked, 0);
-    for row in &rows {
-        assert_eq!(get(&store, row.snapshot_id.as_str()).await.as_ref(), Some(row));
-    }
-    store.close().await.unwrap();
-    change(
-        &fixture.path(),
-        "UPDATE message SET body = replace(body, 'turn', 'term') WHERE typeof(body) = 'text'",
-    );
-    let store = open(fixture.folder.path()).await;
-    let read = store.get(&scope(), &"session-3-4".into(), Detail::Whole).await;
-    assert_eq!(read.unwrap_err().status(), Status::DataLoss);
 }

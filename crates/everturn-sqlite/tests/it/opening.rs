@@ -1,11 +1,9 @@
 //! Which files open, and what is in them when they do.
 
-use everturn_agent::SnapshotStatus;
-use everturn_agent::store::{JournalKey, PendingQuery, SessionStore};
 use everturn_core::Status;
 use everturn_sqlite::SqliteStore;
 
-use crate::support::{Fixture, get, put, row, said, scope, with_status};
+use crate::support::{Fixture, get, put, row, said};
 
 #[tokio::test]
 async fn saved_rows_are_there_after_reopening() {
@@ -17,42 +15,6 @@ async fn saved_rows_are_there_after_reopening() {
     let fixture = fixture.reopened().await;
 
     assert_eq!(get(&fixture.store, "a").await, Some(kept));
-}
-
-#[tokio::test]
-async fn a_database_of_the_first_version_is_brought_up_to_date_with_its_rows() {
-    let fixture = Fixture::new().await;
-    let mut kept = row("a", "s", 1);
-    kept.state = Some(said(&["one", "two"]));
-    put(&fixture.store, kept.clone()).await.unwrap();
-    let pending = with_status(row("b", "s", 2), SnapshotStatus::Pending);
-    put(&fixture.store, pending).await.unwrap();
-    let path = fixture.path();
-    let Fixture { folder, store } = fixture;
-    drop(store);
-    // What later versions added.
-    let connection = rusqlite::Connection::open(&path).unwrap();
-    connection
-        .execute_batch(
-            "DROP TABLE journal; DROP INDEX snapshot_pending; DROP TABLE unchecked; \
-             DROP TABLE turn_lock; DROP TABLE turn_queue; DROP TABLE ledger; ALTER TABLE scope DROP COLUMN tenant; \
-             ALTER TABLE message DROP COLUMN checksum; ALTER TABLE document DROP COLUMN checksum; \
-             ALTER TABLE lineage DROP COLUMN checksum; ALTER TABLE snapshot DROP COLUMN checksum; \
-             PRAGMA user_version = 1",
-        )
-        .unwrap();
-    drop(connection);
-
-    let store = SqliteStore::open(&path).await.unwrap();
-
-    assert_eq!(get(&store, "a").await, Some(kept));
-    assert!(store.verify().await.unwrap().is_clean());
-    let found = store.pending(&PendingQuery::default()).await.unwrap().unwrap();
-    assert_eq!(found.items.len(), 1);
-    let key = JournalKey::new("s".into(), "turn");
-    let read = store.journal().unwrap().read(&scope(), &key).await;
-    assert_eq!(read.unwrap().len(), 0);
-    drop(folder);
 }
 
 #[tokio::test]
@@ -103,7 +65,6 @@ async fn a_database_whose_tables_are_not_those_of_its_version_is_refused_with_a_
         ("an old form of a table", "ALTER TABLE snapshot DROP COLUMN named"),
         ("a missing table", "DROP TABLE tip"),
         ("a version that never was", "PRAGMA user_version = 0"),
-        ("an earlier version that never was", "PRAGMA user_version = 3"),
     ] {
         let fixture = Fixture::new().await;
         fixture.store.close().await.unwrap();
