@@ -1,12 +1,14 @@
-//! Conversations that an earlier version wrote: they are read as they were written, and go on.
+//! Conversations that another version wrote are read as they were written, and continue.
 //!
-//! `README.md` in this folder says what they hold.
+//! `README.md` in this folder describes them. Every test runs on the recordings of earlier versions in this folder, of which
+//! there is none yet, and on one that the present build makes.
 
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 
 mod agents;
+mod recording;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use everturn_agent::archive::{Archive, Import};
@@ -24,27 +26,12 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use self::agents::{Fetched, cook, gardener, notary, scribe};
+use self::recording::Recording;
 
 /// The sessions that were exported too.
 const EXPORTED: [(&str, &str); 2] = [("global", "kitchen"), ("acme", "errand")];
 
 const TENANTS: [&str; 3] = ["global", "acme", "globex"];
-
-/// The files as they were written; tests work on copies.
-fn written(file: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/earlier_versions/0.1.0")
-        .join(file)
-}
-
-fn expected() -> Value {
-    serde_json::from_slice(&std::fs::read(written("expected.json")).unwrap()).unwrap()
-}
-
-/// The expected snapshots of a session.
-fn expected_session(tenant: &str, session: &str) -> Vec<Snapshot> {
-    serde_json::from_value(expected()["sessions"][tenant][session].clone()).unwrap()
-}
 
 /// A copy of what one store wrote.
 struct Copy {
@@ -54,15 +41,27 @@ struct Copy {
 }
 
 impl Copy {
-    /// One of each store.
-    async fn all() -> [Self; 2] {
-        [Self::of_database().await.0, Self::of_files().await]
+    /// Returns a copy of each store of a recording.
+    async fn of(recording: &Recording) -> [Self; 2] {
+        [
+            Self::of_database(recording).await.0,
+            Self::of_files(recording).await,
+        ]
     }
 
-    async fn of_database() -> (Self, SqliteStore) {
+    /// Returns a copy of each store of every recording.
+    async fn all() -> Vec<Self> {
+        let mut copies = Vec::new();
+        for recording in recording::all().await {
+            copies.extend(Self::of(&recording).await);
+        }
+        copies
+    }
+
+    async fn of_database(recording: &Recording) -> (Self, SqliteStore) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("sessions.db");
-        std::fs::copy(written("sessions.db"), &path).unwrap();
+        std::fs::copy(recording.path("sessions.db"), &path).unwrap();
         let store = SqliteStore::open(&path).await.unwrap();
         let copy = Self {
             store: Arc::new(store.clone()),
@@ -71,9 +70,9 @@ impl Copy {
         (copy, store)
     }
 
-    async fn of_files() -> Self {
+    async fn of_files(recording: &Recording) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        copy_folder(&written("sessions"), &folder.path().join("sessions"));
+        copy_folder(&recording.path("sessions"), &folder.path().join("sessions"));
         Self {
             store: Arc::new(FileStore::open(folder.path().join("sessions")).await.unwrap()),
             _folder: folder,
@@ -117,7 +116,7 @@ fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
-/// What each snapshot said last, and whether it was left behind.
+/// Returns the last text of each snapshot, and whether the snapshot is superseded.
 fn timeline(snapshots: &[Snapshot]) -> Vec<(String, bool)> {
     let said = |snapshot: &Snapshot| {
         let state = snapshot.state.as_ref().unwrap();
@@ -138,59 +137,71 @@ async fn invoke(agent: &Agent, init: AgentInit, input: impl Into<AgentInput>) ->
 
 #[tokio::test]
 async fn every_snapshot_is_read_as_it_was_written() {
-    let expected = expected();
-    for copy in Copy::all().await {
-        let mut sessions = json!({});
-        for tenant in TENANTS {
-            let page = copy
-                .store
-                .sessions(&Scope::new(tenant), &SessionQuery::default())
-                .await;
-            for summary in page.unwrap().items {
-                let id = summary.session_id.as_str();
-                let read = copy.snapshots(tenant, id).await;
-                let tip = read
-                    .iter()
-                    .filter(|snapshot| !snapshot.orphaned)
-                    .max_by_key(|snapshot| snapshot.created_at)
-                    .map(|snapshot| Detail::Metadata.cut(snapshot.clone()));
-                assert_eq!(Some(summary.latest), tip, "the tip of '{id}'");
-                sessions[tenant][id] = serde_json::to_value(&read).unwrap();
-            }
+    for recording in recording::all().await {
+        let expected = recording.conversations();
+        for copy in Copy::of(&recording).await {
+            assert_holds(&copy, &expected).await;
         }
-        assert_eq!(sessions, expected["sessions"]);
+    }
+}
 
-        let pending = copy
+async fn assert_holds(copy: &Copy, expected: &Value) {
+    let mut sessions = json!({});
+    for tenant in TENANTS {
+        let page = copy
             .store
-            .pending(&PendingQuery::default())
-            .await
-            .unwrap()
-            .unwrap();
-        let runs: Vec<Value> = pending
-            .items
-            .iter()
-            .map(|run| json!([run.scope.as_str(), run.snapshot.snapshot_id]))
-            .collect();
-        assert_eq!(json!(runs), expected["pending"]);
-
-        for journal in expected["journals"].as_array().unwrap() {
-            let text = |field: &str| journal[field].as_str().unwrap().to_owned();
-            let key = JournalKey::new(text("session").into(), text("turn"));
-            let records = copy
-                .store
-                .journal()
-                .unwrap()
-                .read(&Scope::new(text("scope")), &key)
-                .await;
-            let bodies: Vec<Value> = records.unwrap().into_iter().map(|record| record.body).collect();
-            assert_eq!(json!(bodies), journal["records"]);
+            .sessions(&Scope::new(tenant), &SessionQuery::default())
+            .await;
+        for summary in page.unwrap().items {
+            let id = summary.session_id.as_str();
+            let read = copy.snapshots(tenant, id).await;
+            let tip = read
+                .iter()
+                .filter(|snapshot| !snapshot.orphaned)
+                .max_by_key(|snapshot| snapshot.created_at)
+                .map(|snapshot| Detail::Metadata.cut(snapshot.clone()));
+            assert_eq!(Some(summary.latest), tip, "the tip of '{id}'");
+            sessions[tenant][id] = serde_json::to_value(&read).unwrap();
         }
+    }
+    assert_eq!(sessions, expected["sessions"]);
+
+    let pending = copy
+        .store
+        .pending(&PendingQuery::default())
+        .await
+        .unwrap()
+        .unwrap();
+    let runs: Vec<Value> = pending
+        .items
+        .iter()
+        .map(|run| json!([run.scope.as_str(), run.snapshot.snapshot_id]))
+        .collect();
+    assert_eq!(json!(runs), expected["pending"]);
+
+    for journal in expected["journals"].as_array().unwrap() {
+        let text = |field: &str| journal[field].as_str().unwrap().to_owned();
+        let key = JournalKey::new(text("session").into(), text("turn"));
+        let records = copy
+            .store
+            .journal()
+            .unwrap()
+            .read(&Scope::new(text("scope")), &key)
+            .await;
+        let bodies: Vec<Value> = records.unwrap().into_iter().map(|record| record.body).collect();
+        assert_eq!(json!(bodies), journal["records"]);
     }
 }
 
 #[tokio::test]
 async fn the_database_is_sound_and_stays_so() {
-    let (copy, database) = Copy::of_database().await;
+    for recording in recording::all().await {
+        let (copy, database) = Copy::of_database(&recording).await;
+        assert_stays_sound(&copy, &database).await;
+    }
+}
+
+async fn assert_stays_sound(copy: &Copy, database: &SqliteStore) {
     let before = database.verify().await.unwrap();
     let agent = scribe(&copy.store, &Clock::system());
 
@@ -210,7 +221,7 @@ async fn the_database_is_sound_and_stays_so() {
 }
 
 #[tokio::test]
-async fn a_conversation_goes_on_from_its_tip_and_from_a_branch() {
+async fn a_conversation_continues_from_its_tip_and_from_a_branch() {
     for copy in Copy::all().await {
         let agent = scribe(&copy.store, &Clock::system());
         for (label, by_session) in [("tip", true), ("good", false)] {
@@ -281,7 +292,7 @@ async fn an_unfinished_rewind_is_finished() {
         assert_eq!(
             timeline(&garden),
             timeline(&attic),
-            "where the rewind was finished by the earlier version"
+            "where the writing version finished the rewind"
         );
         let stored = serde_json::to_value(&attic).unwrap();
         assert_eq!(stored[3].get("unfinishedRewind"), None);
@@ -355,7 +366,7 @@ async fn a_lost_run_is_taken_over_and_its_tools_do_not_run_again() {
 }
 
 #[tokio::test]
-async fn a_turn_goes_on_from_its_middle_with_its_journal() {
+async fn a_turn_continues_from_its_middle_with_its_journal() {
     for copy in Copy::all().await {
         let (model, fetched) = (ScriptedModel::new().reply("It holds."), Fetched::default());
         let agent = cook(&copy.store, &Clock::system(), &model, &fetched);
@@ -434,41 +445,44 @@ async fn snapshots_named_after_their_content_hold_it() {
 
 #[tokio::test]
 async fn sessions_are_exported_to_the_same_files() {
-    for copy in Copy::all().await {
-        for (tenant, session) in EXPORTED {
-            let mut file = Vec::new();
-            copy.archive(tenant).export(session, &mut file).await.unwrap();
+    for recording in recording::all().await {
+        for copy in Copy::of(&recording).await {
+            for (tenant, session) in EXPORTED {
+                let mut file = Vec::new();
+                copy.archive(tenant).export(session, &mut file).await.unwrap();
 
-            let before = std::fs::read(written(&format!("{session}.jsonl"))).unwrap();
-            assert_eq!(
-                String::from_utf8(file).unwrap(),
-                String::from_utf8(before).unwrap()
-            );
+                let before = std::fs::read(recording.path(&format!("{session}.jsonl"))).unwrap();
+                assert_eq!(
+                    String::from_utf8(file).unwrap(),
+                    String::from_utf8(before).unwrap()
+                );
+            }
         }
     }
 }
 
 #[tokio::test]
-async fn exported_sessions_are_imported_whole_and_go_on() {
-    for (tenant, session) in EXPORTED {
-        let file = std::fs::read(written(&format!("{session}.jsonl"))).unwrap();
-        let store: Arc<dyn SessionStore> = Arc::new(MemoryStore::new());
-        let archive = Archive::of(Arc::clone(&store), Scope::new(tenant));
+async fn exported_sessions_are_imported_whole_and_continue() {
+    for recording in recording::all().await {
+        for (tenant, session) in EXPORTED {
+            let file = std::fs::read(recording.path(&format!("{session}.jsonl"))).unwrap();
+            let store: Arc<dyn SessionStore> = Arc::new(MemoryStore::new());
+            let archive = Archive::of(Arc::clone(&store), Scope::new(tenant));
 
-        archive.import(file.as_slice(), Import::default()).await.unwrap();
+            archive.import(file.as_slice(), Import::default()).await.unwrap();
 
-        assert_eq!(
-            snapshots(store.as_ref(), tenant, session).await,
-            expected_session(tenant, session)
-        );
-        if session == "kitchen" {
-            let output = invoke(
-                &scribe(&store, &Clock::system()),
-                AgentInit::session(session),
-                "count",
-            )
-            .await;
-            assert_eq!(output.error, None);
+            let expected = &recording.conversations()["sessions"][tenant][session];
+            let expected: Vec<Snapshot> = serde_json::from_value(expected.clone()).unwrap();
+            assert_eq!(snapshots(store.as_ref(), tenant, session).await, expected);
+            if session == "kitchen" {
+                let output = invoke(
+                    &scribe(&store, &Clock::system()),
+                    AgentInit::session(session),
+                    "count",
+                )
+                .await;
+                assert_eq!(output.error, None);
+            }
         }
     }
 }
@@ -503,9 +517,15 @@ async fn tenants_stay_apart() {
 
 #[tokio::test]
 async fn streams_are_read_again_and_one_whose_writer_died_is_ended() {
+    for recording in recording::all().await {
+        assert_streams(&recording.path("streams.db")).await;
+    }
+}
+
+async fn assert_streams(recorded: &Path) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("streams.db");
-    std::fs::copy(written("streams.db"), &path).unwrap();
+    std::fs::copy(recorded, &path).unwrap();
     // A minute later: nothing has expired, and the writer's lease has lapsed.
     let clock = Clock::new(|| "2026-01-05T00:01:00Z".parse().unwrap());
     let log = SqliteStreamLog::options(&path).clock(clock).open().await.unwrap();
