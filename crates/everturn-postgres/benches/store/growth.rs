@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use everturn_postgres::PostgresStore;
 
-use crate::conversation::{Conversation, Schema, TURN, median, ratio};
+use crate::conversation::{Conversation, TURN, median, ratio};
+use crate::schema::Schema;
 
 pub(crate) fn run(runtime: &tokio::runtime::Runtime, url: &str) {
     println!("growth: one session, turns of 2 KiB");
@@ -29,7 +30,7 @@ async fn bytes(url: &str, turns: usize, compressed: bool) {
             if compressed {
                 options
             } else {
-                options.without_compression()
+                options.encoding(everturn_postgres::Encoding::default().without_compression())
             }
         })
         .await;

@@ -4,10 +4,12 @@
 //! the one that `EVERTURN_TEST_POSTGRES` names; each table works in schemas of its own, which it drops:
 //! `cargo bench -p everturn-postgres --bench store`, or with the names of some of the tables as arguments.
 
+#[path = "../../../everturn-sqlite/benches/store/conversation.rs"]
 mod conversation;
 mod growth;
 mod million;
 mod other;
+mod schema;
 mod tap;
 mod throughput;
 

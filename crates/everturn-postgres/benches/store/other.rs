@@ -5,7 +5,8 @@
 use std::process::Command;
 use std::time::Instant;
 
-use crate::conversation::{Conversation, Schema};
+use crate::conversation::Conversation;
+use crate::schema::Schema;
 
 const TURNS: u32 = 400;
 

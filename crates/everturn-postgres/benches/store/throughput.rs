@@ -9,7 +9,8 @@ use everturn_sqlite::SqliteStore;
 use tokio::sync::Semaphore;
 use tokio_postgres::{Client, Statement};
 
-use crate::conversation::{Conversation, Schema};
+use crate::conversation::Conversation;
+use crate::schema::Schema;
 use crate::tap::{Recorded, Tap};
 
 const SESSIONS: u32 = 64;

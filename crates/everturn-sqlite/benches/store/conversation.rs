@@ -1,11 +1,10 @@
-//! Conversations to measure with.
+//! Conversations to measure stores with. The benches of both SQL stores include this file.
 
 use std::time::Duration;
 
 use everturn_agent::store::{Mutation, Precondition, Scope, SessionStore};
 use everturn_agent::{SessionState, Snapshot, SnapshotId};
 use everturn_ai::Message;
-use everturn_sqlite::SqliteStore;
 use jiff::Timestamp;
 
 /// How much text a turn has.
@@ -18,7 +17,7 @@ const TEXT: &str = include_str!("../../../../LICENSE");
 pub(crate) struct Conversation {
     pub(crate) state: SessionState,
     pub(crate) last: Option<SnapshotId>,
-    session: String,
+    pub(crate) session: String,
     turns: i64,
     random: fastrand::Rng,
 }
@@ -57,26 +56,20 @@ impl Conversation {
         row
     }
 
-    pub(crate) async fn save_turn(&mut self, store: &SqliteStore) {
-        let tip = Precondition::Tip(self.last.clone());
+    pub(crate) async fn save_turn(&mut self, store: &dyn SessionStore) {
+        let condition = Precondition::unfollowed(self.last.clone());
         let row = self.turn();
+        self.save(store, row, condition).await;
+    }
+
+    pub(crate) async fn save(&self, store: &dyn SessionStore, row: Snapshot, condition: Precondition) {
         let id = row.snapshot_id.clone();
         let mutation = Mutation::new(move |_| Ok(Some(row.clone())));
         store
-            .save(&Scope::default(), Some(&id), tip, mutation)
+            .save(&Scope::default(), Some(&id), condition, mutation)
             .await
             .expect("a turn is saved");
     }
-}
-
-/// The database and its log; the index of the log is there only while a process has the database open.
-pub(crate) fn bytes_on_disk(folder: &std::path::Path) -> usize {
-    let files = std::fs::read_dir(folder)
-        .expect("a folder")
-        .map(|file| file.expect("a file"));
-    let kept = files.filter(|file| !file.file_name().to_string_lossy().ends_with("-shm"));
-    let bytes: u64 = kept.map(|file| file.metadata().expect("its size").len()).sum();
-    usize::try_from(bytes).expect("it fits into memory")
 }
 
 pub(crate) fn median(mut times: Vec<Duration>) -> Duration {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use everturn_sqlite::{Durability, SqliteStore};
 
-use crate::conversation::{Conversation, TURN, bytes_on_disk, median, ratio};
+use crate::conversation::{Conversation, TURN, median, ratio};
 
 pub(crate) fn run(runtime: &tokio::runtime::Runtime) {
     println!("growth: one session, turns of 2 KiB");
@@ -26,7 +26,7 @@ async fn bytes(turns: usize, compressed: bool) {
     let folder = tempfile::tempdir().expect("a folder");
     let mut options = SqliteStore::options(folder.path().join("sessions.db")).durability(Durability::Normal);
     if !compressed {
-        options = options.without_compression();
+        options = options.encoding(everturn_sqlite::Encoding::default().without_compression());
     }
     let store = options.open().await.expect("a store");
     let mut conversation = Conversation::new("s", 1);
@@ -75,4 +75,14 @@ async fn timed(conversation: &mut Conversation, store: &SqliteStore) -> Duration
 #[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
 fn kib(bytes: usize) -> f64 {
     bytes as f64 / 1024.0
+}
+
+/// The database and its log; the index of the log is there only while a process has the database open.
+pub(crate) fn bytes_on_disk(folder: &std::path::Path) -> usize {
+    let files = std::fs::read_dir(folder)
+        .expect("a folder")
+        .map(|file| file.expect("a file"));
+    let kept = files.filter(|file| !file.file_name().to_string_lossy().ends_with("-shm"));
+    let bytes: u64 = kept.map(|file| file.metadata().expect("its size").len()).sum();
+    usize::try_from(bytes).expect("it fits into memory")
 }

@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use everturn_agent::store::{Cursor, Deletion, Detail, Scope, SessionQuery, SessionStore, SnapshotQuery};
+use everturn_agent::store::{
+    Checksum, Cursor, Deletion, Detail, Scope, SessionQuery, SessionStore, SnapshotQuery,
+};
 use everturn_sqlite::SqliteStore;
 use jiff::Timestamp;
 use rusqlite::Connection;
@@ -37,30 +39,58 @@ pub(crate) fn run(runtime: &tokio::runtime::Runtime) {
     }
 }
 
-/// Makes sessions of one turn each, by SQL: through the store it would take minutes.
-fn fill(path: &std::path::Path, sessions: i64) {
-    let db = Connection::open(path).expect("a connection");
-    let script = "PRAGMA synchronous = OFF; PRAGMA cache_size = -200000; BEGIN;
-        INSERT INTO scope (key, name) VALUES (1, 'global');
-        CREATE TEMP TABLE n AS WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {sessions}) SELECT i FROM n;
-        INSERT INTO session (key, scope, name) SELECT i, 1, 'session-' || i FROM n;
-        INSERT INTO lineage (key, base, open) SELECT i, 0, 1 FROM n;
-        INSERT INTO message (key, cuts, body)
-            SELECT (i << 24), 0, '{\"role\":\"user\",\"content\":[{\"text\":\"Something with leeks, number ' || i || '?\"}]}' FROM n;
-        INSERT INTO snapshot (key, scope, id, session, created_at, status, orphaned, lineage, up_to, named)
-            SELECT i, 1, printf('0198c0de-0000-7000-8000-%012d', i), i, i * 1000000, 'completed', 0, i, 1, 1 FROM n;
-        INSERT INTO tip (scope, created_at, id, session)
-            SELECT 1, i * 1000000, printf('0198c0de-0000-7000-8000-%012d', i), i FROM n;
-        COMMIT; PRAGMA wal_checkpoint(TRUNCATE);";
-    db.execute_batch(&script.replace("{sessions}", &sessions.to_string()))
-        .expect("rows");
+/// Creates sessions of one turn each by SQL, because the store would take minutes.
+fn fill(path: &std::path::Path, sessions: i64) -> rusqlite::Result<()> {
+    let mut db = Connection::open(path)?;
+    db.execute_batch("PRAGMA synchronous = OFF; PRAGMA cache_size = -200000")?;
+    let transaction = db.transaction()?;
+    transaction.execute("INSERT INTO scope (key, name) VALUES (1, 'global')", [])?;
+    let mut session = transaction.prepare("INSERT INTO session (key, scope, name) VALUES (?1, 1, ?2)")?;
+    let mut lineage =
+        transaction.prepare("INSERT INTO lineage (key, base, open, checksum) VALUES (?1, 0, 1, ?2)")?;
+    let mut message =
+        transaction.prepare("INSERT INTO message (key, cuts, body, checksum) VALUES (?1, 0, ?2, ?3)")?;
+    let mut snapshot = transaction.prepare(
+        "INSERT INTO snapshot (key, scope, id, session, created_at, status, orphaned, lineage, up_to, named, checksum) \
+         VALUES (?1, 1, ?2, ?1, ?3, 'completed', 0, ?1, 1, 1, ?4)",
+    )?;
+    let mut tip =
+        transaction.prepare("INSERT INTO tip (scope, created_at, id, session) VALUES (1, ?1, ?2, ?3)")?;
+    for key in 1..=sessions {
+        let (name, id) = (
+            format!("session-{key}"),
+            format!("0198c0de-0000-7000-8000-{key:012}"),
+        );
+        let created_at = key * 1_000_000;
+        session.execute((key, &name))?;
+        lineage.execute((key, Checksum::default().integer(key).null().integer(0).finish()))?;
+        let text =
+            format!(r#"{{"role":"user","content":[{{"text":"Something with leeks, number {key}?"}}]}}"#);
+        let of_text = Checksum::default()
+            .integer(key << 24)
+            .then(&Checksum::default().text(&text));
+        message.execute((key << 24, &text, of_text.finish()))?;
+        snapshot.execute((key, &id, created_at, row_checksum(key, &id, &name, created_at)))?;
+        tip.execute((created_at, &id, key))?;
+    }
+    drop((session, lineage, message, snapshot, tip));
+    transaction.commit()?;
+    db.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")
+}
+
+/// Returns the checksum of a row: of its columns in their order, and of its tenant's key.
+fn row_checksum(key: i64, id: &str, name: &str, created_at: i64) -> i64 {
+    let row = Checksum::default().text(id).text(name).null().integer(created_at);
+    let row = row.null().null().text("completed").null().null().null().null();
+    let row = row.integer(0).null().integer(key).integer(1);
+    row.null().null().null().integer(1).null().integer(1).finish()
 }
 
 async fn measure(sessions: i64) -> Vec<Duration> {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("sessions.db");
     drop(SqliteStore::open(&path).await.expect("a store"));
-    fill(&path, sessions);
+    fill(&path, sessions).expect("rows");
     let mut random = fastrand::Rng::with_seed(5);
     let scope = Scope::default();
     let mut times = vec![Vec::new(); 7];

@@ -28,7 +28,7 @@ async fn measure(compressed: bool) {
     let options = if compressed {
         options
     } else {
-        options.without_compression()
+        options.encoding(everturn_sqlite::Encoding::default().without_compression())
     };
     let store = options.clone().open().await.expect("a store");
     let mut conversation = Conversation::new("s", 1);

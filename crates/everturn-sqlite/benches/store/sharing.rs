@@ -8,7 +8,8 @@ use everturn_ai::{Message, Part};
 use everturn_sqlite::{Durability, SqliteStore};
 use jiff::Timestamp;
 
-use crate::conversation::{Conversation, bytes_on_disk};
+use crate::conversation::Conversation;
+use crate::growth::bytes_on_disk;
 
 const FORKS: usize = 1_000;
 const TURNS: usize = 400;

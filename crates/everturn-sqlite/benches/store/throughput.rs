@@ -44,7 +44,7 @@ async fn open(folder: &std::path::Path, compressed: bool) -> SqliteStore {
     let options = if compressed {
         options
     } else {
-        options.without_compression()
+        options.encoding(everturn_sqlite::Encoding::default().without_compression())
     };
     options.open().await.expect("a store")
 }

@@ -1,16 +1,18 @@
 //! What the tests of the store have in common.
 
 pub(crate) mod proxy;
+#[path = "../../../../everturn-sqlite/tests/it/support/rows.rs"]
+mod rows;
 pub(crate) mod server;
 
 use std::path::Path;
 
-use everturn_agent::store::{Detail, Mutation, Precondition, Scope, SessionStore};
-use everturn_agent::{Agent, AgentSession, SessionState, Snapshot, custom_agent};
+use everturn_agent::{Agent, AgentSession, custom_agent};
 use everturn_ai::Message;
-use everturn_core::{Registry, Result};
+use everturn_core::Registry;
 use everturn_postgres::{PostgresStore, PostgresStoreOptions};
-use jiff::Timestamp;
+
+pub(crate) use self::rows::{at, get, put, row, said, scope, set};
 
 /// How the database is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,41 +91,6 @@ pub(crate) async fn sql(url: &str, statement: &str) -> Option<String> {
         tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
         _ => None,
     })
-}
-
-pub(crate) fn scope() -> Scope {
-    Scope::default()
-}
-
-pub(crate) fn at(second: i64) -> Timestamp {
-    Timestamp::from_second(second).unwrap()
-}
-
-pub(crate) fn row(id: &str, session: &str, second: i64) -> Snapshot {
-    Snapshot::new(id.into(), session.into(), at(second))
-}
-
-pub(crate) fn said(texts: &[&str]) -> SessionState {
-    SessionState {
-        messages: texts.iter().map(|text| Message::user(*text)).collect(),
-        ..SessionState::default()
-    }
-}
-
-pub(crate) fn set(row: Snapshot) -> Mutation {
-    Mutation::new(move |_| Ok(Some(row.clone())))
-}
-
-pub(crate) async fn put(store: &dyn SessionStore, row: Snapshot) -> Result<Snapshot> {
-    let id = row.snapshot_id.clone();
-    let saved = store
-        .save(&scope(), Some(&id), Precondition::None, set(row))
-        .await?;
-    Ok(saved.expect("the mutation writes"))
-}
-
-pub(crate) async fn get(store: &dyn SessionStore, id: &str) -> Option<Snapshot> {
-    store.get(&scope(), &id.into(), Detail::Whole).await.unwrap()
 }
 
 /// An agent that answers every message.

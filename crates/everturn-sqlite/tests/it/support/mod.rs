@@ -1,18 +1,19 @@
 //! What the tests of the store have in common.
 
+mod rows;
+
 use std::path::{Path, PathBuf};
 
-use everturn_agent::store::{
-    Detail, Mutation, Precondition, Scope, SessionQuery, SessionStore, SnapshotQuery,
-};
-use everturn_agent::{SessionId, SessionState, Snapshot, SnapshotId, SnapshotStatus};
-use everturn_ai::{History, Message};
+use everturn_agent::store::{Detail, Mutation, Precondition, SessionQuery, SessionStore, SnapshotQuery};
+use everturn_agent::{SessionId, Snapshot, SnapshotId, SnapshotStatus};
+use everturn_ai::History;
 use everturn_core::Result;
 use everturn_sqlite::{Durability, SqliteStore};
-use jiff::Timestamp;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+
+pub(crate) use self::rows::{at, get, put, row, said, scope, set};
 
 /// A store in a folder of its own, which goes when the test is over.
 pub(crate) struct Fixture {
@@ -64,41 +65,6 @@ pub(crate) async fn begun_save(store: &SqliteStore, row: Snapshot) -> JoinHandle
     let saving = tokio::spawn(async move { store.save(&scope(), Some(&id), Precondition::None, save).await });
     begun.cancelled().await;
     saving
-}
-
-pub(crate) fn scope() -> Scope {
-    Scope::default()
-}
-
-pub(crate) fn at(second: i64) -> Timestamp {
-    Timestamp::from_second(second).unwrap()
-}
-
-pub(crate) fn row(id: &str, session: &str, second: i64) -> Snapshot {
-    Snapshot::new(id.into(), session.into(), at(second))
-}
-
-pub(crate) fn said(texts: &[&str]) -> SessionState {
-    SessionState {
-        messages: texts.iter().map(|text| Message::user(*text)).collect(),
-        ..SessionState::default()
-    }
-}
-
-pub(crate) fn set(row: Snapshot) -> Mutation {
-    Mutation::new(move |_| Ok(Some(row.clone())))
-}
-
-pub(crate) async fn put(store: &dyn SessionStore, row: Snapshot) -> Result<Snapshot> {
-    let id = row.snapshot_id.clone();
-    let saved = store
-        .save(&scope(), Some(&id), Precondition::None, set(row))
-        .await?;
-    Ok(saved.expect("the mutation writes"))
-}
-
-pub(crate) async fn get(store: &dyn SessionStore, id: &str) -> Option<Snapshot> {
-    store.get(&scope(), &id.into(), Detail::Whole).await.unwrap()
 }
 
 pub(crate) async fn latest(store: &dyn SessionStore, session: &str) -> Option<SnapshotId> {
