@@ -2,18 +2,14 @@
 
 use std::collections::HashMap;
 
-use sha2::{Digest, Sha256};
+use everturn_sql::{hash, splice};
 
-use crate::body;
+use crate::body::{pack, unpack};
 use crate::change::Plan;
 use crate::connection::{Statement, column};
 use crate::fault::{Fault, Outcome};
 use crate::position::length;
 use crate::read::Reading;
-
-pub(crate) fn hash(text: &str) -> [u8; 32] {
-    Sha256::digest(text.as_bytes()).into()
-}
 
 /// The strings that were cut out of bodies, by the numbers of the bodies.
 #[derive(Default)]
@@ -22,7 +18,7 @@ pub(crate) struct Pieces(HashMap<i64, Vec<(usize, String)>>);
 impl Pieces {
     /// Returns the text of a body with its long strings put back.
     pub(crate) fn whole(&self, number: i64, cuts: i32, stored: &[u8]) -> Outcome<String> {
-        let text = body::unpack(stored)?;
+        let text = unpack(stored)?;
         if cuts == 0 {
             return Ok(text);
         }
@@ -30,7 +26,7 @@ impl Pieces {
         if pieces.len() != length(cuts) {
             return Err(Fault::damaged("a blob is missing"));
         }
-        body::splice(&text, pieces)
+        Ok(splice(&text, pieces)?)
     }
 }
 
@@ -40,7 +36,7 @@ impl Reading<'_> {
         let mut pieces = Pieces::default();
         for row in self.rows(statement).await? {
             let body: Option<&[u8]> = column(&row, 2)?;
-            let text = body::unpack(body.ok_or_else(|| Fault::damaged("a blob is missing"))?)?;
+            let text = unpack(body.ok_or_else(|| Fault::damaged("a blob is missing"))?)?;
             pieces
                 .0
                 .entry(column(&row, 0)?)
@@ -56,7 +52,7 @@ impl Plan<'_> {
     pub(crate) fn put_blob(&mut self, piece: &str) -> Outcome<[u8; 32]> {
         let hash = hash(piece);
         if !self.change.blobs.iter().any(|(known, _)| *known == hash) {
-            self.change.blobs.push((hash, self.store.encoder.pack(piece)?));
+            self.change.blobs.push((hash, pack(self.store.encoding, piece)?));
         }
         Ok(hash)
     }

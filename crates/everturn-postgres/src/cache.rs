@@ -6,17 +6,13 @@
 //! version of the session, which is random too; a commit compares that version, so acting on facts that have become false
 //! writes nothing.
 
-use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use everturn_agent::Artifact;
 use everturn_ai::{History, LineageId, Message};
-use parking_lot::{Mutex, MutexGuard};
-use serde_json::Value;
+use everturn_sql::{Document, Documents, Lru};
 
 use crate::known::Known;
 use crate::position::{DocumentKey, LineageKey, Position, SessionKey};
-use crate::recency::Recency;
 use crate::tail::Tail;
 
 /// How many lineages of this process, and sessions, are remembered. Forgetting one costs a read, nothing else.
@@ -75,33 +71,15 @@ pub(crate) struct Grown {
     pub(crate) bytes: usize,
 }
 
-/// A stored document, shared by its holders.
-#[derive(Debug, Clone)]
-pub(crate) enum Document {
-    Json(Arc<Value>),
-    Artifacts(Arc<Vec<Artifact>>),
-}
-
-impl Document {
-    /// Returns the address of the shared value, which identifies it while it is held.
-    pub(crate) fn address(&self) -> usize {
-        match self {
-            Self::Json(value) => Arc::as_ptr(value).addr(),
-            Self::Artifacts(artifacts) => Arc::as_ptr(artifacts).addr(),
-        }
-    }
-}
-
 /// The facts that all calls of a store share.
 pub(crate) struct Memory {
-    histories: Recency<LineageKey, StoredHistory>,
-    places: Recency<LineageId, Place>,
+    histories: Lru<LineageKey, StoredHistory>,
+    places: Lru<LineageId, Place>,
     /// Documents, with the number of patches between each and a full text.
-    documents: Recency<DocumentKey, (Document, i32)>,
-    addresses: HashMap<usize, DocumentKey>,
-    sessions: Recency<SessionKey, Arc<Known>>,
+    documents: Documents<DocumentKey, i32>,
+    sessions: Lru<SessionKey, Arc<Known>>,
     /// The sessions of their latest snapshots, by what stands for the snapshot's id.
-    tips: Recency<i64, SessionKey>,
+    tips: Lru<i64, SessionKey>,
 }
 
 /// A handle to the facts.
@@ -110,12 +88,11 @@ pub(crate) struct Cache(Mutex<Memory>);
 impl Cache {
     pub(crate) fn new(bytes: usize) -> Self {
         Self(Mutex::new(Memory {
-            histories: Recency::new(bytes),
-            places: Recency::new(MAX_PLACES),
-            documents: Recency::new(bytes / 4),
-            addresses: HashMap::new(),
-            sessions: Recency::new(MAX_PLACES),
-            tips: Recency::new(MAX_PLACES),
+            histories: Lru::new(bytes),
+            places: Lru::new(MAX_PLACES),
+            documents: Documents::new(bytes / 4),
+            sessions: Lru::new(MAX_PLACES),
+            tips: Lru::new(MAX_PLACES),
         }))
     }
 
@@ -140,12 +117,12 @@ impl Cache {
     }
 
     pub(crate) fn document(&self, key: DocumentKey) -> Option<(Document, i32)> {
-        self.memory().documents.get(&key).cloned()
+        self.memory().documents.get(&key)
     }
 
     /// Returns the key of the stored document that shares this value.
     pub(crate) fn document_like(&self, document: &Document) -> Option<DocumentKey> {
-        self.memory().addresses.get(&document.address()).copied()
+        self.memory().documents.key_of(document)
     }
 
     pub(crate) fn session(&self, key: SessionKey) -> Option<Arc<Known>> {
@@ -223,19 +200,11 @@ impl Cache {
     }
 
     pub(crate) fn learn_document(&self, key: DocumentKey, document: &Document, depth: i32, bytes: usize) {
-        let mut memory = self.memory();
-        memory.addresses.insert(document.address(), key);
-        let forgotten = memory.documents.insert(key, (document.clone(), depth), bytes);
-        for (document, _) in &forgotten {
-            let address = document.address();
-            let holder = memory.addresses.get(&address).copied();
-            let held = holder.and_then(|key| memory.documents.get(&key));
-            if held.is_none_or(|(held, _)| held.address() != address) {
-                memory.addresses.remove(&address);
-            }
-        }
-        drop(memory);
-        drop(forgotten);
+        let evicted = self
+            .memory()
+            .documents
+            .insert(key, document.clone(), depth, bytes);
+        drop(evicted);
     }
 }
 

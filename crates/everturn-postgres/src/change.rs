@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use everturn_ai::LineageId;
+use everturn_sql::Document;
 
-use crate::cache::{Document, Grown};
+use crate::cache::Grown;
 use crate::inner::Inner;
 use crate::known::Known;
 use crate::position::{LineageKey, Position, SessionKey, new_version};

@@ -4,14 +4,16 @@ use std::borrow::Cow;
 
 use everturn_agent::store::JournalKey;
 use everturn_agent::{SessionId, Snapshot};
+use everturn_sql::to_nanos;
 use tokio_postgres::types::Type;
 
+use crate::body::Packed;
 use crate::change::{Cut, Plan};
 use crate::connection::{NOW, Statement};
 use crate::fault::Outcome;
 use crate::known::line_checksum;
 use crate::position::{LineageKey, SessionKey, column as number_column};
-use crate::row::{Columns, StoredState, to_nanos};
+use crate::row::{Columns, StoredState};
 use crate::turn_lock::HeldLock;
 use crate::write::{NextTip, Wish};
 
@@ -299,13 +301,14 @@ impl Plan<'_> {
             id,
         } = names;
         let name = row.session_id.as_ref().map(SessionId::as_str).unwrap_or_default();
-        let written = Columns::of(row, state, self.session, self.store.encoder)?;
+        let written = Columns::of(row, state, self.session, self.store.encoding)?;
         let (scope_name, id_name) = (
             wish.scope.as_str().as_bytes(),
             row.snapshot_id.as_str().as_bytes(),
         );
         let checksum = written.checksum(scope_name, name.as_bytes(), id_name);
-        let owned = |bytes: Option<Cow<'_, [u8]>>| bytes.map(Cow::into_owned);
+        let owned = |packed: Option<Packed<'_>>| packed.map(|packed| packed.0.into_owned());
+        let common = written.common;
         let word = |word: Option<Cow<'_, str>>| word.map(Cow::into_owned);
         let mut columns = Vec::new();
         let mut values = Vec::new();
@@ -315,21 +318,24 @@ impl Plan<'_> {
         };
         set(
             "parent",
-            statement.bind(written.parent.map(<[u8]>::to_vec), Type::BYTEA),
+            statement.bind(
+                common.parent.map(|parent| parent.into_owned().into_bytes()),
+                Type::BYTEA,
+            ),
         );
-        set("created_at", statement.bind(written.created_at, Type::INT8));
-        set("updated_at", statement.bind(written.updated_at, Type::INT8));
-        set("heartbeat_at", statement.bind(written.heartbeat_at, Type::INT8));
-        set("status", statement.bind(written.status.into_owned(), Type::TEXT));
+        set("created_at", statement.bind(common.created_at, Type::INT8));
+        set("updated_at", statement.bind(common.updated_at, Type::INT8));
+        set("heartbeat_at", statement.bind(common.heartbeat_at, Type::INT8));
+        set("status", statement.bind(common.status.into_owned(), Type::TEXT));
         set(
             "finish_reason",
-            statement.bind(word(written.finish_reason), Type::TEXT),
+            statement.bind(word(common.finish_reason), Type::TEXT),
         );
-        set("event", statement.bind(word(written.event), Type::TEXT));
-        set("number", statement.bind(written.number, Type::INT8));
-        set("turn", statement.bind(written.turn, Type::INT8));
-        set("orphaned", statement.bind(written.orphaned, Type::BOOL));
-        set("details", statement.bind(owned(written.details), Type::BYTEA));
+        set("event", statement.bind(word(common.event), Type::TEXT));
+        set("number", statement.bind(common.number, Type::INT8));
+        set("turn", statement.bind(common.turn, Type::INT8));
+        set("orphaned", statement.bind(common.orphaned, Type::BOOL));
+        set("details", statement.bind(owned(common.details), Type::BYTEA));
         set("lineage", statement.bind(written.lineage, Type::INT8));
         set("line_session", statement.bind(written.line_session, Type::UUID));
         set("up_to", statement.bind(written.up_to, Type::INT4));
@@ -337,8 +343,8 @@ impl Plan<'_> {
         set("custom", statement.bind(written.custom, Type::INT8));
         set("artifacts", statement.bind(written.artifacts, Type::INT8));
         set("prompt_input", statement.bind(written.prompt_input, Type::INT8));
-        set("named", statement.bind(written.named, Type::BOOL));
-        set("rest", statement.bind(owned(written.rest), Type::BYTEA));
+        set("named", statement.bind(common.named, Type::BOOL));
+        set("rest", statement.bind(owned(common.rest), Type::BYTEA));
         set("checksum", statement.bind(checksum, Type::INT8));
         let (columns, values) = (columns.join(", "), values.join(", "));
         parts.push(if exists {

@@ -12,6 +12,7 @@ use everturn_agent::store::{Deletion, Scope};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
+use crate::body::pack;
 use crate::connection::{Patience, Statement, column};
 use crate::fault::Outcome;
 use crate::inner::Inner;
@@ -340,8 +341,8 @@ impl Deleting<'_> {
     /// Rewrites a patch as a full text, so that its base can be deleted.
     async fn make_independent(&self, session: SessionKey, number: i64) -> Outcome<()> {
         let (text, _) = self.0.document_text(session, number).await?;
-        let encoder = self.0.store.encoder;
-        let cut = encoder.cut(&text);
+        let encoding = self.0.store.encoding;
+        let cut = encoding.cut(&text);
         let place = |sql: &str| of_session(sql, session).with(number, Type::INT8);
         let sql =
             "DELETE FROM @document_blob WHERE tenant = $1 AND session = $2 AND number = $3 RETURNING hash";
@@ -350,7 +351,7 @@ impl Deleting<'_> {
                    WHERE tenant = $1 AND session = $2 AND number = $3";
         let statement = place(sql)
             .with(number_column(cut.pieces.len())?, Type::INT4)
-            .with(encoder.pack(&cut.text)?, Type::BYTEA);
+            .with(pack(encoding, &cut.text)?, Type::BYTEA);
         self.0.rows(&statement).await?;
         for (offset, piece) in &cut.pieces {
             let sql = "WITH long AS (INSERT INTO @blob (tenant, session, hash, body) VALUES ($1, $2, $5, $6) \
@@ -358,8 +359,8 @@ impl Deleting<'_> {
                        INSERT INTO @document_blob (tenant, session, number, place, hash) VALUES ($1, $2, $3, $4, $5)";
             let statement = place(sql)
                 .with(number_column(*offset)?, Type::INT4)
-                .with(crate::blob::hash(piece).to_vec(), Type::BYTEA)
-                .with(encoder.pack(piece)?, Type::BYTEA);
+                .with(everturn_sql::hash(piece).to_vec(), Type::BYTEA)
+                .with(pack(encoding, piece)?, Type::BYTEA);
             self.0.rows(&statement).await?;
         }
         self.release_blobs(session, &links).await

@@ -10,12 +10,13 @@ use everturn_agent::Artifact;
 use everturn_agent::patch::JsonPatch;
 use everturn_agent::store::Checksum;
 use everturn_core::check_depth;
+use everturn_sql::{Document, MAX_PATCHES, parse, patch_to, patched};
 use serde_json::Value;
+use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use crate::blob::Pieces;
-use crate::body;
-use crate::cache::Document;
+use crate::body::pack;
 use crate::change::{Cut, NewDocument, Plan, Remember};
 use crate::connection::{Statement, column};
 use crate::fault::{Fault, Outcome};
@@ -23,26 +24,8 @@ use crate::position::{SessionKey, column as number_column};
 use crate::read::Reading;
 use crate::row::StoredState;
 
-/// The longest chain of patches between a document and a full text.
-pub(crate) const MAX_PATCHES: i32 = 16;
-
-/// Documents smaller than this are written in full, because a patch would save less than it costs.
-const PATCH_OVER: usize = 1024;
-
-/// How many times smaller than the document a patch must be.
-const PATCH_GAIN: usize = 4;
-
 /// The text of a document, and the number of patches between it and a full text.
 pub(crate) type Text = (String, i32);
-
-impl Document {
-    fn text(&self) -> Outcome<String> {
-        match self {
-            Self::Json(value) => body::write(value),
-            Self::Artifacts(artifacts) => body::write(artifacts),
-        }
-    }
-}
 
 impl Reading<'_> {
     pub(crate) async fn json(&self, session: SessionKey, number: Option<i64>) -> Outcome<Option<Arc<Value>>> {
@@ -53,7 +36,7 @@ impl Reading<'_> {
             return Ok(Some(value));
         }
         let (text, depth) = self.document_text(session, number).await?;
-        let value: Arc<Value> = Arc::new(body::parse(&text)?);
+        let value: Arc<Value> = Arc::new(parse(&text)?);
         let document = Document::Json(Arc::clone(&value));
         self.store
             .cache
@@ -73,7 +56,7 @@ impl Reading<'_> {
             return Ok(artifacts);
         }
         let (text, depth) = self.document_text(session, number).await?;
-        let artifacts: Arc<Vec<Artifact>> = Arc::new(body::parse(&text)?);
+        let artifacts: Arc<Vec<Artifact>> = Arc::new(parse(&text)?);
         let document = Document::Artifacts(Arc::clone(&artifacts));
         self.store
             .cache
@@ -94,9 +77,9 @@ impl Reading<'_> {
         }
         for (number, (text, depth)) in self.document_texts(session, &missing).await? {
             let document = if Some(number) == state.artifacts {
-                Document::Artifacts(Arc::new(body::parse(&text)?))
+                Document::Artifacts(Arc::new(parse(&text)?))
             } else {
-                Document::Json(Arc::new(body::parse(&text)?))
+                Document::Json(Arc::new(parse(&text)?))
             };
             cache.learn_document((session, number), &document, depth, text.len());
         }
@@ -150,41 +133,28 @@ impl Reading<'_> {
             self.pieces(&links).await?
         };
         let mut texts: HashMap<i64, Text> = HashMap::new();
-        let mut value: Option<Value> = None;
-        for (index, row) in rows.iter().enumerate() {
-            let (root, number): (i64, i64) = (column(row, 0)?, column(row, 1)?);
-            let text = pieces.whole(number, column(row, 4)?, column(row, 5)?)?;
-            let is_patch = column::<Option<i64>>(row, 2)?.is_some();
-            let is_last = rows
-                .get(index + 1)
-                .is_none_or(|next| column::<i64>(next, 0).ok() != Some(root));
-            let whole = match (is_patch, value.take()) {
-                (false, None) if is_last => text,
-                (false, None) => {
-                    value = Some(body::parse(&text)?);
-                    continue;
-                }
-                (true, Some(base)) => {
-                    let patch: JsonPatch = body::parse(&text)?;
-                    let patched = patch
-                        .apply(&base)
-                        .map_err(|error| Fault::damaged(format!("a patch does not apply: {error}")))?;
-                    if !is_last {
-                        value = Some(patched);
-                        continue;
-                    }
-                    body::write(&patched)?
-                }
-                _ => {
-                    return Err(Fault::damaged(
-                        "the patches of a document do not lead to a full text",
-                    ));
-                }
-            };
-            if column::<i64>(row, 6)? != document_checksum(session, root, &whole) {
-                return Err(Fault::damaged("a document is not what its checksum says"));
+        let root_of = |row: &Row| column::<i64>(row, 0).ok();
+        for chain in rows.chunk_by(|row, next| root_of(row) == root_of(next)) {
+            let incomplete = || Fault::damaged("the patches of a document do not lead to a full text");
+            let (base, patches) = chain.split_first().ok_or_else(incomplete)?;
+            let last = patches.last().unwrap_or(base);
+            let part = |row: &Row| pieces.whole(column(row, 1)?, column(row, 4)?, column(row, 5)?);
+            let is_patch = |row: &Row| Ok::<_, Fault>(column::<Option<i64>>(row, 2)?.is_some());
+            if is_patch(base)? {
+                return Err(incomplete());
             }
-            texts.insert(root, (whole, column(row, 3)?));
+            let mut parsed: Vec<JsonPatch> = Vec::with_capacity(patches.len());
+            for patch in patches {
+                if !is_patch(patch)? {
+                    return Err(incomplete());
+                }
+                parsed.push(parse(&part(patch)?)?);
+            }
+            let (root, whole) = (column(last, 0)?, patched(part(base)?, parsed)?);
+            if column::<i64>(last, 6)? != document_checksum(session, root, &whole) {
+                return Err(Fault::damaged("a document does not match its checksum"));
+            }
+            texts.insert(root, (whole, column(last, 3)?));
         }
         Ok(texts)
     }
@@ -207,7 +177,7 @@ impl Reading<'_> {
         }
         // It is too large for the cache.
         let (text, depth) = self.document_text(session, number).await?;
-        Ok((Document::Json(Arc::new(body::parse(&text)?)), depth))
+        Ok((Document::Json(Arc::new(parse(&text)?)), depth))
     }
 }
 
@@ -275,13 +245,13 @@ impl Plan<'_> {
         text: &str,
         checksum: i64,
     ) -> Outcome<()> {
-        let cut = self.store.encoder.cut(text);
+        let cut = self.store.encoding.cut(text);
         self.change.documents.push(NewDocument {
             number,
             base,
             depth,
             cuts: number_column(cut.pieces.len())?,
-            body: self.store.encoder.pack(&cut.text)?,
+            body: pack(self.store.encoding, &cut.text)?,
             checksum,
         });
         for (offset, piece) in &cut.pieces {
@@ -304,18 +274,9 @@ fn document_checksum(session: SessionKey, number: i64, text: &str) -> i64 {
 
 /// Returns a patch from a stored document to `text`, if it is small enough and yields exactly that text.
 fn patch(base: i64, old: &str, depth: i32, text: &str) -> Outcome<Option<(i64, i32, String)>> {
-    if depth > MAX_PATCHES || text.len() <= PATCH_OVER {
+    if depth > MAX_PATCHES {
         return Ok(None);
     }
-    let old: Value = body::parse(old)?;
-    let patch = JsonPatch::diff(&old, &body::parse(text)?);
-    let worth = body::write(&patch)?;
-    if worth.len() * PATCH_GAIN > text.len() {
-        return Ok(None);
-    }
-    // A patch may add members in another order than the text has them.
-    let exact = patch
-        .apply(&old)
-        .is_ok_and(|value| body::write(&value).is_ok_and(|result| result == text));
-    Ok(exact.then_some((base, depth, worth)))
+    let (old, new): (Value, Value) = (parse(old)?, parse(text)?);
+    Ok(patch_to(&old, &new, text.len())?.map(|patch| (base, depth, patch)))
 }

@@ -152,6 +152,16 @@ impl From<tokio_postgres::Error> for Fault {
     }
 }
 
+impl From<everturn_sql::Fault> for Fault {
+    fn from(fault: everturn_sql::Fault) -> Self {
+        match fault {
+            everturn_sql::Fault::Damaged(what) => Self::Damaged(what),
+            everturn_sql::Fault::Refused(error) => Self::Refused(error),
+            _ => Self::Damaged(format!("a value has an unknown fault: {fault:?}")),
+        }
+    }
+}
+
 impl From<Error> for Fault {
     fn from(error: Error) -> Self {
         Self::Refused(error)

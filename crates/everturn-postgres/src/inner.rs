@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use crate::body::Encoder;
+use everturn_sql::Encoding;
+
 use crate::cache::Cache;
 use crate::connection::Database;
 use crate::watch::Watchers;
@@ -11,6 +12,6 @@ use crate::watch::Watchers;
 pub(crate) struct Inner {
     pub(crate) db: Arc<Database>,
     pub(crate) cache: Cache,
-    pub(crate) encoder: Encoder,
+    pub(crate) encoding: Encoding,
     pub(crate) watchers: Watchers,
 }

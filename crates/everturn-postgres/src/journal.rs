@@ -10,17 +10,17 @@ use everturn_agent::store::{
     Checksum, Detail, Journal, JournalGuard, JournalKey, JournalRecord, Scope, record_taken,
 };
 use everturn_core::{Error, Result};
+use everturn_sql::{clamped_nanos, parse, write};
 use jiff::Timestamp;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 use crate::PostgresStore;
-use crate::body;
+use crate::body::{pack, unpack};
 use crate::connection::{NOW, Patience, Statement, column};
 use crate::fault::{Fault, Outcome};
 use crate::inner::Inner;
 use crate::known::Known;
-use crate::list::nanos;
 use crate::position::{SessionKey, new_version};
 use crate::read::Reading;
 use crate::row::check_id;
@@ -67,7 +67,7 @@ pub(crate) fn record(
     packed: &[u8],
     checksum: i64,
 ) -> Outcome<String> {
-    let text = body::unpack(packed)?;
+    let text = unpack(packed)?;
     if checksum != record_checksum(session, turn, sequence, &text) {
         return Err(Fault::damaged(format!(
             "journal record {sequence} is not what its checksum says"
@@ -112,7 +112,7 @@ pub(crate) fn sweep(before: Timestamp) -> Statement<'static> {
            RETURNING j.tenant, j.session, j.turn) \
          SELECT count(*) FROM (SELECT DISTINCT tenant, session, turn FROM gone) AS turns",
     )
-    .with(nanos(before), Type::INT8)
+    .with(clamped_nanos(before), Type::INT8)
 }
 
 impl Inner {
@@ -127,8 +127,8 @@ impl Inner {
         check_id("session id", key.session().as_str())?;
         check_id("turn", key.turn())?;
         let session = SessionKey::of(scope, key.session().as_str());
-        let text = body::write(&record.body)?;
-        let packed = self.encoder.pack(&text)?;
+        let text = write(&record.body)?;
+        let packed = pack(self.encoding, &text)?;
         let checksum = record_checksum(
             session.id,
             key.turn().as_bytes(),
@@ -264,7 +264,7 @@ impl Inner {
                 )?;
                 Ok(JournalRecord {
                     sequence: sequence.cast_unsigned(),
-                    body: body::parse(&text)?,
+                    body: parse(&text)?,
                 })
             })
             .collect()

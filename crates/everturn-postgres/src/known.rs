@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use everturn_agent::SnapshotId;
 use everturn_agent::store::{Checksum, JournalGuard};
+use everturn_sql::to_time;
 use jiff::Timestamp;
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -12,7 +13,7 @@ use uuid::Uuid;
 use crate::connection::column;
 use crate::fault::{Fault, Outcome};
 use crate::position::{LineageKey, SessionKey, length};
-use crate::row::{Stored, optional_text, to_time};
+use crate::row::{Stored, optional_text};
 
 /// How many lineages of a session are remembered.
 const MAX_LINES: usize = 32;

@@ -88,7 +88,6 @@ mod options;
 mod pending;
 mod position;
 mod read;
-mod recency;
 mod row;
 mod schema;
 mod session_lock;
@@ -104,10 +103,11 @@ mod verify;
 mod watch;
 mod write;
 
+pub use everturn_sql::{Encoding, Verification};
+
 pub use self::metrics::PostgresMetrics;
 pub use self::options::PostgresStoreOptions;
 pub use self::row::MAX_ID;
 pub use self::store::PostgresStore;
 pub use self::stream_log::{PostgresStreamLog, PostgresStreamLogOptions};
 pub use self::upkeep::Upkeep;
-pub use self::verify::Verification;

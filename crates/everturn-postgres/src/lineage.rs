@@ -8,17 +8,17 @@
 //! locks the lineage against deletion.
 
 use everturn_ai::{History, Message};
-use everturn_core::Error;
+use everturn_sql::{check_history, parse, write};
 use tokio_postgres::types::Type;
 
 use crate::blob::Pieces;
-use crate::body;
+use crate::body::pack;
 use crate::cache::{Grown, Place, StoredHistory};
 use crate::change::{Cut, Plan, Remember};
 use crate::connection::{Statement, column};
 use crate::fault::{Fault, Outcome};
 use crate::known::{Line, line};
-use crate::position::{LineageKey, MAX_MESSAGES, Position, SessionKey, column as number_column, length};
+use crate::position::{LineageKey, Position, SessionKey, column as number_column, length};
 use crate::read::{Reading, ids};
 use crate::tail::{Tail, follows, tail};
 
@@ -190,7 +190,7 @@ impl Reading<'_> {
                         "message {number} is not what its checksum says, or does not follow the one before it"
                     )));
                 }
-                history.push(body::parse::<Message>(&text)?, checksum);
+                history.push(parse::<Message>(&text)?, checksum);
             }
             self.store.cache.learn_history(segment.lineage, &history, bytes);
         }
@@ -245,13 +245,7 @@ impl Plan<'_> {
         if history.is_empty() {
             return Ok(None);
         }
-        if history.len() > MAX_MESSAGES {
-            return Err(Error::resource_exhausted(format!(
-                "a history of {} messages cannot be stored: {MAX_MESSAGES} are allowed; summarise it or begin a new session",
-                history.len()
-            ))
-            .into());
-        }
+        check_history(history)?;
         let start = match known {
             Some(known) => Some(known),
             None => self.common_start(history, related).await?,
@@ -455,9 +449,9 @@ impl Plan<'_> {
         message: &Message,
         before: Option<Tail>,
     ) -> Outcome<(usize, Tail)> {
-        let text = body::write(message)?;
+        let text = write(message)?;
         let number = number_column(index)?;
-        let cut = self.store.encoder.cut(&text);
+        let cut = self.store.encoding.cut(&text);
         self.change.messages.lineage = lineage;
         self.change.messages.numbers.push(number);
         let tail = tail(before, number, &text, self.random);
@@ -466,7 +460,7 @@ impl Plan<'_> {
         self.change
             .messages
             .bodies
-            .push(self.store.encoder.pack(&cut.text)?);
+            .push(pack(self.store.encoding, &cut.text)?);
         for (offset, piece) in &cut.pieces {
             let hash = self.put_blob(piece)?;
             self.change.messages.pieces.push(Cut {

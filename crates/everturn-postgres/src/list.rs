@@ -1,8 +1,8 @@
 //! Listings: the snapshots of a session and the sessions of a tenant, page by page.
 
-use everturn_agent::store::{Cursor, Order, Page, Scope, SessionQuery, SessionSummary, SnapshotQuery};
-use everturn_agent::{SessionId, Snapshot};
-use jiff::Timestamp;
+use everturn_agent::Snapshot;
+use everturn_agent::store::{Cursor, Page, Scope, SessionQuery, SessionSummary, SnapshotQuery};
+use everturn_sql::{clamped_nanos, page, sql_order, summary};
 use tokio_postgres::types::Type;
 
 use crate::connection::{Patience, Statement};
@@ -13,7 +13,7 @@ use crate::row::{COLUMNS, Stored};
 
 /// Selects a page of a session's snapshots: a range of an index.
 pub(crate) fn snapshots(scope: &Scope, query: &SnapshotQuery) -> Statement<'static> {
-    let (direction, beyond) = words(query.order);
+    let (direction, beyond) = sql_order(query.order);
     let key = SessionKey::of(scope, query.session.as_str());
     let mut statement = Statement::new("")
         .with(key.tenant, Type::INT4)
@@ -31,7 +31,7 @@ pub(crate) fn snapshots(scope: &Scope, query: &SnapshotQuery) -> Statement<'stat
 
 /// Selects a page of a tenant's sessions, in the order of their tips.
 pub(crate) fn sessions(scope: &Scope, query: &SessionQuery) -> Statement<'static> {
-    let (direction, beyond) = words(query.order);
+    let (direction, beyond) = sql_order(query.order);
     let mut statement = Statement::new("")
         .with(tenant(scope), Type::INT4)
         .with(scope.as_str().as_bytes().to_vec(), Type::BYTEA)
@@ -45,14 +45,7 @@ pub(crate) fn sessions(scope: &Scope, query: &SessionQuery) -> Statement<'static
     statement
 }
 
-fn words(order: Order) -> (&'static str, &'static str) {
-    match order {
-        Order::Newest => ("DESC", "<"),
-        Order::Oldest => ("ASC", ">"),
-    }
-}
-
-/// One row more than the page says whether there is another page.
+/// Returns the limit of a query for a page: one row more, which shows whether there is another page.
 pub(crate) fn limit(page_size: usize) -> i64 {
     i64::try_from(page_size).map_or(i64::MAX, |size| size.saturating_add(1))
 }
@@ -61,15 +54,9 @@ fn after(statement: &mut Statement<'_>, cursor: Option<&Cursor>, columns: &str, 
     let Some(cursor) = cursor else {
         return String::new();
     };
-    let at = statement.bind(nanos(cursor.created_at), Type::INT8);
+    let at = statement.bind(clamped_nanos(cursor.created_at), Type::INT8);
     let id = statement.bind(cursor.snapshot_id.as_str().as_bytes().to_vec(), Type::BYTEA);
     format!("AND ({columns}) {beyond} ({at}, {id})")
-}
-
-/// Converts a time; one outside the range of stored times becomes the first or the last of them.
-pub(crate) fn nanos(time: Timestamp) -> i64 {
-    let clamped = time.as_nanosecond().clamp(i64::MIN.into(), i64::MAX.into());
-    i64::try_from(clamped).expect("clamped to fit")
 }
 
 impl Reading<'_> {
@@ -101,23 +88,10 @@ impl Reading<'_> {
         query: &SessionQuery,
     ) -> Outcome<Page<SessionSummary>> {
         let rows = self.rows(&sessions(scope, query)).await?;
-        let summary = |latest: Snapshot| {
-            let session_id: Option<SessionId> = latest.session_id.clone();
-            let session_id = session_id.ok_or_else(|| Fault::damaged("a row has no session"))?;
-            Ok(SessionSummary { session_id, latest })
-        };
         let items = rows
             .iter()
-            .map(|row| summary(Stored::from_row(row)?.snapshot))
+            .map(|row| Ok(summary(Stored::from_row(row)?.snapshot)?))
             .collect::<Outcome<Vec<_>>>()?;
         Ok(page(items, query.page_size(), |summary| &summary.latest))
     }
-}
-
-/// Makes a page from a query for one row more than the page size.
-fn page<T>(mut items: Vec<T>, size: usize, row: impl Fn(&T) -> &Snapshot) -> Page<T> {
-    let more = items.len() > size;
-    items.truncate(size);
-    let next = items.last().filter(|_| more).map(|last| Cursor::at(row(last)));
-    Page { items, next }
 }

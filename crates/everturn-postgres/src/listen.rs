@@ -10,8 +10,7 @@ use std::sync::Weak;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use everturn_agent::SnapshotId;
-use everturn_agent::store::Scope;
+use everturn_sql::Key;
 use futures::StreamExt;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
@@ -21,9 +20,6 @@ use tokio_postgres::types::Type;
 
 use crate::connection::{Address, Database, Statement, quoted};
 use crate::fault::{Outcome, describe};
-
-/// The scope and the id of a row.
-pub(crate) type Key = (Scope, SnapshotId);
 
 /// How long announcements wait for others to join them.
 const GATHER: Duration = Duration::from_millis(5);

@@ -4,6 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use everturn_sql::Encoding;
+
 /// The settings of a [`PostgresStore`](crate::PostgresStore).
 ///
 /// ```no_run
@@ -31,8 +33,7 @@ pub struct PostgresStoreOptions {
     pub(crate) statement_timeout: Duration,
     pub(crate) patience: Duration,
     pub(crate) migrate: bool,
-    pub(crate) blob_threshold: usize,
-    pub(crate) compress_over: Option<usize>,
+    pub(crate) encoding: Encoding,
     pub(crate) cache_bytes: usize,
     pub(crate) poll: Duration,
 }
@@ -51,8 +52,7 @@ impl PostgresStoreOptions {
             statement_timeout: Duration::from_secs(30),
             patience: Duration::from_secs(15),
             migrate: true,
-            blob_threshold: 16 * 1024,
-            compress_over: Some(256),
+            encoding: Encoding::default(),
             cache_bytes: 64 * 1024 * 1024,
             poll: Duration::from_millis(250),
         }
@@ -127,21 +127,9 @@ impl PostgresStoreOptions {
         self
     }
 
-    /// Sets from how many bytes on a string, such as an inline image, is stored once by its hash; 16 KiB by default.
-    pub fn blob_threshold(mut self, bytes: usize) -> Self {
-        self.blob_threshold = bytes;
-        self
-    }
-
-    /// Sets from how many bytes on a value is compressed, where that makes it smaller; 256 by default.
-    pub fn compress_over(mut self, bytes: usize) -> Self {
-        self.compress_over = Some(bytes);
-        self
-    }
-
-    /// Turns compression off. Values that are compressed already can still be read.
-    pub fn without_compression(mut self) -> Self {
-        self.compress_over = None;
+    /// Sets how values are encoded: which strings are stored once by their hash, and which values are compressed.
+    pub fn encoding(mut self, encoding: Encoding) -> Self {
+        self.encoding = encoding;
         self
     }
 

@@ -1,11 +1,12 @@
 //! Finding pending background runs.
 
 use everturn_agent::store::{PendingPage, PendingQuery, PendingRun, Scope};
+use everturn_sql::{clamped_nanos, pending_page};
 use tokio_postgres::types::Type;
 
 use crate::connection::{Statement, count};
 use crate::fault::Outcome;
-use crate::list::{limit, nanos};
+use crate::list::limit;
 use crate::read::Reading;
 use crate::row::{COLUMNS, SCOPE, Stored, text};
 
@@ -17,7 +18,7 @@ pub(crate) fn pending(query: &PendingQuery) -> Statement<'static> {
     let mut statement = Statement::new("").with(limit(query.page_size()), Type::INT8);
     let (silent, lock) = match query.silent_since {
         Some(moment) => {
-            let moment = statement.bind(nanos(moment), Type::INT8);
+            let moment = statement.bind(clamped_nanos(moment), Type::INT8);
             (
                 format!("AND s.heartbeat_at < {moment}"),
                 "FOR SHARE OF s SKIP LOCKED",
@@ -27,7 +28,7 @@ pub(crate) fn pending(query: &PendingQuery) -> Statement<'static> {
     };
     let beyond = match &query.after {
         Some(cursor) => {
-            let at = statement.bind(nanos(cursor.created_at), Type::INT8);
+            let at = statement.bind(clamped_nanos(cursor.created_at), Type::INT8);
             let id = statement.bind(cursor.snapshot_id.as_str().as_bytes().to_vec(), Type::BYTEA);
             let scope = statement.bind(cursor.scope.as_str().as_bytes().to_vec(), Type::BYTEA);
             format!("AND (s.created_at, s.id, s.scope) > ({at}, {id}, {scope})")
@@ -51,14 +52,12 @@ impl Reading<'_> {
                 snapshot: Stored::from_row(row)?.snapshot,
             });
         }
-        let more = items.len() > query.page_size();
-        items.truncate(query.page_size());
+        let page = pending_page(items, query);
         if query.silent_since.is_some() {
-            for _ in &items {
+            for _ in &page.items {
                 count(&self.store.db.counters.lapsed_leases);
             }
         }
-        let next = items.last().filter(|_| more).map(PendingRun::cursor);
-        Ok(PendingPage { items, next })
+        Ok(page)
     }
 }

@@ -7,9 +7,6 @@ use uuid::Uuid;
 
 use crate::fault::Outcome;
 
-/// The greatest number of messages in a history.
-pub(crate) const MAX_MESSAGES: usize = 1 << 24;
-
 /// The key of a session: where its tenant's rows are placed, and the session's own key.
 ///
 /// Both are hashes of names, so a key is known without asking the database. The session's own key covers the scope too:

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use everturn_agent::store::{Detail, Precondition, Scope};
 use everturn_agent::{SessionId, SessionState, Snapshot, SnapshotId};
 use everturn_ai::History;
+use everturn_sql::from_word;
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
@@ -18,7 +19,7 @@ use crate::fault::{Fault, Outcome};
 use crate::inner::Inner;
 use crate::known::{Found, KNOWN, KNOWN_LINE, Known, TIP, known};
 use crate::position::{SessionKey, tenant};
-use crate::row::{COLUMNS, Stored, StoredState, from_word, optional_text};
+use crate::row::{COLUMNS, Stored, StoredState, optional_text};
 
 /// The store as one call sees it: by way of the pool, or within the transaction on one connection.
 #[derive(Clone, Copy)]

@@ -12,7 +12,6 @@ use everturn_agent::store::{
 use everturn_agent::{Clock, SessionId, Snapshot, SnapshotId};
 use everturn_core::{Error, Result};
 
-use crate::body::Encoder;
 use crate::cache::Cache;
 use crate::connection::{Address, Database};
 use crate::fault::{Fault, Outcome};
@@ -60,10 +59,7 @@ impl PostgresStoreOptions {
             watchers: Watchers::start(&db, self.poll, channel),
             db,
             cache: Cache::new(self.cache_bytes),
-            encoder: Encoder {
-                blob_threshold: self.blob_threshold,
-                compress_over: self.compress_over,
-            },
+            encoding: self.encoding,
         })))
     }
 
@@ -71,7 +67,6 @@ impl PostgresStoreOptions {
         let zero = |name: &str| Err(Error::invalid_argument(format!("{name} is 0 and must be more")));
         match self {
             _ if self.connections == 0 => zero("connections"),
-            _ if self.blob_threshold == 0 => zero("blob_threshold"),
             _ if self.poll.is_zero() => zero("poll_every"),
             _ if self.patience.is_zero() => zero("patience"),
             _ if self.connect_timeout.is_zero() => zero("connect_timeout"),
@@ -84,7 +79,7 @@ impl PostgresStoreOptions {
                     self.schema.escape_default()
                 )))
             }
-            _ => Ok(()),
+            _ => self.encoding.check(),
         }
     }
 }

@@ -78,7 +78,7 @@ fn of_turn(sql: &str, scope: &Scope, session: &SessionId, turn: &SnapshotId) -> 
 }
 
 /// Returns what stands for the locks of a session in notifications. No snapshot has such an id.
-fn lock_key(scope: &Scope, session: &SessionId) -> crate::listen::Key {
+fn lock_key(scope: &Scope, session: &SessionId) -> everturn_sql::Key {
     (
         scope.clone(),
         SnapshotId::from(format!("\0turn locks of {session}")),

@@ -1,15 +1,15 @@
 //! Checking the integrity of the tables.
 
-use std::fmt::Display;
-
 use everturn_ai::Message;
 use everturn_core::Result;
+use everturn_sql::{Verification, hash, parse};
 use serde_json::Value;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 use crate::PostgresStore;
 use crate::blob::Pieces;
+use crate::body::unpack;
 use crate::connection::{Statement, column};
 use crate::fault::{Fault, Outcome};
 use crate::journal::record;
@@ -18,44 +18,9 @@ use crate::position::{LineageKey, SessionKey};
 use crate::read::Reading;
 use crate::row::{COLUMNS, SCOPE, Stored};
 use crate::tail::{Tail, follows};
-use crate::{blob, body};
-
-/// The greatest number of listed problems.
-const MAX_PROBLEMS: usize = 100;
 
 /// How many rows are read at a time.
 const BATCH: i64 = 1_000;
-
-/// The result of [`PostgresStore::verify`].
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Verification {
-    /// The number of snapshots.
-    pub snapshots: u64,
-    /// The number of stored messages.
-    pub messages: u64,
-    /// The number of stored documents: custom states, lists of artifacts and prompt inputs.
-    pub documents: u64,
-    /// The number of long strings that are stored by their hash.
-    pub blobs: u64,
-    /// The number of journal records.
-    pub records: u64,
-    /// The problems found, at most 100.
-    pub problems: Vec<String>,
-}
-
-impl Verification {
-    /// Returns whether no problem was found.
-    pub fn is_clean(&self) -> bool {
-        self.problems.is_empty()
-    }
-
-    fn problem(&mut self, what: impl Display) {
-        if self.problems.len() < MAX_PROBLEMS {
-            self.problems.push(what.to_string());
-        }
-    }
-}
 
 /// Queries that find violations of an invariant. The column of a result names the violating row.
 const INVARIANTS: &[(&str, &str)] = &[
@@ -150,7 +115,7 @@ async fn verify(reading: &Reading<'_>) -> Outcome<Verification> {
     for (what, sql) in INVARIANTS {
         for row in reading.rows(&Statement::new(*sql)).await? {
             let name: Option<String> = column(&row, 0)?;
-            found.problem(format!("{what}: {}", name.unwrap_or_default()));
+            found.add_problem(format!("{what}: {}", name.unwrap_or_default()));
         }
     }
     snapshots(reading, &mut found).await?;
@@ -199,7 +164,7 @@ async fn messages(reading: &Reading<'_>, found: &mut Verification) -> Outcome<()
                             "it is not what its checksum says, or does not follow the one before it",
                         ));
                     }
-                    body::parse::<Message>(&text)
+                    Ok(parse::<Message>(&text)?)
                 });
             check(found, &format!("message {}/{}", place.2, place.3), parsed)?;
             (after, last) = (place, Some(checksum));
@@ -301,7 +266,7 @@ async fn documents(reading: &Reading<'_>, found: &mut Verification) -> Outcome<(
         let number: i64 = column(&row, 2)?;
         let text = match reading.document_texts(session, &[number]).await {
             Ok(mut texts) => match texts.remove(&number) {
-                Some((text, _)) => body::parse::<Value>(&text),
+                Some((text, _)) => parse::<Value>(&text).map_err(Fault::from),
                 // It was deleted meanwhile.
                 None => continue,
             },
@@ -326,8 +291,8 @@ async fn blobs(reading: &Reading<'_>, found: &mut Verification) -> Outcome<()> {
         for row in &rows {
             found.blobs += 1;
             after = (column(row, 0)?, column(row, 1)?, column(row, 2)?);
-            let right = body::unpack(column(row, 3)?).and_then(|text| {
-                if after.2 == blob::hash(&text) {
+            let right = unpack(column(row, 3)?).map_err(Fault::from).and_then(|text| {
+                if after.2 == hash(&text) {
                     Ok(())
                 } else {
                     Err(Fault::damaged("it is not what its hash says"))
@@ -353,7 +318,7 @@ async fn journals(reading: &Reading<'_>, found: &mut Verification) -> Outcome<()
             column(&row, 3)?,
             column(&row, 4)?,
         );
-        let parsed = text.and_then(|text| body::parse::<Value>(&text));
+        let parsed = text.and_then(|text| Ok(parse::<Value>(&text)?));
         check(found, &format!("journal record {sequence}"), parsed)?;
     }
     Ok(())
@@ -364,7 +329,7 @@ fn check<T>(found: &mut Verification, what: &str, outcome: Outcome<T>) -> Outcom
     match outcome {
         Ok(_) => Ok(()),
         Err(Fault::Damaged(why)) => {
-            found.problem(format!("{what}: {why}"));
+            found.add_problem(format!("{what}: {why}"));
             Ok(())
         }
         Err(fault) => Err(fault),

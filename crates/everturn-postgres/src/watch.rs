@@ -5,24 +5,23 @@
 //! what correctness rests on. A notification from another process only makes it read at once. Without watchers the task
 //! ends.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use everturn_agent::store::{Scope, StatusStream};
 use everturn_agent::{SnapshotId, SnapshotStatus};
-use futures::StreamExt;
-use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::{Notify, watch};
+use everturn_sql::{Key, Watched, from_word};
+use tokio::sync::Notify;
 use tokio_postgres::types::Type;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::connection::{Database, Statement};
 use crate::fault::Outcome;
-use crate::listen::{Announcer, Channel, Key};
+use crate::listen::{Announcer, Channel};
 use crate::position::tenant;
-use crate::row::{from_word, text};
+use crate::row::text;
 
 /// How many times slower polling is while notifications arrive.
 const SLOWER: u32 = 20;
@@ -30,14 +29,6 @@ const SLOWER: u32 = 20;
 /// How long watching goes on with a database that cannot be read is the poll's own patience; between two failures it
 /// waits this long.
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
-
-/// The last status that was told to the watchers of a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Seen {
-    NotYet,
-    Status(SnapshotStatus),
-    Gone,
-}
 
 /// The watched rows.
 pub(crate) struct Watchers {
@@ -59,9 +50,7 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    rows: HashMap<Key, Vec<watch::Sender<Seen>>>,
-    /// Rows to read without delay.
-    changed: HashSet<Key>,
+    watched: Watched,
     task: Option<tokio::task::JoinHandle<()>>,
     /// Those that wait for a lock, by the tag that stands for it.
     waiting: Vec<(i64, Weak<Notify>)>,
@@ -85,14 +74,9 @@ impl Shared {
     fn heard(&self, tag: i64) {
         self.wake_freed(tag);
         let mut state = self.state();
-        let named: Vec<Key> = state
-            .rows
-            .keys()
-            .filter(|key| crate::listen::tag(key) == tag)
-            .cloned()
-            .collect();
-        if !named.is_empty() {
-            state.changed.extend(named);
+        let mut named = state.watched.keys();
+        named.retain(|key| crate::listen::tag(key) == tag);
+        if state.watched.mark_changed(named) {
             self.wake.notify_one();
         }
     }
@@ -138,12 +122,8 @@ impl Watchers {
 
     /// Has the task read these rows again.
     pub(crate) fn notice(&self, changed: impl IntoIterator<Item = Key>) {
-        let mut state = self.shared.state();
-        for key in changed {
-            if state.rows.contains_key(&key) {
-                state.changed.insert(key);
-                self.shared.wake.notify_one();
-            }
+        if self.shared.state().watched.mark_changed(changed) {
+            self.shared.wake.notify_one();
         }
     }
 
@@ -171,10 +151,8 @@ impl Watchers {
 
     /// Returns the statuses of a row, the current one first. The stream ends when the row does not exist.
     pub(crate) fn watch(&self, key: Key) -> StatusStream {
-        let (sender, receiver) = watch::channel(Seen::NotYet);
         let mut state = self.shared.state();
-        state.rows.entry(key.clone()).or_default().push(sender);
-        state.changed.insert(key);
+        let statuses = state.watched.add(key);
         // The task ends with the runtime that it was started on, which may be another than this caller's.
         if state
             .task
@@ -190,7 +168,7 @@ impl Watchers {
         }
         drop(state);
         self.shared.wake.notify_one();
-        statuses(receiver)
+        statuses
     }
 }
 
@@ -206,20 +184,16 @@ async fn run(db: &Weak<Database>, shared: &Shared, listening: &AtomicBool, poll:
         }
         let rows: Vec<Key> = {
             let mut state = shared.state();
-            state.rows.retain(|_, watchers| {
-                watchers.retain(|watcher| watcher.receiver_count() > 0);
-                !watchers.is_empty()
-            });
-            let changed = std::mem::take(&mut state.changed);
-            if state.rows.is_empty() {
+            let changed = state.watched.take_changed();
+            if !state.watched.remove_dropped() {
                 state.task = None;
                 return;
             }
             if last.elapsed() >= interval {
                 last = tokio::time::Instant::now();
-                state.rows.keys().cloned().collect()
+                state.watched.keys()
             } else {
-                changed.into_iter().collect()
+                changed
             }
         };
         let Some(db) = db.upgrade() else {
@@ -227,16 +201,16 @@ async fn run(db: &Weak<Database>, shared: &Shared, listening: &AtomicBool, poll:
         };
         match statuses_of(&db, &rows).await {
             Ok(found) => {
+                let mut state = shared.state();
                 for key in rows {
-                    let seen = found.get(&key).map_or(Seen::Gone, |status| Seen::Status(*status));
-                    tell(shared, &key, seen);
+                    state.watched.report(&key, found.get(&key).copied());
                 }
             }
             Err(fault) => {
                 let error = fault.into_error(&db.place);
                 tracing::warn!(%error, "watched snapshots cannot be read; they are read again soon");
                 drop(db);
-                shared.state().changed.extend(rows);
+                shared.state().watched.mark_changed(rows);
                 shared.wake.notify_one();
                 tokio::time::sleep(AFTER_FAILURE).await;
             }
@@ -271,29 +245,4 @@ async fn statuses_of(db: &Database, rows: &[Key]) -> Outcome<HashMap<Key, Snapsh
         found.insert(key, from_word(crate::connection::column(&row, 2)?)?);
     }
     Ok(found)
-}
-
-fn tell(shared: &Shared, key: &Key, seen: Seen) {
-    let mut state = shared.state();
-    for watcher in state.rows.get(key).into_iter().flatten() {
-        watcher.send_if_modified(|known| std::mem::replace(known, seen) != seen);
-    }
-    if seen == Seen::Gone {
-        state.rows.remove(key);
-    }
-}
-
-fn statuses(receiver: watch::Receiver<Seen>) -> StatusStream {
-    futures::stream::unfold(receiver, |mut receiver| async move {
-        loop {
-            receiver.changed().await.ok()?;
-            let seen = *receiver.borrow_and_update();
-            match seen {
-                Seen::NotYet => {}
-                Seen::Gone => return None,
-                Seen::Status(status) => return Some((status, receiver)),
-            }
-        }
-    })
-    .boxed()
 }

@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use everturn_agent::store::{Detail, JournalKey, Mutation, Precondition, Scope, admit, id_to_save};
 use everturn_agent::{SessionId, SessionState, Snapshot, SnapshotId};
+use everturn_sql::{Document, to_time};
 
-use crate::cache::Document;
 use crate::change::{Plan, Remember};
 use crate::connection::{Patience, column, count};
 use crate::fault::{Fault, Outcome, UnknownSave};
@@ -21,7 +21,7 @@ use crate::known::Tip;
 use crate::listen::tag;
 use crate::position::{Position, SessionKey};
 use crate::read::Reading;
-use crate::row::{Stored, StoredState, check_id, optional_text, to_time};
+use crate::row::{Stored, StoredState, check_id, optional_text};
 use crate::session_lock::{RACES, SessionLock};
 use crate::tail::Tail;
 

@@ -1,19 +1,15 @@
 //! Long strings, stored once by their hash.
 
+use everturn_sql::{hash, splice};
 use rusqlite::OptionalExtension;
-use sha2::{Digest, Sha256};
 
-use crate::body;
+use crate::body::Packed;
 use crate::checksum::Checksum;
 use crate::fault::{Fault, Outcome};
 use crate::prepare::Preparing;
 use crate::prepared::{Encoded, Piece};
 use crate::read::Reading;
 use crate::write::Writing;
-
-pub(crate) fn hash(text: &str) -> [u8; 32] {
-    Sha256::digest(text.as_bytes()).into()
-}
 
 impl Reading<'_> {
     /// Returns the body of a message with its long strings put back.
@@ -46,7 +42,7 @@ impl Reading<'_> {
         if i64::try_from(pieces.len()) != Ok(cuts) {
             return Err(Fault::damaged("a long string of a body is missing"));
         }
-        body::splice(text, &pieces)
+        Ok(splice(text, &pieces)?)
     }
 
     fn blob(&mut self, key: i64) -> Outcome<String> {
@@ -62,7 +58,7 @@ const BY_HASH: &str = "SELECT key FROM blob WHERE hash = ?1";
 impl Preparing<'_> {
     /// Encodes a text, without the long strings that are stored already.
     pub(crate) fn encode(&mut self, text: &str) -> Outcome<Encoded> {
-        let cut = self.encoder.cut(text);
+        let cut = self.encoding.cut(text);
         let mut pieces = Vec::with_capacity(cut.pieces.len());
         for (offset, piece) in cut.pieces {
             let hash = hash(piece);
@@ -70,12 +66,12 @@ impl Preparing<'_> {
             let body = if is_stored {
                 None
             } else {
-                Some(self.encoder.pack(piece)?)
+                Some(Packed::of(self.encoding, piece)?)
             };
             pieces.push(Piece { offset, hash, body });
         }
         Ok(Encoded {
-            body: self.encoder.pack(cut.text)?,
+            body: Packed::of(self.encoding, cut.text)?,
             pieces,
             text: Checksum::text(text),
         })

@@ -7,12 +7,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use everturn_agent::{Artifact, SessionState};
-use everturn_ai::{History, LineageId, json_heap_size, parts_heap_size};
-use parking_lot::{Mutex, MutexGuard};
-use serde_json::Value;
+use everturn_agent::SessionState;
+use everturn_ai::{History, LineageId};
+use everturn_sql::{Document, Documents, Lru};
 
-use crate::recency::Recency;
 use crate::row::StoredState;
 
 /// The bytes that the tables of the cache take for each entry, about.
@@ -28,50 +26,11 @@ pub(crate) struct Place {
     pub(crate) saved: usize,
 }
 
-/// A stored document, shared by its holders.
-#[derive(Debug, Clone)]
-pub(crate) enum Document {
-    Json(Arc<Value>),
-    Artifacts(Arc<Vec<Artifact>>),
-}
-
-impl Document {
-    /// Returns how many bytes of memory the document holds, about.
-    fn held_bytes(&self) -> usize {
-        match self {
-            Self::Json(value) => size_of::<Value>() + json_heap_size(value),
-            Self::Artifacts(artifacts) => artifacts.iter().map(held_by_artifact).sum(),
-        }
-    }
-
-    /// Returns the address of the shared value, which identifies it while it is held.
-    pub(crate) fn address(&self) -> usize {
-        match self {
-            Self::Json(value) => Arc::as_ptr(value).addr(),
-            Self::Artifacts(artifacts) => Arc::as_ptr(artifacts).addr(),
-        }
-    }
-}
-
-fn held_by_artifact(artifact: &Artifact) -> usize {
-    let metadata = artifact.metadata.as_ref();
-    size_of::<Artifact>()
-        + artifact.name.as_ref().map_or(0, String::capacity)
-        + parts_heap_size(&artifact.parts)
-        + metadata.map_or(0, |metadata| {
-            metadata
-                .iter()
-                .map(|(name, value)| name.capacity() + size_of::<Value>() * 2 + json_heap_size(value))
-                .sum()
-        })
-}
-
 /// The facts that all connections of a store share.
 pub(crate) struct Memory {
-    histories: Recency<i64, History>,
-    places: Recency<LineageId, Place>,
-    documents: Recency<i64, Document>,
-    addresses: HashMap<usize, i64>,
+    histories: Lru<i64, History>,
+    places: Lru<LineageId, Place>,
+    documents: Documents<i64, ()>,
     /// The tables of which an index is known to be complete.
     counted: Vec<&'static str>,
 }
@@ -80,10 +39,9 @@ impl Memory {
     /// Remembers up to that many bytes, a quarter of them in documents.
     pub(crate) fn new(bytes: usize) -> Self {
         Self {
-            histories: Recency::new(bytes - bytes / 4),
-            places: Recency::new(MAX_PLACES),
-            documents: Recency::new(bytes / 4),
-            addresses: HashMap::new(),
+            histories: Lru::new(bytes - bytes / 4),
+            places: Lru::new(MAX_PLACES),
+            documents: Documents::new(bytes / 4),
             counted: Vec::new(),
         }
     }
@@ -161,7 +119,7 @@ impl<'a> Cache<'a> {
             .find_map(|learned| learned.documents.get(&key));
         learned
             .map(|(document, _)| document.clone())
-            .or_else(|| self.shared().documents.get(&key).cloned())
+            .or_else(|| self.shared().documents.get(&key).map(|(document, ())| document))
     }
 
     /// Returns the key of the stored document that shares this value.
@@ -173,7 +131,7 @@ impl<'a> Cache<'a> {
             .find_map(|learned| learned.addresses.get(&address));
         learned
             .copied()
-            .or_else(|| self.shared().addresses.get(&address).copied())
+            .or_else(|| self.shared().documents.key_of(document))
     }
 
     /// Returns a state, if all its parts are remembered.
@@ -222,7 +180,7 @@ impl<'a> Cache<'a> {
     }
 
     pub(crate) fn learn_document(&mut self, key: i64, document: &Document) {
-        let bytes = document.held_bytes();
+        let bytes = document.heap_size();
         self.current.addresses.insert(document.address(), key);
         self.current.documents.insert(key, (document.clone(), bytes));
     }
@@ -234,7 +192,7 @@ impl<'a> Cache<'a> {
 
     /// Forgets that a document is stored, because it was deleted.
     pub(crate) fn forget_document(&self, document: &Document) {
-        self.shared().addresses.remove(&document.address());
+        self.shared().documents.forget(document);
     }
 
     /// Makes the facts learned since the last call part of the transaction.
@@ -276,24 +234,12 @@ impl<'a> Cache<'a> {
                 let _ = memory.places.insert(lineage, place, 1);
             }
         }
-        let mut forgotten = Vec::new();
+        let mut evicted = Vec::new();
         for (key, (document, bytes)) in kept.documents {
-            memory.addresses.insert(document.address(), key);
-            forgotten.extend(memory.documents.insert(key, document, bytes + ENTRY));
-        }
-        for document in &forgotten {
-            let address = document.address();
-            let held = memory
-                .addresses
-                .get(&address)
-                .and_then(|key| memory.documents.get(key));
-            // The address may have been taken over by another document since.
-            if held.is_none_or(|held| held.address() != address) {
-                memory.addresses.remove(&address);
-            }
+            evicted.extend(memory.documents.insert(key, document, (), bytes + ENTRY));
         }
         // Histories and documents are large: they are dropped after the lock is released.
         drop(guard);
-        drop((gone, forgotten));
+        drop((gone, evicted));
     }
 }

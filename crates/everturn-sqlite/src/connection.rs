@@ -220,7 +220,7 @@ impl Reader {
     pub(crate) fn open(path: &Path, patience: Duration) -> Outcome<Self> {
         Ok(Self {
             connection: open_reader(path, patience)?,
-            decoder: Decoder::new()?,
+            decoder: Decoder::default(),
         })
     }
 

@@ -8,11 +8,10 @@ use std::sync::Arc;
 use everturn_agent::Artifact;
 use everturn_agent::patch::JsonPatch;
 use everturn_core::{Error, check_depth};
+use everturn_sql::{Document, MAX_PATCHES, is_same_text, parse, patch_to, patched, write};
 use rusqlite::OptionalExtension;
 use serde_json::Value;
 
-use crate::body;
-use crate::cache::Document;
 use crate::checksum::{Checksum, check};
 use crate::fault::{Fault, Outcome};
 use crate::prepare::Preparing;
@@ -20,22 +19,13 @@ use crate::prepared::{Base, Encoded, PreparedDocument};
 use crate::read::Reading;
 use crate::write::Writing;
 
-/// The longest chain of patches between a document and a full text.
-const MAX_PATCHES: i64 = 16;
-
-/// Documents smaller than this are written in full, because a patch would save less than it costs.
-const PATCH_OVER: usize = 1024;
-
-/// How many times smaller than the document a patch must be.
-const PATCH_GAIN: usize = 4;
-
 impl Reading<'_> {
     pub(crate) fn json(&mut self, key: i64) -> Outcome<Arc<Value>> {
         if let Some(Document::Json(value)) = self.cache.document(key) {
             return Ok(value);
         }
         let text = self.document_text(key)?;
-        let value: Arc<Value> = Arc::new(body::parse(&text)?);
+        let value: Arc<Value> = Arc::new(parse(&text)?);
         self.cache
             .learn_document(key, &Document::Json(Arc::clone(&value)));
         Ok(value)
@@ -46,7 +36,7 @@ impl Reading<'_> {
             return Ok(artifacts);
         }
         let text = self.document_text(key)?;
-        let artifacts: Arc<Vec<Artifact>> = Arc::new(body::parse(&text)?);
+        let artifacts: Arc<Vec<Artifact>> = Arc::new(parse(&text)?);
         self.cache
             .learn_document(key, &Document::Artifacts(Arc::clone(&artifacts)));
         Ok(artifacts)
@@ -57,12 +47,14 @@ impl Reading<'_> {
         let (mut base, mut text, checksum) = self.document_row(key)?;
         let mut patches: Vec<JsonPatch> = Vec::new();
         while let Some(key) = base {
-            if i64::try_from(patches.len()).is_ok_and(|count| count == MAX_PATCHES) {
+            if i64::try_from(patches.len()).is_ok_and(|count| count == i64::from(MAX_PATCHES)) {
                 return Err(Fault::damaged("the patches of a document have no end"));
             }
-            patches.push(body::parse(&text)?);
+            patches.push(parse(&text)?);
             (base, text, _) = self.document_row(key)?;
         }
+        // Collected from the newest to the base.
+        patches.reverse();
         let text = patched(text, patches)?;
         check("a document", checksum, || Checksum::of_text(key, &text))?;
         Ok(text)
@@ -99,42 +91,6 @@ impl Reading<'_> {
     }
 }
 
-/// Applies patches, the last one first.
-fn patched(text: String, patches: Vec<JsonPatch>) -> Outcome<String> {
-    if patches.is_empty() {
-        return Ok(text);
-    }
-    let value: Value = body::parse(&text)?;
-    // Collected from the newest to the base, so they apply in reverse. As one patch, so that the document is copied once.
-    let patch: JsonPatch = patches.into_iter().rev().flat_map(|patch| patch.0).collect();
-    let value = patch
-        .apply(&value)
-        .map_err(|error| Fault::damaged(format!("a patch does not apply: {error}")))?;
-    body::write(&value)
-}
-
-/// Returns whether two values have the same text, which `==` does not tell: it ignores the order of members and the sign of
-/// a zero.
-fn is_same_text(one: &Value, other: &Value) -> bool {
-    match (one, other) {
-        (Value::Object(one), Value::Object(other)) => {
-            let same = |((name, one), (of, other)): ((&String, &Value), (&String, &Value))| {
-                name == of && is_same_text(one, other)
-            };
-            one.len() == other.len() && one.iter().zip(other).all(same)
-        }
-        (Value::Array(one), Value::Array(other)) => {
-            let same = |(one, other)| is_same_text(one, other);
-            one.len() == other.len() && one.iter().zip(other).all(same)
-        }
-        (Value::Number(one), Value::Number(other)) => {
-            let sign = |number: &serde_json::Number| number.as_f64().map(f64::is_sign_negative);
-            one == other && sign(one) == sign(other)
-        }
-        _ => one == other,
-    }
-}
-
 impl Preparing<'_> {
     /// Encodes a document, unless it is stored already.
     ///
@@ -151,11 +107,11 @@ impl Preparing<'_> {
         }
         let text = match &document {
             Document::Json(value) => {
-                // A shallower limit than the one that `body::write` checks.
+                // A shallower limit than the one that `write` checks.
                 check_depth(value)?;
                 serde_json::to_string(value).map_err(Error::from)?
             }
-            Document::Artifacts(artifacts) => body::write(artifacts)?,
+            Document::Artifacts(artifacts) => write(artifacts)?,
         };
         // A state that came from another process is not in the cache: its text is compared with the two likely ones.
         for key in [own, parent].into_iter().flatten() {
@@ -191,25 +147,19 @@ impl Preparing<'_> {
     /// Returns a patch from a stored document to another, if it is small enough and yields exactly the other's text.
     fn patch(&mut self, key: i64, document: &Document, text: &str) -> Outcome<Option<(Base, String)>> {
         let depth = self.reading.document_depth(key)?;
-        let Some(depth) = depth.filter(|depth| *depth < MAX_PATCHES && text.len() > PATCH_OVER) else {
+        let Some(depth) = depth.filter(|depth| *depth < i64::from(MAX_PATCHES)) else {
             return Ok(None);
         };
         let old = match self.reading.cache.document(key) {
             Some(Document::Json(value)) => value,
-            _ => Arc::new(body::parse(&self.reading.document_text(key)?)?),
+            _ => Arc::new(parse(&self.reading.document_text(key)?)?),
         };
         let new = match document {
             Document::Json(value) => Arc::clone(value),
-            Document::Artifacts(_) => Arc::new(body::parse(text)?),
+            Document::Artifacts(_) => Arc::new(parse(text)?),
         };
-        let patch = JsonPatch::diff(&old, &new);
-        let worth = body::write(&patch)?;
-        if worth.len() * PATCH_GAIN > text.len() {
-            return Ok(None);
-        }
-        // A patch may add members in another order than the document has them.
-        let exact = patch.apply(&old).is_ok_and(|value| is_same_text(&value, &new));
-        Ok(exact.then_some((Base { key, depth }, worth)))
+        let patch = patch_to(&old, &new, text.len())?;
+        Ok(patch.map(|patch| (Base { key, depth }, patch)))
     }
 }
 
@@ -296,35 +246,5 @@ impl Writing<'_> {
             .query_map([key], |row| row.get(0))?
             .collect::<rusqlite::Result<_>>()?;
         Ok(blobs)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn values_have_the_same_text_if_and_only_if_they_are_written_alike() {
-        let values = [
-            json!({"a": 1, "b": [2, {"c": null}]}),
-            json!({"b": [2, {"c": null}], "a": 1}),
-            json!({"a": 1, "b": [2, {"c": null}, 3]}),
-            json!({"a": 1}),
-            json!([0.0]),
-            json!([-0.0]),
-            json!([0]),
-            json!([1.0]),
-            json!([1]),
-            json!("1"),
-        ];
-
-        for one in &values {
-            for other in &values {
-                let (text, others) = (one.to_string(), other.to_string());
-                assert_eq!(is_same_text(one, other), text == others, "{text} and {others}");
-            }
-        }
     }
 }

@@ -6,16 +6,17 @@ use everturn_agent::store::{
     Detail, Journal, JournalGuard, JournalKey, JournalRecord, Precondition, Scope, record_taken,
 };
 use everturn_core::Result;
+use everturn_sql::{clamped_nanos, parse, to_nanos, write};
 use jiff::Timestamp;
 use rusqlite::Row;
 
 use crate::SqliteStore;
-use crate::body::{self, Packed};
+use crate::body::Packed;
 use crate::checksum::{Checksum, check};
 use crate::fault::Outcome;
 use crate::prepare::Preparing;
 use crate::read::Reading;
-use crate::row::{check_id, to_nanos};
+use crate::row::check_id;
 use crate::work::Prepared;
 use crate::write::Writing;
 
@@ -98,7 +99,7 @@ impl Reading<'_> {
             })?;
             records.push(JournalRecord {
                 sequence: sequence.cast_unsigned(),
-                body: body::parse(text)?,
+                body: parse(text)?,
             });
         }
         Ok(records)
@@ -107,10 +108,10 @@ impl Reading<'_> {
 
 impl Preparing<'_> {
     fn record(&mut self, record: &JournalRecord) -> Outcome<PreparedRecord> {
-        let text = body::write(&record.body)?;
+        let text = write(&record.body)?;
         Ok(PreparedRecord {
             text: Checksum::text(&text),
-            body: self.encoder.pack(text)?,
+            body: Packed::of(self.encoding, text)?,
         })
     }
 }
@@ -197,12 +198,7 @@ impl Writing<'_> {
 
     fn sweep(&self, before: Timestamp) -> Outcome<u64> {
         let db = self.reading.db;
-        // A time outside the range of stored times stands for the first or the last of them.
-        let before = to_nanos(before).unwrap_or(if before < Timestamp::UNIX_EPOCH {
-            i64::MIN
-        } else {
-            i64::MAX
-        });
+        let before = clamped_nanos(before);
         let mut statement = db.prepare_cached(OLD)?;
         let place = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
         let old: Vec<(String, String, String)> = statement

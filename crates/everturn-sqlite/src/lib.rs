@@ -80,7 +80,6 @@ mod prepare;
 mod prepared;
 mod queue;
 mod read;
-mod recency;
 mod row;
 mod schema;
 mod store;
@@ -93,8 +92,9 @@ mod work;
 mod write;
 mod writer;
 
+pub use everturn_sql::{Encoding, Verification};
+
 pub use self::options::{Durability, SqliteStoreOptions};
 pub use self::row::MAX_ID;
 pub use self::store::SqliteStore;
 pub use self::stream_log::{SqliteStreamLog, SqliteStreamLogOptions};
-pub use self::verify::Verification;

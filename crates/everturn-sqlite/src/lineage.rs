@@ -6,14 +6,14 @@
 
 use everturn_ai::{History, Message};
 use everturn_core::Error;
+use everturn_sql::{check_history, parse, write};
 use rusqlite::OptionalExtension;
 use rusqlite::types::ValueRef;
 
-use crate::body;
 use crate::cache::Place;
 use crate::checksum::{Checksum, check};
 use crate::fault::{Fault, Outcome};
-use crate::position::{MAX_MESSAGES, POSITION_BITS, Position, end_of_keys, message_index, message_key};
+use crate::position::{POSITION_BITS, Position, end_of_keys, message_index, message_key};
 use crate::prepare::Preparing;
 use crate::prepared::{Encoded, PreparedHistory, Start};
 use crate::read::Reading;
@@ -92,18 +92,18 @@ impl Reading<'_> {
             }
             let (cuts, checksum) = (row.get::<_, i64>(1)?, row.get(3)?);
             let text = self.decoder.text(row.get_ref(2)?)?;
-            let parse = |text: &str| -> Outcome<Message> {
+            let message_of = |text: &str| -> Outcome<Message> {
                 check(&format!("message {index}"), checksum, || {
                     Checksum::of_text(key, text)
                 })?;
-                body::parse(text)
+                Ok(parse(text)?)
             };
             let message = if cuts == 0 {
-                parse(text)?
+                message_of(text)?
             } else {
                 let text = text.to_owned();
                 let whole = self.with_message_blobs(key, &text, cuts)?;
-                parse(&whole)?
+                message_of(&whole)?
             };
             history.push(message);
         }
@@ -185,20 +185,14 @@ impl Preparing<'_> {
         if history.is_empty() {
             return Ok(None);
         }
-        if history.len() > MAX_MESSAGES {
-            return Err(Error::resource_exhausted(format!(
-                "a history of {} messages cannot be stored: {MAX_MESSAGES} are allowed; summarise it or begin a new session",
-                history.len()
-            ))
-            .into());
-        }
+        check_history(history)?;
         let start = match start {
             Some(start) => Some(start),
             None => self.common_start(history, related)?,
         };
         let stored = start.map_or(0, |start| start.at.len);
         let messages = history.since(stored).map(|message| {
-            let text = body::write(message)?;
+            let text = write(message)?;
             self.encode(&text)
         });
         Ok(Some(PreparedHistory {

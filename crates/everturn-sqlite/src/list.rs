@@ -1,16 +1,17 @@
 //! Listings: the snapshots of a session and the sessions of a tenant, page by page.
 
+use everturn_agent::Snapshot;
 use everturn_agent::store::{Cursor, Order, Page, Scope, SessionQuery, SessionSummary, SnapshotQuery};
-use everturn_agent::{SessionId, Snapshot};
+use everturn_sql::{clamped_nanos, page, sql_order, summary};
 use rusqlite::{ToSql, params_from_iter};
 
-use crate::fault::{Fault, Outcome};
+use crate::fault::Outcome;
 use crate::read::Reading;
 use crate::row::COLUMNS;
 
 /// Selects a page of a session's snapshots: the order comes from the index alone, and rows are read by key.
 pub(crate) fn snapshots(order: Order, orphaned: bool, after: bool) -> String {
-    let (direction, beyond) = words(order);
+    let (direction, beyond) = sql_order(order);
     let beyond = if after {
         format!("AND (snapshot.created_at, snapshot.id) {beyond} (?4, ?5)")
     } else {
@@ -26,7 +27,7 @@ pub(crate) fn snapshots(order: Order, orphaned: bool, after: bool) -> String {
 
 /// Selects a page of a tenant's sessions, in the order of their tips.
 pub(crate) fn sessions(order: Order, after: bool) -> String {
-    let (direction, beyond) = words(order);
+    let (direction, beyond) = sql_order(order);
     let beyond = if after {
         format!("AND (tip.created_at, tip.id) {beyond} (?3, ?4)")
     } else {
@@ -40,19 +41,10 @@ pub(crate) fn sessions(order: Order, after: bool) -> String {
     )
 }
 
-fn words(order: Order) -> (&'static str, &'static str) {
-    match order {
-        Order::Newest => ("DESC", "<"),
-        Order::Oldest => ("ASC", ">"),
-    }
-}
-
 /// Returns a cursor's place as parameters. A time outside the range of stored times sorts before or after all rows.
 fn place(cursor: &Cursor) -> (i64, String) {
-    let nanos = cursor.created_at.as_nanosecond();
-    let clamped = nanos.clamp(i64::MIN.into(), i64::MAX.into());
     (
-        i64::try_from(clamped).expect("clamped to fit"),
+        clamped_nanos(cursor.created_at),
         cursor.snapshot_id.as_str().to_owned(),
     )
 }
@@ -98,23 +90,8 @@ impl Reading<'_> {
             params.extend([created_at as &dyn ToSql, id]);
         }
         let rows = self.rows(&sql, params_from_iter(params))?;
-        let summary = |latest: Snapshot| {
-            let session_id: Option<SessionId> = latest.session_id.clone();
-            let session_id = session_id.ok_or_else(|| Fault::damaged("a row has no session"))?;
-            Ok(SessionSummary { session_id, latest })
-        };
-        let items = rows
-            .into_iter()
-            .map(|row| summary(row.snapshot))
-            .collect::<Outcome<Vec<_>>>()?;
+        let items = rows.into_iter().map(|row| summary(row.snapshot));
+        let items = items.collect::<Result<Vec<_>, _>>()?;
         Ok(page(items, query.page_size(), |summary| &summary.latest))
     }
-}
-
-/// Makes a page from a query for one row more than the page size.
-fn page<T>(mut items: Vec<T>, size: usize, row: impl Fn(&T) -> &Snapshot) -> Page<T> {
-    let more = items.len() > size;
-    items.truncate(size);
-    let next = items.last().filter(|_| more).map(|last| Cursor::at(row(last)));
-    Page { items, next }
 }

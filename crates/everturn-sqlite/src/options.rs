@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use everturn_sql::Encoding;
+
 /// When a save is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
@@ -29,8 +31,7 @@ pub enum Durability {
 pub struct SqliteStoreOptions {
     pub(crate) path: PathBuf,
     pub(crate) durability: Durability,
-    pub(crate) blob_threshold: usize,
-    pub(crate) compress_over: Option<usize>,
+    pub(crate) encoding: Encoding,
     pub(crate) readers: usize,
     pub(crate) cache_bytes: usize,
     pub(crate) busy_timeout: Duration,
@@ -42,8 +43,7 @@ impl SqliteStoreOptions {
         Self {
             path: path.to_owned(),
             durability: Durability::Full,
-            blob_threshold: 16 * 1024,
-            compress_over: Some(256),
+            encoding: Encoding::default(),
             readers: 4,
             cache_bytes: 64 * 1024 * 1024,
             busy_timeout: Duration::from_secs(10),
@@ -57,21 +57,9 @@ impl SqliteStoreOptions {
         self
     }
 
-    /// Sets from how many bytes on a string, such as an inline image, is stored once by its hash; 16 KiB by default.
-    pub fn blob_threshold(mut self, bytes: usize) -> Self {
-        self.blob_threshold = bytes;
-        self
-    }
-
-    /// Sets from how many bytes on a value is compressed, where that makes it smaller; 256 by default.
-    pub fn compress_over(mut self, bytes: usize) -> Self {
-        self.compress_over = Some(bytes);
-        self
-    }
-
-    /// Turns compression off. Values that are compressed already can still be read.
-    pub fn without_compression(mut self) -> Self {
-        self.compress_over = None;
+    /// Sets how values are encoded: which strings are stored once by their hash, and which values are compressed.
+    pub fn encoding(mut self, encoding: Encoding) -> Self {
+        self.encoding = encoding;
         self
     }
 

@@ -1,6 +1,7 @@
 //! Finding pending background runs.
 
 use everturn_agent::store::{PendingCursor, PendingPage, PendingQuery, PendingRun, Scope};
+use everturn_sql::{clamped_nanos, pending_page};
 use rusqlite::{ToSql, params_from_iter};
 
 use crate::fault::Outcome;
@@ -37,7 +38,7 @@ impl Reading<'_> {
         let sql = pending(query.silent_since.is_some(), query.after.is_some());
         // One more than the page, to know whether there is a next one.
         let limit = query.page_size() + 1;
-        let silent_since = query.silent_since.map(|moment| nanos(moment.as_nanosecond()));
+        let silent_since = query.silent_since.map(clamped_nanos);
         let after = query.after.as_ref().map(place);
         let mut params: Vec<&dyn ToSql> = vec![&limit, &silent_since];
         if let Some((created_at, id, scope)) = &after {
@@ -52,24 +53,15 @@ impl Reading<'_> {
                 snapshot: Stored::from_row(row)?.snapshot,
             });
         }
-        let more = items.len() > query.page_size();
-        items.truncate(query.page_size());
-        let next = items.last().filter(|_| more).map(PendingRun::cursor);
-        Ok(PendingPage { items, next })
+        Ok(pending_page(items, query))
     }
 }
 
 /// Returns a cursor's place as parameters of a statement.
 fn place(cursor: &PendingCursor) -> (i64, &str, &str) {
     (
-        nanos(cursor.created_at.as_nanosecond()),
+        clamped_nanos(cursor.created_at),
         cursor.snapshot_id.as_str(),
         cursor.scope.as_str(),
     )
-}
-
-/// Converts a time; one outside the range of stored times becomes the first or the last of them.
-fn nanos(time: i128) -> i64 {
-    let clamped = time.clamp(i64::MIN.into(), i64::MAX.into());
-    i64::try_from(clamped).expect("clamped to fit")
 }

@@ -3,8 +3,7 @@
 /// The low bits of a message's key, which hold its index.
 pub(crate) const POSITION_BITS: u32 = 24;
 
-/// The greatest number of messages in a history.
-pub(crate) const MAX_MESSAGES: usize = 1 << POSITION_BITS;
+const _: () = assert!(everturn_sql::MAX_MESSAGES == 1 << POSITION_BITS);
 
 /// The first `len` messages along a stored lineage; `len` is at least 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

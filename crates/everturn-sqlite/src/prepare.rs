@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use everturn_agent::store::{Detail, Mutation, Scope, admit};
 use everturn_agent::{SessionState, Snapshot, SnapshotId};
+use everturn_sql::{Document, Encoding};
 
-use crate::body::Encoder;
-use crate::cache::Document;
 use crate::fault::Outcome;
 use crate::position::Position;
 use crate::prepared::{PreparedSave, PreparedState, Rewrites};
@@ -16,7 +15,7 @@ use crate::row::{Stored, StoredState, check_id, columns};
 /// A reading transaction in which saves are prepared.
 pub(crate) struct Preparing<'a> {
     pub(crate) reading: Reading<'a>,
-    pub(crate) encoder: &'a mut Encoder,
+    pub(crate) encoding: Encoding,
 }
 
 impl Preparing<'_> {

@@ -10,10 +10,10 @@ use everturn_agent::SessionId;
 use everturn_agent::Snapshot;
 use everturn_agent::store::Scope;
 use everturn_ai::{History, JsonObject, LineageId};
+use everturn_sql::Document;
 use rusqlite::types::Value;
 
 use crate::body::Packed;
-use crate::cache::Document;
 use crate::checksum::Checksum;
 use crate::position::Position;
 use crate::row::Stored;

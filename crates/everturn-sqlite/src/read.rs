@@ -4,13 +4,14 @@ use std::sync::LazyLock;
 
 use everturn_agent::store::{Detail, Precondition};
 use everturn_agent::{SessionState, Snapshot, SnapshotId, SnapshotStatus};
+use everturn_sql::{from_word, to_nanos, to_time};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Params};
 
 use crate::body::Decoder;
 use crate::cache::Cache;
 use crate::fault::{Fault, Outcome};
-use crate::row::{COLUMNS, Stored, StoredState, to_nanos, to_time};
+use crate::row::{COLUMNS, Stored, StoredState};
 
 /// Where a session's tip is in the order of rows.
 pub(crate) type Tip = (Timestamp, SnapshotId);
@@ -185,7 +186,7 @@ impl Reading<'_> {
         let mut rows = statement.query(params)?;
         while let Some(row) = rows.next()? {
             let id = SnapshotId::from(row.get::<_, String>(0)?);
-            let status = crate::row::from_word(&row.get::<_, String>(1)?)?;
+            let status = from_word(&row.get::<_, String>(1)?)?;
             if id != *written && precondition.counts(&id, status) {
                 return Ok(Some(id));
             }
@@ -280,5 +281,5 @@ pub(crate) fn status(db: &Connection, scope: &str, id: &str) -> Outcome<Option<S
         .prepare_cached(STATUS)?
         .query_row((scope, id), |row| row.get(0))
         .optional()?;
-    word.map(|word| crate::row::from_word(&word)).transpose()
+    Ok(word.map(|word| from_word(&word)).transpose()?)
 }

@@ -73,11 +73,7 @@ impl SqliteStoreOptions {
                 "poll_every needs an interval longer than zero",
             ));
         }
-        if self.blob_threshold == 0 {
-            return Err(Error::invalid_argument(
-                "blob_threshold is 0 and must be at least 1",
-            ));
-        }
+        self.encoding.check()?;
         tokio::task::spawn_blocking(|| SqliteStore::start(self)).await?
     }
 }

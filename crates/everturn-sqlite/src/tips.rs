@@ -15,12 +15,11 @@ use std::path::PathBuf;
 
 use everturn_agent::SessionId;
 use everturn_agent::store::Scope;
-use parking_lot::{Mutex, MutexGuard};
+use everturn_sql::Lru;
 use rusqlite::Connection;
 
 use crate::connection::{data_version, open_sentinel};
 use crate::read::Tip;
-use crate::recency::Recency;
 use crate::row::Stored;
 
 /// How many sessions are remembered. Evicting one costs a read, nothing else.
@@ -35,7 +34,7 @@ pub(crate) struct Tips {
 }
 
 struct State {
-    rows: Recency<Session, Stored>,
+    rows: Lru<Session, Stored>,
     /// The writer's version at its last commit.
     written_at: Option<i64>,
     /// The sentinel's version at which the rows are the latest ones.
@@ -85,7 +84,7 @@ impl Tips {
         Self {
             path,
             state: Mutex::new(State {
-                rows: Recency::new(MAX_TIPS),
+                rows: Lru::new(MAX_TIPS),
                 written_at: None,
                 true_at: None,
                 sentinel: Sentinel::NotYet,

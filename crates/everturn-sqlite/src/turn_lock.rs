@@ -11,12 +11,13 @@ use everturn_agent::store::{
 };
 use everturn_agent::{SessionId, Snapshot, SnapshotId};
 use everturn_core::Result;
+use everturn_sql::to_nanos;
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::OptionalExtension;
 
 use crate::SqliteStore;
 use crate::fault::Outcome;
-use crate::row::{check_id, to_nanos};
+use crate::row::check_id;
 use crate::write::Writing;
 
 pub(crate) const HOLDER: &str =

@@ -1,52 +1,17 @@
 //! Checking the integrity of a database.
 
-use std::fmt::Display;
-
 use everturn_ai::Message;
 use everturn_core::Result;
+use everturn_sql::{Verification, parse};
 use rusqlite::Connection;
 
 use crate::SqliteStore;
+use crate::checksum;
 use crate::checksum::Checksum;
 use crate::fault::{Fault, Outcome};
 use crate::position::message_index;
 use crate::read::Reading;
 use crate::row::{COLUMNS, Stored};
-use crate::{blob, body, checksum};
-
-/// The greatest number of listed problems.
-const MAX_PROBLEMS: usize = 100;
-
-/// The result of [`SqliteStore::verify`].
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Verification {
-    /// The number of snapshots.
-    pub snapshots: u64,
-    /// The number of stored messages.
-    pub messages: u64,
-    /// The number of stored documents: custom states, lists of artifacts and prompt inputs.
-    pub documents: u64,
-    /// The number of long strings that are stored by their hash.
-    pub blobs: u64,
-    /// The number of journal records.
-    pub records: u64,
-    /// The problems found, at most 100.
-    pub problems: Vec<String>,
-}
-
-impl Verification {
-    /// Returns whether no problem was found.
-    pub fn is_clean(&self) -> bool {
-        self.problems.is_empty()
-    }
-
-    fn problem(&mut self, what: impl Display) {
-        if self.problems.len() < MAX_PROBLEMS {
-            self.problems.push(what.to_string());
-        }
-    }
-}
 
 /// Queries that find violations of an invariant. The column of a result names the violating row.
 const INVARIANTS: &[(&str, &str)] = &[
@@ -139,15 +104,15 @@ fn structure(db: &Connection, found: &mut Verification) -> Outcome<()> {
     for line in statement.query_map([], |row| row.get::<_, String>(0))? {
         match line {
             Ok(line) if line == "ok" => {}
-            Ok(line) => found.problem(line),
-            Err(error) => found.problem(error),
+            Ok(line) => found.add_problem(line),
+            Err(error) => found.add_problem(error),
         }
     }
     let mut statement = db.prepare("PRAGMA foreign_key_check")?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         let (table, key, other): (String, Option<i64>, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        found.problem(format!(
+        found.add_problem(format!(
             "a {table} ({key:?}) refers to a {other} that does not exist"
         ));
     }
@@ -159,7 +124,7 @@ fn invariants(db: &Connection, found: &mut Verification) -> Outcome<()> {
         let mut statement = db.prepare(sql)?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
-            found.problem(format!("{what}: {:?}", row.get_ref(0)?));
+            found.add_problem(format!("{what}: {:?}", row.get_ref(0)?));
         }
     }
     Ok(())
@@ -185,15 +150,15 @@ fn messages(reading: &mut Reading<'_>, found: &mut Verification) -> Outcome<()> 
         let checksum: Option<i64> = row.get(4)?;
         let right = whole.and_then(|text| {
             checksum::check("its body", checksum, || Checksum::of_text(key, &text))?;
-            body::parse::<Message>(&text)
+            Ok(parse::<Message>(&text)?)
         });
         check(found, "message", key, right)?;
         // Keys sort by lineage, then by index. The key before index 0 would be another lineage's.
         let follows = before == Some(key - 1) && message_index(key) > 0;
         match row.get::<_, Option<usize>>(3)? {
-            None => found.problem(format!("message {key} belongs to no lineage")),
+            None => found.add_problem(format!("message {key} belongs to no lineage")),
             Some(base) if !follows && message_index(key) != base => {
-                found.problem(format!("message {key} does not follow the one before it"));
+                found.add_problem(format!("message {key} does not follow the one before it"));
             }
             Some(_) => {}
         }
@@ -213,7 +178,7 @@ fn documents(reading: &mut Reading<'_>, found: &mut Verification) -> Outcome<()>
             found,
             "document",
             key,
-            text.and_then(|text| body::parse::<serde_json::Value>(&text)),
+            text.and_then(|text| Ok(parse::<serde_json::Value>(&text)?)),
         )?;
     }
     Ok(())
@@ -226,7 +191,7 @@ fn blobs(reading: &mut Reading<'_>, found: &mut Verification) -> Outcome<()> {
         found.blobs += 1;
         let (key, hash): (i64, Vec<u8>) = (row.get(0)?, row.get(1)?);
         let right = reading.decoder.text(row.get_ref(2)?).and_then(|text| {
-            if hash == blob::hash(text) {
+            if hash == everturn_sql::hash(text) {
                 Ok(())
             } else {
                 Err(Fault::damaged("it is not what its hash says"))
@@ -252,7 +217,7 @@ fn journals(reading: &mut Reading<'_>, found: &mut Verification) -> Outcome<()> 
             checksum::check("its body", checksum, || {
                 Checksum::of_record(&scope, &session, &turn, sequence, &Checksum::text(text))
             })?;
-            body::parse::<serde_json::Value>(text)
+            Ok(parse::<serde_json::Value>(text)?)
         });
         check(found, "journal record", key, right)?;
     }
@@ -286,7 +251,7 @@ fn check<T>(found: &mut Verification, what: &str, key: i64, outcome: Outcome<T>)
     match outcome {
         Ok(_) => Ok(()),
         Err(Fault::Damaged(why)) => {
-            found.problem(format!("{what} {key}: {why}"));
+            found.add_problem(format!("{what} {key}: {why}"));
             Ok(())
         }
         Err(fault) => Err(fault),

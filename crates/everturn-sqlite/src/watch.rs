@@ -5,32 +5,18 @@
 //! polls SQLite's `data_version` at short intervals and reads the watched rows again when another process has committed.
 //! Without watchers it sleeps. It ends with its store.
 
-use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use everturn_agent::store::{Scope, StatusStream};
-use everturn_agent::{SnapshotId, SnapshotStatus};
+use everturn_agent::store::StatusStream;
+use everturn_sql::{Key, Watched};
 use futures::StreamExt;
-use parking_lot::{Condvar, Mutex, MutexGuard};
-use tokio::sync::watch;
 
 use crate::connection::{data_version, open_reader};
 use crate::fault::Outcome;
 use crate::options::SqliteStoreOptions;
 use crate::read;
-
-/// The scope and the id of a row.
-pub(crate) type Key = (Scope, SnapshotId);
-
-/// The last status that was told to the watchers of a row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Seen {
-    NotYet,
-    Status(SnapshotStatus),
-    Gone,
-}
 
 /// The watched rows.
 pub(crate) struct Watchers {
@@ -47,9 +33,7 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    rows: HashMap<Key, Vec<watch::Sender<Seen>>>,
-    /// Rows to read without delay.
-    changed: HashSet<Key>,
+    watched: Watched,
     running: bool,
     closed: bool,
 }
@@ -73,31 +57,24 @@ impl Watchers {
     /// Has the thread read these rows again.
     pub(crate) fn notice(&self, changed: Vec<Key>) {
         let mut state = self.shared.state();
-        let watched: Vec<Key> = changed
-            .into_iter()
-            .filter(|key| state.rows.contains_key(key))
-            .collect();
-        if !watched.is_empty() {
-            state.changed.extend(watched);
+        if state.watched.mark_changed(changed) {
             self.shared.wake.notify_one();
         }
     }
 
     /// Returns the statuses of a row, the current one first. The stream ends when the row does not exist.
     pub(crate) fn watch(&self, key: Key) -> StatusStream {
-        let (sender, receiver) = watch::channel(Seen::NotYet);
         let mut state = self.shared.state();
         if state.closed {
             return futures::stream::empty().boxed();
         }
-        state.rows.entry(key.clone()).or_default().push(sender);
-        state.changed.insert(key);
+        let statuses = state.watched.add(key);
         if !state.running {
             state.running = self.start();
         }
         self.shared.wake.notify_one();
         drop(state);
-        statuses(receiver)
+        statuses
     }
 
     /// Whether the thread runs. If it could not be started, the next watcher tries again.
@@ -110,7 +87,7 @@ impl Watchers {
             }
             let mut state = shared.state();
             state.running = false;
-            state.rows.clear();
+            state.watched.clear();
         });
         match thread {
             Ok(thread) => {
@@ -151,17 +128,17 @@ fn run(shared: &Shared, options: &SqliteStoreOptions) -> Outcome<()> {
     while let Some(changed) = wait(shared, options.poll) {
         // Read before the rows: a change in between is read twice rather than missed.
         let now = data_version(&connection)?;
-        let rows: Vec<Key> = if now == version {
-            changed.into_iter().collect()
+        let rows = if now == version {
+            changed
         } else {
-            shared.state().rows.keys().cloned().collect()
+            shared.state().watched.keys()
         };
         version = now;
         for key in rows {
             match read::status(&connection, key.0.as_str(), key.1.as_str()) {
-                Ok(status) => tell(shared, &key, status.map_or(Seen::Gone, Seen::Status)),
+                Ok(status) => shared.state().watched.report(&key, status),
                 Err(fault) if fault.is_busy() => {
-                    shared.state().changed.insert(key);
+                    shared.state().watched.mark_changed([key]);
                 }
                 Err(fault) => return Err(fault),
             }
@@ -171,43 +148,15 @@ fn run(shared: &Shared, options: &SqliteStoreOptions) -> Outcome<()> {
 }
 
 /// Waits until rows must be read; `None` when the store is closed.
-fn wait(shared: &Shared, interval: Duration) -> Option<HashSet<Key>> {
+fn wait(shared: &Shared, interval: Duration) -> Option<Vec<Key>> {
     let mut state = shared.state();
-    if state.changed.is_empty() && !state.closed {
-        state.rows.retain(|_, watchers| {
-            watchers.retain(|watcher| watcher.receiver_count() > 0);
-            !watchers.is_empty()
-        });
-        if state.rows.is_empty() {
-            shared.wake.wait(&mut state);
+    if !state.watched.has_changed() && !state.closed {
+        state = if state.watched.remove_dropped() {
+            let waited = shared.wake.wait_timeout(state, interval);
+            waited.unwrap_or_else(PoisonError::into_inner).0
         } else {
-            shared.wake.wait_for(&mut state, interval);
-        }
+            shared.wake.wait(state).unwrap_or_else(PoisonError::into_inner)
+        };
     }
-    (!state.closed).then(|| std::mem::take(&mut state.changed))
-}
-
-fn tell(shared: &Shared, key: &Key, seen: Seen) {
-    let mut state = shared.state();
-    for watcher in state.rows.get(key).into_iter().flatten() {
-        watcher.send_if_modified(|known| std::mem::replace(known, seen) != seen);
-    }
-    if seen == Seen::Gone {
-        state.rows.remove(key);
-    }
-}
-
-fn statuses(receiver: watch::Receiver<Seen>) -> StatusStream {
-    futures::stream::unfold(receiver, |mut receiver| async move {
-        loop {
-            receiver.changed().await.ok()?;
-            let seen = *receiver.borrow_and_update();
-            match seen {
-                Seen::NotYet => {}
-                Seen::Gone => return None,
-                Seen::Status(status) => return Some((status, receiver)),
-            }
-        }
-    })
-    .boxed()
+    (!state.closed).then(|| state.watched.take_changed())
 }

@@ -4,15 +4,15 @@
 
 use everturn_agent::store::{Detail, Precondition, Scope};
 use everturn_agent::{SessionId, Snapshot};
+use everturn_sql::{Key, to_nanos};
 use rusqlite::types::Value;
 use rusqlite::{OptionalExtension, Params, params_from_iter};
 
 use crate::fault::{Fault, Outcome};
 use crate::prepared::{PreparedDocument, PreparedSave, PreparedState, Rewrites};
 use crate::read::{Reading, Tip};
-use crate::row::{STATE_COLUMNS, Stored, StoredState, to_nanos};
+use crate::row::{STATE_COLUMNS, Stored, StoredState, state_columns};
 use crate::tips::{Changes, Tips};
-use crate::watch::Key;
 
 /// A writing transaction.
 pub(crate) struct Writing<'a> {
@@ -60,7 +60,7 @@ impl Writing<'_> {
         // New parts are stored before old ones are released, so that parts the two share survive.
         let state = state.map(|state| self.put_state(state)).transpose()?;
         if let Some(state) = &state {
-            columns.splice(STATE_COLUMNS, state.columns()?);
+            columns.splice(STATE_COLUMNS, state_columns(state)?);
         }
         let status = before.as_ref().map(|before| before.snapshot.status);
         match before {

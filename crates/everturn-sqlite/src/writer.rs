@@ -16,11 +16,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use everturn_core::{Error, Result, panic_error};
-use parking_lot::{Mutex, MutexGuard};
+use everturn_sql::Key;
 use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-use crate::body::{Decoder, Encoder};
+use crate::body::Decoder;
 use crate::cache::{Cache, Memory};
 use crate::connection::{data_version, deadline_after, empty_log, open_writer};
 use crate::fault::{Fault, Outcome, closed};
@@ -31,7 +31,7 @@ use crate::prepared::Rewrites;
 use crate::queue::Queue;
 use crate::read::Reading;
 use crate::tips::{Changes, Tips};
-use crate::watch::{Key, Watchers};
+use crate::watch::Watchers;
 use crate::work::{Prepared, Work, task};
 use crate::write::Writing;
 
@@ -102,14 +102,12 @@ impl Writer {
     ) -> Result<Self> {
         let connection = open_writer(&options).map_err(|fault| fault.into_error(&options.path))?;
         let file = FileIdentity::of(&options.path);
-        let encoder = Encoder::new(options.blob_threshold, options.compress_over)?;
         let jobs = Arc::new(Queue::new());
         let (busy_timeout, closing) = (options.busy_timeout, Arc::<AtomicBool>::default());
         let thread = Thread {
             jobs: Arc::clone(&jobs),
             connection,
-            encoder,
-            decoder: Decoder::new()?,
+            decoder: Decoder::default(),
             options,
             memory,
             watchers,
@@ -219,7 +217,6 @@ fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 struct Thread {
     jobs: Arc<Queue<Queued>>,
     connection: Connection,
-    encoder: Encoder,
     decoder: Decoder,
     options: SqliteStoreOptions,
     memory: Arc<Mutex<Memory>>,
@@ -411,7 +408,7 @@ impl Thread {
                 decoder: &mut self.decoder,
                 cache: Cache::new(&self.memory),
             },
-            encoder: &mut self.encoder,
+            encoding: self.options.encoding,
         };
         for part in self.waiting.iter_mut().take(count) {
             if *room == 0 {

@@ -103,7 +103,7 @@ async fn a_compacted_database_contains_no_deleted_text() {
         let options = if compressed {
             options
         } else {
-            options.without_compression()
+            options.encoding(everturn_sqlite::Encoding::default().without_compression())
         };
         let store = options.open().await.unwrap();
         let agent = singer(Arc::new(store.clone()));

@@ -34,7 +34,7 @@ async fn sqlite(folder: &TempDir) -> SqliteStore {
     // Small limits, so that short programs reach what is for large conversations.
     let options = SqliteStore::options(folder.path().join("sessions.db")).durability(Durability::Normal);
     options
-        .blob_threshold(300)
+        .encoding(everturn_sqlite::Encoding::default().blob_threshold(300))
         .cache_bytes(20_000)
         .open()
         .await
@@ -74,7 +74,7 @@ proptest! {
         run(async {
             let schema = format!("histories_{:016x}", fastrand::u64(..));
             let options = PostgresStore::options(url).schema(schema).connections(4).without_listening();
-            let store = options.blob_threshold(300).cache_bytes(20_000).open().await.unwrap();
+            let store = options.encoding(everturn_sqlite::Encoding::default().blob_threshold(300)).cache_bytes(20_000).open().await.unwrap();
             rehearse(Arc::new(store.clone()), ids, &program).await?;
             let found = store.verify().await.unwrap();
             assert!(found.is_clean(), "{:#?}", found.problems);

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use everturn_agent::Clock;
+use everturn_sql::clamped_nanos;
 use jiff::Timestamp;
 
-use crate::list::nanos;
 use crate::options::PostgresStoreOptions;
 
 /// The settings of a [`PostgresStreamLog`](crate::PostgresStreamLog).
@@ -94,7 +94,7 @@ impl PostgresStreamLogOptions {
 
     /// The time in nanoseconds since 1970.
     pub(super) fn now(&self) -> i64 {
-        nanos(self.clock.as_ref().map_or_else(Timestamp::now, Clock::now))
+        clamped_nanos(self.clock.as_ref().map_or_else(Timestamp::now, Clock::now))
     }
 
     /// Streams that ended before this moment have expired.

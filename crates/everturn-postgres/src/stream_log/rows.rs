@@ -5,6 +5,7 @@ use std::time::Duration;
 use everturn_core::stream_log::{
     Entry, JsonText, Position, StoredError, StreamEvent, StreamKey, StreamSubject, WRITER_LOST, writer_lost,
 };
+use everturn_sql::{Encoding, parse};
 use serde::{Deserialize, Serialize};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
@@ -12,17 +13,12 @@ use tokio_postgres::types::Type;
 use super::live::Unwritten;
 use super::options::length;
 use super::slots::{SlotSweep, key_at, slot_of};
-use crate::body::{self, Encoder};
+use crate::body::{pack, unpack};
 use crate::connection::{Database, Statement, column};
 use crate::fault::{Fault, Outcome};
 
 /// How many rows of chunks a reader is given at a time.
 const BATCH: i64 = 64;
-
-const ENCODER: Encoder = Encoder {
-    blob_threshold: usize::MAX,
-    compress_over: Some(256),
-};
 
 /// What is replayed after a loss of power is not worth waiting for the device.
 const UNFORCED: &str = "unforced AS (SELECT set_config('synchronous_commit', 'off', true))";
@@ -46,18 +42,18 @@ enum Ending {
     Lost,
 }
 
-fn pack(end: &StreamEvent) -> Outcome<Option<Vec<u8>>> {
+fn pack_end(end: &StreamEvent) -> Outcome<Option<Vec<u8>>> {
     let ending = match end {
         StreamEvent::Chunk(_) => return Ok(None),
         StreamEvent::Done(output) => Ending::Done(output.as_str().to_owned()),
         StreamEvent::Failed(error) if error.is(WRITER_LOST) => Ending::Lost,
         StreamEvent::Failed(error) => Ending::Failed(StoredError::from(error)),
     };
-    ENCODER.pack(&body::write(&ending)?).map(Some)
+    Ok(Some(pack(Encoding::default(), &everturn_sql::write(&ending)?)?))
 }
 
-fn unpack(bytes: &[u8]) -> Outcome<StreamEvent> {
-    Ok(match body::parse(&body::unpack(bytes)?)? {
+fn unpack_end(bytes: &[u8]) -> Outcome<StreamEvent> {
+    Ok(match parse(&unpack(bytes)?)? {
         Ending::Done(output) => StreamEvent::Done(text(output)?),
         Ending::Failed(error) => StreamEvent::Failed(error.into()),
         Ending::Lost => StreamEvent::Failed(writer_lost()),
@@ -84,7 +80,7 @@ pub(super) async fn open(
     keep_for: Duration,
     slots: &SlotSweep,
 ) -> Outcome<Option<i64>> {
-    let lost = pack(&StreamEvent::Failed(writer_lost()))?;
+    let lost = pack_end(&StreamEvent::Failed(writer_lost()))?;
     let sweep = Statement::new(
         "WITH gone AS (DELETE FROM @stream WHERE finished_at < $1) \
          UPDATE @stream SET finished_at = $2, ending = $3 WHERE finished_at IS NULL AND lease_until < $2",
@@ -161,13 +157,13 @@ pub(super) async fn write(
     now: i64,
     lease: Duration,
 ) -> Outcome<Written> {
-    let ending = unwritten.end.as_ref().map(pack).transpose()?.flatten();
+    let ending = unwritten.end.as_ref().map(pack_end).transpose()?.flatten();
     let finished_at = ending.as_ref().map(|_| unwritten.ended_at.unwrap_or(now));
     let texts: Vec<&str> = unwritten.chunks.iter().map(JsonText::as_str).collect();
     let chunks = if texts.is_empty() {
         None
     } else {
-        Some(ENCODER.pack(&body::write(&texts)?)?)
+        Some(pack(Encoding::default(), &everturn_sql::write(&texts)?)?)
     };
     // A statement that is carried out twice, because its answer was lost, finds its own chunks and its own end.
     let statement = Statement::new(format!(
@@ -232,7 +228,7 @@ pub(super) async fn after(
         else {
             continue;
         };
-        let texts: Vec<String> = body::parse(&body::unpack(packed)?)?;
+        let texts: Vec<String> = parse(&unpack(packed)?)?;
         for (number, chunk) in (first.cast_unsigned()..).zip(texts) {
             last = number;
             if number > position.number() {
@@ -249,10 +245,10 @@ pub(super) async fn after(
     {
         entries.push(Entry {
             position: Position::new(last).next(),
-            event: unpack(ending)?,
+            event: unpack_end(ending)?,
         });
     } else if entries.is_empty() && column::<bool>(one, 1)? {
-        let broken_off = pack(&StreamEvent::Failed(writer_lost()))?;
+        let broken_off = pack_end(&StreamEvent::Failed(writer_lost()))?;
         let end = Statement::new(
             "UPDATE @stream SET finished_at = $2, ending = $3 WHERE key = $1 AND ending IS NULL AND lease_until < $2",
         )

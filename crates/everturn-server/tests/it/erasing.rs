@@ -28,7 +28,8 @@ struct Desk {
 impl Desk {
     async fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let store = SqliteStore::options(folder.path().join("sessions.db")).without_compression();
+        let store = SqliteStore::options(folder.path().join("sessions.db"))
+            .encoding(everturn_sqlite::Encoding::default().without_compression());
         let store = Arc::new(store.open().await.unwrap());
         let log = SqliteStreamLog::open(folder.path().join("streams.db"))
             .await

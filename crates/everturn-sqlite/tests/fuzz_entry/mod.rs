@@ -129,7 +129,11 @@ pub(crate) async fn fill_streams(path: &Path) {
 
 fn options(path: &Path) -> everturn_sqlite::SqliteStoreOptions {
     let options = SqliteStore::options(path).durability(Durability::Normal);
-    options.blob_threshold(128).compress_over(64)
+    options.encoding(
+        everturn_sqlite::Encoding::default()
+            .blob_threshold(128)
+            .compress_over(64),
+    )
 }
 
 fn row(id: &str, second: i64, state: &SessionState) -> Snapshot {

@@ -117,7 +117,7 @@ struct Program {
 async fn open(folder: &std::path::Path) -> SqliteStore {
     let options = SqliteStore::options(path(folder)).durability(Durability::Normal);
     options
-        .blob_threshold(300)
+        .encoding(everturn_sqlite::Encoding::default().blob_threshold(300))
         .cache_bytes(20_000)
         .open()
         .await

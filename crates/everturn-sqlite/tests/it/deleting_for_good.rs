@@ -49,7 +49,8 @@ fn rich(id: &str, session: &str, second: i64) -> Snapshot {
 #[tokio::test]
 async fn after_compaction_no_file_contains_text_of_a_deleted_session() {
     let fixture = Fixture::new().await;
-    let options = everturn_sqlite::SqliteStore::options(fixture.path()).without_compression();
+    let options = everturn_sqlite::SqliteStore::options(fixture.path())
+        .encoding(everturn_sqlite::Encoding::default().without_compression());
     let plain = options.open().await.unwrap();
     put(&plain, row("kept", "other", 1)).await.unwrap();
     for second in 0..20 {
@@ -80,7 +81,8 @@ async fn after_compaction_no_file_contains_text_of_a_deleted_session() {
 #[tokio::test]
 async fn sessions_that_were_written_side_by_side_are_gone_without_compaction() {
     let fixture = Fixture::new().await;
-    let options = everturn_sqlite::SqliteStore::options(fixture.path()).without_compression();
+    let options = everturn_sqlite::SqliteStore::options(fixture.path())
+        .encoding(everturn_sqlite::Encoding::default().without_compression());
     let plain = options.open().await.unwrap();
     let canary = |session: i64| format!("canary-{session:03}-");
     for turn in 0..6 {
@@ -115,7 +117,8 @@ async fn sessions_that_were_written_side_by_side_are_gone_without_compaction() {
 #[tokio::test]
 async fn a_deleted_tenant_leaves_nothing() {
     let fixture = Fixture::new().await;
-    let options = everturn_sqlite::SqliteStore::options(fixture.path()).without_compression();
+    let options = everturn_sqlite::SqliteStore::options(fixture.path())
+        .encoding(everturn_sqlite::Encoding::default().without_compression());
     let plain = options.open().await.unwrap();
     let other = everturn_agent::store::Scope::new("other");
     for (tenant, id) in [(&scope(), CANARY), (&scope(), "b"), (&other, "kept")] {

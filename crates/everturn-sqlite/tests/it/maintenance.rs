@@ -53,7 +53,7 @@ async fn every_kind_of_damage_is_found() {
         "DELETE FROM tip",
         "UPDATE tip SET created_at = 0",
         "DELETE FROM session",
-        "INSERT INTO lineage (base, open) VALUES (0, 1)",
+        "INSERT INTO lineage (base, open, checksum) VALUES (0, 1, 0)",
         "INSERT INTO blob (hash, body) VALUES (x'00', 'lost')",
     ];
     for damage in damages {

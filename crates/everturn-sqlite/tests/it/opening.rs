@@ -114,7 +114,7 @@ async fn settings_that_make_no_sense_are_refused() {
 
     for options in [
         options().readers(0),
-        options().blob_threshold(0),
+        options().encoding(everturn_sqlite::Encoding::default().blob_threshold(0)),
         options().poll_every(std::time::Duration::ZERO),
     ] {
         assert_eq!(

@@ -179,7 +179,7 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let folder = tempfile::tempdir().unwrap();
-            let options = SqliteStore::options(path(folder.path())).durability(Durability::Normal).blob_threshold(threshold);
+            let options = SqliteStore::options(path(folder.path())).durability(Durability::Normal).encoding(everturn_sqlite::Encoding::default().blob_threshold(threshold));
             let store = options.clone().open().await.unwrap();
 
             prop_assert_eq!(&put(&store, row.clone()).await.unwrap(), &row);

@@ -41,7 +41,7 @@ async fn uncompressed() -> Fixture {
     let folder = tempfile::tempdir().unwrap();
     let options = SqliteStore::options(path(folder.path()))
         .durability(Durability::Normal)
-        .without_compression();
+        .encoding(everturn_sqlite::Encoding::default().without_compression());
     Fixture {
         store: options.open().await.unwrap(),
         folder,

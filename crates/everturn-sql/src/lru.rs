@@ -1,9 +1,11 @@
-//! A map that keeps the most recently used entries up to a total weight.
+//! A least recently used cache.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
-pub(crate) struct Recency<K, V> {
+/// A map that keeps the most recently used entries up to a total weight.
+#[derive(Debug)]
+pub struct Lru<K, V> {
     entries: HashMap<K, Entry<V>>,
     /// Keys in the order of their last use.
     order: BTreeMap<u64, K>,
@@ -12,14 +14,16 @@ pub(crate) struct Recency<K, V> {
     limit: usize,
 }
 
+#[derive(Debug)]
 struct Entry<V> {
     value: V,
     weight: usize,
     used: u64,
 }
 
-impl<K: Clone + Eq + Hash, V> Recency<K, V> {
-    pub(crate) fn new(limit: usize) -> Self {
+impl<K: Clone + Eq + Hash, V> Lru<K, V> {
+    /// Creates an empty map that keeps entries of up to `limit` in total weight.
+    pub fn new(limit: usize) -> Self {
         Self {
             entries: HashMap::new(),
             order: BTreeMap::new(),
@@ -29,7 +33,8 @@ impl<K: Clone + Eq + Hash, V> Recency<K, V> {
         }
     }
 
-    pub(crate) fn get(&mut self, key: &K) -> Option<&V> {
+    /// Returns an entry, which becomes the most recently used one.
+    pub fn get(&mut self, key: &K) -> Option<&V> {
         let entry = self.entries.get_mut(key)?;
         self.order.remove(&entry.used);
         self.clock += 1;
@@ -38,23 +43,30 @@ impl<K: Clone + Eq + Hash, V> Recency<K, V> {
         Some(&entry.value)
     }
 
-    pub(crate) fn remove(&mut self, key: &K) -> Option<V> {
+    /// Returns the weight of an entry; zero if it does not exist.
+    pub fn weight_of(&self, key: &K) -> usize {
+        self.entries.get(key).map_or(0, |entry| entry.weight)
+    }
+
+    /// Removes an entry.
+    pub fn remove(&mut self, key: &K) -> Option<V> {
         let entry = self.entries.remove(key)?;
         self.order.remove(&entry.used);
         self.weight -= entry.weight;
         Some(entry.value)
     }
 
-    pub(crate) fn clear(&mut self) {
+    /// Removes all entries.
+    pub fn clear(&mut self) {
         self.entries.clear();
         self.order.clear();
         self.weight = 0;
     }
 
     /// Inserts an entry and returns the evicted values: the replaced one and the least recently used ones.
-    #[must_use = "dropping what left may take long: do it where nobody waits"]
-    pub(crate) fn insert(&mut self, key: K, value: V, weight: usize) -> Vec<V> {
-        let mut gone: Vec<V> = self.remove(&key).into_iter().collect();
+    #[must_use = "dropping evicted values may take long: drop them after releasing the lock"]
+    pub fn insert(&mut self, key: K, value: V, weight: usize) -> Vec<V> {
+        let mut evicted: Vec<V> = self.remove(&key).into_iter().collect();
         self.clock += 1;
         self.weight += weight;
         self.order.insert(self.clock, key.clone());
@@ -69,9 +81,9 @@ impl<K: Clone + Eq + Hash, V> Recency<K, V> {
         while self.weight > self.limit
             && let Some(oldest) = self.order.first_key_value().map(|(_, key)| key.clone())
         {
-            gone.extend(self.remove(&oldest));
+            evicted.extend(self.remove(&oldest));
         }
-        gone
+        evicted
     }
 }
 
@@ -81,28 +93,28 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_entry_is_evicted_first() {
-        let mut recency = Recency::new(3);
+        let mut lru = Lru::new(3);
         for (key, value) in [(1, 'a'), (2, 'b'), (3, 'c')] {
-            assert!(recency.insert(key, value, 1).is_empty());
+            assert!(lru.insert(key, value, 1).is_empty());
         }
-        recency.get(&1);
+        lru.get(&1);
 
-        let gone = recency.insert(4, 'd', 1);
+        let evicted = lru.insert(4, 'd', 1);
 
-        assert_eq!(gone, ['b']);
-        assert_eq!(recency.get(&1), Some(&'a'));
+        assert_eq!(evicted, ['b']);
+        assert_eq!(lru.get(&1), Some(&'a'));
     }
 
     #[test]
     fn the_weight_stays_within_the_limit() {
-        let mut recency = Recency::new(10);
-        let _ = recency.insert(1, 'a', 4);
-        let _ = recency.insert(1, 'b', 6);
-        let _ = recency.insert(2, 'c', 4);
+        let mut lru = Lru::new(10);
+        let _ = lru.insert(1, 'a', 4);
+        let _ = lru.insert(1, 'b', 6);
+        let _ = lru.insert(2, 'c', 4);
 
-        let gone = recency.insert(3, 'd', 11);
+        let evicted = lru.insert(3, 'd', 11);
 
-        assert_eq!(gone, ['b', 'c', 'd']);
-        assert_eq!(recency.weight, 0);
+        assert_eq!(evicted, ['b', 'c', 'd']);
+        assert_eq!(lru.weight, 0);
     }
 }
