@@ -13,9 +13,9 @@ use everturn_core::Result;
 use crate::files::Files;
 use crate::journal::Journals;
 use crate::layout::Folder;
-use crate::ledger::LedgerFile;
 use crate::options::FileStoreOptions;
 use crate::row::Header;
+use crate::usage_ledger::LedgerFile;
 use crate::write::TenantName;
 
 impl Files {

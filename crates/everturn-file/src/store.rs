@@ -17,13 +17,13 @@ use crate::cache::Cache;
 use crate::files::{Files, Lock, Queues};
 use crate::journal::Journals;
 use crate::layout::Folder;
-use crate::ledger::LedgerFile;
 use crate::list::tenants;
 use crate::locked::LastHolder;
 use crate::options::FileStoreOptions;
 use crate::pending::{self, Marker};
 use crate::row::Header;
 use crate::threads::Threads;
+use crate::usage_ledger::LedgerFile;
 use crate::watch::Watchers;
 use crate::write::{Published, Saved};
 
@@ -269,7 +269,7 @@ impl SessionStore for FileStore {
         self.under_lock(scope, asked, move |files, lock| {
             let deleted = files.delete_rows(&ids, &lock)?;
             for id in &deleted {
-                watchers.tell(&files.folder, id, None);
+                watchers.report(&files.folder, id, None);
             }
             if let Some(session) = &session
                 && files.damaged_pointer(session)?.is_some()

@@ -35,7 +35,7 @@ impl Watchers {
     }
 
     /// Tells the watchers of a row its new status; `None` if the row was deleted.
-    pub(crate) fn tell(&self, folder: &Folder, id: &SnapshotId, status: Option<SnapshotStatus>) {
+    pub(crate) fn report(&self, folder: &Folder, id: &SnapshotId, status: Option<SnapshotStatus>) {
         let watched = self
             .watched()
             .get(&(folder.clone(), id.clone()))

@@ -166,7 +166,7 @@ impl Files {
         self.headers.learn(&path, Header::of(&row));
         // Under the lock, so that watchers hear of changes in their order.
         if draft.before.is_none_or(|before| before.status != row.status) {
-            watchers.tell(&self.folder, id, Some(row.status));
+            watchers.report(&self.folder, id, Some(row.status));
         }
         if let Some(session) = row.session_id.as_ref().filter(|_| is_repointed) {
             // If the pointer cannot be written, the next look-up scans.

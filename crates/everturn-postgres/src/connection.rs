@@ -491,7 +491,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_elsewhere_is_reached_by_tls_unless_told_otherwise() {
+    fn a_remote_server_is_reached_by_tls_unless_configured_otherwise() {
         let mode = |url| address(url).config.get_ssl_mode();
 
         assert_eq!(mode("postgres://chef@db.example/kitchen"), SslMode::Require);

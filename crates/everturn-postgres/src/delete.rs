@@ -17,10 +17,10 @@ use crate::connection::{Patience, Statement, column};
 use crate::fault::Outcome;
 use crate::inner::Inner;
 use crate::known::{line, line_checksum};
-use crate::ledger::close_tenant;
 use crate::position::{LineageKey, SessionKey, column as number_column, length, new_version, tenant};
 use crate::read::{Reading, bytes};
 use crate::row::{COLUMNS, Stored, StoredState};
+use crate::usage_ledger::close_tenant;
 
 /// What deleted or rewritten rows referred to, in the session that the rows belonged to.
 #[derive(Default)]

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_are_told_by_meaning() {
+    fn codes_are_converted_by_meaning() {
         let cases = [
             ("28P01", Status::PermissionDenied),
             ("53100", Status::ResourceExhausted),

@@ -46,7 +46,7 @@
 //!
 //! A watcher asks for rows by their ids and is told their present statuses; it keeps no place in a sequence of changes. So
 //! there is no gap to pass over: a transaction that was open at one poll and committed after later ones is seen by the next
-//! poll (the test `watching_a_status::a_change_that_commits_after_later_ones_is_heard_all_the_same`). The positions of a
+//! poll (the test `watching_a_status::a_change_that_commits_after_later_ones_is_reported`). The positions of a
 //! stream are a sequence. Its one writer sends chunks only after the earlier ones are committed, so a reader never sees a
 //! position before those that precede it.
 //!
@@ -78,11 +78,11 @@ mod fault;
 mod inner;
 mod journal;
 mod known;
-mod ledger;
 mod lineage;
 mod list;
 mod listen;
-mod maintain;
+mod maintenance;
+mod maintenance_schedule;
 mod metrics;
 mod options;
 mod pending;
@@ -98,16 +98,16 @@ mod tail;
 mod time;
 mod turn_lock;
 mod unknown_save;
-mod upkeep;
+mod usage_ledger;
 mod verify;
 mod watch;
 mod write;
 
 pub use everturn_sql::{Encoding, Verification};
 
+pub use self::maintenance_schedule::MaintenanceSchedule;
 pub use self::metrics::PostgresMetrics;
 pub use self::options::PostgresStoreOptions;
 pub use self::row::MAX_ID;
 pub use self::store::PostgresStore;
 pub use self::stream_log::{PostgresStreamLog, PostgresStreamLogOptions};
-pub use self::upkeep::Upkeep;

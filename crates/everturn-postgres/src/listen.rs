@@ -101,12 +101,12 @@ enum End {
 
 impl Channel {
     /// Listens until the store is gone, and calls `heard` with every tag.
-    pub(crate) async fn listen(&self, db: &Weak<Database>, listening: &AtomicBool, heard: impl Fn(i64)) {
+    pub(crate) async fn listen(&self, db: &Weak<Database>, listening: &AtomicBool, changed: impl Fn(i64)) {
         let Some(address) = &self.address else {
             return;
         };
         loop {
-            let end = self.listen_once(address, db, listening, &heard).await;
+            let end = self.listen_once(address, db, listening, &changed).await;
             listening.store(false, Ordering::Relaxed);
             let pause = match end {
                 End::Broken => RETRY_BROKEN,
@@ -121,7 +121,7 @@ impl Channel {
         address: &Address,
         db: &Weak<Database>,
         listening: &AtomicBool,
-        heard: &impl Fn(i64),
+        changed: &impl Fn(i64),
     ) -> End {
         let connected = address.config.connect(address.tls.clone()).await;
         let (client, mut connection) = match connected {
@@ -170,7 +170,7 @@ impl Channel {
                 payload
                     .split(' ')
                     .filter_map(|word| word.parse().ok())
-                    .for_each(heard);
+                    .for_each(changed);
             }
             End::Broken
         };

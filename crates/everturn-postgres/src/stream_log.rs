@@ -1,11 +1,11 @@
 //! A stream log in PostgreSQL, readable by other processes and after a restart.
 
 mod live;
-mod options;
-mod reader;
+mod partitions;
 mod rows;
-mod slots;
-mod writer;
+mod stream_options;
+mod stream_reader;
+mod stream_writer;
 
 use std::collections::HashMap;
 use std::fmt;
@@ -22,10 +22,10 @@ use futures::StreamExt;
 use parking_lot::{Mutex, MutexGuard};
 
 use self::live::Live;
-pub use self::options::PostgresStreamLogOptions;
-use self::reader::Reader;
-use self::slots::SlotSweep;
-use self::writer::Writer;
+use self::partitions::SlotSweep;
+pub use self::stream_options::PostgresStreamLogOptions;
+use self::stream_reader::Reader;
+use self::stream_writer::Writer;
 use crate::connection::Database;
 use crate::fault::Outcome;
 use crate::row::check_id;

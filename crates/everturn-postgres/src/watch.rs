@@ -71,7 +71,7 @@ impl Shared {
     }
 
     /// Has the rows that a notification stands for read again.
-    fn heard(&self, tag: i64) {
+    fn changed(&self, tag: i64) {
         self.wake_freed(tag);
         let mut state = self.state();
         let mut named = state.watched.keys();
@@ -98,10 +98,10 @@ impl Watchers {
         let (announcer, weak) = (Arc::clone(&watchers.announcer), Arc::downgrade(db));
         let (shared, listening) = (Arc::clone(&watchers.shared), Arc::clone(&watchers.listening));
         tokio::spawn(async move {
-            let heard = |tag| shared.heard(tag);
+            let changed = |tag| shared.changed(tag);
             let both = async {
                 tokio::join!(
-                    channel.listen(&weak, &listening, heard),
+                    channel.listen(&weak, &listening, changed),
                     announcer.run(&weak, &channel.name)
                 )
             };

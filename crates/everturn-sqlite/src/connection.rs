@@ -73,7 +73,7 @@ pub(crate) fn open_reader(path: &Path, patience: Duration) -> Outcome<Connection
 }
 
 /// Opens a connection that only tells whether the database has changed. It never waits for a lock.
-pub(crate) fn open_sentinel(path: &Path) -> Outcome<Connection> {
+pub(crate) fn open_monitor(path: &Path) -> Outcome<Connection> {
     let connection = open_reader(path, Duration::ZERO)?;
     connection.busy_timeout(Duration::ZERO)?;
     Ok(connection)

@@ -57,7 +57,7 @@ impl Writing<'_> {
                     .rows(&OF_SESSION, (scope.as_str(), session.as_str()))?
             }
         };
-        self.tip_changes.note_all();
+        self.latest_changes.note_all();
         let sessions: BTreeSet<(i64, i64)> = rows.iter().map(|row| (row.scope, row.session)).collect();
         // Read before the rows are deleted, because the order of sessions is kept by them.
         let mut tips = Vec::new();

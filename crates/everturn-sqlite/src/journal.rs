@@ -69,7 +69,7 @@ impl Journal for SqliteStore {
     }
 
     fn is_known_empty(&self, scope: &Scope, session: &SessionId) -> bool {
-        self.tips().has_no_journal(scope, session)
+        self.latest_cache().has_no_journal(scope, session)
     }
 
     async fn clear(&self, scope: &Scope, key: &JournalKey) -> Result<()> {
@@ -154,7 +154,7 @@ impl Writing<'_> {
         if added == 0 {
             return Err(record_taken(key, sequence).into());
         }
-        self.tip_changes.note(scope, key.session(), None);
+        self.latest_changes.note(scope, key.session(), None);
         Ok(())
     }
 

@@ -17,10 +17,10 @@ use parking_lot::Mutex;
 use crate::cache::{Cache, Memory};
 use crate::connection::{Pool, Reader, Thoroughness, deadline_after, with_deadline};
 use crate::fault::Outcome;
+use crate::latest_cache::LatestCache;
 use crate::options::SqliteStoreOptions;
 use crate::read::Reading;
 use crate::row::Stored;
-use crate::tips::Tips;
 use crate::watch::Watchers;
 use crate::work::Prepared;
 use crate::writer::Writer;
@@ -38,14 +38,14 @@ struct Inner {
     readers: Pool<Reader>,
     writer: Writer,
     watchers: Arc<Watchers>,
-    tips: Arc<Tips>,
+    latest: Arc<LatestCache>,
 }
 
 impl Inner {
     /// Closes every connection, the writer's last: it moves the log into the file. Blocks.
     fn close(&self) {
         self.watchers.close();
-        self.tips.close();
+        self.latest.close();
         self.readers.close_idle();
         self.writer.close();
     }
@@ -97,12 +97,12 @@ impl SqliteStore {
         let memory = Arc::new(Mutex::new(Memory::new(options.cache_bytes)));
         let watchers = Arc::new(Watchers::new(options.clone()));
         // First, because it creates or migrates the schema that the readers expect.
-        let tips = Arc::new(Tips::new(options.path.clone()));
+        let latest = Arc::new(LatestCache::new(options.path.clone()));
         let writer = Writer::start(
             options.clone(),
             Arc::clone(&memory),
             Arc::clone(&watchers),
-            Arc::clone(&tips),
+            Arc::clone(&latest),
         )?;
         let (path, patience) = (options.path.clone(), options.busy_timeout);
         let readers = Pool::open(options.readers, move || Reader::open(&path, patience))
@@ -113,7 +113,7 @@ impl SqliteStore {
             readers,
             writer,
             watchers,
-            tips,
+            latest,
         })))
     }
 
@@ -147,8 +147,8 @@ impl SqliteStore {
         &self.0.writer
     }
 
-    pub(crate) fn tips(&self) -> &Tips {
-        &self.0.tips
+    pub(crate) fn latest_cache(&self) -> &LatestCache {
+        &self.0.latest
     }
 
     pub(crate) fn close_idle_readers(&self) {
@@ -159,7 +159,7 @@ impl SqliteStore {
     fn remembered(&self, scope: &Scope, session: &SessionId, detail: Detail) -> Option<Snapshot> {
         let Stored {
             mut snapshot, state, ..
-        } = self.0.tips.now(scope, session)?;
+        } = self.0.latest.now(scope, session)?;
         if detail == Detail::Whole {
             let cache = Cache::new(&self.0.memory);
             snapshot.state = match state {

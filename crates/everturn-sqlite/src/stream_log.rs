@@ -2,12 +2,12 @@
 
 mod budget;
 mod live;
-mod options;
-mod reader;
 mod rows;
 mod shared;
+mod stream_options;
+mod stream_reader;
+mod stream_writer;
 mod thread;
-mod writer;
 
 use std::fmt;
 use std::path::Path;
@@ -25,10 +25,10 @@ use parking_lot::{Mutex, MutexGuard};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-pub use self::options::SqliteStreamLogOptions;
-use self::reader::Reader;
 use self::rows::Found;
 use self::shared::{Shared, Stranger};
+pub use self::stream_options::SqliteStreamLogOptions;
+use self::stream_reader::Reader;
 use self::thread::{Job, Thread};
 use crate::connection::{Pool, open, open_reader, retry};
 use crate::fault::Outcome;
@@ -93,8 +93,8 @@ impl Inner {
     /// Ends the thread after the jobs that were sent, and waits until it has closed the database. Blocks.
     fn close(&self) {
         self.readers.close_idle();
-        held(&self.jobs).take();
-        let thread = held(&self.thread).take();
+        lock(&self.jobs).take();
+        let thread = lock(&self.thread).take();
         // A job that owns the last handle drops it on the thread itself, which then ends by itself.
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
             // A thread that panicked has released those who wait for it.
@@ -109,7 +109,7 @@ impl Drop for Inner {
     }
 }
 
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Every change is a single assignment.
     mutex.lock()
 }
@@ -172,7 +172,7 @@ impl SqliteStreamLog {
     }
 
     fn send(&self, job: Job) -> Result<()> {
-        let jobs = held(&self.0.jobs);
+        let jobs = lock(&self.0.jobs);
         let is_sent = jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok());
         if is_sent { Ok(()) } else { Err(stopped()) }
     }

@@ -9,10 +9,10 @@ use rusqlite::types::Value;
 use rusqlite::{OptionalExtension, Params, params_from_iter};
 
 use crate::fault::{Fault, Outcome};
+use crate::latest_cache::{Changes, LatestCache};
 use crate::prepared::{PreparedDocument, PreparedSave, PreparedState, Rewrites};
 use crate::read::{Reading, Tip};
 use crate::row::{STATE_COLUMNS, Stored, StoredState, state_columns};
-use crate::tips::{Changes, Tips};
 
 /// A writing transaction.
 pub(crate) struct Writing<'a> {
@@ -22,8 +22,8 @@ pub(crate) struct Writing<'a> {
     /// The documents that the current part rewrites.
     pub(crate) rewrites: Rewrites,
     /// The latest rows that are remembered, and those that the transaction has changed.
-    pub(crate) tips: &'a Tips,
-    pub(crate) tip_changes: Changes,
+    pub(crate) latest: &'a LatestCache,
+    pub(crate) latest_changes: Changes,
     /// The version of the database that the transaction changes.
     pub(crate) version: Option<i64>,
 }
@@ -67,7 +67,7 @@ impl Writing<'_> {
             None => self.create(&scope, &row, columns, state, precondition)?,
             Some(before) => {
                 self.replace(&before, &row, columns, state.as_ref(), precondition)?;
-                self.tip_changes.note(&scope, session_of(&row), None);
+                self.latest_changes.note(&scope, session_of(&row), None);
             }
         }
         self.move_lock(&scope, &row, precondition)?;
@@ -102,9 +102,9 @@ impl Writing<'_> {
         state: Option<StoredState>,
         precondition: &Precondition,
     ) -> Outcome<()> {
-        let known = self
-            .tips
-            .in_transaction(self.version, &self.tip_changes, scope_name, session_of(row));
+        let known =
+            self.latest
+                .in_transaction(self.version, &self.latest_changes, scope_name, session_of(row));
         let has_journal = known.is_none() && self.has_journal(scope_name, session_of(row))?;
         let (scope, session, tip) = match known {
             Some((scope, session, tip)) => (scope, session, Some(tip)),
@@ -138,7 +138,7 @@ impl Writing<'_> {
             state,
         };
         let latest = Some(latest).filter(|_| !has_journal);
-        self.tip_changes.note(scope_name, session_of(row), latest);
+        self.latest_changes.note(scope_name, session_of(row), latest);
         Ok(())
     }
 

@@ -25,12 +25,12 @@ use crate::cache::{Cache, Memory};
 use crate::connection::{data_version, deadline_after, empty_log, open_writer};
 use crate::fault::{Fault, Outcome, closed};
 use crate::file_identity::FileIdentity;
+use crate::latest_cache::{Changes, LatestCache};
 use crate::options::SqliteStoreOptions;
 use crate::prepare::Preparing;
 use crate::prepared::Rewrites;
 use crate::queue::Queue;
 use crate::read::Reading;
-use crate::tips::{Changes, Tips};
 use crate::watch::Watchers;
 use crate::work::{Prepared, Work, task};
 use crate::write::Writing;
@@ -98,7 +98,7 @@ impl Writer {
         options: SqliteStoreOptions,
         memory: Arc<Mutex<Memory>>,
         watchers: Arc<Watchers>,
-        tips: Arc<Tips>,
+        latest: Arc<LatestCache>,
     ) -> Result<Self> {
         let connection = open_writer(&options).map_err(|fault| fault.into_error(&options.path))?;
         let file = FileIdentity::of(&options.path);
@@ -111,7 +111,7 @@ impl Writer {
             options,
             memory,
             watchers,
-            tips,
+            latest,
             closing: Arc::clone(&closing),
             waiting: VecDeque::new(),
             alone: VecDeque::new(),
@@ -186,7 +186,7 @@ impl Writer {
     pub(crate) fn close(&self) {
         self.closing.store(true, Ordering::Relaxed);
         self.jobs.close();
-        let thread = held(&self.thread).take();
+        let thread = lock(&self.thread).take();
         // A job that owns the last handle drops it on the thread itself, which then ends by itself.
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
             // A panic of the thread has been reported to its callers.
@@ -209,7 +209,7 @@ impl Drop for Writer {
     }
 }
 
-fn held<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Every change is a single assignment.
     mutex.lock()
 }
@@ -221,7 +221,7 @@ struct Thread {
     options: SqliteStoreOptions,
     memory: Arc<Mutex<Memory>>,
     watchers: Arc<Watchers>,
-    tips: Arc<Tips>,
+    latest: Arc<LatestCache>,
     closing: Arc<AtomicBool>,
     /// Saves that arrived, or are to be prepared again.
     waiting: VecDeque<Part>,
@@ -248,7 +248,7 @@ impl Thread {
             while let Some((work, deadline)) = self.alone.pop_front() {
                 // The caller learns of it from the dropped reply.
                 let _ = std::panic::catch_unwind(AssertUnwindSafe(|| work(&mut self.connection, deadline)));
-                self.tips.forget();
+                self.latest.forget();
             }
         }
         // Another process that is using the database may be in the way; then its last connection empties the log.
@@ -498,8 +498,8 @@ impl Thread {
             reading,
             changed: Vec::new(),
             rewrites: Rewrites::default(),
-            tips: &self.tips,
-            tip_changes: Changes::default(),
+            latest: &self.latest,
+            latest_changes: Changes::default(),
             version: data_version(db).ok(),
         };
         let is_single = parts.len() == 1;
@@ -538,12 +538,12 @@ impl Thread {
         let Writing {
             reading,
             changed,
-            tip_changes,
+            latest_changes,
             version,
             ..
         } = writing;
         reading.cache.publish();
-        self.tips.committed(db, version, tip_changes);
+        self.latest.committed(db, version, latest_changes);
         Ok(changed)
     }
 }
@@ -579,7 +579,7 @@ fn attempt<'a, T>(
     writing: &mut Writing<'a>,
     work: impl FnOnce(&mut Writing<'a>) -> Outcome<T>,
 ) -> Outcome<T> {
-    let known = (writing.changed.len(), writing.tip_changes.len());
+    let known = (writing.changed.len(), writing.latest_changes.len());
     let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| work(writing)))
         .unwrap_or_else(|payload| Err(panic_error("a change of a session row", payload.as_ref()).into()))
         .and_then(|done| {
@@ -594,7 +594,7 @@ fn attempt<'a, T>(
     } else {
         writing.reading.cache.forget();
         writing.changed.truncate(known.0);
-        writing.tip_changes.undo(known.1);
+        writing.latest_changes.undo(known.1);
     }
     outcome
 }

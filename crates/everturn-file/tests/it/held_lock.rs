@@ -160,7 +160,7 @@ async fn a_save_that_has_the_lock_does_not_wait_for_those_that_prepare() {
 }
 
 #[tokio::test]
-async fn another_scope_is_not_held_up() {
+async fn another_scope_is_not_delayed() {
     let folder = tempfile::tempdir().unwrap();
     let store = store_in(folder.path()).await;
     let _held = hold(folder.path());

@@ -264,7 +264,7 @@ async fn both_find_the_same_latest_when_the_pointers_are_lost() {
 
 #[tokio::test]
 #[ignore = "needs node and the npm package"]
-async fn an_abort_by_the_npm_package_is_heard_here() {
+async fn an_abort_by_the_npm_package_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let store = FileStore::options(folder.path())
         .poll_every(Duration::from_millis(20))

@@ -277,7 +277,7 @@ async fn no_damage_to_pointer_and_latest_file_makes_a_session_go_back() {
 }
 
 #[tokio::test]
-async fn a_session_whose_pointer_is_damaged_and_whose_rows_are_gone_is_not_taken_for_new() {
+async fn a_session_whose_pointer_is_damaged_and_whose_rows_are_missing_is_not_treated_as_new() {
     let fixture = Fixture::new().await;
     for number in 1..=ROWS {
         std::fs::remove_file(fixture.file(&format!("row-{number}.json"))).unwrap();

@@ -8,7 +8,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::options::PostgresStreamLogOptions;
+use super::stream_options::PostgresStreamLogOptions;
 
 #[derive(Debug)]
 pub(super) struct Live {

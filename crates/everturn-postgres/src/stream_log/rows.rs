@@ -11,8 +11,8 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::live::Unwritten;
-use super::options::length;
-use super::slots::{SlotSweep, key_at, slot_of};
+use super::partitions::{SlotSweep, key_at, slot_of};
+use super::stream_options::length;
 use crate::body::{pack, unpack};
 use crate::connection::{Database, Statement, column};
 use crate::fault::{Fault, Outcome};

@@ -9,7 +9,7 @@ use everturn_testkit::eventually;
 use futures::StreamExt;
 use futures::future::join_all;
 
-use crate::support::{Way, at, fresh_schema, row, said, scope, set, sql};
+use crate::support::{Way, at, new_schema, row, said, scope, set, sql};
 
 const TURNS: i64 = 5;
 
@@ -58,10 +58,10 @@ async fn a_store_has_eleven_connections_and_a_stream_log_ten() {
     let Some(url) = Way::Direct.url() else {
         return;
     };
-    let program = fresh_schema();
+    let program = new_schema();
     let named = format!("{url}?application_name={program}");
     let store = PostgresStore::options(&named)
-        .schema(fresh_schema())
+        .schema(new_schema())
         .open()
         .await
         .unwrap();
@@ -70,7 +70,7 @@ async fn a_store_has_eleven_connections_and_a_stream_log_ten() {
     converse_at_once(&store, 40).await;
     let of_store = open_connections(&url, &program).await;
     let log = PostgresStreamLog::options(&named)
-        .schema(fresh_schema())
+        .schema(new_schema())
         .open()
         .await
         .unwrap();
@@ -86,7 +86,7 @@ async fn all_turns_succeed_where_the_server_allows_fewer_connections_than_wanted
     let Some(url) = Way::Direct.url() else {
         return;
     };
-    let (schema, role) = (fresh_schema(), fresh_schema());
+    let (schema, role) = (new_schema(), new_schema());
     sql(&url, &PostgresStore::migration_sql(&schema, 0)).await;
     let grants = format!(
         "CREATE ROLE {role} LOGIN CONNECTION LIMIT 4; GRANT USAGE ON SCHEMA \"{schema}\" TO {role}; \

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tokio_postgres::NoTls;
 
 use crate::support::proxy::waylay;
-use crate::support::{Way, fresh_schema, get, options, put, row, said, scope};
+use crate::support::{Way, get, new_schema, options, put, row, said, scope};
 
 /// The statement of a commit, and that of an append.
 const COMMIT: &str = ".session SET version";
@@ -36,7 +36,7 @@ struct Race {
 impl Race {
     /// After so many wins, the session stays locked.
     async fn new(way: Way, text: &'static str, wins_before_lock: usize) -> Option<Self> {
-        let (url, schema) = (way.url()?, fresh_schema());
+        let (url, schema) = (way.url()?, new_schema());
         // Not through a pooler: PgBouncer 1.18 can crash when a statement is cancelled.
         let rival = options(&Way::Direct.url()?, &schema)
             .patience(RIVAL_PATIENCE)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use everturn_agent::store::SessionStore;
 use everturn_testkit::certify::{certify, certify_growth, certify_processes};
 
-use crate::support::{Fixture, Way, fresh_schema, options, schema_of, sql};
+use crate::support::{Fixture, Way, new_schema, options, schema_of, sql};
 
 async fn keeps_every_promise(way: Way) {
     let Some(url) = way.url() else {
@@ -14,7 +14,7 @@ async fn keeps_every_promise(way: Way) {
     };
 
     let certificate = certify(|| {
-        let options = options(&url, &fresh_schema());
+        let options = options(&url, &new_schema());
         async move { Arc::new(options.open().await.unwrap()) as Arc<dyn SessionStore> }
     })
     .await;

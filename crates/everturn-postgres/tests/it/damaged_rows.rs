@@ -171,10 +171,13 @@ async fn no_changed_or_exchanged_row_goes_unnoticed() {
         let named = damage.replace('@', &format!("\"{}\".", fixture.schema));
         sql(&fixture.url, &named).await;
 
-        let anew = fixture.reopened().await;
-        assert!(!anew.verify().await.unwrap().is_clean(), "not noticed: {damage}");
+        let reopened = fixture.reopened().await;
+        assert!(
+            !reopened.verify().await.unwrap().is_clean(),
+            "not noticed: {damage}"
+        );
         for row in &rows {
-            match anew.get(&scope(), &row.snapshot_id, Detail::Whole).await {
+            match reopened.get(&scope(), &row.snapshot_id, Detail::Whole).await {
                 Ok(Some(read)) => assert_eq!(read, *row, "{damage}"),
                 Ok(None) => {}
                 Err(error) => assert_eq!(error.status(), Status::DataLoss, "{damage}: {error}"),
@@ -182,7 +185,7 @@ async fn no_changed_or_exchanged_row_goes_unnoticed() {
         }
         for turn in ["t", "u"] {
             let key = JournalKey::new("s".into(), turn);
-            match Journal::read(&anew, &scope(), &key).await {
+            match Journal::read(&reopened, &scope(), &key).await {
                 Ok(records) => assert!(
                     records.iter().all(|record| record.body["turn"] == turn),
                     "{damage}"

@@ -19,7 +19,7 @@ use serde_json::json;
 
 use crate::support::proxy::Proxy;
 use crate::support::server::Server;
-use crate::support::{Way, at, fresh_schema, options, row, said, schema_of, scope, sql};
+use crate::support::{Way, at, new_schema, options, row, said, schema_of, scope, sql};
 
 const WORKERS: usize = 6;
 
@@ -289,7 +289,7 @@ async fn deadlines_are_kept_and_losses_are_named() {
 
     let certificate = certify_faults(|| Schema {
         url: url.clone(),
-        name: fresh_schema(),
+        name: new_schema(),
     })
     .await;
 
@@ -305,7 +305,7 @@ async fn a_statement_that_nobody_waits_for_any_more_is_not_carried_out() {
     };
     let schema = Schema {
         url,
-        name: fresh_schema(),
+        name: new_schema(),
     };
     // So long that the last statement can be cancelled on a busy machine, too.
     let store = options(&schema.url, &schema.name)

@@ -1,4 +1,4 @@
-//! Everything that is tested from outside, in one program: each further one is linked and stored anew.
+//! Everything that is tested from outside, in one program: each further one is linked and stored reopened.
 //!
 //! The tests need PostgreSQL, and `PgBouncer` before it, which `./test` starts. Without them they step aside.
 

@@ -1,4 +1,4 @@
-//! Verification, tidying, chores and metrics.
+//! Verification, tidying, tasks and metrics.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,13 +88,14 @@ async fn a_session_that_others_forked_from_is_deleted_and_they_keep_its_messages
         .await
         .unwrap();
 
-    let anew = fixture.reopened().await;
-    assert_eq!(get(&anew, "fork").await.unwrap().state.unwrap(), state);
-    assert_eq!(anew.verify().await.unwrap().problems, Vec::<String>::new());
-    anew.delete(&scope(), &Deletion::Session("other".into()))
+    let reopened = fixture.reopened().await;
+    assert_eq!(get(&reopened, "fork").await.unwrap().state.unwrap(), state);
+    assert_eq!(reopened.verify().await.unwrap().problems, Vec::<String>::new());
+    reopened
+        .delete(&scope(), &Deletion::Session("other".into()))
         .await
         .unwrap();
-    let found = anew.verify().await.unwrap();
+    let found = reopened.verify().await.unwrap();
     assert_eq!((found.problems.len(), found.messages, found.blobs), (0, 0, 0));
 }
 
@@ -110,15 +111,18 @@ async fn damage_is_named_and_never_handed_out() {
     );
     sql(&fixture.url, &flip).await;
 
-    let anew = fixture.reopened().await;
-    let refused = anew.get(&scope(), &"r0".into(), Detail::Whole).await.unwrap_err();
+    let reopened = fixture.reopened().await;
+    let refused = reopened
+        .get(&scope(), &"r0".into(), Detail::Whole)
+        .await
+        .unwrap_err();
 
     assert_eq!(refused.status(), Status::DataLoss);
     assert!(refused.message().contains("checksum"), "{refused}");
-    assert!(!anew.verify().await.unwrap().is_clean());
+    assert!(!reopened.verify().await.unwrap().is_clean());
     let lost = format!("DELETE FROM \"{schema}\".snapshot WHERE id = 'branch'");
     sql(&fixture.url, &lost).await;
-    let refused = anew
+    let refused = reopened
         .latest(&scope(), &"s".into(), Detail::Metadata)
         .await
         .unwrap_err();
@@ -155,15 +159,15 @@ async fn what_a_dead_process_left_is_tidied_up() {
 }
 
 #[tokio::test]
-async fn a_chore_is_due_for_one_worker_in_each_interval() {
+async fn a_task_is_due_for_one_worker_in_each_interval() {
     let Some(fixture) = Fixture::new().await else {
         return;
     };
     let other = fixture.reopened().await;
-    let ask = |chore: &'static str, every| {
+    let ask = |task: &'static str, every| {
         let stores = [&fixture.store, &other, &fixture.store, &other];
         async move {
-            let due = join_all(stores.map(|store| store.is_due(chore, every))).await;
+            let due = join_all(stores.map(|store| store.is_due(task, every))).await;
             due.into_iter().filter(|due| *due.as_ref().unwrap()).count()
         }
     };
@@ -196,7 +200,7 @@ async fn metrics_count_commits_and_connections() {
 }
 
 #[tokio::test]
-async fn upkeep_carries_out_the_rules_of_retention_in_one_process() {
+async fn scheduled_maintenance_carries_out_the_rules_of_retention_in_one_process() {
     let Some(fixture) = Fixture::new().await else {
         return;
     };
@@ -217,7 +221,7 @@ async fn upkeep_carries_out_the_rules_of_retention_in_one_process() {
 
     let schedules = stores
         .each_ref()
-        .map(|store| store.upkeep(Duration::from_hours(1), rules.clone()));
+        .map(|store| store.schedule_maintenance(Duration::from_hours(1), rules.clone()));
     eventually("the old snapshots are deleted", async || {
         let of_ann = fixture.store.get(&ann, &id, Detail::Metadata).await.unwrap();
         of_ann.is_none() && get(&fixture.store, "old").await.is_none()
@@ -227,7 +231,10 @@ async fn upkeep_carries_out_the_rules_of_retention_in_one_process() {
 
     assert!(get(&fixture.store, "young").await.is_some());
     assert!(
-        !stores[1].is_due("upkeep", Duration::from_hours(1)).await.unwrap(),
+        !stores[1]
+            .is_due("maintenance", Duration::from_hours(1))
+            .await
+            .unwrap(),
         "it was done in this interval"
     );
 }

@@ -6,14 +6,14 @@ use everturn_core::Status;
 use everturn_postgres::PostgresStore;
 use futures::future::join_all;
 
-use crate::support::{Fixture, Way, fresh_schema, get, options, put, row, sql};
+use crate::support::{Fixture, Way, get, new_schema, options, put, row, sql};
 
 #[tokio::test]
 async fn processes_that_start_at_once_migrate_once() {
     let Some(url) = Way::Direct.url() else {
         return;
     };
-    let schema = fresh_schema();
+    let schema = new_schema();
 
     let opened = join_all((0..12).map(|_| options(&url, &schema).connections(1).open())).await;
 
@@ -56,8 +56,8 @@ async fn an_operator_may_run_the_migrations_and_the_store_do_without_the_right_t
     let Some(url) = Way::Direct.url() else {
         return;
     };
-    let schema = format!("Tom's {}", fresh_schema());
-    let role = fresh_schema();
+    let schema = format!("Tom's {}", new_schema());
+    let role = new_schema();
     let missing = options(&url, &schema)
         .without_migrations()
         .open()
@@ -77,7 +77,7 @@ async fn an_operator_may_run_the_migrations_and_the_store_do_without_the_right_t
 
     put(&store, row("a", "s", 1)).await.unwrap();
     assert!(get(&store, "a").await.is_some());
-    let refused = options(&url, &fresh_schema()).open().await.unwrap_err();
+    let refused = options(&url, &new_schema()).open().await.unwrap_err();
     assert_eq!(refused.status(), Status::PermissionDenied, "{refused}");
 }
 

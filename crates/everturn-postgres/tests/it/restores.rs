@@ -101,14 +101,14 @@ async fn rows_that_others_wrote_after_a_restore_are_not_taken_for_those_before()
     let mut branch = turn(5, "branch", Some(&lost));
     branch.parent_id = Some("turn-1".into());
     put(here, branch.clone()).await.unwrap();
-    let anew = fixture.reopened().await;
-    assert_eq!(get(&anew, "turn-5").await.unwrap().state, branch.state);
-    assert_eq!(get(&anew, "turn-4").await.unwrap().state, stored.state);
-    assert_eq!(anew.verify().await.unwrap().problems, Vec::<String>::new());
+    let reopened = fixture.reopened().await;
+    assert_eq!(get(&reopened, "turn-5").await.unwrap().state, branch.state);
+    assert_eq!(get(&reopened, "turn-4").await.unwrap().state, stored.state);
+    assert_eq!(reopened.verify().await.unwrap().problems, Vec::<String>::new());
 }
 
 #[tokio::test]
-async fn a_lost_row_is_gone_although_it_is_remembered() {
+async fn a_lost_row_is_missing_although_it_is_cached() {
     let Some(fixture) = Fixture::new().await else {
         return;
     };
@@ -134,11 +134,13 @@ async fn a_lost_row_is_gone_although_it_is_remembered() {
         "its snapshot is not stored"
     );
     assert!(gone.is_err());
-    let anew = fixture.reopened().await;
-    let stored = get(&anew, resumed.snapshot_id().unwrap().as_str()).await.unwrap();
+    let reopened = fixture.reopened().await;
+    let stored = get(&reopened, resumed.snapshot_id().unwrap().as_str())
+        .await
+        .unwrap();
     let texts: Vec<String> = texts(&stored);
     assert_eq!(texts, ["one", "heard", "four", "heard"]);
-    assert_eq!(anew.verify().await.unwrap().problems, Vec::<String>::new());
+    assert_eq!(reopened.verify().await.unwrap().problems, Vec::<String>::new());
 }
 
 fn texts(snapshot: &Snapshot) -> Vec<String> {
@@ -231,13 +233,13 @@ async fn a_server_that_is_restored_under_load_is_shown_as_it_is() {
         talk.await.unwrap();
     }
 
-    let anew = open().await.unwrap();
+    let reopened = open().await.unwrap();
     for session in 0..SESSIONS {
         let session = format!("s{session}");
-        let expected = shown(&anew, &session).await;
+        let expected = shown(&reopened, &session).await;
         for store in &stores {
             assert_eq!(shown(store, &session).await, expected, "{session}");
         }
     }
-    assert_eq!(anew.verify().await.unwrap().problems, Vec::<String>::new());
+    assert_eq!(reopened.verify().await.unwrap().problems, Vec::<String>::new());
 }

@@ -235,7 +235,7 @@ async fn a_session_that_another_process_deleted_is_not_resumed_from_memory() {
 
     let tip = reply.snapshot_id().unwrap().clone();
     let gone = here.chat().snapshot(tip).run("two").await.unwrap_err();
-    let begun = here.chat().resume("s").run("anew").await.unwrap();
+    let begun = here.chat().resume("s").run("reopened").await.unwrap();
 
     assert_eq!(gone.status(), Status::NotFound, "{gone}");
     let begun = get(&fixture.store, begun.snapshot_id().unwrap().as_str()).await;

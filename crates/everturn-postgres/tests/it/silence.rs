@@ -19,7 +19,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use crate::support::proxy::Gate;
-use crate::support::{Way, fresh_schema, get, options, put, row, scope};
+use crate::support::{Way, get, new_schema, options, put, row, scope};
 
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -38,7 +38,7 @@ impl Fixture {
         let gate = Gate::start(port).await;
         let behind = url.replace(&format!(":{port}/"), &format!(":{}/", gate.port));
         assert_ne!(behind, url);
-        let schema = fresh_schema();
+        let schema = new_schema();
         // Every other limit is left as it is: each is longer than the patience.
         let store = options(&behind, &schema).patience(PATIENCE).without_listening();
         let store = store.open().await.unwrap();

@@ -11,7 +11,7 @@ use everturn_testkit::certify::streams::{LogUnderTest, certify_stream_log};
 use futures::StreamExt;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::support::{Way, fresh_schema, sql};
+use crate::support::{Way, new_schema, sql};
 
 const KEEP_FOR: Duration = Duration::from_mins(1);
 const MAX_STREAM_BYTES: usize = 100_000;
@@ -29,7 +29,7 @@ async fn keeps_every_promise(way: Way) {
             Clock::new(move || Timestamp::now() + ahead())
         };
         let options = PostgresStreamLog::options(&url)
-            .schema(fresh_schema())
+            .schema(new_schema())
             .connections(4)
             .keep_for(KEEP_FOR)
             .max_stream_bytes(MAX_STREAM_BYTES)
@@ -77,7 +77,7 @@ async fn chunks_of_one_age_are_dropped_as_a_whole_partition() {
     let Some(url) = Way::Direct.url() else {
         return;
     };
-    let (schema, ahead) = (fresh_schema(), Arc::new(AtomicI64::new(0)));
+    let (schema, ahead) = (new_schema(), Arc::new(AtomicI64::new(0)));
     let clock = {
         let ahead = Arc::clone(&ahead);
         Clock::new(move || Timestamp::now() + SignedDuration::from_secs(ahead.load(Ordering::SeqCst)))
@@ -115,11 +115,11 @@ async fn chunks_of_one_age_are_dropped_as_a_whole_partition() {
 
 /// The version of a row names the transaction that wrote it last.
 #[tokio::test]
-async fn a_silent_stream_hears_that_it_shall_stop_without_being_written() {
+async fn an_idle_stream_receives_a_stop_request_without_being_written() {
     let Some(url) = Way::Direct.url() else {
         return;
     };
-    let schema = fresh_schema();
+    let schema = new_schema();
     let options = PostgresStreamLog::options(&url).schema(&schema).connections(2);
     let options = options.lease(Duration::from_hours(24));
     let log = options.poll_every(Duration::from_millis(5)).open().await.unwrap();

@@ -10,7 +10,7 @@ use futures::{FutureExt, StreamExt};
 
 use crate::support::{Fixture, Way, options, put, row, scope};
 
-async fn abort_is_heard(here: &PostgresStore, there: &PostgresStore, id: &str) -> Duration {
+async fn abort_is_reported(here: &PostgresStore, there: &PostgresStore, id: &str) -> Duration {
     let mut run = row(id, "s", 1);
     run.status = SnapshotStatus::Pending;
     put(there, run.clone()).await.unwrap();
@@ -36,11 +36,11 @@ async fn a_notification_makes_a_change_known_long_before_it_is_polled() {
     };
     until_listening(&fixture.store).await;
 
-    let heard = abort_is_heard(&fixture.store, &fixture.reopened().await, "run").await;
+    let elapsed = abort_is_reported(&fixture.store, &fixture.reopened().await, "run").await;
 
     assert!(
-        heard < Duration::from_secs(10),
-        "polling would take an hour, this took {heard:?}"
+        elapsed < Duration::from_secs(10),
+        "polling would take an hour, this took {elapsed:?}"
     );
 }
 
@@ -55,8 +55,8 @@ async fn an_abort_reaches_another_host_within_a_tenth_of_a_second() {
 
     let mut quickest = Duration::MAX;
     for number in 0..20 {
-        let heard = abort_is_heard(&fixture.store, &there, &format!("run-{number}")).await;
-        quickest = quickest.min(heard);
+        let elapsed = abort_is_reported(&fixture.store, &there, &format!("run-{number}")).await;
+        quickest = quickest.min(elapsed);
     }
 
     // The quickest of many, because a machine that has other things to do is slow now and then.
@@ -65,7 +65,7 @@ async fn an_abort_reaches_another_host_within_a_tenth_of_a_second() {
 
 /// Rows are read by their ids and not by the order in which they changed, so a transaction that commits late leaves no gap.
 #[tokio::test]
-async fn a_change_that_commits_after_later_ones_is_heard_all_the_same() {
+async fn a_change_that_commits_after_later_ones_is_reported() {
     let often = Duration::from_millis(20);
     let set = |options: PostgresStoreOptions| options.without_listening().poll_every(often);
     let Some(fixture) = Fixture::by(Way::Direct, set).await else {
@@ -107,7 +107,7 @@ async fn a_pooler_is_found_deaf_and_polling_makes_up_for_it() {
         return;
     };
 
-    abort_is_heard(&fixture.store, &fixture.reopened().await, "run").await;
+    abort_is_reported(&fixture.store, &fixture.reopened().await, "run").await;
 
     assert!(!fixture.store.metrics().is_listening);
 }
@@ -117,7 +117,7 @@ async fn a_connection_past_the_pooler_listens() {
     let (Some(direct), Some(pooled)) = (Way::Direct.url(), Way::Pooled.url()) else {
         return;
     };
-    let schema = crate::support::fresh_schema();
+    let schema = crate::support::new_schema();
     let open = || {
         let options = options(&pooled, &schema).poll_every(Duration::from_hours(1));
         options.listen_on(&direct).open()
@@ -125,5 +125,5 @@ async fn a_connection_past_the_pooler_listens() {
     let (here, there) = (open().await.unwrap(), open().await.unwrap());
     until_listening(&here).await;
 
-    abort_is_heard(&here, &there, "run").await;
+    abort_is_reported(&here, &there, "run").await;
 }

@@ -4,7 +4,7 @@ use everturn_core::Error;
 use everturn_core::stream_log::StreamKey;
 use rusqlite::{Connection, OptionalExtension};
 
-use super::options::SqliteStreamLogOptions;
+use super::stream_options::SqliteStreamLogOptions;
 use crate::fault::Outcome;
 
 /// The bytes counted for each stream besides its text.

@@ -44,7 +44,7 @@ struct State {
     unwritten_bytes: usize,
     /// The size of all chunks of the stream.
     bytes: usize,
-    /// Whether the thread was told that there are chunks to write.
+    /// Whether the thread was queued that there are chunks to write.
     queued: bool,
     end: Option<StreamEvent>,
     /// Whether nothing more is written to the file. Chunks that it lacks then are read from memory alone: it has no room
@@ -72,14 +72,14 @@ pub(super) enum Next {
 #[derive(Debug)]
 pub(super) enum Pushed {
     /// The chunk was added.
-    Added(Position, Told),
+    Added(Position, Queued),
     /// The chunk makes the stream too large. The stream has ended, and its end is yet to be written to the file.
     TooLarge(Error),
 }
 
-/// Whether the thread must be told that there are chunks to write.
+/// Whether the thread must be queued that there are chunks to write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum Queued {
     Already,
     NotYet,
 }
@@ -135,12 +135,12 @@ impl Live {
         state.bytes = bytes;
         state.unwritten_bytes += chunk.as_str().len();
         state.tail.push_back(chunk.clone());
-        let told = if std::mem::replace(&mut state.queued, true) {
-            Told::Already
+        let queued = if std::mem::replace(&mut state.queued, true) {
+            Queued::Already
         } else {
-            Told::NotYet
+            Queued::NotYet
         };
-        Ok(Some(Pushed::Added(Position::new(state.total()), told)))
+        Ok(Some(Pushed::Added(Position::new(state.total()), queued)))
     }
 
     /// Returns the error for further chunks, if the stream has ended.
@@ -293,9 +293,9 @@ mod tests {
         let (_, chunks) = live.unwritten();
         live.written(chunks.len());
 
-        let Pushed::Added(position, told) = waiting.now_or_never().unwrap().unwrap() else {
+        let Pushed::Added(position, queued) = waiting.now_or_never().unwrap().unwrap() else {
             panic!("the stream may be as large as it likes");
         };
-        assert_eq!((position, told), (Position::new(2), Told::NotYet));
+        assert_eq!((position, queued), (Position::new(2), Queued::NotYet));
     }
 }

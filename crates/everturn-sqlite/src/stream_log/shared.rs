@@ -9,8 +9,8 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 use super::live::Live;
-use super::options::SqliteStreamLogOptions;
 use super::rows::Progress;
+use super::stream_options::SqliteStreamLogOptions;
 
 #[derive(Debug)]
 pub(super) struct Shared {

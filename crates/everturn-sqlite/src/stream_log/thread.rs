@@ -21,7 +21,7 @@ use super::budget::{make_room, opening_cost};
 use super::live::Live;
 use super::rows::{self, End};
 use super::shared::Shared;
-use super::writer::SqliteStreamWriter;
+use super::stream_writer::SqliteStreamWriter;
 use crate::connection::{Thoroughness, data_version, deadline_after, empty_log, retry, scrub};
 use crate::fault::{Fault, Outcome};
 
@@ -366,8 +366,8 @@ impl Thread {
                 }
                 // Readers in this process still get the chunks from memory.
                 Fate::Full(error) => {
-                    let told = StoredError::from(&error).into();
-                    self.close(&write.live, StreamEvent::Failed(told));
+                    let queued = StoredError::from(&error).into();
+                    self.close(&write.live, StreamEvent::Failed(queued));
                     Err(error)
                 }
             };

@@ -79,7 +79,7 @@ async fn after_compaction_no_file_contains_text_of_a_deleted_session() {
 
 /// When SQLite balances pages, it leaves copies of rows in their unused space.
 #[tokio::test]
-async fn sessions_that_were_written_side_by_side_are_gone_without_compaction() {
+async fn interleaved_sessions_are_erased_without_compaction() {
     let fixture = Fixture::new().await;
     let options = everturn_sqlite::SqliteStore::options(fixture.path())
         .encoding(everturn_sqlite::Encoding::default().without_compression());
@@ -163,7 +163,7 @@ async fn a_tenants_name_goes_with_its_last_session() {
 }
 
 #[tokio::test]
-async fn deleting_a_row_deletes_the_data_that_only_it_held() {
+async fn deleting_a_row_deletes_the_data_that_only_it_contained() {
     let fixture = Fixture::new().await;
     let mut history: History = [Message::user("shared")].into_iter().collect();
     let mut state = said(&[]);

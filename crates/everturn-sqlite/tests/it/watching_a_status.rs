@@ -31,7 +31,7 @@ async fn the_current_status_comes_first_and_changes_follow() {
 }
 
 #[tokio::test]
-async fn a_slow_watcher_hears_the_last_status() {
+async fn a_slow_watcher_receives_the_last_status() {
     let fixture = Fixture::new().await;
     set_status(&fixture, Pending).await;
     let mut statuses = fixture.store.watch(&scope(), &"a".into()).unwrap();
@@ -56,7 +56,7 @@ async fn a_new_watcher_gets_the_saved_status_first() {
 }
 
 #[tokio::test]
-async fn a_change_that_leaves_the_status_is_not_heard() {
+async fn a_change_that_leaves_the_status_is_not_reported() {
     let fixture = Fixture::new().await;
     set_status(&fixture, Pending).await;
     let mut statuses = fixture.store.watch(&scope(), &"a".into()).unwrap();
@@ -96,7 +96,7 @@ async fn the_stream_ends_with_its_row() {
 }
 
 #[tokio::test]
-async fn a_handle_on_the_same_file_hears_what_another_changes() {
+async fn a_handle_on_the_same_file_receives_the_changes_of_another() {
     let fixture = Fixture::new().await;
     let other = support::open(fixture.folder.path()).await;
     set_status(&fixture, Pending).await;

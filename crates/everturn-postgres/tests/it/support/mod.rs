@@ -38,7 +38,7 @@ impl Way {
 }
 
 /// Returns the name of a schema that no other test has.
-pub(crate) fn fresh_schema() -> String {
+pub(crate) fn new_schema() -> String {
     format!("test_{:016x}", fastrand::u64(..))
 }
 
@@ -66,12 +66,12 @@ impl Fixture {
         way: Way,
         set: impl FnOnce(PostgresStoreOptions) -> PostgresStoreOptions,
     ) -> Option<Self> {
-        let (url, schema) = (way.url()?, fresh_schema());
+        let (url, schema) = (way.url()?, new_schema());
         let store = set(options(&url, &schema)).open().await.unwrap();
         Some(Self { store, url, schema })
     }
 
-    /// The same schema, opened anew: nothing is remembered.
+    /// The same schema, opened reopened: nothing is remembered.
     pub(crate) async fn reopened(&self) -> PostgresStore {
         options(&self.url, &self.schema).open().await.unwrap()
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tokio_postgres::error::SqlState;
 
-use super::options::length;
+use super::stream_options::length;
 use crate::connection::{Database, Statement, column};
 use crate::fault::Outcome;
 

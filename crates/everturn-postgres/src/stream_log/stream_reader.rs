@@ -8,8 +8,8 @@ use everturn_core::stream_log::{Entry, Position, not_found};
 use tokio::sync::watch;
 
 use super::live::Live;
-use super::options::PostgresStreamLogOptions;
 use super::rows;
+use super::stream_options::PostgresStreamLogOptions;
 use crate::connection::Database;
 
 pub(super) struct Reader {

@@ -4,11 +4,11 @@
 //! of the rows that they change. Those of other processes show in SQLite's `data_version`, a number that a connection is
 //! given and that changes when another connection has committed. So two connections are asked after every commit:
 //!
-//! 1. the *sentinel*, which never writes, what its version is;
-//! 2. the writer, whether its version is still that of the transaction: then every change that the sentinel has seen is an
+//! 1. the *monitor*, which never writes, what its version is;
+//! 2. the writer, whether its version is still that of the transaction: then every change that the monitor has seen is an
 //!    own one.
 //!
-//! From then on the rows are the latest ones for as long as the sentinel's version stays the same. Asking for it takes a few
+//! From then on the rows are the latest ones for as long as the monitor's version stays the same. Asking for it takes a few
 //! microseconds and never waits, so it is done where a row is needed, without another thread.
 
 use std::path::PathBuf;
@@ -18,17 +18,17 @@ use everturn_agent::store::Scope;
 use everturn_sql::Lru;
 use rusqlite::Connection;
 
-use crate::connection::{data_version, open_sentinel};
+use crate::connection::{data_version, open_monitor};
 use crate::read::Tip;
 use crate::row::Stored;
 
 /// How many sessions are remembered. Evicting one costs a read, nothing else.
-const MAX_TIPS: usize = 4 * 1024;
+const MAX_SESSIONS: usize = 4 * 1024;
 
 type Session = (Scope, SessionId);
 
 /// The remembered rows.
-pub(crate) struct Tips {
+pub(crate) struct LatestCache {
     path: PathBuf,
     state: Mutex<State>,
 }
@@ -37,12 +37,12 @@ struct State {
     rows: Lru<Session, Stored>,
     /// The writer's version at its last commit.
     written_at: Option<i64>,
-    /// The sentinel's version at which the rows are the latest ones.
-    true_at: Option<i64>,
-    sentinel: Sentinel,
+    /// The monitor's version at which the rows are the latest ones.
+    valid_at: Option<i64>,
+    monitor: Monitor,
 }
 
-enum Sentinel {
+enum Monitor {
     /// Opened with the first commit: a store that only reads needs none.
     NotYet,
     Open(Connection),
@@ -79,35 +79,35 @@ impl Changes {
     }
 }
 
-impl Tips {
+impl LatestCache {
     pub(crate) fn new(path: PathBuf) -> Self {
         Self {
             path,
             state: Mutex::new(State {
-                rows: Lru::new(MAX_TIPS),
+                rows: Lru::new(MAX_SESSIONS),
                 written_at: None,
-                true_at: None,
-                sentinel: Sentinel::NotYet,
+                valid_at: None,
+                monitor: Monitor::NotYet,
             }),
         }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A panic can at worst have left `true_at` as it was, which the next commit moves.
-        self.state.lock()
+        // A panic can at worst have left `valid_at` as it was, which the next commit moves.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the latest row of a session that has no journals, if it is remembered and nobody has written since.
     pub(crate) fn now(&self, scope: &Scope, session: &SessionId) -> Option<Stored> {
         let mut state = self.state();
         let row = state.rows.get(&(scope.clone(), session.clone())).cloned()?;
-        state.is_true_now().then_some(row)
+        state.is_valid().then_some(row)
     }
 
     /// Returns whether a session is known to have no journals.
     pub(crate) fn has_no_journal(&self, scope: &Scope, session: &SessionId) -> bool {
         let mut state = self.state();
-        state.rows.get(&(scope.clone(), session.clone())).is_some() && state.is_true_now()
+        state.rows.get(&(scope.clone(), session.clone())).is_some() && state.is_valid()
     }
 
     /// Returns the keys of a session's tenant and of the session, and its tip, as a transaction finds them that writes at this
@@ -146,42 +146,42 @@ impl Tips {
                 None => drop(state.rows.remove(&session)),
             }
         }
-        if matches!(state.sentinel, Sentinel::NotYet) {
-            // Without a sentinel rows are read, as before.
-            state.sentinel = open_sentinel(&self.path).map_or(Sentinel::Closed, Sentinel::Open);
+        if matches!(state.monitor, Monitor::NotYet) {
+            // Without a monitor rows are read, as before.
+            state.monitor = open_monitor(&self.path).map_or(Monitor::Closed, Monitor::Open);
         }
         let seen = state.seen();
         let now = data_version(writer).ok();
         let is_alone = now.is_some() && now == version;
         state.written_at = version.filter(|_| is_alone);
-        state.true_at = seen.filter(|_| is_alone);
+        state.valid_at = seen.filter(|_| is_alone);
     }
 
     /// Forgets all rows.
     pub(crate) fn forget(&self) {
         let mut state = self.state();
-        (state.written_at, state.true_at) = (None, None);
+        (state.written_at, state.valid_at) = (None, None);
         state.rows.clear();
     }
 
-    /// Closes the sentinel; from now on nothing is remembered.
+    /// Closes the monitor; from now on nothing is remembered.
     pub(crate) fn close(&self) {
         let mut state = self.state();
-        state.sentinel = Sentinel::Closed;
+        state.monitor = Monitor::Closed;
         state.rows.clear();
     }
 }
 
 impl State {
-    fn is_true_now(&self) -> bool {
-        self.true_at.is_some() && self.seen() == self.true_at
+    fn is_valid(&self) -> bool {
+        self.valid_at.is_some() && self.seen() == self.valid_at
     }
 
-    /// Returns the sentinel's version.
+    /// Returns the monitor's version.
     fn seen(&self) -> Option<i64> {
-        match &self.sentinel {
-            Sentinel::Open(connection) => data_version(connection).ok(),
-            Sentinel::NotYet | Sentinel::Closed => None,
+        match &self.monitor {
+            Monitor::Open(connection) => data_version(connection).ok(),
+            Monitor::NotYet | Monitor::Closed => None,
         }
     }
 }

@@ -12,7 +12,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
 
     #[test]
-    fn random_mishaps_leave_a_session_that_every_provider_takes(
+    fn random_faults_leave_a_session_that_every_provider_takes(
         numbers in proptest::collection::vec(any::<u64>(), 1..24),
         policy in prop::sample::select(vec![WhileInterrupted::CloseAll, WhileInterrupted::Reject, WhileInterrupted::Ask]),
     ) {

@@ -14,8 +14,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::live::Live;
-use super::options::PostgresStreamLogOptions;
 use super::rows::{self, Written};
+use super::stream_options::PostgresStreamLogOptions;
 use crate::connection::Database;
 
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use everturn_core::stream_log::{JsonText, Position, StoredError, StreamSubject, 
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::live::{Live, Pushed, Told};
+use super::live::{Live, Pushed, Queued};
 use super::rows::End;
 use super::thread::Job;
 use super::{SqliteStreamLog, stopped};
@@ -35,8 +35,8 @@ impl StreamWriter for SqliteStreamWriter {
     async fn append(&self, chunk: JsonText) -> Result<Position> {
         let live = Arc::clone(&self.live);
         let (job, outcome) = match self.live.push(chunk).await? {
-            Pushed::Added(position, Told::Already) => return Ok(position),
-            Pushed::Added(position, Told::NotYet) => (Job::Write(live), Ok(position)),
+            Pushed::Added(position, Queued::Already) => return Ok(position),
+            Pushed::Added(position, Queued::NotYet) => (Job::Write(live), Ok(position)),
             Pushed::TooLarge(error) => {
                 let end = End::Failed(StoredError::from(&error));
                 let reply = None;
@@ -80,7 +80,7 @@ impl StreamWriter for SqliteStreamWriter {
 
 impl Drop for SqliteStreamWriter {
     fn drop(&mut self) {
-        // A stream that has ended was ended by the thread, or the thread was told to end it.
+        // A stream that has ended was ended by the thread, or the thread was queued to end it.
         if !self.is_finished && self.live.refusal().is_none() {
             let job = Job::Finish {
                 live: Arc::clone(&self.live),

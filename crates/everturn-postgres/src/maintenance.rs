@@ -1,4 +1,4 @@
-//! Maintenance: what dead processes left behind, PostgreSQL's vacuum, and chores that one worker at a time does.
+//! Maintenance: what dead processes left behind, PostgreSQL's vacuum, and tasks that one worker at a time does.
 
 use std::time::Duration;
 
@@ -86,16 +86,16 @@ impl PostgresStore {
     ///
     /// # Errors
     /// `UNAVAILABLE` if the database cannot be reached.
-    pub async fn is_due(&self, chore: &str, every: Duration) -> Result<bool> {
+    pub async fn is_due(&self, task: &str, every: Duration) -> Result<bool> {
         let every = i64::try_from(every.as_nanos())
-            .map_err(|_| Error::invalid_argument("a chore is due at least once in 292 years"))?;
+            .map_err(|_| Error::invalid_argument("the interval is too large: 292 years at most"))?;
         let statement = Statement::new(format!(
             "INSERT INTO @maintenance (name, due_at) VALUES ($1, {NOW} + $2) \
              ON CONFLICT (name) DO UPDATE SET due_at = EXCLUDED.due_at WHERE maintenance.due_at <= {NOW} RETURNING 1"
         ))
-        .with(chore.as_bytes().to_vec(), Type::BYTEA)
+        .with(task.as_bytes().to_vec(), Type::BYTEA)
         .with(every, Type::INT8);
-        // Not tried again if its answer is lost: the chore then waits for the next interval instead of being done twice.
+        // Not tried again if its answer is lost: the task then waits for the next interval instead of being done twice.
         let rows = self.call(self.inner().db.run(&statement)).await?;
         Ok(!rows.is_empty())
     }
