@@ -26,7 +26,7 @@ fn seal_of(text: &[u8]) -> [u8; SEAL] {
     seal
 }
 
-/// What the checksum of a file says about its content.
+/// The result of comparing a file with its checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Seal {
     /// The content is what was written.

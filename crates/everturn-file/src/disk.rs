@@ -35,7 +35,7 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
         Ok(content)
     }
 
-    /// Returns the version of a file, if it can be told without reading the file.
+    /// Returns the version of a file, if it can be determined without reading the file.
     ///
     /// Two versions are equal only if the file has not changed in between. A file that is so young that a further change
     /// might not change its times has no version yet. With `None` the store reads the file, so `None` is correct for every
@@ -187,7 +187,7 @@ impl Disk for RealDisk {
             .open(path)?;
         // Released when the file is closed, also by the death of the process.
         match file.try_lock() {
-            // The next process locks the file of that name, so a removed or replaced file excludes nobody.
+            // The next process locks the file of that name, so a lock on a removed or replaced file has no effect.
             Ok(()) if is_same_file(&file.metadata()?, fs::metadata(path).ok().as_ref()) => {
                 Ok(Some(Box::new(file)))
             }

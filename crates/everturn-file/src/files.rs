@@ -28,7 +28,7 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Takes the scope's lock if nobody holds it or waits for it.
+    /// Takes the scope's lock if it is neither held nor waited for.
     pub(crate) fn lock_if_free(&self) -> io::Result<Option<Lock>> {
         match self.queues.of(&self.folder).try_lock_owned() {
             Ok(place) => Ok(self.lock_from(place)?.ok()),

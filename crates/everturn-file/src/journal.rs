@@ -60,7 +60,7 @@ impl Journals {
     }
 
     fn of_turn(&self, key: &JournalKey) -> PathBuf {
-        // The name of the folder says whether the journal is kept, because its own name is hashed.
+        // The folder's name has a prefix if the journal is kept, because the rest of it is hashed.
         let kept = if key.is_kept() { KEPT } else { "" };
         self.folder
             .join(self.prefix(key.session()) + kept + &hashed_name([key.turn()]))
@@ -79,7 +79,7 @@ impl Journals {
         if self.disk.list(&folder)?.is_empty() {
             self.create(&folder)?;
         }
-        // Staged beside the journal's folder, which is renamed when the journal is dropped.
+        // Staged next to the journal's folder, which is renamed when the journal is dropped.
         Staged::beside(
             &self.disk,
             &folder.with_extension(name_of(record)),
@@ -355,7 +355,7 @@ impl Journal for FileStore {
 }
 
 impl FileStore {
-    /// Drops a journal, by the deadline of an operation that was asked for at that moment.
+    /// Drops a journal, by the deadline of an operation that started at that moment.
     pub(crate) async fn clear_journal(&self, scope: &Scope, key: &JournalKey, asked: Instant) -> Result<()> {
         let (journals, key) = (Journals::of(&self.options, scope), key.clone());
         let look = move || {

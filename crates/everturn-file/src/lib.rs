@@ -1,35 +1,35 @@
 //! A session store of readable files.
 //!
-//! [`FileStore`] keeps one JSON file per snapshot, in the layout of the other Genkit runtimes' file stores: each reads and
-//! continues a folder that another has written.
+//! [`FileStore`] stores one JSON file per snapshot, in the layout of the other Genkit runtimes' file stores. Each runtime can
+//! read and continue a folder that another has written.
 //!
 //! ```text
 //! <root>/<scope>/<snapshot id>.json            one snapshot
 //! <root>/<scope>/.pointers/<session id>.json   names the session's tip
 //! <root>/<scope>/.lock                         excludes the writers of all processes
 //! <root>/.pending/<hash>.json                  names a background run that may be pending
-//! <root>/.journals/<turn>/<number>.json        a record of the journal of a turn that is not over
+//! <root>/.journals/<turn>/<number>.json        a record of the journal of an unfinished turn
 //! ```
 //!
 //! # Guarantees
 //!
-//! All of [`everturn_agent::store`]'s, with these in particular:
+//! The store gives all guarantees of [`everturn_agent::store`]. In particular:
 //!
-//! | question | answer |
+//! | property | guarantee |
 //! |---|---|
-//! | what is atomic | a save: read, mutation, precondition and write happen under one lock, across processes; a deletion is atomic for each snapshot |
-//! | what a reader may see | each snapshot as it was before or after a save, never in between; a listing reads one snapshot after the other, so it may mix moments |
+//! | atomicity | a save: read, mutation, precondition and write happen under one lock, across processes; a deletion is atomic for each snapshot |
+//! | isolation | a read sees each snapshot before or after a save; a listing reads one snapshot after the other, so it may mix states of the store |
 //! | consistency | saves of a scope are serializable; once a save has returned, every reader in every process sees it |
-//! | what survives a crash of the process | every save and every journal record that was acknowledged |
-//! | what survives a loss of power | the same: the file, its name and the session's pointer are on the device before a save returns; there is no weaker level of durability |
-//! | what a crash may leave | files and folders that end in `.tmp`, which are never read as rows |
-//! | what a save waits for | for another process that holds the lock, up to [`busy_timeout`](FileStoreOptions::busy_timeout) from the moment it was asked for, then `UNAVAILABLE` with the name of that process; reads wait for nobody |
-//! | what damage does | a file that is not what was written, and a session's latest file that is missing, are `DATA_LOSS` that names session and snapshot; [`FileStore::verify`] reads every file |
-//! | what is read | regular files of up to [`MAX_FILE`] bytes; pipes, devices and larger files are passed over |
-//! | when watchers hear | at once for changes made in this process, else at the next poll |
+//! | crash of the process | every acknowledged save and journal record survives |
+//! | power loss | the same: the file, its name and the session's pointer are on the device before a save returns; there is no weaker level of durability |
+//! | remains of a crash | files and folders that end in `.tmp`, which are never read as rows |
+//! | locking | a save waits for the lock of another process, up to [`busy_timeout`](FileStoreOptions::busy_timeout) after the call, then fails with `UNAVAILABLE` and the name of that process; reads never wait |
+//! | damage | a file that differs from the written one, and a missing latest file of a session, are `DATA_LOSS` that names session and snapshot; [`FileStore::verify`] reads every file |
+//! | files | regular files of up to [`MAX_FILE`] bytes are read; pipes, devices and larger files are skipped |
+//! | watchers | receive changes made in this process at once, others at the next poll |
 //!
-//! Each file that this store writes ends in a checksum, as whitespace after the JSON. The pointer of a session holds one more
-//! field, `stagedAs`, by which a save that a crash cut off is told from a file that was lost.
+//! Each file that this store writes ends in a checksum, as whitespace after the JSON. The pointer of a session has one more
+//! field, `stagedAs`, which distinguishes a save that a crash interrupted from a lost file.
 //!
 //! The other runtimes' stores do not take the lock and are not excluded by it: let one runtime at a time write a session.
 //!

@@ -104,7 +104,7 @@ impl FileStore {
     }
 }
 
-/// Who held a lock when a save last failed. Saves fail together, and finding the holder takes longer than telling it.
+/// The holder of a lock when a save last failed. It is cached because saves fail together and finding the holder is slow.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LastHolder(Arc<Mutex<Option<(PathBuf, Instant, String)>>>);
 

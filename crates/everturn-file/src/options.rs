@@ -65,8 +65,8 @@ impl FileStoreOptions {
         self
     }
 
-    /// Sets how long a save waits for another process that holds the lock, from the moment it is asked for, before it fails
-    /// with `UNAVAILABLE`; 10 s by default. Reads do not wait.
+    /// Sets how long a save waits for another process that holds the lock, from the call on, before it fails with
+    /// `UNAVAILABLE`; 10 s by default. Reads do not wait.
     pub fn busy_timeout(mut self, timeout: Duration) -> Self {
         self.busy_timeout = timeout;
         self

@@ -56,7 +56,7 @@ impl Files {
         Ok(self.disk.read(&path(&self.root, &self.scope, id))?.is_some())
     }
 
-    /// Removes a marker if its row is not pending. Needs the lock, so that no save of the row is under way; if the lock is
+    /// Removes a marker if its row is not pending. Needs the lock, so that no save of the row is in progress; if the lock is
     /// not free, the marker is left for the next reader.
     pub(crate) fn unmark_stale(&self, id: &SnapshotId) -> Result<()> {
         let Some(_lock) = self.lock_if_free()? else {

@@ -89,7 +89,7 @@ impl Files {
             };
             match self.follow(session, pointer.as_ref(), target)? {
                 Pointed::Tip(row) => return Ok(Some(row)),
-                // A save or a deletion may be under way; then the next attempt finds something else.
+                // A save or a deletion may be in progress; then the next attempt finds a consistent state.
                 Pointed::Lost(error) if attempt > 1 && self.pointer(session)? == pointer => {
                     return Err(error);
                 }
@@ -395,7 +395,7 @@ impl Files {
     pub(crate) fn headers_after(&self, id: &SnapshotId) -> Result<Vec<Arc<Header>>> {
         let mut headers = self.headers_of(|path| match self.disk.read_start(path, PARENT_WITHIN) {
             Ok(start) => row::parent_in(&start).is_none_or(|parent| parent == *id),
-            // Reading the whole file tells what is wrong with it.
+            // Reading the whole file reports the error.
             Err(_) => true,
         })?;
         headers.retain(|header| header.parent_id.as_ref() == Some(id));

@@ -81,7 +81,7 @@ impl<'de> Visitor<'de> for RowVisitor {
     }
 }
 
-/// Returns the parent that a row names, from the beginning of its file; `None` if it does not say so before its state.
+/// Returns the parent that a row names, from the beginning of its file; `None` if it is not before the state.
 ///
 /// The beginning alone cannot be checked. A file that is damaged is no row, so its parent does not matter.
 pub(crate) fn parent_in(start: &[u8]) -> Option<SnapshotId> {
@@ -169,7 +169,7 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for WithoutState<'_, A> {
     }
 }
 
-/// What a store keeps in memory of each row it has read: enough to find the row, to sort it and to see whether it is over.
+/// The cached fields of each row that a store has read: enough to find the row, to sort it and to see whether it has ended.
 #[derive(Debug)]
 pub(crate) struct Header {
     pub(crate) snapshot_id: SnapshotId,

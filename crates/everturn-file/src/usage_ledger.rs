@@ -1,4 +1,4 @@
-//! What tenants and unfinished turns have used: a file per tenant.
+//! The usage of tenants and unfinished turns: a file per tenant.
 //!
 //! The files are at `<root>/.ledger/`, apart from the rows, and are replaced whole under their tenant's lock. One holds the
 //! tenant's account, the accounts of turns, which are few: those that run, and those that failed, and those of limited sessions.
@@ -84,7 +84,7 @@ impl LedgerFile {
         serde_json::from_slice(&content).map_err(|error| damaged(&error))
     }
 
-    /// Replaces the file. The lock is held until the new content is on the device, so that nobody builds on one that is not.
+    /// Replaces the file. The lock is held until the new content is on the device, so that no process builds on content that may be lost.
     fn write(&self, accounts: &Accounts, _lock: &Lock) -> Result<()> {
         self.disk.create_folder(&self.folder)?;
         Staged::beside(&self.disk, &self.path, &encode(accounts)?)?.publish(&self.path)?;
@@ -177,7 +177,7 @@ impl UsageLedger for FileStore {
 }
 
 impl FileStore {
-    /// Drops the accounts of turns that a snapshot holds, by the deadline of an operation that was asked for at that moment.
+    /// Drops the accounts of turns that a snapshot holds, by the deadline of an operation that started at that moment.
     pub(crate) async fn close_accounts(
         &self,
         scope: &Scope,

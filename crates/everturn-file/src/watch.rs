@@ -50,7 +50,7 @@ impl Watchers {
         let watchers = self.clone();
         futures::stream::once(async move {
             let (watched, receiver) = watchers.join(&files, &id, poll);
-            // Registered first, read second: a change in between is told twice rather than missed.
+            // Registered first, read second: a change in between is reported twice rather than missed.
             match current(files, id).await {
                 Ok(status) => watched.set(status),
                 Err(_) => watched.set(None),

@@ -2,11 +2,11 @@
 //!
 //! The scope's lock is held as briefly as possible, because every writer waits for it. A row and the pointer to it are
 //! computed and forced to the device before the lock is taken. If the row has changed by then, the lock is released and they
-//! are computed again. They get their names under the lock, the pointer first. The row's name is forced to the device afterwards; a writer that builds on
-//! the row in between forces the same folder before it returns.
+//! are computed again. They get their names under the lock, the pointer first. The row's name is forced to the device
+//! afterwards; a writer that builds on the row in between forces the same folder before it returns.
 //!
-//! The pointer names the staged file of its row. So a reader that finds a pointer without its row can tell a save that has not
-//! ended, whose staged file is still there, from a row that was lost.
+//! The pointer names the staged file of its row. So a reader that finds a pointer without its row can distinguish an
+//! unfinished save, whose staged file still exists, from a lost row.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -28,8 +28,8 @@ use crate::read::Pointer;
 use crate::row::{self, Header};
 use crate::watch::Watchers;
 
-/// How deeply a file may be nested. The parser stops at 128 levels, and the innermost one may be empty and written without
-/// a line of its own.
+/// How deeply a file may be nested. The parser stops at 128 levels, and the innermost one may be empty and written on the
+/// same line.
 const MAX_DEPTH: usize = 126;
 
 /// The result of a mutation, and the file content that it was computed from.
@@ -164,7 +164,7 @@ impl Files {
         }
         staged.publish(&path)?;
         self.headers.learn(&path, Header::of(&row));
-        // Under the lock, so that watchers hear of changes in their order.
+        // Under the lock, so that watchers receive changes in their order.
         if draft.before.is_none_or(|before| before.status != row.status) {
             watchers.report(&self.folder, id, Some(row.status));
         }

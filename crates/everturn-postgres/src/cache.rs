@@ -1,21 +1,21 @@
-//! What a store remembers of its database, so that continuing a conversation reads nothing and writes only what is new.
+//! A cache of histories, documents and sessions, so that continuing a conversation reads nothing and writes only new messages.
 //!
-//! There are two kinds of facts. Those about content stay true: messages with a checksum never change, and numbers of
-//! documents are random and never used again. Positions in a lineage are used again if the database is restored to an earlier
-//! point, so a history is found by its position and its last checksum. Facts about a session ([`Known`]) are true at one
-//! version of the session, which is random too; a commit compares that version, so acting on facts that have become false
-//! writes nothing.
+//! Facts about content stay true: messages with a checksum never change, and numbers of documents are random and never reused.
+//! Positions in a lineage are reused if the database is restored to an earlier point, so a history is found by its position and
+//! its last checksum. Facts about a session ([`Known`]) are true at one version of the session, which is random too. A commit
+//! compares that version, so outdated facts never cause a write.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use everturn_ai::{History, LineageId, Message};
 use everturn_sql::{Document, Documents, Lru};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::known::Known;
 use crate::position::{DocumentKey, LineageKey, Position, SessionKey};
 use crate::tail::Tail;
 
-/// How many lineages of this process, and sessions, are remembered. Forgetting one costs a read, nothing else.
+/// The number of cached lineages of this process, and of cached sessions. Evicting one costs a read.
 const MAX_PLACES: usize = 16 * 1024;
 
 /// Where a lineage of this process is stored: its first `saved` messages equal those of the stored lineage.
@@ -129,7 +129,7 @@ impl Cache {
         self.memory().sessions.get(&key).cloned()
     }
 
-    /// Returns the session whose latest snapshot this tag stood for when it was last heard of.
+    /// Returns the session whose latest snapshot this tag stood for when it was last seen.
     pub(crate) fn session_at(&self, tag: i64) -> Option<SessionKey> {
         self.memory().tips.get(&tag).copied()
     }

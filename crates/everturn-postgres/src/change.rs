@@ -15,7 +15,7 @@ use crate::tail::Tail;
 /// How many documents a version of a session can number.
 const DOCUMENTS_PER_VERSION: i64 = 4;
 
-/// Everything that one commit writes beside the row itself.
+/// Everything that one commit writes in addition to the row.
 #[derive(Default)]
 pub(crate) struct Change {
     /// A new lineage and where it forks from.

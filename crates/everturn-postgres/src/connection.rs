@@ -28,7 +28,7 @@ use crate::options::PostgresStoreOptions;
 use crate::slots::{Pooled, Slots};
 use crate::time::DatabaseTime;
 
-/// A connection that was idle for this long is asked for a sign of life before it is used.
+/// A connection that was idle for this long is tested before it is used.
 const CHECK_AFTER: Duration = Duration::from_secs(10);
 
 /// The first wait before a call is tried again; it doubles with each attempt.
@@ -179,7 +179,7 @@ pub(crate) struct Database {
     pub(crate) time: DatabaseTime,
 }
 
-/// What happened since the store was opened.
+/// Counters of events since the store was opened.
 #[derive(Default)]
 pub(crate) struct Counters {
     pub(crate) round_trips: AtomicU64,

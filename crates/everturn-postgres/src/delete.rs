@@ -1,9 +1,9 @@
 //! Deleting rows, and everything that is no longer referred to.
 //!
-//! A deletion is a transaction of several statements. It first locks the sessions whose rows go, and sets their next
-//! versions: commits that were computed from what is deleted fail, and are computed anew. What only a deleted row referred
-//! to is deleted in the same transaction: messages beyond the last position in use, documents, blobs and the session. A
-//! document that was a patch on a deleted one is written in full.
+//! A deletion is a transaction of several statements. It first locks the sessions whose rows are deleted, and sets their next
+//! versions: commits that were computed from deleted rows fail, and are computed again. Data that only a deleted row referred to
+//! is deleted in the same transaction: messages beyond the last position in use, documents, blobs and the session. A document
+//! that was a patch on a deleted one is written in full.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ use crate::read::{Reading, bytes};
 use crate::row::{COLUMNS, Stored, StoredState};
 use crate::usage_ledger::close_tenant;
 
-/// What deleted or rewritten rows referred to, in the session that the rows belonged to.
+/// The parts that deleted or rewritten rows referred to, in the session of these rows.
 #[derive(Default)]
 pub(crate) struct Released {
     pub(crate) lineages: BTreeSet<LineageKey>,
@@ -123,7 +123,7 @@ impl Inner {
         }
     }
 
-    /// Deletes, in a transaction of its own, those parts that nothing refers to.
+    /// Deletes the parts that nothing refers to, in a separate transaction.
     pub(crate) async fn release(&self, session: SessionKey, released: Released) -> Outcome<()> {
         self.cache.forget_session(session);
         let mut connection = self.db.connection().await?;
@@ -221,7 +221,7 @@ impl Deleting<'_> {
         stored(&self.0.rows(&of_session(&sql, session)).await?)
     }
 
-    /// Finds a session's tip anew, or deletes the session if it has no rows.
+    /// Updates a session's tip, or deletes the session if it has no rows.
     async fn settle(&self, session: SessionKey) -> Outcome<()> {
         let sql = "DELETE FROM @session WHERE tenant = $1 AND key = $2 AND NOT EXISTS \
                    (SELECT 1 FROM @snapshot WHERE tenant = $1 AND session = $2) RETURNING 1";

@@ -1,4 +1,4 @@
-//! What all handles of a store share.
+//! The shared state of all handles of a store.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use crate::cache::Cache;
 use crate::connection::Database;
 use crate::watch::Watchers;
 
-/// What all handles of a store share.
+/// The shared state of all handles of a store.
 pub(crate) struct Inner {
     pub(crate) db: Arc<Database>,
     pub(crate) cache: Cache,

@@ -1,7 +1,7 @@
-//! Conversations in PostgreSQL: many machines, one truth.
+//! Conversations in PostgreSQL.
 //!
-//! [`PostgresStore`] is the session store for agents that run in many processes on many machines: sessions, journals and
-//! leases are in one database, and nothing else is needed.
+//! [`PostgresStore`] is the session store for agents that run in many processes on many machines. Sessions, journals and leases
+//! are in one database; no other service is needed.
 //!
 //! ```no_run
 //! use everturn_agent::store::{Scope, SessionStore};
@@ -14,52 +14,51 @@
 //! # Ok(()) }
 //! ```
 //!
-//! [`PostgresStreamLog`] keeps streams, in a schema of its own: a client that lost its connection, or that watches a
-//! background run from another machine, reads them there.
+//! [`PostgresStreamLog`] stores streams in a schema of its own, for clients that reconnect or watch a background run from
+//! another machine.
 //!
 //! # Guarantees
 //!
-//! All of [`everturn_agent::store`]'s, with these in particular:
+//! The store gives all guarantees of [`everturn_agent::store`]. In particular:
 //!
-//! | question | answer |
+//! | property | guarantee |
 //! |---|---|
-//! | what is atomic | a save: it is one statement, which compares and sets the session's version; a deletion: one transaction; a record of a journal; a commit and the end of the journals it makes obsolete |
-//! | what a reader may see | the store as it was at one moment between two commits; a listing is one such moment per page |
+//! | atomicity | a save: it is one statement, which compares and sets the session's version; a deletion: one transaction; a record of a journal; a commit and the end of the journals it makes obsolete |
+//! | isolation | a read sees the store between two commits; each page of a listing is one read |
 //! | consistency | saves of a session are serializable; once a save has returned, every reader in every process sees it |
-//! | what survives a crash of the process | every save that has returned |
-//! | what survives a crash of the database, or a loss of power | every save that has returned, as far as the server's `synchronous_commit` and `fsync` are on, which is the default |
-//! | a connection that breaks while a save is under way | the save is looked for, not guessed: it is acknowledged if it is there, and tried again if it is not |
-//! | a server that does not answer | calls end after [`patience`](PostgresStoreOptions::patience), 15 s by default. A save that was sent fails with [`SAVE_UNKNOWN`](everturn_agent::store::SAVE_UNKNOWN): a later read of its id decides |
-//! | when watchers hear | at once for changes made in this process; within 100 ms for those of others where notifications arrive, else within the poll interval, 250 ms by default |
-//! | what a deletion leaves | nothing that a query can reach; after PostgreSQL's own vacuum, nothing in the tables. Write-ahead logs and backups keep it as long as they are kept |
+//! | crash of the process | every save that has returned survives |
+//! | crash of the database, or power loss | every save that has returned survives if the server's `synchronous_commit` and `fsync` are on, which is the default |
+//! | connection loss during a save | the store queries whether the save was committed: if so, it is acknowledged, and otherwise retried |
+//! | unresponsive server | calls end after [`patience`](PostgresStoreOptions::patience), 15 s by default. A save that was sent fails with [`SAVE_UNKNOWN`](everturn_agent::store::SAVE_UNKNOWN); a later read of its id shows whether it was committed |
+//! | watchers | receive changes made in this process at once, those of other processes within 100 ms if notifications arrive, and otherwise within the poll interval, 250 ms by default |
+//! | deletion | leaves nothing that a query can reach and, after PostgreSQL's own vacuum, nothing in the tables. Write-ahead logs and backups contain the data for their own retention time |
 //!
-//! Any non-empty string of up to [`MAX_ID`] bytes is a good id, scope or session name. Times must lie between the years
+//! Any non-empty string of up to [`MAX_ID`] bytes is a valid id, scope or session name. Times must lie between the years
 //! 1678 and 2262.
 //!
 //! # Poolers
 //!
-//! Every statement is unnamed, and nothing is set on a connection: `PgBouncer` in transaction mode works without settings.
-//! Notifications do not pass it. [`PostgresStoreOptions::listen_on`] names a way around it; without one, changes made by
-//! other processes are found by polling.
+//! Every statement is unnamed and connections have no state, so `PgBouncer` in transaction mode works without configuration.
+//! It does not forward notifications. [`PostgresStoreOptions::listen_on`] sets a direct address for them; without it, changes
+//! made by other processes are found by polling.
 //!
 //! # Watching
 //!
-//! A watcher asks for rows by their ids and is told their present statuses; it keeps no place in a sequence of changes. So
-//! there is no gap to pass over: a transaction that was open at one poll and committed after later ones is seen by the next
-//! poll (the test `watching_a_status::a_change_that_commits_after_later_ones_is_reported`). The positions of a
+//! A watcher reads the current statuses of rows by their ids. It does not track a position in a sequence of changes, so a
+//! transaction that was open at one poll and committed after later ones is seen by the next poll (the test `watching_a_status::a_change_that_commits_after_later_ones_is_reported`). The positions of a
 //! stream are a sequence. Its one writer sends chunks only after the earlier ones are committed, so a reader never sees a
 //! position before those that precede it.
 //!
-//! # How it is kept
+//! # Storage format
 //!
 //! Messages are rows and snapshots are positions: a message is stored once however many snapshots contain it, and a
-//! branch costs a few hundred bytes. Custom state and artifacts that did not change are not written again; a large
-//! document that changed a little is kept as a patch. Long strings, such as inline images, are stored once in a session by
+//! branch costs a few hundred bytes. Unchanged custom state and artifacts are not written again; a large document with a small
+//! change is stored as a patch. Long strings, such as inline images, are stored once in a session by
 //! their hash, large values are compressed, and every row has a checksum of its values and its identity.
 //!
-//! Recently used conversations stay in memory. What is in memory is used only if the row that is read says the same
-//! checksums, or a version that is random for each commit. So a database that is restored to an earlier point under a running
-//! program, or a standby that lags behind and takes over, is read anew.
+//! Recently used conversations are cached. A cached value is used only if the row that is read has the same checksums, or the
+//! same version, which is random for each commit. So the cache stays correct if the database is restored to an earlier point
+//! while the program runs, or if a standby that lags behind takes over.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![allow(
     clippy::disallowed_methods,

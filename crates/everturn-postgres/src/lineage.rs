@@ -49,7 +49,7 @@ impl Reading<'_> {
             return Ok(known.truncate_to(at.len));
         }
         match self.read_history(at, tail, true).await {
-            // What is in memory may be from before the database was restored.
+            // The cached history may be from before the database was restored.
             Err(Fault::Damaged(_)) => self.read_history(at, tail, false).await,
             outcome => outcome,
         }
@@ -380,7 +380,7 @@ impl Plan<'_> {
                 None => return Ok(None),
             }
         }
-        // Those of others are checked and locked by the commit itself.
+        // Lineages of other sessions are checked and locked by the commit itself.
         for (lineage, line) in self.reading.lines(at.lineage).await? {
             if at.len > line.base {
                 at.lineage = lineage;

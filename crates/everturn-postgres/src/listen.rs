@@ -1,9 +1,9 @@
-//! Notifications between processes: what makes watching prompt.
+//! Notifications between processes, which make watching prompt.
 //!
-//! Notifications are sent outside of commits, because a commit that notifies waits for all others that do. They are
-//! coalesced: one statement announces all that changed since the last. One connection of its own listens. It proves itself
-//! when it is opened, by hearing a notification that this process sends; behind a pooler in transaction mode it hears
-//! nothing, is closed, and polling alone is left.
+//! Notifications are sent outside of commits, because a commit that notifies waits for all others that do. They are coalesced:
+//! one statement announces all changes since the last. A separate connection listens. It is tested when it is opened, by a
+//! notification that this process sends. Behind a pooler in transaction mode none arrives; the connection is then closed, and
+//! changes are found by polling.
 
 use std::collections::BTreeSet;
 use std::sync::Weak;

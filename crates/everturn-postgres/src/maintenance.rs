@@ -1,4 +1,4 @@
-//! Maintenance: what dead processes left behind, PostgreSQL's vacuum, and tasks that one worker at a time does.
+//! Maintenance: the remains of dead processes, PostgreSQL's vacuum, and tasks that one worker at a time carries out.
 
 use std::time::Duration;
 
@@ -29,15 +29,15 @@ const TABLES: &[&str] = &[
     "turn_queue",
 ];
 
-/// How long a session without snapshots is kept: its first turn may be under way.
+/// How long a session without snapshots is kept: its first turn may be in progress.
 const EMPTY_FOR: Duration = Duration::from_hours(24);
 
-/// How long a lapsed lock that nobody takes stays its turn's.
+/// How long a lapsed lock that no other turn takes is kept.
 const LAPSED_FOR: Duration = Duration::from_hours(1);
 
 impl PostgresStore {
-    /// Deletes what processes that died left behind: parts of rewritten snapshots that nothing refers to any more, locks of
-    /// their turns, and sessions that never got a snapshot. Returns the number of deleted parts and sessions.
+    /// Deletes the remains of processes that died: parts of rewritten snapshots that nothing refers to, locks of their turns,
+    /// and sessions that never got a snapshot. Returns the number of deleted parts and sessions.
     ///
     /// Commits and reads continue meanwhile.
     ///

@@ -1,4 +1,4 @@
-//! What a store counts of itself.
+//! The metrics of a store.
 
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering;
@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use crate::PostgresStore;
 
-/// What happened since a store was opened, in this process.
+/// Counts of events since a store was opened, in this process.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PostgresMetrics {
     /// The number of open connections, without the one that listens for notifications.
     pub connections: usize,
-    /// The number of open connections that nobody uses.
+    /// The number of idle connections.
     pub idle_connections: usize,
     /// The number of calls that wait for a connection.
     pub waiting: usize,
@@ -24,7 +24,7 @@ pub struct PostgresMetrics {
     pub commit_time: Duration,
     /// The number of times that a commit was tried again, because another writer was faster or its connection broke.
     pub retries: u64,
-    /// The number of connections that broke while a statement was under way.
+    /// The number of connections that broke during a statement.
     pub lost_connections: u64,
     /// The number of times that a background run was found whose lease had lapsed.
     pub lapsed_leases: u64,

@@ -58,8 +58,8 @@ impl PostgresStoreOptions {
         }
     }
 
-    /// Sets the schema that holds the tables; `everturn` by default. Several stores can share a database, each in a schema
-    /// of its own.
+    /// Sets the schema that holds the tables; `everturn` by default. Several stores can share a database, each in a separate
+    /// schema.
     pub fn schema(mut self, name: impl Into<String>) -> Self {
         self.schema = name.into();
         self
@@ -86,7 +86,7 @@ impl PostgresStoreOptions {
         self
     }
 
-    /// Sets how many connections the store opens at most, beside the one that listens; 10 by default. If the server allows
+    /// Sets how many connections the store opens at most, in addition to the one that listens; 10 by default. If the server allows
     /// fewer, calls wait for those.
     pub fn connections(mut self, count: usize) -> Self {
         self.connections = count;

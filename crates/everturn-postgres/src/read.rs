@@ -28,7 +28,7 @@ pub(crate) struct Reading<'a> {
     pub(crate) on: Option<&'a tokio_postgres::Client>,
 }
 
-/// What a commit starts from: the row with an id and its session, or the session that the row shall belong to.
+/// The state on which a commit is based: the row with an id and its session, or the session of the new row.
 pub(crate) struct View {
     pub(crate) stored: Option<Stored>,
     pub(crate) session: Option<Found>,

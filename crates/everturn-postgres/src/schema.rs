@@ -13,7 +13,7 @@ use crate::fault::{Fault, Outcome};
 /// The scripts from each version to the next.
 pub(crate) const MIGRATIONS: &[&str] = &[include_str!("schema/1.sql")];
 
-/// What PostgreSQL says of tables that a migration is about to create.
+/// The errors of PostgreSQL for tables that exist already.
 const EXISTS_ALREADY: &[SqlState] = &[
     SqlState::DUPLICATE_TABLE,
     SqlState::DUPLICATE_COLUMN,
@@ -26,7 +26,7 @@ const LOCK: i64 = 0x4576_546e_0001;
 /// Creates the table that holds the version.
 const VERSION_TABLE: &str = "CREATE TABLE IF NOT EXISTS everturn_schema (version integer NOT NULL);";
 
-/// A kind of tables with versions of their own.
+/// A set of tables with a version.
 #[derive(Clone, Copy)]
 pub(crate) struct Schema<'a> {
     pub(crate) name: &'a str,

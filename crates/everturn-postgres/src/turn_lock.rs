@@ -1,8 +1,8 @@
-//! The locks of turns under way, and the turns that wait for them.
+//! The locks of turns in progress, and the turns that wait for them.
 //!
-//! A lock is taken by one statement. It holds the session's row still, compares the version at which the turn's precondition
-//! was checked, and inserts the lock's row, which is unique for its place. The first turn of a session begins the session
-//! in the same statement. Notifications make waiting turns prompt; they poll otherwise.
+//! A lock is taken by one statement. It locks the session's row, compares the version at which the turn's precondition
+//! was checked, and inserts the lock's row, which is unique for its place. The first turn of a session creates the session
+//! in the same statement. Waiting turns are woken by notifications, and poll otherwise.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,7 +85,7 @@ fn lock_key(scope: &Scope, session: &SessionId) -> everturn_sql::Key {
     )
 }
 
-/// What came of one attempt to take a lock.
+/// The outcome of one attempt to take a lock.
 enum Attempt {
     Answered(LockGrant),
     /// The session is not as it was thought to be.
@@ -198,7 +198,7 @@ impl Inner {
         );
         let mut patience = Patience::new(self.db.patience);
         let mut known = self.cache.session(session);
-        // What is remembered may be old. A session of which nothing is remembered is taken for new where the turn begins one.
+        // The cached session may be outdated. A session that is not cached counts as new if the turn starts one.
         let mut is_verified = false;
         loop {
             if !is_verified && known.is_none() && !begins {

@@ -1,7 +1,7 @@
 //! Saves whose outcome is unknown: they were sent, and the database did not answer.
 //!
-//! The caller is told so at once. What became of the save is found out when the database answers again: the id of a snapshot
-//! is reserved before it is saved, so its row is there or it is not.
+//! The caller receives the error immediately. The outcome is determined when the database answers again: the id of a snapshot is
+//! reserved before it is saved, so its row shows whether the save was committed.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::PostgresStore;
 use crate::fault::{Outcome, UnknownSave};
 use crate::inner::Inner;
 
-/// How long to wait before the database is asked again. The question itself waits as long as every call does.
+/// How long to wait before the database is queried again. The query has the timeout of every call.
 const ASK_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 impl PostgresStore {

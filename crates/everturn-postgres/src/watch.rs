@@ -1,9 +1,8 @@
 //! Watching the status of rows.
 //!
-//! One task reads statuses and tells them to watchers, so a watcher never hears an older status after a newer one. It reads
-//! a row when a watcher arrives and when this process has changed the row, and all watched rows at an interval: that is
-//! what correctness rests on. A notification from another process only makes it read at once. Without watchers the task
-//! ends.
+//! One task reads statuses and reports them, so a watcher never receives an older status after a newer one. It reads a row when
+//! a watcher arrives and when this process has changed the row. Correctness rests on polling: it also reads all watched rows at
+//! an interval. A notification from another process only makes it read immediately. Without watchers the task ends.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,6 +12,7 @@ use std::time::Duration;
 use everturn_agent::store::{Scope, StatusStream};
 use everturn_agent::{SnapshotId, SnapshotStatus};
 use everturn_sql::{Key, Watched, from_word};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio_postgres::types::Type;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -26,8 +26,7 @@ use crate::row::text;
 /// How many times slower polling is while notifications arrive.
 const SLOWER: u32 = 20;
 
-/// How long watching goes on with a database that cannot be read is the poll's own patience; between two failures it
-/// waits this long.
+/// The delay after a failed poll. Watching continues however long the database cannot be read.
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
 
 /// The watched rows.
@@ -52,7 +51,7 @@ struct Shared {
 struct State {
     watched: Watched,
     task: Option<tokio::task::JoinHandle<()>>,
-    /// Those that wait for a lock, by the tag that stands for it.
+    /// The turns that wait for a lock, by the tag of the lock.
     waiting: Vec<(i64, Weak<Notify>)>,
 }
 
@@ -70,7 +69,7 @@ impl Shared {
             .for_each(|waiting| waiting.notify_one());
     }
 
-    /// Has the rows that a notification stands for read again.
+    /// Marks the rows of a notification's tag as changed.
     fn changed(&self, tag: i64) {
         self.wake_freed(tag);
         let mut state = self.state();
@@ -83,7 +82,7 @@ impl Shared {
 }
 
 impl Watchers {
-    /// Starts what makes other processes' changes known at once: a connection that listens, and a task that announces.
+    /// Starts a connection that listens for changes of other processes, and a task that announces changes to them.
     pub(crate) fn start(db: &Arc<Database>, poll: Duration, channel: Channel) -> Self {
         let stop = CancellationToken::new();
         let watchers = Self {
@@ -110,12 +109,12 @@ impl Watchers {
         watchers
     }
 
-    /// Whether notifications arrive.
+    /// Returns whether notifications arrive.
     pub(crate) fn is_listening(&self) -> bool {
         self.listening.load(Ordering::Relaxed)
     }
 
-    /// Returns what is cancelled when the store is dropped.
+    /// Returns a token that is cancelled when the store is dropped.
     pub(crate) fn stopped(&self) -> CancellationToken {
         self.stop.clone()
     }
@@ -144,7 +143,7 @@ impl Watchers {
         self.shared.wake_freed(crate::listen::tag(key));
     }
 
-    /// Tells other processes that a row's status changed, soon and together with others.
+    /// Notifies other processes of a changed status, soon and together with others.
     pub(crate) fn announce(&self, key: &Key) {
         self.announcer.announce(key);
     }

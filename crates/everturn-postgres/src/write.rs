@@ -2,7 +2,7 @@
 //!
 //! A commit is computed from a session at one version, mostly as this process remembers it. The
 //! statement compares that version and sets the next one, so it writes only if nothing has changed; otherwise
-//! all is read again and computed anew. No lock is held while the caller's mutation runs, unless the commit
+//! all is read again and computed again. No lock is held while the caller's mutation runs, unless the commit
 //! has lost several races ([`crate::session_lock`]).
 
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(crate) enum NextTip {
     Search,
 }
 
-/// What came of one attempt to commit.
+/// The outcome of one attempt to commit.
 enum Attempt {
     Done(Option<Box<Snapshot>>),
     /// It needs to know what is stored before it goes on.
@@ -53,7 +53,7 @@ struct Look {
     row: Option<Box<Snapshot>>,
 }
 
-/// What a caller wants to commit.
+/// The parameters of a commit.
 pub(crate) struct Wish<'a> {
     pub(crate) scope: &'a Scope,
     pub(crate) id: Option<&'a SnapshotId>,

@@ -1,8 +1,8 @@
-//! What a store remembers of its database, so that continuing a conversation reads nothing and writes only what is new.
+//! A cache of stored histories and documents, so that continuing a conversation reads nothing and writes only new messages.
 //!
-//! A remembered fact stays true: the messages before a position in a lineage never change, and keys are never reused. So
-//! entries are never invalidated, only evicted. The exception is a fact from a transaction that is rolled back; therefore a
-//! [`Cache`] holds the facts of its transaction apart until they are published.
+//! A cached fact stays true: the messages before a position in a lineage never change, and keys are never reused. So entries
+//! are never invalidated, only evicted. The exception is a fact from a transaction that is rolled back. A [`Cache`] therefore
+//! keeps the facts of its transaction separate until they are published.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use std::sync::Arc;
 use everturn_agent::SessionState;
 use everturn_ai::{History, LineageId};
 use everturn_sql::{Document, Documents, Lru};
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::row::StoredState;
 

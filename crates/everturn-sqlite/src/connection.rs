@@ -28,7 +28,7 @@ thread_local! {
     static DEADLINE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// Returns the moment at which an operation that is asked for now fails if a lock is still held.
+/// Returns the deadline of an operation that starts now and waits for a lock.
 pub(crate) fn deadline_after(timeout: Duration) -> Instant {
     let now = Instant::now();
     // A timeout beyond the range of the clock is as good as a year.
@@ -72,7 +72,7 @@ pub(crate) fn open_reader(path: &Path, patience: Duration) -> Outcome<Connection
     Ok(connection)
 }
 
-/// Opens a connection that only tells whether the database has changed. It never waits for a lock.
+/// Opens a connection that only detects changes of the database. It never waits for a lock.
 pub(crate) fn open_monitor(path: &Path) -> Outcome<Connection> {
     let connection = open_reader(path, Duration::ZERO)?;
     connection.busy_timeout(Duration::ZERO)?;
@@ -177,9 +177,11 @@ pub(crate) fn scrub(connection: &Connection, deadline: Instant, thoroughness: Th
         Ok(())
     };
     match rebuilt.and_then(|()| retry_until(deadline, || empty_log(connection))) {
-        // The rows are gone. A client that deletes its session must not be told otherwise because somebody else reads.
+        // The rows are deleted. A concurrent reader must not make the deletion fail.
         Err(fault) if fault.is_busy() && thoroughness == Thoroughness::Usual => {
-            tracing::warn!("text of a deleted session stays in the write-ahead log until it is emptied next");
+            tracing::warn!(
+                "text of a deleted session remains in the write-ahead log until the log is emptied"
+            );
             Ok(())
         }
         scrubbed => scrubbed,
@@ -191,7 +193,7 @@ fn size(connection: &Connection) -> Outcome<u64> {
     Ok(connection.query_row(sql, [], |row| row.get(0))?)
 }
 
-/// Writes the database anew, without unused space.
+/// Rewrites the database without unused space.
 pub(crate) fn rebuild(connection: &Connection, deadline: Instant) -> Outcome<()> {
     // The copy may be larger than memory.
     connection.pragma_update(None, "temp_store", "DEFAULT")?;
@@ -200,7 +202,7 @@ pub(crate) fn rebuild(connection: &Connection, deadline: Instant) -> Outcome<()>
     rebuilt
 }
 
-/// Empties the write-ahead log. The first column of the result says whether another connection was in the way.
+/// Empties the write-ahead log. The first column of the result is whether another connection prevented it.
 pub(crate) fn empty_log(connection: &Connection) -> Outcome<()> {
     let busy: bool = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
     if busy {
@@ -276,7 +278,7 @@ impl<C> Pool<C> {
         outcome
     }
 
-    /// Waits for the reads under way, closes all connections and refuses further reads.
+    /// Waits for the reads in progress, closes all connections and refuses further reads.
     pub(crate) async fn close(&self) {
         // Without permits the pool is closed already.
         if let Ok(_all) = self.permits.acquire_many(self.size).await {

@@ -1,6 +1,6 @@
 //! Deleting rows, and everything that is no longer referred to.
 //!
-//! What only a deleted row referred to is deleted in the same transaction: messages beyond the last position in use,
+//! Data that only a deleted row referred to is deleted in the same transaction: messages beyond the last position in use,
 //! documents, blobs, the session and the tenant. A document that was a patch on a deleted one is written in full.
 
 use std::collections::BTreeSet;

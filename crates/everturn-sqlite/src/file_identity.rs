@@ -1,7 +1,7 @@
-//! Noticing that the files of a database were removed or replaced while it is open.
+//! Detecting that the files of a database were removed or replaced while it is open.
 //!
-//! SQLite goes on with the files that it has opened, whatever their names lead to by now. What it writes to them then is gone
-//! when the last process closes them.
+//! SQLite continues to use the files that it has opened, even if their names refer to other files. Data that it then writes is
+//! lost when the last process closes them.
 
 use std::path::{Path, PathBuf};
 

@@ -1,33 +1,34 @@
-//! The latest rows of sessions without journals, remembered so that continuing a session reads nothing.
+//! A cache of the latest rows of sessions that have no journals, so that continuing a session reads nothing.
 //!
-//! Unlike the facts of [`crate::cache`], these are true only until somebody writes. Own transactions tell
-//! of the rows that they change. Those of other processes show in SQLite's `data_version`, a number that a connection is
-//! given and that changes when another connection has committed. So two connections are asked after every commit:
+//! Unlike the facts of [`crate::cache`], these rows are valid only until the next write. Transactions of this process record
+//! the rows that they change. Commits of other processes change SQLite's `data_version` on every other connection. So two
+//! connections are queried after every commit:
 //!
-//! 1. the *monitor*, which never writes, what its version is;
-//! 2. the writer, whether its version is still that of the transaction: then every change that the monitor has seen is an
-//!    own one.
+//! 1. the *monitor*, a connection that never writes, for its version;
+//! 2. the writer, for whether its version is still that of the transaction. If so, every change that the monitor has seen was
+//!    made by this process.
 //!
-//! From then on the rows are the latest ones for as long as the monitor's version stays the same. Asking for it takes a few
-//! microseconds and never waits, so it is done where a row is needed, without another thread.
+//! From then on the cached rows are the latest ones as long as the monitor's version stays the same. Reading that version takes
+//! a few microseconds and never waits, so it needs no other thread.
 
 use std::path::PathBuf;
 
 use everturn_agent::SessionId;
 use everturn_agent::store::Scope;
 use everturn_sql::Lru;
+use parking_lot::{Mutex, MutexGuard};
 use rusqlite::Connection;
 
 use crate::connection::{data_version, open_monitor};
 use crate::read::Tip;
 use crate::row::Stored;
 
-/// How many sessions are remembered. Evicting one costs a read, nothing else.
+/// The number of cached sessions. Evicting one costs a read.
 const MAX_SESSIONS: usize = 4 * 1024;
 
 type Session = (Scope, SessionId);
 
-/// The remembered rows.
+/// The cached rows.
 pub(crate) struct LatestCache {
     path: PathBuf,
     state: Mutex<State>,
@@ -43,37 +44,37 @@ struct State {
 }
 
 enum Monitor {
-    /// Opened with the first commit: a store that only reads needs none.
+    /// Not opened before the first commit: a store that only reads needs no monitor.
     NotYet,
     Open(Connection),
     Closed,
 }
 
-/// What a transaction has changed.
+/// The rows that a transaction has changed.
 #[derive(Default)]
 pub(crate) struct Changes {
-    /// The latest row of each session that was written; `None` if it, or a journal, has to be read.
+    /// The latest row of each session that was written; `None` if the row or a journal must be read.
     rows: Vec<(Session, Option<Stored>)>,
     is_everything: bool,
 }
 
 impl Changes {
-    /// Notes the latest row of a session that has no journals; `None` if they have to be read.
+    /// Records the latest row of a session that has no journals; `None` if they must be read.
     pub(crate) fn note(&mut self, scope: &Scope, session: &SessionId, row: Option<Stored>) {
         self.rows.push(((scope.clone(), session.clone()), row));
     }
 
-    /// Notes that any session may have changed.
+    /// Records that any session may have changed.
     pub(crate) fn note_all(&mut self) {
         self.is_everything = true;
     }
 
-    /// Returns how many sessions are noted, for [`Changes::undo`].
+    /// Returns the number of records, for [`Changes::undo`].
     pub(crate) fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Drops what was noted since there were so many, because it was rolled back.
+    /// Drops all records after the first `len`, because they were rolled back.
     pub(crate) fn undo(&mut self, len: usize) {
         self.rows.truncate(len);
     }
@@ -93,24 +94,24 @@ impl LatestCache {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A panic can at worst have left `valid_at` as it was, which the next commit moves.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        // A panic can at worst leave `valid_at` unchanged; the next commit updates it.
+        self.state.lock()
     }
 
-    /// Returns the latest row of a session that has no journals, if it is remembered and nobody has written since.
+    /// Returns the latest row of a session that has no journals, if it is cached and no other connection has written since.
     pub(crate) fn now(&self, scope: &Scope, session: &SessionId) -> Option<Stored> {
         let mut state = self.state();
         let row = state.rows.get(&(scope.clone(), session.clone())).cloned()?;
         state.is_valid().then_some(row)
     }
 
-    /// Returns whether a session is known to have no journals.
+    /// Returns whether a session is cached, and so has no journals.
     pub(crate) fn has_no_journal(&self, scope: &Scope, session: &SessionId) -> bool {
         let mut state = self.state();
         state.rows.get(&(scope.clone(), session.clone())).is_some() && state.is_valid()
     }
 
-    /// Returns the keys of a session's tenant and of the session, and its tip, as a transaction finds them that writes at this
+    /// Returns the keys of a session's tenant and of the session, and its tip, as seen by a transaction that writes at this
     /// version.
     pub(crate) fn in_transaction(
         &self,
@@ -134,7 +135,7 @@ impl LatestCache {
         state.rows.get(&(scope.clone(), session.clone())).map(place)
     }
 
-    /// Remembers the rows of a transaction that was begun at this version and has just been committed.
+    /// Caches the rows of a transaction that began at this version and has just been committed.
     pub(crate) fn committed(&self, writer: &Connection, version: Option<i64>, changes: Changes) {
         let mut state = self.state();
         if changes.is_everything || version.is_none() || state.written_at != version {
@@ -147,7 +148,7 @@ impl LatestCache {
             }
         }
         if matches!(state.monitor, Monitor::NotYet) {
-            // Without a monitor rows are read, as before.
+            // Without a monitor, rows are read from the database.
             state.monitor = open_monitor(&self.path).map_or(Monitor::Closed, Monitor::Open);
         }
         let seen = state.seen();
@@ -157,14 +158,14 @@ impl LatestCache {
         state.valid_at = seen.filter(|_| is_alone);
     }
 
-    /// Forgets all rows.
+    /// Removes all rows.
     pub(crate) fn forget(&self) {
         let mut state = self.state();
         (state.written_at, state.valid_at) = (None, None);
         state.rows.clear();
     }
 
-    /// Closes the monitor; from now on nothing is remembered.
+    /// Closes the monitor and disables the cache.
     pub(crate) fn close(&self) {
         let mut state = self.state();
         state.monitor = Monitor::Closed;

@@ -18,38 +18,37 @@
 //! # Ok(()) }
 //! ```
 //!
-//! [`SqliteStreamLog`] keeps streams, in a file of its own: a client that lost its connection, or that watches
-//! a background run from another process, reads them there.
+//! [`SqliteStreamLog`] stores streams in a file of its own, for clients that reconnect or watch a background run from another
+//! process.
 //!
 //! # Guarantees
 //!
-//! All of [`everturn_agent::store`]'s, with these in particular:
+//! The store gives all guarantees of [`everturn_agent::store`]. In particular:
 //!
-//! | question | answer |
+//! | property | guarantee |
 //! |---|---|
-//! | what is atomic | a save and a deletion: read, mutation, precondition and write are one transaction, across processes; a record of a journal; a commit and the end of the journals it makes obsolete |
-//! | what a reader may see | the store as it was at one moment between two transactions; a listing is one such moment per page |
+//! | atomicity | a save and a deletion: read, mutation, precondition and write are one transaction, across processes; a record of a journal; a commit and the end of the journals it makes obsolete |
+//! | isolation | a read sees the store between two transactions; each page of a listing is one read |
 //! | consistency | saves are serializable; once a save has returned, every reader in every process sees it |
-//! | what survives a crash of the process | every save that has returned |
-//! | what survives a loss of power | with [`Durability::Full`], every save that has returned; with [`Durability::Normal`], all but the last moments, and never half a save |
-//! | what a save waits for | for another process that holds the write lock, up to [`busy_timeout`](SqliteStoreOptions::busy_timeout) from the moment it was asked for, then `UNAVAILABLE` with the name of that process; reads do not wait for writers |
-//! | what damage does | a body, row or reference that is not what was written, and a session's tip that is missing, are `DATA_LOSS` that names session and snapshot; [`SqliteStore::verify`] reads everything |
-//! | what a removed file does | a save after the file or its log was removed or replaced fails with `DATA_LOSS`; a log that is cut short while the database is closed is not noticed |
-//! | what a clean end leaves | one complete file, after [`SqliteStore::close`] or when the last handle is dropped |
-//! | when watchers hear | at once for changes made in this process, within 100 ms for those of others |
-//! | what a deletion leaves | nothing that a query can reach. Of a tenant, no byte in any file: the database is rebuilt. Of a session too, if the database is no larger than 32 MiB and nobody reads an old view of it for as long as the [`busy_timeout`](SqliteStoreOptions::busy_timeout). Otherwise deleted rows are overwritten where they were, and [`SqliteStore::vacuum`] removes the copies that SQLite may have left elsewhere in the file |
+//! | crash of the process | every save that has returned survives |
+//! | power loss | with [`Durability::Full`], every save that has returned survives; with [`Durability::Normal`], the most recent saves may be lost, each as a whole |
+//! | locking | a save waits for the write lock of another process, up to [`busy_timeout`](SqliteStoreOptions::busy_timeout) after the call, then fails with `UNAVAILABLE` and the name of that process; reads do not wait for writers |
+//! | damage | a body, row or reference that differs from the written one, and a missing tip of a session, are `DATA_LOSS` that names session and snapshot; [`SqliteStore::verify`] reads everything |
+//! | removed files | a save after the file or its log was removed or replaced fails with `DATA_LOSS`; a log that is truncated while the database is closed is not detected |
+//! | clean shutdown | [`SqliteStore::close`], or dropping the last handle, leaves one complete file |
+//! | watchers | receive changes made in this process at once, those of other processes within 100 ms |
+//! | deletion | leaves nothing that a query can reach. Deleting a tenant rebuilds the database, so no byte remains in any file. Deleting a session does so too, if the database is no larger than 32 MiB and no reader keeps an old view open for longer than the [`busy_timeout`](SqliteStoreOptions::busy_timeout). Otherwise deleted rows are overwritten in place, and [`SqliteStore::vacuum`] removes copies that SQLite may have left elsewhere in the file |
 //!
-//! Any non-empty string of up to [`MAX_ID`] bytes is a good id, scope or session name. Times must lie between the years
+//! Any non-empty string of up to [`MAX_ID`] bytes is a valid id, scope or session name. Times must lie between the years
 //! 1678 and 2262.
 //!
-//! # How it is kept
+//! # Storage format
 //!
 //! Messages are rows and snapshots are positions: a message is stored once however many snapshots contain it, and a
-//! branch costs a few hundred bytes. Custom state and artifacts that did not change are not written again; a large
-//! document that changed a little is kept as a patch. Long strings, such as inline images, are stored once by their hash,
-//! and large values are compressed. Saves of concurrent sessions share a transaction, so they share the cost of making it
-//! durable. A session that this process continued last is in memory: its next turn only asks whether another process has
-//! written since.
+//! branch costs a few hundred bytes. Unchanged custom state and artifacts are not written again; a large document with a small
+//! change is stored as a patch. Long strings, such as inline images, are stored once by their hash,
+//! and large values are compressed. Saves of concurrent sessions share a transaction, and so the cost of making it
+//! durable. Recently written sessions are cached: the next turn only checks whether another process has written since.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![allow(
     clippy::disallowed_methods,

@@ -76,8 +76,8 @@ impl SqliteStoreOptions {
         self
     }
 
-    /// Sets how long a save waits for another process that is writing, from the moment it is asked for, before it fails with
-    /// `UNAVAILABLE`; 10 s by default.
+    /// Sets how long a save waits for another process that is writing, from the call on, before it fails with `UNAVAILABLE`;
+    /// 10 s by default.
     pub fn busy_timeout(mut self, timeout: Duration) -> Self {
         self.busy_timeout = timeout;
         self

@@ -1,8 +1,8 @@
-//! What a save is going to write, ready before the database is locked.
+//! Prepared saves, which are complete before the database is locked.
 //!
 //! Other processes wait while one holds the write lock. So everything that takes time happens before: reading, the caller's
-//! mutation, serialisation, compression, hashing. Under the lock the rows are written, after a check that what they were
-//! computed from is still so. If it is not, the save is [stale](crate::fault::Fault::Stale) and is prepared again.
+//! mutation, serialisation, compression, hashing. Under the lock the rows are written, after a check that the data they were
+//! computed from has not changed. If it has, the save is [stale](crate::fault::Fault::Stale) and is prepared again.
 
 use std::collections::HashMap;
 
@@ -76,7 +76,7 @@ pub(crate) enum PreparedDocument {
     },
 }
 
-/// The document on which another is a patch, and the length of its own chain of patches.
+/// The document on which another is a patch, and the length of the chain of patches below it.
 #[derive(Clone, Copy)]
 pub(crate) struct Base {
     pub(crate) key: i64,

@@ -53,7 +53,7 @@ impl<T> Queue<T> {
         true
     }
 
-    /// Takes all items, after waiting until there are `count`, the queue is closed or the time is over.
+    /// Takes all items, after waiting until there are `count`, the queue is closed or the time has elapsed.
     pub(crate) fn take(&self, count: usize, within: Option<Duration>) -> VecDeque<T> {
         let mut state = self.state();
         state.wanted = count;
@@ -73,7 +73,7 @@ impl<T> Queue<T> {
         std::mem::take(&mut self.state().items)
     }
 
-    /// Refuses further items. Those that are there can still be taken.
+    /// Refuses further items. Queued items can still be taken.
     pub(crate) fn close(&self) {
         self.state().is_closed = true;
         self.wake.notify_one();

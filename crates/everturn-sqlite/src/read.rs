@@ -60,11 +60,11 @@ pub(crate) const CHILDREN_AFTER: &str = "SELECT id, status FROM snapshot INDEXED
 pub(crate) const KEPT_ROWS: &str = "SELECT id, status FROM snapshot WHERE session = ?1 AND orphaned = 0 \
     ORDER BY created_at DESC, id DESC";
 
-/// Asks whether the table of tips names this one.
+/// Selects whether a row is a session's tip according to the table of tips.
 pub(crate) const IS_TIP: &str =
     "SELECT EXISTS (SELECT 1 FROM tip WHERE scope = ?1 AND created_at = ?2 AND id = ?3 AND session = ?4)";
 
-/// Asks which tip the table names for a session. Reads all tips of the tenant, and is asked only if something is wrong.
+/// Selects the tip of a session from the table. Reads all tips of the tenant, so it is used only after an inconsistency.
 const TIP_OF: &str = "SELECT id FROM tip WHERE scope = ?1 AND session = ?2";
 
 pub(crate) const HAS_ROWS: &str = "SELECT EXISTS (SELECT 1 FROM snapshot WHERE session = ?1)";

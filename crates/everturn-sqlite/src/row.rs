@@ -111,7 +111,7 @@ impl Stored {
 /// The columns of [`columns`] that refer to the parts of a state.
 pub(crate) const STATE_COLUMNS: Range<usize> = 12..17;
 
-/// Returns the columns of a row that is about to be stored. Those of [`STATE_COLUMNS`] are empty.
+/// Returns the columns of a row that is about to be stored. The columns in [`STATE_COLUMNS`] are empty.
 pub(crate) fn columns(row: &Snapshot) -> Outcome<Vec<Value>> {
     let state = row.state.as_ref().map(|state| (&state.session_id, &state.extra));
     let written = Columns::of(row, state, Outcome::Ok)?;

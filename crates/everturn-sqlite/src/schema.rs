@@ -29,7 +29,7 @@ pub(crate) struct Schema<'a> {
     pub(crate) migrations: &'a [&'a str],
     /// The checksum of the tables that the scripts make.
     pub(crate) fingerprint: i64,
-    /// What the database holds, for error messages.
+    /// The content of the database, for error messages.
     pub(crate) name: &'a str,
     /// The error message for another kind of database.
     pub(crate) if_foreign: &'a str,

@@ -117,7 +117,7 @@ impl SqliteStore {
         })))
     }
 
-    /// Closes the database: finishes the saves and reads under way, moves everything into the database file and removes the
+    /// Closes the database: finishes the saves and reads in progress, moves everything into the database file and removes the
     /// write-ahead log.
     ///
     /// Saves that wait for another process fail with `UNAVAILABLE`. Afterwards every method of every handle fails with
@@ -155,7 +155,7 @@ impl SqliteStore {
         self.0.readers.close_idle();
     }
 
-    /// Returns the latest snapshot of a session, if all of it is in memory and nobody has written since it was.
+    /// Returns the latest snapshot of a session, if all of it is cached and no other connection has written since.
     fn remembered(&self, scope: &Scope, session: &SessionId, detail: Detail) -> Option<Snapshot> {
         let Stored {
             mut snapshot, state, ..

@@ -34,10 +34,10 @@ use crate::connection::{Pool, open, open_reader, retry};
 use crate::fault::Outcome;
 use crate::options::Durability;
 
-/// A stream log in a SQLite database of its own, which any number of processes may share.
+/// A stream log in a separate SQLite database, which any number of processes may share.
 ///
-/// The database is a file beside the session store's: streams are short-lived and written often, and neither should wait
-/// for the other.
+/// The database is not the session store's, because streams are short-lived and written often, and neither should wait for the
+/// other.
 ///
 /// ```
 /// use everturn_core::stream_log::{JsonText, Position, StreamKey, StreamLog};
@@ -62,20 +62,20 @@ use crate::options::Durability;
 ///
 /// # Guarantees
 ///
-/// All of [`everturn_core::stream_log`]'s, with these in particular:
+/// The log gives all guarantees of [`everturn_core::stream_log`]. In particular:
 ///
-/// | question | answer |
+/// | property | guarantee |
 /// |---|---|
-/// | when a reader sees a chunk | when it is in the file: within about 20 ms in the process that writes it, 50 ms in others |
-/// | what survives a crash of the process | every event that a reader has seen, and every stream that was finished |
-/// | what survives a loss of power | with [`Durability::Full`] the same; with [`Durability::Normal`] all but the last moments |
-/// | what a write costs | at most one transaction every 20 ms for all streams together, however many chunks there are |
-/// | how large a stream may be | 64 MiB of chunks, or [`max_stream_bytes`](SqliteStreamLogOptions::max_stream_bytes) |
-/// | how large the log may be | 128 MiB for each owner ([`max_owner_bytes`](SqliteStreamLogOptions::max_owner_bytes)) and 512 MiB in all ([`max_bytes`](SqliteStreamLogOptions::max_bytes)); the oldest finished streams go first |
-/// | what a reader of a silent stream costs | nothing: one poll of the file serves all readers in a process |
-/// | what happens to damage | every batch and every end has a checksum; a changed one, or a missing one, is `DATA_LOSS` that names the stream |
-/// | what happens to the text of streams that expired or were erased | it is overwritten in the file, and the write-ahead log is emptied: at once when they are erased, within a second or so of their expiry while a process has the log open, else when it is opened next |
-/// | what happens when a process dies | the others end its streams with `UNAVAILABLE` when its lease of 15 s has lapsed |
+/// | visibility | a reader sees a chunk when it is in the file: within about 20 ms in the process that writes it, 50 ms in others |
+/// | crash of the process | every event that a reader has seen, and every finished stream, survives |
+/// | power loss | with [`Durability::Full`] the same; with [`Durability::Normal`] the most recent events may be lost |
+/// | cost of writes | at most one transaction every 20 ms for all streams together, for any number of chunks |
+/// | size of a stream | 64 MiB of chunks, or [`max_stream_bytes`](SqliteStreamLogOptions::max_stream_bytes) |
+/// | size of the log | 128 MiB for each owner ([`max_owner_bytes`](SqliteStreamLogOptions::max_owner_bytes)) and 512 MiB in all ([`max_bytes`](SqliteStreamLogOptions::max_bytes)); the oldest finished streams are removed first |
+/// | cost of idle readers | none: one poll of the file serves all readers in a process |
+/// | damage | every batch and every end has a checksum; a changed or missing one is `DATA_LOSS` that names the stream |
+/// | erasure | the text of erased and expired streams is overwritten in the file, and the write-ahead log is emptied: immediately after an erasure, about a second after an expiry while a process has the log open, and otherwise when it is next opened |
+/// | death of a process | other processes end its streams with `UNAVAILABLE` when its lease of 15 s has lapsed |
 ///
 /// A clone is another handle to the same log. Dropping the last handle, writer and reader closes the database as
 /// [`SqliteStreamLog::close`] does, and blocks meanwhile.

@@ -1,4 +1,4 @@
-//! What tenants and unfinished turns have used.
+//! The usage of tenants and unfinished turns.
 
 use async_trait::async_trait;
 use everturn_agent::SessionId;

@@ -1,17 +1,18 @@
 //! Watching the status of rows.
 //!
-//! One thread reads statuses and tells them to watchers, so a watcher never hears an older status after a newer one. The
-//! thread reads a row when a watcher arrives and when this process has changed the row. While there are watchers, it also
+//! One thread reads statuses and reports them, so a watcher never receives an older status after a newer one. The thread
+//! reads a row when a watcher arrives and when this process has changed the row. While there are watchers, it also
 //! polls SQLite's `data_version` at short intervals and reads the watched rows again when another process has committed.
 //! Without watchers it sleeps. It ends with its store.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use everturn_agent::store::StatusStream;
 use everturn_sql::{Key, Watched};
 use futures::StreamExt;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::connection::{data_version, open_reader};
 use crate::fault::Outcome;
@@ -80,15 +81,17 @@ impl Watchers {
     /// Whether the thread runs. If it could not be started, the next watcher tries again.
     fn start(&self) -> bool {
         let (shared, options) = (Arc::clone(&self.shared), self.options.clone());
-        let thread = std::thread::Builder::new().name("everturn-watch".to_owned()).spawn(move || {
-            if let Err(fault) = run(&shared, &options) {
-                let error = fault.into_error(&options.path);
-                tracing::warn!(%error, "cannot watch session rows; their watchers are told that it is over");
-            }
-            let mut state = shared.state();
-            state.running = false;
-            state.watched.clear();
-        });
+        let thread = std::thread::Builder::new()
+            .name("everturn-watch".to_owned())
+            .spawn(move || {
+                if let Err(fault) = run(&shared, &options) {
+                    let error = fault.into_error(&options.path);
+                    tracing::warn!(%error, "cannot watch session rows; their watches end");
+                }
+                let mut state = shared.state();
+                state.running = false;
+                state.watched.clear();
+            });
         match thread {
             Ok(thread) => {
                 *self.thread() = Some(thread);
@@ -151,12 +154,11 @@ fn run(shared: &Shared, options: &SqliteStoreOptions) -> Outcome<()> {
 fn wait(shared: &Shared, interval: Duration) -> Option<Vec<Key>> {
     let mut state = shared.state();
     if !state.watched.has_changed() && !state.closed {
-        state = if state.watched.remove_dropped() {
-            let waited = shared.wake.wait_timeout(state, interval);
-            waited.unwrap_or_else(PoisonError::into_inner).0
+        if state.watched.remove_dropped() {
+            shared.wake.wait_for(&mut state, interval);
         } else {
-            shared.wake.wait(state).unwrap_or_else(PoisonError::into_inner)
-        };
+            shared.wake.wait(&mut state);
+        }
     }
     (!state.closed).then(|| state.watched.take_changed())
 }

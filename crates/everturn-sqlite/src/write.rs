@@ -53,7 +53,7 @@ impl Writing<'_> {
             return Err(Fault::Stale);
         }
         if let Err(fault) = self.check_lock(&scope, session_of(&row), precondition) {
-            // A row that exists by now is not created: its mutation has yet to see it.
+            // A row that exists by now is not created: its mutation has not seen it.
             let is_stale = before.is_none() && stored()?.is_some();
             return Err(if is_stale { Fault::Stale } else { fault });
         }
@@ -71,7 +71,7 @@ impl Writing<'_> {
             }
         }
         self.move_lock(&scope, &row, precondition)?;
-        // Watchers are told of statuses only; heartbeats must not wake them.
+        // Watchers receive statuses only; heartbeats must not wake them.
         if status != Some(row.status) {
             self.changed.push((scope, row.snapshot_id.clone()));
         }
@@ -117,7 +117,7 @@ impl Writing<'_> {
         };
         let is_at_tip = holds_at_tip.is_some() && holds_at_tip == tip.as_ref().map(|(_, id)| id);
         if !is_at_tip && let Err(fault) = self.check_precondition(session, row, precondition) {
-            // A row that exists by now is not created: its mutation has yet to see it.
+            // A row that exists by now is not created: its mutation has not seen it.
             let exists = self.reading.find(scope_name.as_str(), row.snapshot_id.as_str())?;
             return Err(exists.map_or(fault, |_| Fault::Stale));
         }

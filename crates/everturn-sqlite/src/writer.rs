@@ -1,12 +1,12 @@
 //! The thread that writes.
 //!
 //! Saves that arrive at about the same time share a transaction, and so the cost of making it durable. All of them are
-//! prepared before the transaction begins, so that other processes wait for rows being written and for nothing else. A save
-//! that was prepared from data that has changed since is prepared again, for the next transaction. A failed save does not
-//! affect the others. Callers are answered after the commit.
+//! prepared before the transaction begins, so that other processes wait only while rows are written. A save that was prepared
+//! from data that has changed since is prepared again, for the next transaction. A failed save does not affect the others.
+//! Callers receive their results after the commit.
 //!
-//! Every job has a deadline from the moment it was asked for. While another process holds the write lock, the thread keeps
-//! accepting jobs and answers each at its own deadline, so no job waits for the waits of those before it.
+//! The deadline of a job is relative to its call. While another process holds the write lock, the thread continues to accept
+//! jobs and fails each at its own deadline, so the jobs' waits do not add up.
 
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 
 use everturn_core::{Error, Result, panic_error};
 use everturn_sql::Key;
+use parking_lot::{Mutex, MutexGuard};
 use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
@@ -41,7 +42,7 @@ const QUEUE: usize = 1024;
 /// The greatest number of saves in a transaction, so that none waits long for the others.
 const MAX_GROUP: usize = 256;
 
-/// About how many prepared bytes a transaction may have. A larger save has one of its own.
+/// The approximate size of a transaction in prepared bytes. A larger save has a separate transaction.
 const MAX_GROUP_BYTES: usize = 16 * 1024 * 1024;
 
 /// How often a save is prepared at least before it fails at its deadline because others keep changing what it was prepared
@@ -80,7 +81,7 @@ enum Job {
     Alone(AloneWork),
 }
 
-/// Work on the connection, which is told until when it may wait for a lock.
+/// Work on the connection, with the deadline for waiting for a lock.
 type AloneWork = Box<dyn FnOnce(&mut Connection, Instant) + Send>;
 
 /// A save that waits for its transaction.
@@ -156,7 +157,7 @@ impl Writer {
         answer.await.map_err(|_| self.stopped())?
     }
 
-    /// Runs `work` on the connection, between two transactions. `work` is told until when it may wait for a lock.
+    /// Runs `work` on the connection, between two transactions. `work` gets the deadline for waiting for a lock.
     pub(crate) async fn alone<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Connection, Instant) -> T + Send + 'static,
@@ -386,7 +387,7 @@ impl Thread {
             if is_busy || !self.alone.is_empty() {
                 break;
             }
-            // In a batch of their own: they must not read an older state than their callers may have seen.
+            // In a separate batch: they must not read an older state than their callers may have seen.
             self.accept_ready();
         }
         prepared
@@ -550,7 +551,7 @@ impl Thread {
 
 impl Drop for Thread {
     fn drop(&mut self) {
-        // After a panic, too: whoever waits learns of it from the dropped jobs.
+        // Also after a panic: callers that wait fail when the jobs are dropped.
         self.jobs.close();
         drop(self.jobs.take_ready());
     }

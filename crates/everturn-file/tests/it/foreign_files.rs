@@ -28,7 +28,7 @@ impl Fixture {
         Self { folder, store }
     }
 
-    /// Puts a file into the folder as somebody else would.
+    /// Puts a file into the folder as another program would.
     fn leave(&self, path: &str, content: impl AsRef<[u8]>) {
         let path: PathBuf = self.folder.path().join("global").join(path);
         std::fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).unwrap();

@@ -226,7 +226,7 @@ async fn no_mutation_runs_while_the_folder_is_locked_and_one_that_lost_its_race_
 
     for _ in 0..rounds {
         begun.recv().unwrap();
-        // The slow mutation is under way, and the lock is free.
+        // The slow mutation is running, and the lock is free.
         save(other.clone(), label()).await.unwrap();
         go_on.send(()).unwrap();
     }

@@ -67,7 +67,7 @@ fn scribe(store: &FileStore) -> Agent {
         .unwrap()
 }
 
-/// What both agents' conversations hold after these were said.
+/// The messages of both agents' conversations after these inputs.
 fn conversation<'a>(said: impl IntoIterator<Item = &'a str>) -> Value {
     let (mut messages, mut pages) = (Vec::new(), Vec::new());
     let mut last = "";

@@ -47,7 +47,7 @@ async fn a_record_is_whole_or_absent_wherever_the_machine_stops() {
         let store = FileStore::open(folder.path()).await.unwrap();
         let read = store.read(&scope, &key()).await.unwrap();
 
-        // What is there is how the journal began; it is dropped as a whole.
+        // The remaining records are a prefix of the journal; it is dropped as a whole.
         let expected: Vec<_> = (0..).map(record).take(read.len()).collect();
         assert_eq!(read, expected, "when dying before operation {dies_before}");
         if acknowledged < 3 {

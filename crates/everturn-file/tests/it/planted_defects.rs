@@ -12,7 +12,7 @@ use everturn_testkit::certify::{certify, certify_crashes, certify_processes};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Defect {
-    /// The lock excludes the threads of one process, and nobody else.
+    /// The lock excludes only the threads of one process.
     LocksThreadsOnly,
     /// Saves are acknowledged before the operating system has them.
     AcknowledgesEarly,
@@ -22,7 +22,7 @@ enum Defect {
 #[derive(Debug)]
 struct DefectiveDisk {
     defect: Defect,
-    /// What has yet to reach the file system, for this process to read.
+    /// The writes that have not reached the file system, for this process to read.
     on_its_way: Arc<Mutex<HashMap<PathBuf, Vec<u8>>>>,
     renames: mpsc::Sender<Rename>,
 }

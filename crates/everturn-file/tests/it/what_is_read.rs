@@ -1,4 +1,4 @@
-//! A file is read when it is new or has changed, however many there are beside it.
+//! A file is read only when it is new or has changed, for any number of other files.
 
 use std::sync::Arc;
 

@@ -33,7 +33,7 @@ struct State {
     is_settled: bool,
 }
 
-/// What is not in the database yet.
+/// The part of a stream that is not in the database yet.
 pub(super) struct Unwritten {
     /// The position of the first chunk.
     pub(super) first: u64,

@@ -20,10 +20,10 @@ use crate::fault::{Fault, Outcome};
 /// How many rows of chunks a reader is given at a time.
 const BATCH: i64 = 64;
 
-/// What is replayed after a loss of power is not worth waiting for the device.
+/// Turns off waiting for the device: a turn is replayed after a power loss.
 const UNFORCED: &str = "unforced AS (SELECT set_config('synchronous_commit', 'off', true))";
 
-/// What came of writing.
+/// The outcome of writing.
 pub(super) enum Written {
     Kept {
         stopped: bool,
@@ -182,7 +182,7 @@ pub(super) async fn write(
     kept(&db.read(&statement).await?)
 }
 
-/// Returns whether the writer of a stream was asked to stop.
+/// Returns whether a stream has a stop request.
 pub(super) async fn look(db: &Database, row: i64) -> Outcome<Written> {
     let statement = Statement::new("SELECT stopped FROM @stream WHERE key = $1 AND ending IS NULL");
     kept(&db.read(&statement.with(row, Type::INT8)).await?)

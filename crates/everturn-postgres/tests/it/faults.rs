@@ -23,13 +23,13 @@ use crate::support::{Way, at, new_schema, options, row, said, schema_of, scope, 
 
 const WORKERS: usize = 6;
 
-/// What a worker did and was told that it is done.
+/// The acknowledged work of a worker.
 struct Done {
     session: String,
     turns: usize,
 }
 
-/// Commits turns, counts and journals until it is told to stop. Everything must be acknowledged.
+/// Commits turns, counts and journals until the test stops it. Everything must be acknowledged.
 async fn work(store: PostgresStore, number: usize, stop: Arc<AtomicBool>) -> Done {
     let session = format!("s{number}");
     let mut state = said(&[]);

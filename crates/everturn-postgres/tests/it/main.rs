@@ -1,4 +1,4 @@
-//! Everything that is tested from outside, in one program: each further one is linked and stored reopened.
+//! All integration tests, in one program, because every further one is linked and stored separately.
 //!
 //! The tests need PostgreSQL, and `PgBouncer` before it, which `./test` starts. Without them they step aside.
 

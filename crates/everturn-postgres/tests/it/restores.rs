@@ -28,7 +28,7 @@ const TABLES: &[&str] = &[
     "ledger",
 ];
 
-/// Copies the tables of a store into a schema beside it.
+/// Copies the tables of a store into another schema.
 async fn back_up(fixture: &Fixture) {
     let schema = &fixture.schema;
     let copy =
@@ -54,7 +54,7 @@ async fn restore(fixture: &Fixture) {
     sql(&fixture.url, &script).await;
 }
 
-/// A turn of a session that says who wrote it.
+/// A turn of a session that contains the name of its writer.
 fn turn(number: i64, who: &str, before: Option<&Snapshot>) -> Snapshot {
     let mut next = row(&format!("turn-{number}"), "s", number);
     let mut state = before
@@ -97,7 +97,7 @@ async fn rows_that_others_wrote_after_a_restore_are_not_taken_for_those_before()
     let latest = here.latest(&scope(), &"s".into(), Detail::Whole).await.unwrap();
 
     assert_eq!(latest, Some(stored.clone()));
-    // A history that this process still holds is stored beside the others, not taken for theirs.
+    // A history that this process still has is stored in addition to the others, not confused with theirs.
     let mut branch = turn(5, "branch", Some(&lost));
     branch.parent_id = Some("turn-1".into());
     put(here, branch.clone()).await.unwrap();
@@ -153,7 +153,7 @@ fn texts(snapshot: &Snapshot) -> Vec<String> {
 
 const SESSIONS: usize = 6;
 
-/// Talks in a session until it is told to stop, whatever is refused meanwhile.
+/// Runs turns of a session until the test stops it, and ignores refused ones.
 async fn talk(agent: Agent, session: String, who: usize, turns: Arc<AtomicUsize>, stop: Arc<AtomicBool>) {
     let mut number = 0;
     while !stop.load(Ordering::Relaxed) {

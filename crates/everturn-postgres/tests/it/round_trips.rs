@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::support::{Fixture, Way, at, get, options, parrot, row, said, scope, set, sql};
 
-/// A store that sends nothing of its own accord.
+/// A store without background queries.
 async fn quiet() -> Option<Fixture> {
     Fixture::by(Way::Direct, PostgresStoreOptions::without_listening).await
 }

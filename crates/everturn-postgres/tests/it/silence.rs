@@ -1,4 +1,4 @@
-//! A database that accepts connections and does not answer: calls end by their deadline, and say what they do not know.
+//! A database that accepts connections and does not answer: calls end by their deadline, and report unknown outcomes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,7 +23,7 @@ use crate::support::{Way, get, new_schema, options, put, row, scope};
 
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// A store behind a gate, and one beside it that reaches the same tables.
+/// A store behind a gate, and another store on the same tables.
 struct Fixture {
     gate: Gate,
     store: PostgresStore,
@@ -230,7 +230,7 @@ async fn a_turn_whose_save_arrives_late_or_never_is_in_the_session_once() {
     say(&agent, "one", "a").await.unwrap();
 
     let unknown = say(&agent, "two", "b").await.unwrap_err();
-    // What was sent before arrives now, the save and the release of its lock in any order.
+    // The statements sent before arrive now, the save and the release of its lock in any order.
     gate.open();
     // The lock of the first attempt may still be held, or its save arrive at this moment.
     let mut repeated = say(&agent, "two", "b").await;

@@ -16,7 +16,7 @@ pub(super) fn opening_cost(key: &StreamKey) -> usize {
 }
 
 /// Makes room for that many bytes of an owner by removing finished streams, the oldest first: the owner's own if it is at its
-/// limit, and anybody's if the file is full. Returns the error if there is none.
+/// limit, and those of all owners if the file is full. Returns an error if no room can be made.
 pub(super) fn make_room(
     db: &Connection,
     options: &SqliteStreamLogOptions,

@@ -30,7 +30,7 @@ const BATCH: usize = 64 * 1024;
 /// opening stays quick.
 const SWEEP: usize = 32;
 
-/// What the file holds of a stream after a position.
+/// The stored part of a stream after a position.
 pub(super) struct Found {
     /// The next chunks.
     pub(super) chunks: Vec<JsonText>,
@@ -110,7 +110,7 @@ fn chunks(db: &Connection, stream: i64, after: Position) -> Outcome<Vec<JsonText
             batch_checksum(stream, last, &body)
         })?;
         let first = (last + 1).saturating_sub(body.split('\n').count() as u64);
-        // A hole would number all later chunks anew.
+        // A hole would shift the numbers of all later chunks.
         let seen = next
             .checked_sub(first)
             .ok_or_else(|| Fault::damaged(format!("chunk {next} is missing")))?;
@@ -282,7 +282,7 @@ pub(super) fn stop(db: &Connection, key: &StreamKey, now: i64) -> Outcome<bool> 
     Ok(true)
 }
 
-/// Returns the streams that a writer was asked to stop.
+/// Returns the streams of a writer that have a stop request.
 pub(super) fn stopped(db: &Connection, writer: i64) -> Outcome<Vec<i64>> {
     let mut statement = db.prepare_cached("SELECT key FROM stream WHERE writer = ?1 AND stop = 1")?;
     let keys = statement.query_map([writer], |row| row.get(0))?;

@@ -36,7 +36,7 @@ struct WatchedStream {
     seen: Option<Progress>,
 }
 
-/// What a reader of the file waits for: a change.
+/// A change that a reader of the file waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
     /// The file may have changed.
@@ -61,7 +61,7 @@ impl Shared {
 
     /// Removes a stream that this process has ceased to write.
     pub(super) fn end(&self, key: &StreamKey, live: &Live, event: StreamEvent) {
-        // Removed before the end is told, so that a reader which has seen the end finds the stream in the file, where it can expire.
+        // Removed before the end is reported, so that a reader that has seen the end finds the stream in the file, where it expires.
         self.live().remove(key);
         live.end(event);
     }

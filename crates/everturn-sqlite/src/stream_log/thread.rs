@@ -107,7 +107,7 @@ struct Done {
     erased: Vec<Vec<i64>>,
 }
 
-/// What became of a write.
+/// The outcome of a write.
 enum Fate {
     Written,
     /// Another process has ended the stream.
@@ -344,7 +344,7 @@ impl Thread {
     fn settle(&mut self, group: Group, done: Done) {
         self.writer = done.writer;
         if group.writes.iter().any(|write| write.end.is_some()) {
-            // What ended now expires some time.
+            // A stream that ended now expires later.
             let keep_for = self.shared.options.keep_for.min(SWEEP_WITHIN);
             self.sweep_at
                 .get_or_insert_with(|| Instant::now() + keep_for + SWEEP_LATE);

@@ -110,7 +110,7 @@ async fn a_save_that_fails_or_panics_takes_nothing_of_its_neighbours_with_it() {
     assert!(fixture.store.verify().await.unwrap().is_clean());
 }
 
-/// A change of the counter that waits in its first calls until somebody has told it to go on.
+/// A change of the counter whose first calls wait until the test releases them.
 fn waiting_increment(calls: usize) -> (Mutation, Receiver<()>, Sender<()>) {
     let ((reached, begun), (go_on, told)) = (channel(), channel());
     let waits = Mutex::new((calls, reached, told));
@@ -142,7 +142,7 @@ async fn no_mutation_runs_while_the_database_is_locked_and_one_that_lost_its_rac
 
     for _ in 0..rounds {
         begun.recv().unwrap();
-        // The slow mutation is under way, and the write lock is free.
+        // The slow mutation is running, and the write lock is free.
         let lock = rusqlite::Connection::open(fixture.path()).unwrap();
         lock.busy_timeout(Duration::ZERO).unwrap();
         lock.execute_batch("BEGIN IMMEDIATE; COMMIT").unwrap();

@@ -1,4 +1,4 @@
-//! What a tenant spends is one number in the store, whichever process spends it and whichever is killed.
+//! A tenant's usage is one number in the store, whichever process adds to it and whichever is killed.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -29,7 +29,7 @@ fn count(folder: &Path, name: &str) -> u64 {
     std::fs::metadata(folder.join(name)).map_or(0, |file| file.len())
 }
 
-/// Counts a call outside of the store. A file in append mode loses nothing, whoever writes at once.
+/// Counts a call outside of the store. A file in append mode loses no concurrent write.
 fn note(folder: &Path, name: &str) {
     let file = OpenOptions::new()
         .create(true)
@@ -81,7 +81,7 @@ async fn spender(folder: &Path, budget: Budget) -> Agent {
         .unwrap()
 }
 
-/// Runs turns at once, each in a session of its own, until the limit has ended all of them.
+/// Runs concurrent turns, each in a separate session, until the limit has ended all of them.
 async fn spend(folder: &Path, process: usize, turns: usize, budget: Budget) {
     let spender = spender(folder, budget).await;
     let turns = (0..turns).map(|turn| {

@@ -18,7 +18,7 @@ use crate::support::{Fixture, at, noise, open, path, put, row, scope, set};
 const SESSIONS: usize = 12;
 const TURNS: i64 = 5;
 
-/// Conversations with everything that is stored in a way of its own: long strings, compressed texts, patches, forks.
+/// Conversations with every form of stored data: long strings, compressed texts, patches, forks.
 fn rows() -> Vec<Snapshot> {
     let mut random = fastrand::Rng::with_seed(5);
     let mut rows = Vec::new();

@@ -288,7 +288,7 @@ async fn a_finished_stream_expires_and_one_that_is_written_never_does() {
     assert!(log.read(&open, Position::START).await.is_ok());
 }
 
-// Many times: a log that tells its readers of an end before it has let go of the stream is seldom caught at it.
+// Many times: a log that reports an end before it has released the stream rarely fails.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stream_whose_end_was_read_expires_on_time() {
     let fixture = Fixture::new();
@@ -410,7 +410,7 @@ async fn damage_to_a_stream_is_named_and_never_read_as_if_it_had_been_written() 
         let log = fixture.open().await;
         let writer = log.open(&key()).await.unwrap();
         for number in 1..=3_u64 {
-            // Each in a batch of its own.
+            // Each in a separate batch.
             writer.append(text(number)).await.unwrap();
             eventually("the batch is written", async || fixture.batches() >= number).await;
         }

@@ -1,4 +1,4 @@
-//! Watchers hear the current status, then every change or at least the last.
+//! Watchers receive the current status, then every change or at least the last.
 
 use everturn_agent::SnapshotStatus::{self, Aborted, Completed, Pending};
 use everturn_agent::store::{Deletion, SessionStore};

@@ -51,7 +51,7 @@ async fn save(store: &FileStore, number: i64) -> Result<Option<Snapshot>> {
     put(store, row, tip).await
 }
 
-/// Saves rows for as long as the device works, and says how many were acknowledged.
+/// Saves rows as long as the device works, and returns how many were acknowledged.
 pub(crate) async fn save_all(root: &Path, disk: Arc<dyn Disk>) -> i64 {
     let Ok(store) = FileStore::options(root).without_polling().disk(disk).open().await else {
         return 0;

@@ -10,7 +10,7 @@ use everturn_file::{Disk, Version};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-/// What a loss of power takes, of that which was not forced to the device.
+/// The part of the unforced writes that a power loss removes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Loss {
     /// Contents and names.
@@ -44,7 +44,7 @@ struct State {
     files: Vec<Content>,
     names: HashMap<PathBuf, usize>,
     kept_names: HashMap<PathBuf, usize>,
-    /// What was asked for by name, whether it was there or not.
+    /// The files that were opened by name, whether they existed or not.
     reads: Vec<PathBuf>,
     lists: usize,
     lists_under_lock: usize,

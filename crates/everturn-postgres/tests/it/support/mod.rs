@@ -1,4 +1,4 @@
-//! What the tests of the store have in common.
+//! Support for the tests of the store.
 
 pub(crate) mod proxy;
 #[path = "../../../../everturn-sqlite/tests/it/support/rows.rs"]
@@ -37,7 +37,7 @@ impl Way {
     }
 }
 
-/// Returns the name of a schema that no other test has.
+/// Returns a random name of a schema.
 pub(crate) fn new_schema() -> String {
     format!("test_{:016x}", fastrand::u64(..))
 }
@@ -50,7 +50,7 @@ pub(crate) fn schema_of(folder: &Path) -> String {
     format!("folder_{:016x}", hasher.finish())
 }
 
-/// A store in a schema of its own.
+/// A store in a new schema.
 pub(crate) struct Fixture {
     pub(crate) store: PostgresStore,
     pub(crate) url: String,
@@ -71,7 +71,7 @@ impl Fixture {
         Some(Self { store, url, schema })
     }
 
-    /// The same schema, opened reopened: nothing is remembered.
+    /// Opens the same schema again, with empty caches.
     pub(crate) async fn reopened(&self) -> PostgresStore {
         options(&self.url, &self.schema).open().await.unwrap()
     }
@@ -81,7 +81,7 @@ pub(crate) fn options(url: &str, schema: &str) -> PostgresStoreOptions {
     PostgresStore::options(url).schema(schema).connections(8)
 }
 
-/// Runs a statement by a connection of its own and returns the first column of the first row, as text.
+/// Runs a statement on a new connection and returns the first column of the first row, as text.
 pub(crate) async fn sql(url: &str, statement: &str) -> Option<String> {
     let (client, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.unwrap();
     let connection = tokio::spawn(connection);

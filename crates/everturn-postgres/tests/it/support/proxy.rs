@@ -22,7 +22,7 @@ enum Fault {
     CutInside,
     /// The message arrives and is carried out, and the answer is lost.
     CutAfter,
-    /// The answer is held back for so long that nobody waits for it any more.
+    /// The answer is delayed until the call has timed out.
     Stall,
 }
 

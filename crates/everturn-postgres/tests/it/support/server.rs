@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
-/// A server in a folder of its own. It is stopped when this is dropped.
+/// A server in a temporary folder. It is stopped when this is dropped.
 pub(crate) struct Server {
     bin: PathBuf,
     folder: TempDir,

@@ -1,4 +1,4 @@
-//! What the tests of the store have in common.
+//! Support for the tests of the store.
 
 mod rows;
 
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use self::rows::{at, get, put, row, said, scope, set};
 
-/// A store in a folder of its own, which goes when the test is over.
+/// A store in a temporary folder, which is removed after the test.
 pub(crate) struct Fixture {
     pub(crate) folder: TempDir,
     pub(crate) store: SqliteStore,
@@ -32,7 +32,7 @@ impl Fixture {
         path(self.folder.path())
     }
 
-    /// The same database, opened anew: nothing is remembered.
+    /// Opens the same database again, with empty caches.
     pub(crate) async fn reopened(self) -> Self {
         let Self { folder, store } = self;
         drop(store);
@@ -45,7 +45,7 @@ pub(crate) fn path(folder: &Path) -> PathBuf {
     folder.join("sessions.db")
 }
 
-/// What is promised does not depend on the device's part of durability, and tests are faster without it.
+/// Opens a store without forcing data to the device: the tested guarantees do not depend on it, and tests are faster.
 pub(crate) async fn open(folder: &Path) -> SqliteStore {
     SqliteStore::options(path(folder))
         .durability(Durability::Normal)
@@ -97,7 +97,7 @@ pub(crate) fn with_status(mut row: Snapshot, status: SnapshotStatus) -> Snapshot
     row
 }
 
-/// The database file and whatever lies beside it.
+/// Returns the database file and all other files of its folder.
 pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
     std::fs::read_dir(folder)
         .unwrap()
