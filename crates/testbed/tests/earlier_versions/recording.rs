@@ -86,13 +86,16 @@ async fn record(recording: &Recording) {
 
 async fn fill(store: &dyn SessionStore, conversations: &Value) {
     for (tenant, sessions) in conversations["sessions"].as_object().unwrap() {
+        let scope = Scope::new(tenant.as_str());
         for snapshots in sessions.as_object().unwrap().values() {
             let snapshots: Vec<Snapshot> = serde_json::from_value(snapshots.clone()).unwrap();
             for snapshot in snapshots {
                 let id = snapshot.snapshot_id.clone();
                 let write = Mutation::new(move |_| Ok(Some(snapshot.clone())));
-                let saved = store.save(&Scope::new(tenant), Some(&id), Precondition::None, write);
-                saved.await.unwrap();
+                store
+                    .save(&scope, Some(&id), Precondition::None, write)
+                    .await
+                    .unwrap();
             }
         }
     }
@@ -104,9 +107,8 @@ async fn fill(store: &dyn SessionStore, conversations: &Value) {
                 sequence,
                 body: body.clone(),
             };
-            let journals = store.journal().unwrap();
-            let appended = journals.append(&Scope::new(text("scope")), &key, record, None);
-            appended.await.unwrap();
+            let (journals, scope) = (store.journal().unwrap(), Scope::new(text("scope")));
+            journals.append(&scope, &key, record, None).await.unwrap();
         }
     }
 }
