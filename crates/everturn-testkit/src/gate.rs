@@ -2,7 +2,7 @@
 
 use tokio_util::sync::CancellationToken;
 
-/// Holds a reply at one point until the test opens the gate, so that a race can be staged without sleeping.
+/// Holds a reply at one point until the test opens the gate, so that a race is reproduced without sleeping.
 ///
 /// A clone is another handle to the same gate. Once open, a gate stays open.
 ///

@@ -3,7 +3,7 @@
 //! | to | see |
 //! |---|---|
 //! | script the model's answers and check its requests | [`ScriptedModel`], [`Reply`] |
-//! | stage a race without sleeping | [`Gate`] |
+//! | pause a reply to test a race without sleeping | [`Gate`] |
 //! | use the simplest model | [`EchoModel`] |
 //! | demonstrate tools and structured output without a network | [`OfflineModel`] |
 //! | test against a real model's answers without calling it each time | [`Recorder`], [`Replayer`] |
@@ -12,7 +12,7 @@
 //! | certify a stream log | [`certify::streams`] |
 //! | check that providers would take a request | [`provider_rules`] |
 //! | test that a store keeps histories through random programs | [`histories`] |
-//! | test that no mishap makes a session unusable | [`mishaps`] |
+//! | test that no fault makes a session unusable | [`session_faults`] |
 //! | run the published cases of the protocols | [`conformance`] |
 //! | wait for an event, or on a paused clock | [`eventually`], [`in_time`], [`elapse`] |
 //! | collect chunks and compare JSON | [`collect()`], [`Collector`], [`contains`] |
@@ -57,8 +57,6 @@ mod echo_model;
 mod gate;
 #[cfg(feature = "certify")]
 pub mod histories;
-#[cfg(feature = "certify")]
-pub mod mishaps;
 mod offline_model;
 #[cfg(feature = "certify")]
 pub mod provider_rules;
@@ -66,6 +64,8 @@ mod recorder;
 mod replayer;
 mod reply;
 mod scripted_model;
+#[cfg(feature = "certify")]
+pub mod session_faults;
 mod waiting;
 mod with_session;
 mod words;

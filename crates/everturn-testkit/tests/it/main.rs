@@ -8,7 +8,7 @@ mod certify_streams;
 mod conformance;
 mod echo_model;
 mod histories;
-mod mishaps;
 mod offline_model;
 mod provider_rules;
 mod scripted_model;
+mod session_faults;

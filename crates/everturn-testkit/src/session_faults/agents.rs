@@ -1,4 +1,4 @@
-//! The agents to which mishaps happen.
+//! The agents to which faults happen.
 
 use std::sync::Arc;
 
@@ -49,9 +49,9 @@ impl Setting {
     }
 
     /// Returns an agent that adds the messages which the user's text numbers, and asks the model.
-    pub(super) fn meddler(&self) -> Agent {
-        custom_agent(&self.registry(), "meddler", |session: AgentSession| async move {
-            session.run(meddle).await?;
+    pub(super) fn writer(&self) -> Agent {
+        custom_agent(&self.registry(), "writer", |session: AgentSession| async move {
+            session.run(add_messages).await?;
             Ok(session.result())
         })
         .store(Arc::clone(&self.store))
@@ -61,9 +61,9 @@ impl Setting {
         .expect("an agent with a name and a store")
     }
 
-    /// Returns an agent without a store, for conversations that are only looked at.
-    pub(super) fn onlooker(&self) -> Agent {
-        agent(&self.registry(), "onlooker")
+    /// Returns an agent without a store, for conversations that are only probe_model at.
+    pub(super) fn probe(&self) -> Agent {
+        agent(&self.registry(), "probe")
             .tools(tools())
             .build()
             .expect("an agent with a name")
@@ -93,7 +93,7 @@ fn tools() -> [Tool; 4] {
     ]
 }
 
-async fn meddle(turn: Turn) -> HandlerResult<AgentFinishReason> {
+async fn add_messages(turn: Turn) -> HandlerResult<AgentFinishReason> {
     let number = turn.message().and_then(|message| message.text().parse().ok());
     turn.add_messages(messages(number.unwrap_or_default()));
     // A model that fails leaves the messages that were added.

@@ -1,6 +1,6 @@
-//! Checking that no sequence of mishaps makes a session unusable.
+//! Checking that no sequence of faults makes a session unusable.
 //!
-//! [`endure`] runs a program of [`Mishap`]s (turns that fail, are aborted, left or killed, background runs that are taken over,
+//! [`check_program`] runs a program of [`Fault`]s (turns that fail, are aborted, left or killed, background runs that are taken over,
 //! interrupts that are answered rightly, wrongly, twice and never, branches and rewinds, imports, code that adds messages
 //! itself) on a store, through real agents. Every request that a model gets, and the one that it would get next, must be one
 //! that [every provider](crate::provider_rules) takes. Programs are made from random numbers of any source.
@@ -8,17 +8,17 @@
 //! ```
 //! use std::sync::Arc;
 //! use everturn_agent::{WhileInterrupted, store::MemoryStore};
-//! use everturn_testkit::mishaps::{Mishap, endure};
+//! use everturn_testkit::session_faults::{Fault, check_program};
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
-//! let program: Vec<Mishap> = [3, 1 << 40, 77, 5 << 33, 12].map(Mishap::from_random).into();
-//! let endured = endure(Arc::new(MemoryStore::new()), WhileInterrupted::CloseAll, &program).await.unwrap();
-//! assert!(endured.requests >= program.len());
+//! let program: Vec<Fault> = [3, 1 << 40, 77, 5 << 33, 12].map(Fault::from_random).into();
+//! let summary = check_program(Arc::new(MemoryStore::new()), WhileInterrupted::CloseAll, &program).await.unwrap();
+//! assert!(summary.requests >= program.len());
 //! # }
 //! ```
 
 mod agents;
-mod stage;
+mod runner;
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ use everturn_agent::store::SessionStore;
 /// Something that happens to a session. `at` picks the snapshot that is continued: the session's latest, or an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Mishap {
+pub enum Fault {
     /// A message of the user, to which the model replies in one of many ways.
     Say {
         /// The snapshot.
@@ -86,7 +86,7 @@ pub enum Mishap {
         is_detached: bool,
     },
     /// An agent that adds messages of any kind itself before it asks the model.
-    Meddle {
+    AddMessages {
         /// The snapshot.
         at: u8,
         /// The messages.
@@ -96,8 +96,8 @@ pub enum Mishap {
     Move,
 }
 
-impl Mishap {
-    /// Makes a mishap from a random number.
+impl Fault {
+    /// Makes a fault from a random number.
     pub fn from_random(number: u64) -> Self {
         let [kind, at, reply, flags, ..] = number.to_le_bytes();
         // Most turns continue the latest snapshot.
@@ -116,7 +116,7 @@ impl Mishap {
                 after_tool,
                 is_detached,
             },
-            17 | 18 => Self::Meddle {
+            17 | 18 => Self::AddMessages {
                 at,
                 messages: (number >> 32) as u32,
             },
@@ -125,10 +125,10 @@ impl Mishap {
     }
 }
 
-/// The extent of a program that was endured.
+/// The extent of a program that was summary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
-pub struct Endured {
+pub struct Checked {
     /// The number of requests that were checked.
     pub requests: usize,
     /// The number of inputs that were refused or failed.
@@ -140,21 +140,21 @@ pub struct Endured {
 /// Runs a program on an empty store, and checks every request.
 ///
 /// # Errors
-/// The number of the mishap after which a request is refused by a provider, with the reason.
-pub async fn endure(
+/// The number of the fault after which a request is refused by a provider, with the reason.
+pub async fn check_program(
     store: Arc<dyn SessionStore>,
     policy: WhileInterrupted,
-    program: &[Mishap],
-) -> Result<Endured, String> {
-    let mut stage = stage::Stage::new(store, policy);
-    for (number, mishap) in program.iter().enumerate() {
+    program: &[Fault],
+) -> Result<Checked, String> {
+    let mut runner = runner::Runner::new(store, policy);
+    for (number, fault) in program.iter().enumerate() {
         let checked = async {
-            stage.play(*mishap).await?;
-            stage.check().await
+            runner.apply(*fault).await?;
+            runner.check().await
         };
         checked
             .await
-            .map_err(|reason| format!("mishap {number}, {mishap:?}: {reason}"))?;
+            .map_err(|reason| format!("fault {number}, {fault:?}: {reason}"))?;
     }
-    Ok(stage.endured())
+    Ok(runner.summary())
 }

@@ -15,33 +15,33 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
 
 use super::agents::{Setting, replies, tool_reply};
-use super::{Endured, Mishap};
+use super::{Checked, Fault};
 use crate::provider_rules::Provider;
 use crate::{Gate, Reply, ScriptedModel};
 
 /// Longer than a lease without a heartbeat.
 const LEASE: i64 = 61;
 
-pub(super) struct Stage {
+pub(super) struct Runner {
     setting: Setting,
     clerk: Agent,
     rewinding: Agent,
-    meddler: Agent,
-    onlooker: Agent,
+    writer: Agent,
+    probe: Agent,
     /// The model of the agent that only looks.
-    looked: ScriptedModel,
+    probe_model: ScriptedModel,
     archive: Archive,
     seconds: Arc<AtomicI64>,
     session: SessionId,
     sessions: usize,
     /// The ids of all snapshots there ever were.
     seen: Vec<SnapshotId>,
-    endured: Endured,
+    summary: Checked,
     /// How many requests of the agents' model were checked.
     checked: usize,
 }
 
-impl Stage {
+impl Runner {
     pub(super) fn new(store: Arc<dyn SessionStore>, policy: WhileInterrupted) -> Self {
         let seconds = Arc::new(AtomicI64::new(0));
         let clock = Clock::new({
@@ -58,63 +58,63 @@ impl Stage {
             model: ScriptedModel::new().otherwise(|_| "well"),
             policy,
         };
-        let looked = ScriptedModel::new().otherwise(|_| "looked");
-        let looking = Setting {
-            model: looked.clone(),
+        let probe_model = ScriptedModel::new().otherwise(|_| "probe_model");
+        let probing = Setting {
+            model: probe_model.clone(),
             ..setting.clone()
         };
         Self {
             clerk: setting.clerk(Timeline::Branching),
             rewinding: setting.clerk(Timeline::Linear),
-            meddler: setting.meddler(),
-            onlooker: looking.onlooker(),
-            looked,
+            writer: setting.writer(),
+            probe: probing.probe(),
+            probe_model,
             archive: Archive::of(store, Scope::default()).with_clock(clock),
             setting,
             seconds,
             session: "s0".into(),
             sessions: 1,
             seen: Vec::new(),
-            endured: Endured::default(),
+            summary: Checked::default(),
             checked: 0,
         }
     }
 
-    pub(super) fn endured(&self) -> Endured {
-        self.endured
+    pub(super) fn summary(&self) -> Checked {
+        self.summary
     }
 
-    /// Plays a mishap. That an input is refused or fails is part of the program.
+    /// Applies a fault. That an input is refused or fails is part of the program.
     ///
     /// # Errors
     /// A sentence if a stored message was changed.
-    pub(super) async fn play(&mut self, mishap: Mishap) -> Result<(), String> {
+    pub(super) async fn apply(&mut self, fault: Fault) -> Result<(), String> {
         let before = self.seen.len();
-        let outcome = match mishap {
-            Mishap::Say { at, reply } => self.say(&self.clerk, at, reply).await,
-            Mishap::Rewind { at, reply } => self.say(&self.rewinding, at, reply).await,
-            Mishap::Answer { at, how } => self.answer(at, how).await,
-            Mishap::Retry { at } => self.run(&self.clerk, at, AgentInput::default()).await,
-            Mishap::Detach { at, reply } => {
+        let outcome = match fault {
+            Fault::Say { at, reply } => self.say(&self.clerk, at, reply).await,
+            Fault::Rewind { at, reply } => self.say(&self.rewinding, at, reply).await,
+            Fault::Answer { at, how } => self.answer(at, how).await,
+            Fault::Retry { at } => self.run(&self.clerk, at, AgentInput::default()).await,
+            Fault::Detach { at, reply } => {
                 self.expect(replies(reply));
                 self.in_background(at).await
             }
-            Mishap::Abort { at, after_tool } => self.abort(at, after_tool).await,
-            Mishap::Leave { at, after_tool } => self.leave(at, after_tool).await,
-            Mishap::Kill {
+            Fault::Abort { at, after_tool } => self.abort(at, after_tool).await,
+            Fault::Leave { at, after_tool } => self.leave(at, after_tool).await,
+            Fault::Kill {
                 at,
                 after_tool,
                 is_detached,
             } => self.kill(at, after_tool, is_detached).await,
-            Mishap::Meddle { at, messages } => self.run(&self.meddler, at, messages.to_string()).await,
-            Mishap::Move => self.relocate().await,
+            Fault::AddMessages { at, messages } => self.run(&self.writer, at, messages.to_string()).await,
+            Fault::Move => self.relocate().await,
         };
-        self.endured.failures += usize::from(outcome.is_err());
+        self.summary.failures += usize::from(outcome.is_err());
         self.clerk.idle().await;
         self.rewinding.idle().await;
         self.note_snapshots().await;
-        match mishap {
-            Mishap::Say { .. } | Mishap::Meddle { .. } => self.check_kept(before).await,
+        match fault {
+            Fault::Say { .. } | Fault::AddMessages { .. } => self.check_kept(before).await,
             _ => Ok(()),
         }
     }
@@ -330,13 +330,13 @@ impl Stage {
             None => History::new(),
         };
         for messages in [latest, touched] {
-            self.endured.faulty += usize::from(!history::checked(&messages).is_empty());
+            self.summary.faulty += usize::from(!history::checked(&messages).is_empty());
             let input = next_input(&messages);
             let state = SessionState {
                 messages,
                 ..SessionState::default()
             };
-            let mut connection = self.onlooker.connect(AgentInit::state(state));
+            let mut connection = self.probe.connect(AgentInit::state(state));
             let said = async {
                 connection.send(input).await?;
                 connection.close();
@@ -346,14 +346,14 @@ impl Stage {
             if let Some(error) = output.error {
                 return Err(format!("the session cannot go on: {}", error.message));
             }
-            let next = self.looked.last_request().ok_or("the model was not asked")?;
+            let next = self.probe_model.last_request().ok_or("the model was not asked")?;
             self.check_request(&next.messages)?;
         }
         Ok(())
     }
 
     fn check_request(&mut self, messages: &Messages) -> Result<(), String> {
-        self.endured.requests += 1;
+        self.summary.requests += 1;
         for provider in Provider::ALL {
             provider.check(messages).map_err(|reason| {
                 let json = serde_json::to_string_pretty(messages).unwrap_or_default();
