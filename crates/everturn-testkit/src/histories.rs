@@ -1,6 +1,6 @@
 //! Comparing a store with a simple model of histories, over random programs.
 //!
-//! [`rehearse`] runs a program of [`Step`]s (turns, branches, rewinds, forks, labels, deletions, retention, exports and imports)
+//! [`check_program`] runs a program of [`Step`]s (turns, branches, rewinds, forks, labels, deletions, retention, exports and imports)
 //! on a store, through a real agent and its archive, and on a model that is only a list of whole snapshots. After every step
 //! both must be equal. Programs are made from random numbers of any source. A property testing library shrinks a failing
 //! program to the steps that matter.
@@ -8,17 +8,17 @@
 //! ```
 //! use std::sync::Arc;
 //! use everturn_agent::{SnapshotIds, store::MemoryStore};
-//! use everturn_testkit::histories::{Step, rehearse};
+//! use everturn_testkit::histories::{Step, check_program};
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() {
 //! let program: Vec<Step> = [3, 1 << 40, 77, 5 << 33, 12].map(Step::from_random).into();
-//! rehearse(Arc::new(MemoryStore::new()), SnapshotIds::Uuid, &program).await.unwrap();
+//! check_program(Arc::new(MemoryStore::new()), SnapshotIds::Uuid, &program).await.unwrap();
 //! # }
 //! ```
 
 mod agent;
+mod fixture;
 mod model;
-mod stage;
 mod step;
 
 use std::fmt;
@@ -49,18 +49,18 @@ impl fmt::Display for Discrepancy {
 ///
 /// # Errors
 /// The first difference.
-pub async fn rehearse(
+pub async fn check_program(
     store: Arc<dyn SessionStore>,
     ids: SnapshotIds,
     program: &[Step],
 ) -> Result<(), Discrepancy> {
-    let mut stage = stage::Stage::new(store, ids);
+    let mut fixture = fixture::Fixture::new(store, ids);
     for (number, step) in program.iter().enumerate() {
-        let played = match stage.play(step).await {
-            Ok(()) => stage.compare().await,
+        let checked = match fixture.apply(step).await {
+            Ok(()) => fixture.compare().await,
             different => different,
         };
-        played.map_err(|what| Discrepancy {
+        checked.map_err(|what| Discrepancy {
             step: number,
             what: format!("{step:?}: {what}"),
         })?;

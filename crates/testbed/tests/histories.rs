@@ -9,7 +9,7 @@ use everturn_agent::store::{MemoryStore, SessionStore};
 use everturn_file::FileStore;
 use everturn_postgres::PostgresStore;
 use everturn_sqlite::{Durability, SqliteStore};
-use everturn_testkit::histories::{Discrepancy, Step, rehearse};
+use everturn_testkit::histories::{Discrepancy, Step, check_program};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -21,13 +21,13 @@ fn ids() -> impl Strategy<Value = SnapshotIds> {
     prop_oneof![Just(SnapshotIds::Uuid), Just(SnapshotIds::ContentAddressed)]
 }
 
-fn run(rehearsal: impl Future<Output = Result<(), Discrepancy>>) -> Result<(), TestCaseError> {
+fn run(check: impl Future<Output = Result<(), Discrepancy>>) -> Result<(), TestCaseError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .unwrap();
-    let played = runtime.block_on(rehearsal);
-    played.map_err(|discrepancy| TestCaseError::fail(discrepancy.to_string()))
+    let checked = runtime.block_on(check);
+    checked.map_err(|discrepancy| TestCaseError::fail(discrepancy.to_string()))
 }
 
 async fn sqlite(folder: &TempDir) -> SqliteStore {
@@ -46,7 +46,7 @@ proptest! {
 
     #[test]
     fn the_memory_store_keeps_histories(ids in ids(), program in program(40)) {
-        run(rehearse(Arc::new(MemoryStore::new()), ids, &program))?;
+        run(check_program(Arc::new(MemoryStore::new()), ids, &program))?;
     }
 }
 
@@ -58,7 +58,7 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         run(async {
             let store = sqlite(&folder).await;
-            rehearse(Arc::new(store.clone()), ids, &program).await?;
+            check_program(Arc::new(store.clone()), ids, &program).await?;
             let found = store.verify().await.unwrap();
             assert!(found.is_clean(), "{:#?}", found.problems);
             Ok(())
@@ -75,7 +75,7 @@ proptest! {
             let schema = format!("histories_{:016x}", fastrand::u64(..));
             let options = PostgresStore::options(url).schema(schema).connections(4).without_listening();
             let store = options.encoding(everturn_sqlite::Encoding::default().blob_threshold(300)).cache_bytes(20_000).open().await.unwrap();
-            rehearse(Arc::new(store.clone()), ids, &program).await?;
+            check_program(Arc::new(store.clone()), ids, &program).await?;
             let found = store.verify().await.unwrap();
             assert!(found.is_clean(), "{:#?}", found.problems);
             Ok(())
@@ -87,7 +87,7 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         run(async {
             let store: Arc<dyn SessionStore> = Arc::new(FileStore::open(folder.path()).await.unwrap());
-            rehearse(store, ids, &program).await
+            check_program(store, ids, &program).await
         })?;
     }
 }

@@ -1,7 +1,7 @@
 //! Stores that each break one promise, to show that the kit catches them.
 
-mod ledger;
-mod locks;
+mod ledger_defects;
+mod lock_defects;
 
 use async_trait::async_trait;
 use everturn_agent::store::{

@@ -3,7 +3,7 @@
 //!
 //! The kit cannot know how to do that to a store, so the test of a store tells it: see [`Faults`].
 
-mod defects;
+mod fault_defects;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use everturn_agent::{SessionId, Snapshot, SnapshotId};
 use everturn_core::{Error, Status};
 use futures::future::join_all;
 
-pub use self::defects::{DefectiveKeeper, FaultDefect};
+pub use self::fault_defects::{DefectiveKeeper, FaultDefect};
 use super::row::{put, row, save, scope};
 use super::{Certificate, Verdict, ensure, examine};
 

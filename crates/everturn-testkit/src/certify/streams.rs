@@ -25,9 +25,8 @@
 //! process, how much of a stream is kept. A promise about an ability that [`LogUnderTest`] does not have is not
 //! examined.
 //!
-//! [`defects`] holds logs that each break one promise. A test shows that the kit catches each of them.
+//! [`stream_defects`] holds logs that each break one promise. A test shows that the kit catches each of them.
 
-pub mod defects;
 mod elsewhere;
 mod ends;
 mod expiry;
@@ -35,6 +34,7 @@ mod following;
 mod keys;
 mod order;
 mod room;
+pub mod stream_defects;
 
 use std::fmt;
 use std::future::Future;

@@ -73,7 +73,7 @@ pub(super) fn agent(
     timeline: Timeline,
     gate: Option<Arc<Gate>>,
 ) -> Agent {
-    let agent = custom_agent(&Registry::new(), "rehearsed", move |session: AgentSession| {
+    let agent = custom_agent(&Registry::new(), "histories", move |session: AgentSession| {
         let gate = gate.clone();
         async move {
             let gated = async |at: Turn| {

@@ -37,7 +37,7 @@ pub enum Step {
         text: u8,
     },
     /// Writes the snapshot of a background run that is under way.
-    Pend {
+    AddPending {
         /// The number of the session.
         session: usize,
     },
@@ -139,7 +139,7 @@ impl Step {
                 snapshot,
                 text: detail % 16,
             },
-            16 => Self::Pend { session },
+            16 => Self::AddPending { session },
             17 | 18 => Self::Fork { snapshot },
             19 => Self::Copy { session },
             20 | 21 => Self::Label {

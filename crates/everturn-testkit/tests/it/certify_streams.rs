@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use everturn_core::stream_log::{MemoryStreamLog, StreamLog};
-use everturn_testkit::certify::streams::defects::{DefectiveLog, StreamDefect};
+use everturn_testkit::certify::streams::stream_defects::{DefectiveLog, StreamDefect};
 use everturn_testkit::certify::streams::{LogUnderTest, certify_stream_log};
 
 const KEEP_FOR: Duration = Duration::from_mins(1);

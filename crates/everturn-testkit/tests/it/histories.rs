@@ -1,11 +1,11 @@
-//! The rehearsal of histories passes a store that keeps them and catches those that do not.
+//! The check of histories passes a store that keeps them and catches those that do not.
 
 use std::sync::Arc;
 
 use everturn_agent::SnapshotIds;
 use everturn_agent::store::MemoryStore;
 use everturn_testkit::certify::defects::{Defect, DefectiveStore};
-use everturn_testkit::histories::{Return, Step, rehearse};
+use everturn_testkit::histories::{Return, Step, check_program};
 
 /// A program in which every kind of step finds something to do.
 fn program() -> Vec<Step> {
@@ -38,7 +38,7 @@ fn program() -> Vec<Step> {
         },
         Step::DeleteSnapshot { snapshot: 1 },
         Step::Copy { session: 0 },
-        Step::Pend { session: 0 },
+        Step::AddPending { session: 0 },
         turn(0, 4),
         Step::Export {
             session: 0,
@@ -87,7 +87,7 @@ fn program() -> Vec<Step> {
 #[tokio::test]
 async fn the_store_in_memory_keeps_histories() {
     for ids in [SnapshotIds::Uuid, SnapshotIds::ContentAddressed] {
-        rehearse(Arc::new(MemoryStore::new()), ids, &program())
+        check_program(Arc::new(MemoryStore::new()), ids, &program())
             .await
             .unwrap();
     }
@@ -97,7 +97,9 @@ async fn the_store_in_memory_keeps_histories() {
 async fn a_store_that_only_says_it_deleted_is_caught() {
     let store = Arc::new(DefectiveStore::new(Defect::IdleDeletion));
 
-    let found = rehearse(store, SnapshotIds::Uuid, &program()).await.unwrap_err();
+    let found = check_program(store, SnapshotIds::Uuid, &program())
+        .await
+        .unwrap_err();
 
     assert_eq!(found.step, 10, "{found}");
 }
@@ -106,7 +108,9 @@ async fn a_store_that_only_says_it_deleted_is_caught() {
 async fn a_store_that_forgets_where_a_fork_came_from_is_caught() {
     let store = Arc::new(DefectiveStore::new(Defect::ForgetsUnknownFields));
 
-    let found = rehearse(store, SnapshotIds::Uuid, &program()).await.unwrap_err();
+    let found = check_program(store, SnapshotIds::Uuid, &program())
+        .await
+        .unwrap_err();
 
     assert_eq!(found.step, 7, "{found}");
 }

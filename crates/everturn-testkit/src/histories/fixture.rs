@@ -21,16 +21,16 @@ use super::step::{Return, Step};
 use crate::certify::ensure;
 
 /// The result of a step: nothing, or the difference.
-type Played = Result<(), String>;
+type StepResult = Result<(), String>;
 
-pub(super) struct Stage {
+pub(super) struct Fixture {
     store: Arc<dyn SessionStore>,
     /// The agent that branches when it resumes an earlier snapshot.
     agent: Agent,
     /// The agent that rewinds when it resumes an earlier snapshot.
     rewinding: Agent,
     /// Like `agent`, with turns that wait at the gate before they end.
-    lingering: Agent,
+    gated: Agent,
     gate: Arc<Gate>,
     ids_by: SnapshotIds,
     archive: Archive,
@@ -44,13 +44,13 @@ pub(super) struct Stage {
 }
 
 /// The result of a turn.
-enum Taken {
+enum Reached {
     New(SnapshotId),
     /// The turn reached an existing snapshot.
     To(SnapshotId),
 }
 
-impl Stage {
+impl Fixture {
     pub(super) fn new(store: Arc<dyn SessionStore>, ids: SnapshotIds) -> Self {
         let seconds = Arc::new(AtomicI64::new(0));
         let clock = Clock::new({
@@ -62,7 +62,7 @@ impl Stage {
         Self {
             agent: on(Timeline::Branching, None),
             rewinding: on(Timeline::Linear, None),
-            lingering: on(Timeline::Branching, Some(Arc::clone(&gate))),
+            gated: on(Timeline::Branching, Some(Arc::clone(&gate))),
             gate,
             ids_by: ids,
             archive: Archive::of(Arc::clone(&store), Scope::default()).with_clock(clock),
@@ -104,7 +104,7 @@ impl Stage {
         self.model.snapshots.push(snapshot);
     }
 
-    pub(super) async fn play(&mut self, step: &Step) -> Played {
+    pub(super) async fn apply(&mut self, step: &Step) -> StepResult {
         self.seconds.fetch_add(1, Ordering::SeqCst);
         match *step {
             Step::Turn { session, text } => {
@@ -113,7 +113,7 @@ impl Stage {
                 let expected = self
                     .model
                     .turn(&session, self.model.latest(&session), text, self.now());
-                self.took_turn(reply, expected).map(drop)
+                self.apply_turn(reply, expected).map(drop)
             }
             Step::Resume { snapshot, text } => self.resume(snapshot, text, Timeline::Branching).await,
             Step::Overlap {
@@ -122,13 +122,13 @@ impl Stage {
                 text,
             } => self.overlap(snapshot, beside, text).await,
             Step::Rewind { snapshot, text } => self.resume(snapshot, text, Timeline::Linear).await,
-            Step::Pend { session } => self.pend(session).await,
+            Step::AddPending { session } => self.add_pending(session).await,
             Step::Fork { snapshot } => self.fork(snapshot).await,
             Step::Copy { session } => {
                 let session = self.session(session);
                 let to = self.new_session();
                 let copied = self.archive.copy(session.clone(), to.clone()).await;
-                self.doubled(&session, &to, copied).await
+                self.check_copy(&session, &to, copied).await
             }
             Step::Label { snapshot, label, off } => self.label(snapshot, label, off).await,
             Step::Annotate { snapshot, note } => self.annotate(snapshot, note).await,
@@ -174,7 +174,7 @@ impl Stage {
         }
     }
 
-    async fn resume(&mut self, snapshot: usize, text: u8, timeline: Timeline) -> Played {
+    async fn resume(&mut self, snapshot: usize, text: u8, timeline: Timeline) -> StepResult {
         let id = self.snapshot(snapshot);
         let agent = match timeline {
             Timeline::Linear => &self.rewinding,
@@ -188,11 +188,11 @@ impl Stage {
             latest.is_some_and(|latest| latest.snapshot_id == id)
         });
         if timeline != Timeline::Linear {
-            return self.took_turn(reply, expected).map(drop);
+            return self.apply_turn(reply, expected).map(drop);
         }
-        match self.took_turn(reply, expected)? {
-            Some(Taken::To(snapshot)) => self.model.rewind(&snapshot, &snapshot),
-            Some(Taken::New(tip)) if !is_tip => self.model.rewind(&id, &tip),
+        match self.apply_turn(reply, expected)? {
+            Some(Reached::To(snapshot)) => self.model.rewind(&snapshot, &snapshot),
+            Some(Reached::New(tip)) if !is_tip => self.model.rewind(&id, &tip),
             _ => {}
         }
         Ok(())
@@ -206,12 +206,12 @@ impl Stage {
     }
 
     /// Continues from two snapshots at the same time.
-    async fn overlap(&mut self, snapshot: usize, beside: usize, text: u8) -> Played {
+    async fn overlap(&mut self, snapshot: usize, beside: usize, text: u8) -> StepResult {
         let (id, other) = (self.snapshot(snapshot), self.snapshot(beside));
         let other_expected = self.turn_from(&other, text);
         let only_one = id == other && other_expected.is_ok() && !self.model.is_followed(&id);
 
-        let chat = self.lingering.chat().snapshot(id.clone());
+        let chat = self.gated.chat().snapshot(id.clone());
         let mut running = tokio::spawn(async move { chat.run(said(text)).await });
         let over = tokio::select! {
             reply = &mut running => Some(reply),
@@ -239,20 +239,20 @@ impl Stage {
             "of two turns that continue one snapshot, refused are {first} and {second}"
         );
         if !first {
-            self.took_turn(meanwhile, other_expected)?;
+            self.apply_turn(meanwhile, other_expected)?;
         }
         if !second {
-            self.took_turn(reply, expected)?;
+            self.apply_turn(reply, expected)?;
         }
         Ok(())
     }
 
     /// Repeats in the model the turn that the store has taken, and returns its result.
-    fn took_turn(
+    fn apply_turn(
         &mut self,
         reply: Result<AgentReply, Error>,
         expected: Result<Snapshot, Status>,
-    ) -> Result<Option<Taken>, String> {
+    ) -> Result<Option<Reached>, String> {
         let (reply, snapshot) = match (reply, expected) {
             (Ok(reply), Ok(snapshot)) => (reply, snapshot),
             (reply, expected) => return same_failure(reply, expected).map(|()| None),
@@ -264,17 +264,17 @@ impl Stage {
             ensure!(id == name, "a snapshot is called '{id}' instead of '{name}'");
             // With content ids, an equal state is the existing snapshot.
             if self.model.find(&id).is_some() {
-                return Ok(Some(Taken::To(id)));
+                return Ok(Some(Reached::To(id)));
             }
         }
         self.add(Snapshot {
             snapshot_id: id.clone(),
             ..snapshot
         });
-        Ok(Some(Taken::New(id)))
+        Ok(Some(Reached::New(id)))
     }
 
-    async fn pend(&mut self, session: usize) -> Played {
+    async fn add_pending(&mut self, session: usize) -> StepResult {
         let session = self.session(session);
         let snapshot = self.model.pending(&session, SnapshotId::generate(), self.now());
         let written = snapshot.clone();
@@ -292,7 +292,7 @@ impl Stage {
         Ok(())
     }
 
-    async fn fork(&mut self, snapshot: usize) -> Played {
+    async fn fork(&mut self, snapshot: usize) -> StepResult {
         let id = self.snapshot(snapshot);
         let session = self.new_session();
         let forked = self.archive.fork(id.clone(), session.clone()).await;
@@ -312,7 +312,12 @@ impl Stage {
     }
 
     /// Checks that a session now exists a second time, under ids of its own.
-    async fn doubled(&mut self, session: &SessionId, to: &SessionId, count: Result<u64, Error>) -> Played {
+    async fn check_copy(
+        &mut self,
+        session: &SessionId,
+        to: &SessionId,
+        count: Result<u64, Error>,
+    ) -> StepResult {
         let originals: Vec<Snapshot> = self.model.session(session).into_iter().cloned().collect();
         let count = match (count, originals.is_empty()) {
             (Ok(count), false) => count,
@@ -359,7 +364,7 @@ impl Stage {
         Ok(())
     }
 
-    async fn label(&mut self, snapshot: usize, label: u8, off: bool) -> Played {
+    async fn label(&mut self, snapshot: usize, label: u8, off: bool) -> StepResult {
         let (id, label) = (self.snapshot(snapshot), format!("label {label}"));
         let written = if off {
             self.archive.unlabel(id.clone(), label.clone()).await
@@ -381,7 +386,7 @@ impl Stage {
         })
     }
 
-    async fn annotate(&mut self, snapshot: usize, note: u8) -> Played {
+    async fn annotate(&mut self, snapshot: usize, note: u8) -> StepResult {
         let id = self.snapshot(snapshot);
         let note = if note == 0 {
             String::new()
@@ -401,7 +406,7 @@ impl Stage {
         id: &SnapshotId,
         written: Result<Snapshot, Error>,
         change: impl FnOnce(&mut Vec<String>, &mut Option<String>) -> bool,
-    ) -> Played {
+    ) -> StepResult {
         let now = self.now();
         let (written, snapshot) = match (written, self.model.find_mut(id)) {
             (Ok(written), Some(snapshot)) => (written, snapshot),
@@ -416,7 +421,7 @@ impl Stage {
         Ok(())
     }
 
-    async fn retain(&mut self, age: Option<u8>, count: Option<u8>, even_labelled: bool) -> Played {
+    async fn retain(&mut self, age: Option<u8>, count: Option<u8>, even_labelled: bool) -> StepResult {
         let mut retention = Retention::default();
         let mut rules = Rules {
             horizon: None,
@@ -449,7 +454,7 @@ impl Stage {
         Ok(())
     }
 
-    async fn export(&mut self, session: SessionId, back: Return) -> Played {
+    async fn export(&mut self, session: SessionId, back: Return) -> StepResult {
         let mut file = Vec::new();
         let exported = self.archive.export(session.clone(), &mut file).await;
         let snapshots = self.model.session(&session).len();
@@ -467,7 +472,7 @@ impl Stage {
                 let how = Import::default().into_session(to.clone());
                 let imported = self.archive.import(file.as_slice(), how).await;
                 let count = imported.map(|imported| imported.snapshots);
-                return self.doubled(&session, &to, count).await;
+                return self.check_copy(&session, &to, count).await;
             }
             Return::Refused => {
                 let imported = self.archive.import(file.as_slice(), Import::default()).await;
@@ -503,7 +508,7 @@ fn text(error: Error) -> String {
 }
 
 /// Checks that an operation failed with the expected status.
-fn same_failure<T, U>(found: Result<T, Error>, expected: Result<U, Status>) -> Played {
+fn same_failure<T, U>(found: Result<T, Error>, expected: Result<U, Status>) -> StepResult {
     match (
         found.map_err(|error| (error.status(), error.to_string())),
         expected,
