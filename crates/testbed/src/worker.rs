@@ -1,12 +1,12 @@
 //! A worker that tests start as a separate process, to stop and kill it and examine what it left.
 //!
-//! Its agent runs errands: turns of six model calls and five tool calls. Every effect on the outside world is recorded
+//! Its agent runs tasks: turns of six model calls and five tool calls. Every effect on the outside world is recorded
 //! in a file that belongs to no store, so that a test can count repetitions.
 
 mod approving;
 mod branching;
 mod effects;
-mod errand;
+mod task;
 mod hold;
 mod spending;
 mod talk;
@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 pub use self::approving::{APPROVED, approve, approving, ask};
 pub use self::branching::{branch, branching};
 pub use self::effects::{Effect, Effects};
-pub use self::errand::{AGENT, STEPS};
+pub use self::task::{AGENT, STEPS};
 pub use self::spending::{SPENT, spend};
 pub use self::talk::POLICIES;
 use self::unforced::UnforcedDisk;
@@ -45,8 +45,8 @@ pub struct Orders {
     pub lease: Duration,
     /// How long a tool call and a model call take.
     pub pace: Duration,
-    /// The sessions in which to begin an errand in the background, each with its text.
-    pub errands: Vec<(String, String)>,
+    /// The sessions in which to begin a task in the background, each with its text.
+    pub tasks: Vec<(String, String)>,
     /// How often to poll for lost runs, if at all.
     pub recover_every: Option<Duration>,
     /// Whether to do nothing but to begin a save and stay in it, with the store's lock, until a line arrives.
@@ -58,7 +58,7 @@ pub struct Orders {
     /// Whether to do nothing but run the turns that are named on the worker's input.
     #[serde(default)]
     pub talks: bool,
-    /// Whether the errands are sessions in which tools ask and are approved, one after the other.
+    /// Whether the tasks are sessions in which tools ask and are approved, one after the other.
     #[serde(default)]
     pub approves: bool,
     /// The model calls to which a session is limited, whose turns the worker runs until the limit ends them; then it says
@@ -124,7 +124,7 @@ impl Orders {
     pub async fn agent(&self) -> Result<(Registry, Agent)> {
         let registry = Registry::new();
         let effects = Effects::at(&self.effects);
-        let agent = errand::define(&registry, &effects, self.pace)?
+        let agent = task::define(&registry, &effects, self.pace)?
             .store(self.store.open().await?)
             .heartbeat(Heartbeat {
                 interval: self.lease / 4,

@@ -29,7 +29,7 @@ async fn done(effects: &Effects, session: &str, what: &str) -> Duration {
 async fn an_abort_reaches_a_running_tool_within_a_fifth_of_a_second_on_sqlite() {
     let site = Site::sqlite();
     let mut orders = site.orders(Duration::from_secs(30));
-    orders.errands = (0..TRIES)
+    orders.tasks = (0..TRIES)
         .map(|number| (format!("s{number}"), "wait".to_owned()))
         .collect();
     let (_registry, agent) = orders.agent().await.unwrap();

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use testbed::conformance::{run_all, run_programmed};
 use testbed::harness;
 
-use self::served::{Testbed, fresh_postgres};
+use self::served::{Testbed, new_postgres_schema};
 
 async fn every_case_holds<T: IntoStore>(store: impl FnMut() -> T) {
     let Some(cases) = cases("agent.yaml") else {
@@ -66,7 +66,7 @@ async fn every_published_case_holds_on_postgres_through_a_pooler() {
 
 /// Starts the program once and runs the cases against it one after the other, as one of its clients.
 async fn every_case_holds_for_the_program_on(variable: &str) {
-    let (Some(cases), Some(store)) = (cases("agent.yaml"), fresh_postgres(variable).await) else {
+    let (Some(cases), Some(store)) = (cases("agent.yaml"), new_postgres_schema(variable).await) else {
         return;
     };
     let server = Testbed::start(&store);

@@ -52,8 +52,8 @@ async fn kill(orders: Orders, store: Arc<dyn SessionStore>) -> Vec<Killed> {
                     "workers are hardly ever in a turn when they are killed"
                 );
                 let mut orders = orders.clone();
-                orders.errands = (0..3)
-                    .map(|errand| (format!("s{number}-{errand}"), "go".to_owned()))
+                orders.tasks = (0..3)
+                    .map(|task| (format!("s{number}-{task}"), "go".to_owned()))
                     .collect();
                 let delay = Duration::from_micros(random.u64(0..u64::try_from(LATEST.as_micros()).unwrap()));
                 let (ids, at) = tokio::task::spawn_blocking(move || {
@@ -205,8 +205,8 @@ async fn approved_calls_are_made_at_most_once(site: Site) {
                     return asked;
                 }
                 let mut orders = orders.clone();
-                orders.errands = (0..2)
-                    .map(|errand| (format!("a{number}-{errand}"), String::new()))
+                orders.tasks = (0..2)
+                    .map(|task| (format!("a{number}-{task}"), String::new()))
                     .collect();
                 let delay = Duration::from_micros(random.u64(0..u64::try_from(LATEST.as_micros()).unwrap()));
                 let process = Process::start(&orders);

@@ -72,14 +72,14 @@ struct Asleep {
 impl Asleep {
     async fn during(what: &str, site: &Site, store: &dyn SessionStore) -> Self {
         let mut orders = site.orders(LEASE);
-        orders.errands = vec![("s".to_owned(), "go".to_owned())];
+        orders.tasks = vec![("s".to_owned(), "go".to_owned())];
         orders.pace = PACE;
         let effects = Effects::at(&orders.effects);
         let zombie = Process::start(&orders);
         let run = zombie.accepted();
         seen(&effects, what).await;
         stop(&zombie, store).await;
-        orders.errands.clear();
+        orders.tasks.clear();
         orders.pace = PACE_OF_THE_HEIR;
         orders.recover_every = Some(LEASE / 6);
         let rescuer = Process::start(&orders);

@@ -127,7 +127,7 @@ fn events_that_a_client_has_read_survive_the_kill_of_their_server_in_sqlite() {
 
 #[tokio::test]
 async fn events_that_a_client_has_read_survive_the_kill_of_their_server_in_postgres() {
-    let Some(store) = served::fresh_postgres("EVERTURN_TEST_POSTGRES").await else {
+    let Some(store) = served::new_postgres_schema("EVERTURN_TEST_POSTGRES").await else {
         return;
     };
 

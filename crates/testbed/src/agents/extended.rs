@@ -28,7 +28,7 @@ pub(super) fn define(harness: &mut Harness) -> Result<()> {
             .store(store.clone()),
     )?;
     harness.define(approving(registry, "promptAgentWithApproval").store(store.clone()))?;
-    harness.define(tally(registry, "promptAgentWithState").store(store))
+    harness.define(counter(registry, "promptAgentWithState").store(store))
 }
 
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -113,22 +113,22 @@ fn approving(registry: &Registry, name: &str) -> AgentBuilder<Value, InlinePromp
 
 /// The state of an agent that counts.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-struct Tally {
+struct Counter {
     count: u32,
 }
 
 /// An agent with a tool that changes its state and a tool that asks, whose callers choose the form of its answers.
-fn tally(registry: &Registry, name: &str) -> AgentBuilder<Tally, InlinePrompt> {
+fn counter(registry: &Registry, name: &str) -> AgentBuilder<Counter, InlinePrompt> {
     let count = Tool::new("countTool", "Counts.", |_: NoInput, cx: ToolContext| async move {
-        let tally = Session::<Tally>::from_tool_context(&cx)?;
-        Ok(tally.update_custom(|tally| {
-            tally.count += 1;
-            tally.count
+        let counter = Session::<Counter>::from_tool_context(&cx)?;
+        Ok(counter.update_custom(|counter| {
+            counter.count += 1;
+            counter.count
         }))
     });
     prompted(registry, name)
-        .custom::<Tally>()
-        .tool(count.requiring::<Session<Tally>>())
+        .custom::<Counter>()
+        .tool(count.requiring::<Session<Counter>>())
         .tool(interrupt_tool())
         .client_permissions(ClientPermissions::none().output_schema())
 }

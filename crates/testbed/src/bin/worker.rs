@@ -1,4 +1,4 @@
-//! A worker process: begins its errands in the background, reports it, and runs until its input is closed.
+//! A worker process: begins its tasks in the background, reports it, and runs until its input is closed.
 
 use std::io::{Read, Write};
 
@@ -34,7 +34,7 @@ async fn main() -> Result<()> {
         .recover_every
         .map(|interval| recover_every(&registry, interval));
     say("ready")?;
-    for (session, text) in orders.errands {
+    for (session, text) in orders.tasks {
         let mut connection = agent.connect(AgentInit::session(session));
         connection.send(AgentInput::from(text).detached()).await?;
         let output = connection.output().await?;
@@ -52,7 +52,7 @@ async fn main() -> Result<()> {
 async fn approve_all(orders: &Orders) -> Result<()> {
     let effects = Effects::at(&orders.effects);
     let agent = approving(orders.store.open().await?, &effects, orders.pace)?;
-    for (session, _) in &orders.errands {
+    for (session, _) in &orders.tasks {
         let id = ask(&agent, session).await?;
         let asked = agent.get_snapshot(id.clone()).await?;
         say(&format!("accepted {id}"))?;

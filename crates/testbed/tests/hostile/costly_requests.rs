@@ -294,7 +294,7 @@ fn converse(host: &str, caller: u8, agent: &str, input: &str) -> String {
 }
 
 /// Sends a request as one of the callers, and reads the answer without keeping it. Returns the status.
-fn visit(host: &str, caller: u8, request: &Sent) -> String {
+fn send(host: &str, caller: u8, request: &Sent) -> String {
     let request = match request {
         Sent::Http(request) => request,
         Sent::Socket(agent, input) => return converse(host, caller, agent, input),
@@ -388,7 +388,7 @@ fn send_all(host: &str, requests: &[Request], time: Duration) -> BTreeMap<(&'sta
                         return;
                     }
                     let (what, request) = &requests[number % requests.len()];
-                    let status = visit(host, 10 + caller, request);
+                    let status = send(host, 10 + caller, request);
                     *seen.lock().unwrap().entry((*what, status)).or_default() += 1;
                 }
             });
@@ -432,7 +432,7 @@ fn costly_requests_of_eight_callers_on_every_route() {
     // Idle threads end, and the allocator returns memory while it is used.
     while after > allowed && waiting.elapsed() < PATIENCE {
         for (_, request) in &ordinary {
-            visit(server.host(), 10, request);
+            send(server.host(), 10, request);
         }
         after = resident_bytes(server.id());
     }

@@ -193,7 +193,7 @@ fn a_lost_run_is_taken_over_once_the_lock_is_free(site: Site) {
     let rescuer = Process::start(&orders);
     rescuer.hear("ready");
     let mut orders = scene.site.orders(lease);
-    orders.errands = vec![("lost".to_owned(), "go".to_owned())];
+    orders.tasks = vec![("lost".to_owned(), "go".to_owned())];
     // Slow enough to be under way when it is killed.
     orders.pace = Duration::from_secs(1);
     let worker = Process::start(&orders);

@@ -157,7 +157,7 @@ impl Site {
             effects: self.folder.path().join("effects"),
             lease,
             pace: Duration::from_millis(8),
-            errands: Vec::new(),
+            tasks: Vec::new(),
             recover_every: None,
             holds: false,
             branches: false,
@@ -168,7 +168,7 @@ impl Site {
     }
 }
 
-/// How an errand ended.
+/// How a task ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// Every step was done.
@@ -178,7 +178,7 @@ pub enum End {
 }
 
 impl End {
-    /// What a row says of an errand that is over.
+    /// What a row says of a task that is over.
     pub fn of(row: &Snapshot) -> Self {
         assert_eq!(row.status, SnapshotStatus::Completed, "{:?}", row.error);
         assert!(row.bookkeeping.is_empty() && row.heartbeat_at.is_none());

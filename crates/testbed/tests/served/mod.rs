@@ -98,7 +98,7 @@ impl Drop for Testbed {
 /// Creates a database on the server that a variable names, and returns the store in it as the testbed's argument; `None`,
 /// with a printed reason, where there is no server. The testbed's tables have one name, so tests that run at once need
 /// databases of their own.
-pub(crate) async fn fresh_postgres(variable: &str) -> Option<String> {
+pub(crate) async fn new_postgres_schema(variable: &str) -> Option<String> {
     let Ok(url) = std::env::var(variable) else {
         println!("skipped: {variable} names no server; ./test starts one");
         return None;

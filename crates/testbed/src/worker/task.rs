@@ -1,4 +1,4 @@
-//! The errand: a turn of five tool calls, each requested by the model in a round of its own, none of which may be
+//! The task: a turn of five tool calls, each requested by the model in a round of its own, none of which may be
 //! repeated.
 
 use std::time::Duration;
@@ -16,12 +16,12 @@ use serde_json::{Value, json};
 use super::Effects;
 
 /// The name of the worker's agent.
-pub const AGENT: &str = "errands";
+pub const AGENT: &str = "tasks";
 
 /// How many tools a turn calls.
 pub const STEPS: usize = 5;
 
-/// The user's text that makes the errand's tool wait until it is stopped.
+/// The user's text that makes the task's tool wait until it is stopped.
 const WAIT: &str = "wait";
 
 pub(super) fn define(
@@ -36,7 +36,7 @@ pub(super) fn define(
     register_model(registry, "planner", planner)?;
     Ok(agent(registry, AGENT)
         .model("planner")
-        .system("You run errands.")
+        .system("You run tasks.")
         .max_rounds(20)
         .tool(step(effects.clone(), pace))
         .tool(wait(effects.clone())))
@@ -95,7 +95,7 @@ struct Step {
 fn step(effects: Effects, pace: Duration) -> Tool {
     Tool::new(
         "step",
-        "Does one step of the errand.",
+        "Does one step of the task.",
         move |input: Step, _: ToolContext| {
             let effects = effects.clone();
             async move {
