@@ -5,7 +5,7 @@
 
 import { execFileSync } from 'node:child_process';
 import { mkdir } from 'node:fs/promises';
-import { open, visit } from './tests/page/support.js';
+import { open, openPage } from './tests/page/support.js';
 
 const closing = [];
 const { playground, browser } = await open((close) => closing.push(close));
@@ -17,7 +17,7 @@ const shoot = async (page, name) => {
   await page.screenshot({ path: `docs/images/${name}.png` });
 };
 
-const chat = await visit(browser, playground, '#/chef/dinner', options);
+const chat = await openPage(browser, playground, '#/chef/dinner', options);
 await chat.say('Stock the pantry with tomatoes');
 await chat.page.locator('.live').waitFor();
 await chat.idle();
@@ -27,7 +27,7 @@ await chat.page.waitForTimeout(500);
 await shoot(chat.page, 'chat');
 await chat.idle();
 
-const { page, tab, button } = await visit(browser, playground, '#/chef/dinner', options);
+const { page, tab, button } = await openPage(browser, playground, '#/chef/dinner', options);
 await tab('Timeline');
 await page.getByRole('treeitem', { name: '5 What can I cook without beans?' }).click();
 await page.getByText('You are looking at').waitFor();

@@ -37,7 +37,7 @@ const shortcuts = [
 	{ keys: 'g e', about: 'events', run: () => tabs.open('Events') },
 	{ keys: '[', about: 'earlier snapshot', run: () => walk(-1) },
 	{ keys: ']', about: 'later snapshot', run: () => walk(1) },
-	{ keys: 'c', about: 'compare, in the timeline', run: () => { tabs.open('Timeline'); studio.tell('compare'); } },
+	{ keys: 'c', about: 'compare, in the timeline', run: () => { tabs.open('Timeline'); studio.emit('compare'); } },
 	{ keys: '.', about: 'stop the turn', run: () => void studio.conversation?.turn?.stop() },
 	{ keys: '?', about: 'this list', run: () => showKeys(shortcuts) },
 ];

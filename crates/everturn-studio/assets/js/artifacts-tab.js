@@ -15,8 +15,8 @@ export function artifactsTab(studio) {
 	const update = () => {
 		const artifacts = studio.conversation?.artifacts ?? [];
 		// The artifact that has just been made is shown.
-		const fresh = artifacts.findIndex((artifact, index) => artifact !== shown[index]);
-		if (fresh >= 0 && shown.length > 0 && artifacts.length >= shown.length) chosen = fresh;
+		const newer = artifacts.findIndex((artifact, index) => artifact !== shown[index]);
+		if (newer >= 0 && shown.length > 0 && artifacts.length >= shown.length) chosen = newer;
 		shown = artifacts;
 		chosen = Math.min(chosen, Math.max(0, artifacts.length - 1));
 		fill(names, artifacts.map((artifact, index) => h('button', { role: 'tab', 'aria-controls': 'artifact', 'aria-selected': String(index === chosen), onclick: () => {

@@ -12,7 +12,7 @@ export function backgroundRuns(studio) {
 		keyed(list, runs, (run) => run.snapshotId, (run) => {
 			// The head stays as it is while the rest changes, so that a click on it is not lost.
 			const item = h('li.run', h('div.run-head', h('a', { href: studio.link(run.agent.name, run.sessionId) }, `${run.agent.name} · ${run.sessionId}`),
-				h('button.small', { onclick: () => void studio.runs.abort(run).catch((error) => studio.tell('notice', error.message)) }, 'Abort')), h('div'));
+				h('button.small', { onclick: () => void studio.runs.abort(run).catch((error) => studio.emit('notice', error.message)) }, 'Abort')), h('div'));
 			show(item, run);
 			return item;
 		}, show);

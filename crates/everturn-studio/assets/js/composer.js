@@ -20,7 +20,7 @@ export function composer(studio) {
 	/** @type {Part[] | null} */ let held = null;
 	const area = h('textarea', { 'aria-label': 'Message', rows: 1, placeholder: 'Say something', enterkeyhint: 'send', disabled: true });
 	const send = h('button.primary', { onclick: () => submit() }, 'Send');
-	const stop = h('button.stop', { hidden: true, onclick: () => void studio.conversation?.turn?.stop().catch(complain) }, 'Stop');
+	const stop = h('button.stop', { hidden: true, onclick: () => void studio.conversation?.turn?.stop().catch(showError) }, 'Stop');
 	const background = h('button.plain', { onclick: () => submit(true) }, 'Run in background');
 	const picker = h('input', { type: 'file', multiple: true, hidden: true, onchange: () => void attach([...picker.files ?? []]) });
 	const chips = h('div.chips');
@@ -29,9 +29,9 @@ export function composer(studio) {
 		h('div.compose', area,
 			h('div.compose-bar', iconButton('attach', 'Attach files', () => picker.click()), background, h('span.space'), stop, send)), picker);
 
-	const complain = (error) => studio.tell('notice', error.message ?? String(error));
+	const showError = (error) => studio.emit('notice', error.message ?? String(error));
 	const key = () => `everturn:draft:${studio.place.agent}/${studio.conversation?.id ?? ''}`;
-	const tell = (text) => {
+	const notify = (text) => {
 		note.textContent = text;
 		note.hidden = text === '';
 	};
@@ -57,8 +57,8 @@ export function composer(studio) {
 		if (!turn && held && conversation) {
 			const parts = held;
 			held = null;
-			tell('');
-			void studio.say(parts).catch(complain);
+			notify('');
+			void studio.say(parts).catch(showError);
 		}
 	};
 
@@ -72,10 +72,10 @@ export function composer(studio) {
 		files = [];
 		showFiles();
 		fit();
-		if (!conversation.turn) return void studio.say(parts, { detach }).catch(complain);
+		if (!conversation.turn) return void studio.say(parts, { detach }).catch(showError);
 		const policy = agent.metadata.everturn?.concurrency ?? 'reject';
-		tell((POLICIES[policy] ?? POLICIES.reject)(agent.name));
-		if (policy === 'fork' && conversation.turn.options.base) void branch(parts, conversation.turn.options.base).catch(complain);
+		notify((POLICIES[policy] ?? POLICIES.reject)(agent.name));
+		if (policy === 'fork' && conversation.turn.options.base) void branch(parts, conversation.turn.options.base).catch(showError);
 		else held = parts;
 	};
 
@@ -85,14 +85,14 @@ export function composer(studio) {
 		if (!conversation || !agent) return;
 		const call = await api.stream(agent.path, { data: { message: { role: 'user', content: parts } }, init: { snapshotId: base } });
 		for await (const { data } of call.events) if (data.error) throw new Error(data.error.message);
-		tell('');
+		notify('');
 		await conversation.loadTree();
 	};
 
 	const attach = async (chosen) => {
 		for (const file of chosen) {
 			if (file.size > MOST) {
-				studio.tell('notice', `${file.name} is too large: at most ${MOST / 1_000_000} MB are sent along.`);
+				studio.emit('notice', `${file.name} is too large: at most ${MOST / 1_000_000} MB are sent along.`);
 				continue;
 			}
 			const url = await new Promise((resolve) => {
@@ -140,7 +140,7 @@ export function composer(studio) {
 	});
 	studio.on('conversation', () => {
 		held = null;
-		tell('');
+		notify('');
 		studio.conversation?.on('turn', update);
 		area.value = localStorage.getItem(key()) ?? '';
 		fit();

@@ -49,9 +49,9 @@ export function conversationLog(studio) {
 		const known = made.get(entry.key);
 		if (known?.print === print) return known.element;
 		const actions = conversation ? { sayInstead: (index, parts) => void studio.sayInstead(index, parts) } : null;
-		const fresh = entryView(entry, /** @type {any} */ (conversation), actions);
-		made.set(entry.key, { element: fresh, print });
-		return fresh;
+		const newer = entryView(entry, /** @type {any} */ (conversation), actions);
+		made.set(entry.key, { element: newer, print });
+		return newer;
 	};
 
 	/** Makes a few earlier entries. What is in sight stays where it is. */

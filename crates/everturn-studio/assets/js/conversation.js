@@ -5,7 +5,7 @@
 
 import * as api from './api.js';
 import { pause } from './stream.js';
-import { Teller } from './teller.js';
+import { Emitter } from './emitter.js';
 import { Turn } from './turn.js';
 import { apply } from './patch.js';
 import { grow, interruptsIn, withArtifact } from './messages.js';
@@ -14,7 +14,7 @@ import { pathTo } from './timeline-layout.js';
 /** How many raw events are kept. */
 const MOST_EVENTS = 5000;
 
-export class Conversation extends Teller {
+export class Conversation extends Emitter {
 	/** @type {Message[]} */ messages = [];
 	/** @type {any} */ custom = null;
 	/** @type {Artifact[]} */ artifacts = [];
@@ -117,9 +117,9 @@ export class Conversation extends Teller {
 		this.custom = state.custom ?? null;
 		this.artifacts = state.artifacts ?? [];
 		this.live = [];
-		this.tell('reset');
-		this.tell('state', { isNew: true });
-		this.tell('artifacts');
+		this.emit('reset');
+		this.emit('state', { isNew: true });
+		this.emit('artifacts');
 	}
 
 	/** Adds the message that began a run to the state before it: the server tells of it when the run has ended. */
@@ -132,7 +132,7 @@ export class Conversation extends Teller {
 	async loadTree() {
 		if (!this.can('tree') || !this.snapshot) {
 			this.tree = [];
-			this.tell('tree');
+			this.emit('tree');
 			return;
 		}
 		/** @type {Snapshot[]} */
@@ -143,11 +143,11 @@ export class Conversation extends Teller {
 			// A first page is shown while the rest is on its way.
 			if (page.next && tree.length === 1000) {
 				this.tree = [...tree];
-				this.tell('tree');
+				this.emit('tree');
 			}
 		}
 		this.tree = tree;
-		this.tell('tree');
+		this.emit('tree');
 	}
 
 	/**
@@ -160,7 +160,7 @@ export class Conversation extends Teller {
 		const after = before ? { after: { createdAt: before.createdAt, snapshotId: before.snapshotId } } : {};
 		const page = await api.ask(this.agent, 'tree', { sessionId: this.id, limit: 50, excerpts: true, ...after });
 		for (const { snapshotId } of page.snapshots) this.excerpts.set(snapshotId, page.excerpts?.[snapshotId] ?? '');
-		this.tell('tree');
+		this.emit('tree');
 	}
 
 	/**
@@ -192,7 +192,7 @@ export class Conversation extends Teller {
 		this.isReading = false;
 		this.live = [];
 		this.status = null;
-		this.tell('reset');
+		this.emit('reset');
 		const body = { data: detach ? { ...input, detach: true } : input, ...(Object.keys(init).length > 0 ? { init } : {}) };
 		await this.#follow(new Turn(this, { path: this.agent.path, body, base: this.snapshot?.snapshotId ?? null, input, otherwise }));
 	}
@@ -211,14 +211,14 @@ export class Conversation extends Teller {
 		if (this.turn) return Promise.resolve();
 		if (input.message) this.messages = [...this.messages, input.message];
 		this.live = [];
-		this.tell('reset');
+		this.emit('reset');
 		return this.#follow(new Turn(this, { path: this.agent.path, body: { data: null }, base, input, stream }));
 	}
 
 	/** @param {Turn} turn */
 	async #follow(turn) {
 		this.turn = turn;
-		this.tell('turn');
+		this.emit('turn');
 		const before = this.custom;
 		try {
 			for await (const event of turn.events()) {
@@ -229,7 +229,7 @@ export class Conversation extends Teller {
 			if (this.turn === turn) {
 				this.turn = null;
 				this.status = null;
-				this.tell('turn');
+				this.emit('turn');
 			}
 		}
 	}
@@ -238,38 +238,38 @@ export class Conversation extends Teller {
 	#restart(custom) {
 		this.live = [];
 		this.custom = custom;
-		this.tell('reset');
-		this.tell('state', {});
+		this.emit('reset');
+		this.emit('state', {});
 	}
 
 	/** @param {any} data */
 	#take(data) {
 		this.events.push({ time: Date.now(), data });
 		if (this.events.length > MOST_EVENTS) this.events.splice(0, this.events.length - MOST_EVENTS);
-		this.tell('event');
+		this.emit('event');
 		const chunk = /** @type {Chunk | undefined} */ (data.message);
 		if (!chunk) return;
 		if (chunk.takenOver) {
 			this.live = [];
-			this.tell('reset');
-			this.tell('notice', 'Another worker has taken the run over.');
+			this.emit('reset');
+			this.emit('notice', 'Another worker has taken the run over.');
 		}
 		if (chunk.modelChunk) {
 			this.#time(chunk.modelChunk.content);
-			this.tell('live', grow(this.live, chunk));
+			this.emit('live', grow(this.live, chunk));
 		}
 		if (chunk.customPatch) {
 			this.custom = apply(this.custom ?? {}, chunk.customPatch);
 			this.patches.push({ time: Date.now(), operations: chunk.customPatch });
-			this.tell('state', { operations: chunk.customPatch });
+			this.emit('state', { operations: chunk.customPatch });
 		}
 		if (chunk.artifact) {
 			this.artifacts = withArtifact(this.artifacts, chunk.artifact);
-			this.tell('artifacts', { name: chunk.artifact.name });
+			this.emit('artifacts', { name: chunk.artifact.name });
 		}
 		if (chunk.status !== undefined) {
 			this.status = chunk.status;
-			this.tell('turn');
+			this.emit('turn');
 		}
 	}
 
@@ -296,7 +296,7 @@ export class Conversation extends Teller {
 			this.#show(output.state);
 		}
 		if (output.finishReason === 'detached' && output.snapshotId) {
-			this.tell('notice', 'It goes on in the background.');
+			this.emit('notice', 'It goes on in the background.');
 			const asked = turn.options.input?.message;
 			if (asked) sessionStorage.setItem(`everturn:asked:${output.snapshotId}`, JSON.stringify(asked));
 			this.#end(turn);
@@ -308,7 +308,7 @@ export class Conversation extends Teller {
 			this.latest = output.snapshotId ?? this.latest;
 			await this.load(output.snapshotId ?? null, false, turn).catch(() => this.#end(turn));
 		} else this.#end(turn);
-		this.tell('ended', output);
+		this.emit('ended', output);
 	}
 
 	/**
@@ -327,7 +327,7 @@ export class Conversation extends Teller {
 			await this.load(at, false, turn).catch(() => this.#end(turn));
 		} else {
 			this.#end(turn);
-			this.tell('reset');
+			this.emit('reset');
 		}
 		if (otherwise && output?.error?.status === 'INVALID_ARGUMENT') return this.send(otherwise);
 		const isKept = Boolean(output?.state) || (this.snapshot !== null && this.snapshot.snapshotId !== base && this.failure !== null);
@@ -335,8 +335,8 @@ export class Conversation extends Teller {
 		this.failure = { text, retry: again, usage: output?.usage };
 		// What was said is not lost: where the server has not kept it, the page shows it until it is said again.
 		this.unsent = again && !isKept ? input?.message : undefined;
-		this.tell('turn');
-		this.tell('ended', null);
+		this.emit('turn');
+		this.emit('ended', null);
 	}
 
 	/** Waits until the server has saved a turn that was stopped, if it does so soon. @param {string | null} base */
@@ -353,7 +353,7 @@ export class Conversation extends Teller {
 		if (this.turn && this.turn !== turn) return;
 		this.turn = null;
 		this.status = null;
-		this.tell('turn');
+		this.emit('turn');
 	}
 
 	/** The message of a turn that failed. @type {Message | undefined} */

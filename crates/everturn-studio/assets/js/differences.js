@@ -67,7 +67,7 @@ export function differences(studio) {
 	/** @param {any} diff @param {Snapshot} first @param {Snapshot} second @returns {HTMLElement[]} */
 	const view = (diff, first, second) => {
 		const { conversation } = studio;
-		const said = (messages) => (messages.length === 0 ? [h('p.meta', 'Nothing more.')]
+		const list = (messages) => (messages.length === 0 ? [h('p.meta', 'Nothing more.')]
 			: entries(messages).map((entry) => entryView(entry, /** @type {any} */ (conversation), null)));
 		const [left, right] = [/** @type {Message[]} */ (diff.onlyLeft ?? []), /** @type {Message[]} */ (diff.onlyRight ?? [])];
 		const isSame = left.length === 0 && right.length === 0 && (diff.custom ?? []).length === 0;
@@ -76,8 +76,8 @@ export function differences(studio) {
 		return [
 			h('p.common.meta', `${diff.common ?? 0} messages in common`),
 			...(left.length + right.length > 0 ? [h('div.difference', h('h3', 'Messages'),
-				h('div.sides', h('div.side', { 'aria-label': nameOf(first), role: 'group' }, h('div.side-name', nameOf(first)), said(left)),
-					h('div.side', { 'aria-label': nameOf(second), role: 'group' }, h('div.side-name', nameOf(second)), said(right))))] : []),
+				h('div.sides', h('div.side', { 'aria-label': nameOf(first), role: 'group' }, h('div.side-name', nameOf(first)), list(left)),
+					h('div.side', { 'aria-label': nameOf(second), role: 'group' }, h('div.side-name', nameOf(second)), list(right))))] : []),
 			...(custom.length > 0 ? [h('div.difference', h('h3', 'State'),
 				h('table.state-diff', h('thead', h('tr', h('td'), h('th', { scope: 'col' }, nameOf(first)), h('th', { scope: 'col' }, nameOf(second)))), h('tbody', custom)),
 				h('details', h('summary.meta', 'As a patch'), (diff.custom ?? []).map(line)))] : []),

@@ -17,7 +17,7 @@ export function entryView(entry, conversation, actions) {
 		answer: entry.answers.get(part), plain: isUser, waits: Boolean(part.metadata?.interrupt),
 		time: conversation.timeOf(part),
 	}));
-	const body = h('div.said', parts);
+	const body = h('div.content', parts);
 	const bar = h('div.entry-bar');
 	const article = h('article', { class: `entry ${isUser ? 'you' : 'agent'}`, 'aria-label': name }, h('div.who', name), body, bar);
 	if (isUser && actions) {

@@ -6,7 +6,7 @@ import { partView, reasoning } from './part-view.js';
 import { entries } from './messages.js';
 
 export class LiveEntry {
-	#said = h('div.said');
+	#content = h('div.content');
 	#status = h('div.live-status', { role: 'status' });
 	/** @type {Map<Part, {element: HTMLElement, update?: (part: Part) => void, isAnswered?: boolean}>} */ #parts = new Map();
 
@@ -14,7 +14,7 @@ export class LiveEntry {
 	constructor(conversation) {
 		this.conversation = conversation;
 		this.element = h('article.entry.agent.live', { 'aria-label': conversation.agent.name, 'aria-busy': 'true' },
-			h('div.who', conversation.agent.name), this.#said, this.#status);
+			h('div.who', conversation.agent.name), this.#content, this.#status);
 	}
 
 	update() {
@@ -31,7 +31,7 @@ export class LiveEntry {
 				};
 				if ('update' in made) made.update(part);
 				if (known) known.element.replaceWith(made.element);
-				else this.#said.append(made.element);
+				else this.#content.append(made.element);
 				this.#parts.set(part, made);
 			}
 		}

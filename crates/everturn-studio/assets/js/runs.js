@@ -44,16 +44,16 @@ export class Runs {
 			run.endedAt = Date.now();
 		}
 		this.#watchOne();
-		this.studio.tell('runs');
+		this.studio.emit('runs');
 	}
 
 	/** Takes note of the run that the open conversation shows. @param {Conversation} conversation */
-	heard(conversation) {
+	update(conversation) {
 		const id = conversation.turn?.options.run;
 		const run = id ? this.#runs.get(id) : undefined;
 		if (!run || conversation.status === null) return;
 		this.#note(run, conversation.status);
-		this.studio.tell('runs');
+		this.studio.emit('runs');
 	}
 
 	/** @param {Run} run @param {any} status */
@@ -87,7 +87,7 @@ export class Runs {
 			if (chunk?.takenOver) run.takenOver = true;
 			if (chunk?.status !== undefined) this.#note(run, chunk.status);
 			for (const part of chunk?.modelChunk?.content ?? []) run.output = (run.output + (part.text ?? '')).slice(-400);
-			this.studio.tell('runs');
+			this.studio.emit('runs');
 			if (data.result) void this.studio.readSessions(run.agent).catch(() => {});
 		}
 	}
@@ -97,7 +97,7 @@ export class Runs {
 		const { status } = await api.ask(run.agent, 'abort', { snapshotId: run.snapshotId });
 		run.status = status ?? 'aborted';
 		run.endedAt = Date.now();
-		this.studio.tell('runs');
+		this.studio.emit('runs');
 		await this.studio.readSessions(run.agent).catch(() => {});
 	}
 }

@@ -44,7 +44,7 @@ export function sessionHeader(studio, openSidebar) {
 			try {
 				await run();
 			} catch (error) {
-				studio.tell('notice', error.message);
+				studio.emit('notice', error.message);
 			}
 		} }, name);
 		fill(menu,

@@ -82,9 +82,9 @@ export function sessionsList(studio) {
 			const imported = await api.importLines(agent, file, { sessionId });
 			await studio.readSessions(agent);
 			studio.go({ session: imported.sessionId, at: null, compare: null });
-			studio.tell('notice', `${imported.snapshots} snapshots were imported as ${imported.sessionId}.`);
+			studio.emit('notice', `${imported.snapshots} snapshots were imported as ${imported.sessionId}.`);
 		} catch (error) {
-			studio.tell('notice', `The file was not imported: ${error.message}`);
+			studio.emit('notice', `The file was not imported: ${error.message}`);
 		}
 	};
 
@@ -95,7 +95,7 @@ export function sessionsList(studio) {
 		h('div.bar', h('h2', 'Sessions'), bringButton, picker,
 			iconButton('plus', 'New session', () => {
 				studio.go({ session: null, at: null, compare: null });
-				studio.tell('compose');
+				studio.emit('compose');
 			})),
 		search, list, empty, more);
 	return { element, find: () => search.focus() };

@@ -6,7 +6,7 @@ import { entryView } from './entry-view.js';
 
 const STYLE = `:root{color-scheme:light dark}body{font:16px/1.6 system-ui,sans-serif;max-width:46rem;margin:2rem auto;padding:0 1rem}
 header{border-bottom:1px solid #8884;margin-bottom:1.5rem}article{margin:0 0 1.5rem}.who{font-weight:600;font-size:.85rem}
-.you .said{background:#8881;border-radius:10px;padding:.5rem .9rem}.plain{white-space:pre-wrap;margin:0}pre{overflow:auto;background:#8881;padding:.75rem;border-radius:6px}
+.you .content{background:#8881;border-radius:10px;padding:.5rem .9rem}.plain{white-space:pre-wrap;margin:0}pre{overflow:auto;background:#8881;padding:.75rem;border-radius:6px}
 details{border:1px solid #8884;border-radius:6px;padding:.4rem .8rem;margin:.5rem 0}.tool-input,.tool-output,.meta,.count,.quiet{color:GrayText;margin-left:.5rem}.key{font-weight:600;margin-right:.5rem}
 .members{padding-left:1rem}.entry-bar,.fence-bar button,.part-bar button{display:none}img{max-width:100%}table{border-collapse:collapse}td,th{border:1px solid #8884;padding:.2rem .6rem}`;
 

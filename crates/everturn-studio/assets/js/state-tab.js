@@ -102,8 +102,8 @@ async function edit(studio) {
 		studio.rename({ at: null, compare: null });
 		await conversation.load();
 		await studio.readSessions(agent);
-		studio.tell('notice', 'It continues with the edited state.');
+		studio.emit('notice', 'It continues with the edited state.');
 	} catch (error) {
-		studio.tell('notice', `The state was not changed: ${error.message}`);
+		studio.emit('notice', `The state was not changed: ${error.message}`);
 	}
 }

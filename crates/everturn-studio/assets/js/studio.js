@@ -4,7 +4,7 @@
  */
 
 import * as api from './api.js';
-import { Teller } from './teller.js';
+import { Emitter } from './emitter.js';
 import { Conversation } from './conversation.js';
 import { LocalSessions } from './local-sessions.js';
 import { Runs } from './runs.js';
@@ -19,7 +19,7 @@ import { sessionName } from './time.js';
 const POLL = 2500;
 const PAGE = 50;
 
-export class Studio extends Teller {
+export class Studio extends Emitter {
 	/** @type {AgentInfo[]} */ agents = [];
 	/** @type {AgentInfo | null} */ agent = null;
 	/** @type {Conversation | null} */ conversation = null;
@@ -45,7 +45,7 @@ export class Studio extends Teller {
 		}
 		this.reached(true);
 		if (!this.place.agent) await this.#begin();
-		this.tell('agents');
+		this.emit('agents');
 		await this.#arrive();
 		void this.#poll();
 	}
@@ -78,7 +78,7 @@ export class Studio extends Teller {
 	rename(change) {
 		this.place = { ...this.place, ...change };
 		history.replaceState(null, '', write(this.place));
-		this.tell('place');
+		this.emit('place');
 	}
 
 	async #arrive() {
@@ -88,20 +88,20 @@ export class Studio extends Teller {
 		const agent = this.agents.find((each) => each.name === name) ?? null;
 		const isOther = this.agent !== agent || before.session !== session || !this.conversation;
 		this.agent = agent;
-		this.tell('place');
+		this.emit('place');
 		if (!agent) {
 			this.conversation = null;
-			this.tell('conversation');
+			this.emit('conversation');
 			return;
 		}
 		if (isOther) {
 			this.conversation?.turn?.leave();
 			this.conversation = this.#conversation(agent, session ?? '');
-			this.tell('conversation');
+			this.emit('conversation');
 			void this.readSessions(agent).catch(() => {});
 			if (session) await this.#load(at);
 			else this.conversation.isLoaded = true;
-			this.conversation?.tell('reset');
+			this.conversation?.emit('reset');
 			if (session) this.tabs.askFor(agent.name, session);
 		} else if (before.at !== at && !this.conversation?.turn) await this.#load(at);
 	}
@@ -116,7 +116,7 @@ export class Studio extends Teller {
 			} catch (error) {
 				if (!(error instanceof api.Unreachable)) {
 					conversation.failure = { text: error.message, retry: () => void this.#load(at) };
-					conversation.tell('turn');
+					conversation.emit('turn');
 					return;
 				}
 				this.reached(false);
@@ -128,8 +128,8 @@ export class Studio extends Teller {
 	/** @param {AgentInfo} agent @param {string} id */
 	#conversation(agent, id) {
 		const conversation = new Conversation(agent, id, this.local);
-		conversation.on('turn', () => this.runs.heard(conversation));
-		conversation.on('notice', (text) => this.tell('notice', text));
+		conversation.on('turn', () => this.runs.update(conversation));
+		conversation.on('notice', (text) => this.emit('notice', text));
 		conversation.on('begun', (turn) => this.tabs.begun(conversation, turn));
 		conversation.on('ended', () => {
 			this.tabs.changed(conversation);
@@ -164,9 +164,9 @@ export class Studio extends Teller {
 		const from = index > 0 ? await conversation.snapshotBefore(index) : null;
 		if (from) return this.say(parts, { init: { snapshotId: from }, keep: index });
 		// Nothing is before the first message, so another session begins.
-		this.tell('notice', 'Nothing comes before this message: it begins a session of its own.');
+		this.emit('notice', 'Nothing comes before this message: it begins a session of its own.');
 		this.conversation = this.#conversation(conversation.agent, '');
-		this.tell('conversation');
+		this.emit('conversation');
 		await this.say(parts);
 	}
 
@@ -180,14 +180,14 @@ export class Studio extends Teller {
 		const known = this.sessions.get(agent.name);
 		const after = more && known?.next ? { after: known.next } : {};
 		const page = await api.ask(agent, 'listSessions', { limit: PAGE, ...after });
-		const fresh = new Set(page.sessions.map((each) => each.sessionId));
-		const others = (known?.items ?? []).filter((each) => !fresh.has(each.sessionId));
+		const newer = new Set(page.sessions.map((each) => each.sessionId));
+		const others = (known?.items ?? []).filter((each) => !newer.has(each.sessionId));
 		// Sessions beyond the first page stay as they were read, unless there is no second page any more.
 		const rest = !more && page.next ? others : [];
 		const items = more ? [...others, ...page.sessions] : [...page.sessions, ...rest];
 		const sessions = { items, next: rest.length > 0 && known ? known.next : page.next ?? null };
 		this.sessions.set(agent.name, sessions);
-		this.tell('sessions', agent);
+		this.emit('sessions', agent);
 		void this.#readRuns(agent).catch(() => {});
 		return sessions;
 	}
@@ -230,6 +230,6 @@ export class Studio extends Teller {
 	reached(isReachable) {
 		if (this.isReachable === isReachable) return;
 		this.isReachable = isReachable;
-		this.tell('reach');
+		this.emit('reach');
 	}
 }

@@ -6,7 +6,7 @@ export class Tabs {
 	/** @param {Studio} studio */
 	constructor(studio) {
 		this.studio = studio;
-		this.#channel.onmessage = ({ data }) => this.#hear(data);
+		this.#channel.onmessage = ({ data }) => this.#receive(data);
 	}
 
 	/** @param {Conversation} conversation @param {Turn} turn */
@@ -26,7 +26,7 @@ export class Tabs {
 	}
 
 	/** @param {any} data */
-	#hear({ kind, agent, session, stream, input, base }) {
+	#receive({ kind, agent, session, stream, input, base }) {
 		const { conversation } = this.studio;
 		if (!conversation || conversation.agent.name !== agent || conversation.id !== session) return;
 		const turn = conversation.turn;

@@ -168,7 +168,7 @@ export function timelineTab(studio) {
 		const snapshot = chosen();
 		if (!conversation || !agent || !snapshot) return fill(actions);
 		const number = tree().indexOf(snapshot) + 1;
-		const run = (work) => () => void work().catch((error) => studio.tell('notice', error.message));
+		const run = (work) => () => void work().catch((error) => studio.emit('notice', error.message));
 		fill(actions,
 			h('div.snapshot-head', h('strong', `Snapshot ${number}`), h('span.meta', `of ${tree().length}`), h('code.meta', { title: snapshot.snapshotId }, snapshot.snapshotId)),
 			snapshot.note ? h('p.note', snapshot.note) : null,
@@ -192,8 +192,8 @@ export function resume(studio, snapshot) {
 	if (!conversation) return;
 	studio.go({ at: snapshot.snapshotId, compare: null });
 	const isTip = !conversation.tree.some((each) => each.parentId === snapshot.snapshotId && !each.orphaned);
-	studio.tell('notice', isTip ? 'The next message continues from here.' : 'The next message continues from here, as a branch.');
-	studio.tell('compose');
+	studio.emit('notice', isTip ? 'The next message continues from here.' : 'The next message continues from here, as a branch.');
+	studio.emit('compose');
 }
 
 async function fork(studio, { snapshotId }) {
@@ -202,7 +202,7 @@ async function fork(studio, { snapshotId }) {
 	await api.ask(agent, 'fork', { snapshotId, sessionId });
 	await studio.readSessions(agent);
 	studio.go({ session: sessionId, at: null, compare: null });
-	studio.tell('notice', `Forked into ${sessionId}, a session of its own.`);
+	studio.emit('notice', `Forked into ${sessionId}, a session of its own.`);
 }
 
 /**
@@ -223,7 +223,7 @@ async function compare(studio, snapshot) {
 		if (origin?.sessionId) other = (await api.ask(agent, 'getSession', { sessionId: origin.sessionId })).latest.snapshotId;
 		else other = origin?.snapshotId ?? null;
 	}
-	if (!other) return studio.tell('notice', 'There is nothing to compare with yet.');
+	if (!other) return studio.emit('notice', 'There is nothing to compare with yet.');
 	studio.go({ at: snapshot.snapshotId, compare: other });
 }
 

@@ -71,7 +71,7 @@ export class Turn {
 				attempt = 0;
 				if (call.id && !options.run && this.stream !== call.id) {
 					this.stream = call.id;
-					conversation.tell('begun', this);
+					conversation.emit('begun', this);
 				}
 				if (this.isStopping && !wasServed) await this.stop();
 				for await (const { id, data } of call.events) {
@@ -129,7 +129,7 @@ export class Turn {
 		this.#connection(false);
 		if (tip && tip.snapshotId !== options.base) {
 			await conversation.load();
-			conversation.tell('ended', null);
+			conversation.emit('ended', null);
 			return false;
 		}
 		if (this.#resent || !options.input || options.stream) {
@@ -146,6 +146,6 @@ export class Turn {
 	#connection(isLost) {
 		if (this.isLost === isLost) return;
 		this.isLost = isLost;
-		this.conversation.tell('turn');
+		this.conversation.emit('turn');
 	}
 }

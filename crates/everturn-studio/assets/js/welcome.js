@@ -8,10 +8,10 @@ export function welcome(studio) {
 	if (!agent) return null;
 	const [about] = (agent.description ?? '').split(/[:.]? *“/);
 	// What a description quotes may be said.
-	const hints = [...(agent.description ?? '').matchAll(/“([^”]+)”/g)].map(([, said]) => said);
+	const hints = [...(agent.description ?? '').matchAll(/“([^”]+)”/g)].map(([, hint]) => hint);
 	if (!hints[0]) hints.push('Hello! What can you do?');
 	return h('div.welcome', {},
 		h('h2', agent.name),
 		h('p', about ? `This agent ${about}.` : 'Say something to begin a session.'),
-		h('div.hints', hints.map((hint) => h('button.hint', { onclick: () => studio.tell('hint', hint) }, hint))));
+		h('div.hints', hints.map((hint) => h('button.hint', { onclick: () => studio.emit('hint', hint) }, hint))));
 }

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
-import { LONG, open, visit } from './support.js';
+import { LONG, open, openPage } from './support.js';
 
 const { playground, browser } = await open(after);
 
 test('a background run is watched, its process killed and started again, and the run finishes under the open page', async () => {
-  const { page, from, faults, button } = await visit(browser, playground, '#/researcher');
+  const { page, from, faults, button } = await openPage(browser, playground, '#/researcher');
   await page.getByRole('textbox', { name: 'Message' }).fill('Research the history of soup');
   await button('Run in background').click();
   const runs = page.getByRole('region', { name: 'Background runs' });
@@ -27,7 +27,7 @@ test('a background run is watched, its process killed and started again, and the
 });
 
 test('a run is aborted from the list, wherever one is', async () => {
-  const { page, button } = await visit(browser, playground, '#/chef');
+  const { page, button } = await openPage(browser, playground, '#/chef');
   await page.getByRole('textbox', { name: 'Message' }).fill(LONG);
   await button('Run in background').click();
   const run = page.getByRole('region', { name: 'Background runs' }).getByRole('listitem').filter({ hasText: 'word1' });
@@ -46,7 +46,7 @@ test('a run is listed although many sessions are newer', async () => {
   const { result: run } = await playground.post('/agents/chef', { message, detach: true });
   await Promise.all(Array.from({ length: 55 }, (_, number) => playground.post('/agents/chef/fork', { snapshotId, sessionId: `newer-${number}` })));
 
-  const { page } = await visit(browser, playground, '#/chef');
+  const { page } = await openPage(browser, playground, '#/chef');
   const item = page.getByRole('region', { name: 'Background runs' }).getByRole('listitem').filter({ hasText: run.sessionId });
 
   await item.getByRole('button', { name: 'Abort' }).click();
@@ -54,7 +54,7 @@ test('a run is listed although many sessions are newer', async () => {
 });
 
 test('the server stops and starts under an open page, which goes on', async () => {
-  const { page, say, idle, from } = await visit(browser, playground, '#/chef');
+  const { page, say, idle, from } = await openPage(browser, playground, '#/chef');
   await say('Stock the pantry with leeks');
   await idle();
 
@@ -71,7 +71,7 @@ test('the server stops and starts under an open page, which goes on', async () =
 });
 
 test('a turn goes on although its process was killed in the middle of it', async () => {
-  const { page, say, from } = await visit(browser, playground, '#/researcher');
+  const { page, say, from } = await openPage(browser, playground, '#/researcher');
   await say('Research the history of forks');
   await from('researcher').getByText('Looking into').waitFor();
 

@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
-import { LONG, open, visit } from './support.js';
+import { LONG, open, openPage } from './support.js';
 
 const { playground, browser } = await open(after);
 
 test('the first session is there, with a branch and a label', async () => {
-  const { page, items, tab, faults } = await visit(browser, playground);
+  const { page, items, tab, faults } = await openPage(browser, playground);
 
   await page.waitForURL(/#\/chef\/dinner/);
   await tab('Timeline');
@@ -16,7 +16,7 @@ test('the first session is there, with a branch and a label', async () => {
 });
 
 test('retrying and editing an earlier message branch, and what followed is kept', async () => {
-  const { page, from, items, say, tab, idle } = await visit(browser, playground, '#/chef');
+  const { page, from, items, say, tab, idle } = await openPage(browser, playground, '#/chef');
   await tab('Timeline');
   for (const text of ['Stock the pantry with leeks', 'Stock the pantry with beans', 'What can I cook?']) {
     await say(text);
@@ -41,7 +41,7 @@ test('retrying and editing an earlier message branch, and what followed is kept'
 });
 
 test('an earlier snapshot is read and resumed as a branch', async () => {
-  const { page, from, say, tab, idle, button, items } = await visit(browser, playground, '#/chef/dinner');
+  const { page, from, say, tab, idle, button, items } = await openPage(browser, playground, '#/chef/dinner');
   await tab('Timeline');
   await page.getByRole('treeitem', { name: '1 Stock the pantry with leeks' }).click();
   await page.getByText('You are looking at snapshot 1 of 6').waitFor();
@@ -57,7 +57,7 @@ test('an earlier snapshot is read and resumed as a branch', async () => {
 });
 
 test('a fork goes its own way, and the comparison shows how', async () => {
-  const { page, say, tab, idle, button } = await visit(browser, playground, '#/chef/dinner');
+  const { page, say, tab, idle, button } = await openPage(browser, playground, '#/chef/dinner');
   await tab('Timeline');
   await page.getByRole('treeitem', { name: '2 Stock the pantry with beans' }).click();
 
@@ -76,7 +76,7 @@ test('a fork goes its own way, and the comparison shows how', async () => {
 });
 
 test('two branches of a session differ on screen: messages, state', async () => {
-  const { page, tab, button, faults } = await visit(browser, playground, '#/chef/dinner');
+  const { page, tab, button, faults } = await openPage(browser, playground, '#/chef/dinner');
   await tab('Timeline');
   await page.getByRole('treeitem', { name: '5 What can I cook without beans?' }).click();
   await button('Compare').click();
@@ -96,7 +96,7 @@ test('two branches of a session differ on screen: messages, state', async () => 
 });
 
 test('a snapshot is labelled, and deleted with what came of it', async () => {
-  const { page, say, tab, idle, button, items } = await visit(browser, playground, '#/chef');
+  const { page, say, tab, idle, button, items } = await openPage(browser, playground, '#/chef');
   await tab('Timeline');
   for (const text of ['One', 'Two', 'Three']) {
     await say(text);
@@ -119,7 +119,7 @@ test('a snapshot is labelled, and deleted with what came of it', async () => {
 });
 
 test('an edited state continues in the same session, as a snapshot of its own', async () => {
-  const { page, say, idle, from, button, tab, items } = await visit(browser, playground, '#/chef/dinner');
+  const { page, say, idle, from, button, tab, items } = await openPage(browser, playground, '#/chef/dinner');
   await tab('Timeline');
   await items.nth(5).waitFor();
   const before = await items.count();
@@ -140,7 +140,7 @@ test('an edited state continues in the same session, as a snapshot of its own', 
 });
 
 test('the timeline is walked with the keyboard, and the keys are listed', async () => {
-  const { page, tab, items, button } = await visit(browser, playground, '#/chef/dinner');
+  const { page, tab, items, button } = await openPage(browser, playground, '#/chef/dinner');
   await tab('Timeline');
   await items.nth(3).waitFor();
   await items.first().focus();
@@ -153,17 +153,17 @@ test('the timeline is walked with the keyboard, and the keys are listed', async 
 });
 
 test('a second tab sees the turn of the first as it is streamed', async () => {
-  const first = await visit(browser, playground, '#/chef');
+  const first = await openPage(browser, playground, '#/chef');
   await first.say('Stock the pantry with tea');
   await first.idle();
-  const second = await visit(browser, playground, new URL(first.page.url()).hash, { context: first.context });
+  const second = await openPage(browser, playground, new URL(first.page.url()).hash, { context: first.context });
   await second.from('chef').getByText('the pantry holds tea').first().waitFor();
 
   await first.say(LONG);
   await second.button('Stop').waitFor();
   await second.from('You').nth(1).waitFor();
   await second.from('chef').getByText('word1').waitFor();
-  const third = await visit(browser, playground, new URL(first.page.url()).hash, { context: first.context });
+  const third = await openPage(browser, playground, new URL(first.page.url()).hash, { context: first.context });
   await third.from('chef').getByText('word1').waitFor();
   await first.button('Stop').click();
   await second.idle();
@@ -171,10 +171,10 @@ test('a second tab sees the turn of the first as it is streamed', async () => {
 });
 
 test('another browser sees a turn when it is saved', async () => {
-  const first = await visit(browser, playground, '#/chef');
+  const first = await openPage(browser, playground, '#/chef');
   await first.say('Stock the pantry with salt');
   await first.idle();
-  const second = await visit(browser, playground, new URL(first.page.url()).hash);
+  const second = await openPage(browser, playground, new URL(first.page.url()).hash);
   await second.from('You').first().waitFor();
 
   await first.say('Stock the pantry with pepper');

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test, { after } from 'node:test';
-import { LONG, open, visit } from './support.js';
+import { LONG, open, openPage } from './support.js';
 
 const { playground, browser } = await open(after);
 
@@ -16,7 +16,7 @@ async function hold(page) {
 }
 
 test('a chat is streamed, and its state changes while one looks', async () => {
-  const { page, log, from, say, faults, idle } = await visit(browser, playground, '#/chef');
+  const { page, log, from, say, faults, idle } = await openPage(browser, playground, '#/chef');
   await log.evaluate((element) => {
     window.lengths = new Set();
     new MutationObserver(() => window.lengths.add(element.textContent.length)).observe(element, { subtree: true, childList: true, characterData: true });
@@ -40,7 +40,7 @@ test('a chat is streamed, and its state changes while one looks', async () => {
 });
 
 test('a tool call is a card with its input, output and time', async () => {
-  const { from, say, idle } = await visit(browser, playground, '#/chef');
+  const { from, say, idle } = await openPage(browser, playground, '#/chef');
 
   await say('What is in season in month 11?');
   await idle();
@@ -52,7 +52,7 @@ test('a tool call is a card with its input, output and time', async () => {
 });
 
 test('an approval moves the money, and the messages stay in sight', async () => {
-  const { page, from, say, idle, faults } = await visit(browser, playground, '#/banker');
+  const { page, from, say, idle, faults } = await openPage(browser, playground, '#/banker');
   await say('Transfer 50 to Ann');
 
   const group = page.getByRole('group', { name: 'Approval needed' });
@@ -69,7 +69,7 @@ test('an approval moves the money, and the messages stay in sight', async () => 
 });
 
 test('a rejection moves nothing', async () => {
-  const { page, from, say, idle } = await visit(browser, playground, '#/banker');
+  const { page, from, say, idle } = await openPage(browser, playground, '#/banker');
   await say('Transfer 60 to Bob');
 
   await page.getByRole('group', { name: 'Approval needed' }).getByRole('button', { name: 'Reject' }).click();
@@ -82,7 +82,7 @@ test('a rejection moves nothing', async () => {
 });
 
 test('arguments are edited, and any answer is given as JSON', async () => {
-  const { page, from, say, idle } = await visit(browser, playground, '#/banker');
+  const { page, from, say, idle } = await openPage(browser, playground, '#/banker');
   await say('Transfer 70 to Cem');
   const group = page.getByRole('group', { name: 'Approval needed' });
 
@@ -101,7 +101,7 @@ test('arguments are edited, and any answer is given as JSON', async () => {
 });
 
 test('an artifact is shown, with its code in the conversation', async () => {
-  const { page, from, say, idle, tab } = await visit(browser, playground, '#/coder');
+  const { page, from, say, idle, tab } = await openPage(browser, playground, '#/coder');
   await say('Write a function that sorts names');
   await idle();
 
@@ -114,7 +114,7 @@ test('an artifact is shown, with its code in the conversation', async () => {
 });
 
 test('a turn is stopped and kept, and can be gone on with', async () => {
-  const { page, say, button, idle, from } = await visit(browser, playground, '#/chef');
+  const { page, say, button, idle, from } = await openPage(browser, playground, '#/chef');
   await say(LONG);
   await from('chef').getByText('word1').waitFor();
 
@@ -134,7 +134,7 @@ test('a turn is stopped and kept, and can be gone on with', async () => {
 });
 
 test('a turn is stopped before the server has answered at all', async () => {
-  const { page, say, button, idle } = await visit(browser, playground, '#/chef');
+  const { page, say, button, idle } = await openPage(browser, playground, '#/chef');
   const held = await hold(page);
   await say(LONG);
   await button('Stop').click();
@@ -148,7 +148,7 @@ test('a turn is stopped before the server has answered at all', async () => {
 });
 
 test('a message that meets a turn is held, and says so', async () => {
-  const { page, say, button, from, idle } = await visit(browser, playground, '#/chef');
+  const { page, say, button, from, idle } = await openPage(browser, playground, '#/chef');
   // The turn cannot end before the second message is there, however slow the machine is.
   const held = await hold(page);
   await say('Stock the pantry with peas');
@@ -165,7 +165,7 @@ test('a message that meets a turn is held, and says so', async () => {
 });
 
 test('the state of an agent that keeps nothing stays in the browser', async () => {
-  const { page, say, idle, from } = await visit(browser, playground, '#/tutor');
+  const { page, say, idle, from } = await openPage(browser, playground, '#/tutor');
   await say('Teach me about France');
   await idle();
   await say('Paris');
@@ -177,7 +177,7 @@ test('the state of an agent that keeps nothing stays in the browser', async () =
 });
 
 test('an orchestrator hands tasks on', async () => {
-  const { say, idle, from } = await visit(browser, playground, '#/orchestrator');
+  const { say, idle, from } = await openPage(browser, playground, '#/orchestrator');
   await say('Let the chef say what is in season in month 2, and the coder print a list');
   await idle();
 
@@ -187,7 +187,7 @@ test('an orchestrator hands tasks on', async () => {
 });
 
 test('a turn is shown span by span, and event by event', async () => {
-  const { page, say, idle, tab } = await visit(browser, playground, '#/chef');
+  const { page, say, idle, tab } = await openPage(browser, playground, '#/chef');
   await say('Stock the pantry with kale');
   await idle();
 
@@ -203,7 +203,7 @@ test('a turn is shown span by span, and event by event', async () => {
 });
 
 test('a session is exported, saved as a page, imported and deleted', async () => {
-  const { page, button, faults } = await visit(browser, playground, '#/chef/dinner');
+  const { page, button, faults } = await openPage(browser, playground, '#/chef/dinner');
   await page.getByRole('article', { name: 'You' }).first().waitFor();
   const choose = async (name) => {
     await button('Session menu').click();

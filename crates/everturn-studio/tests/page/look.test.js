@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { readFile } from 'node:fs/promises';
 import test, { after } from 'node:test';
-import { axeSource, open, visit } from './support.js';
+import { axeSource, open, openPage } from './support.js';
 
 const { playground, browser } = await open(after);
 
@@ -28,7 +28,7 @@ test('two thousand messages are scrolled without a long task', async () => {
 
 /** Scrolls through the session, and returns the time that the longest task of the page takes on a machine with nothing else to do. */
 async function scrolledThrough() {
-  const { page, context, log, from, faults } = await visit(browser, playground, '#/chef');
+  const { page, context, log, from, faults } = await openPage(browser, playground, '#/chef');
   await page.evaluate(() => {
     window.longest = 0;
     new PerformanceObserver((list) => {
@@ -62,7 +62,7 @@ async function scrolledThrough() {
 
 for (const colorScheme of ['light', 'dark']) {
   test(`nothing serious is found by axe, ${colorScheme}`, async () => {
-    const { page, tab, button, say, items } = await visit(browser, playground, '#/chef/dinner', { colorScheme, bypassCSP: true, reducedMotion: 'reduce' });
+    const { page, tab, button, say, items } = await openPage(browser, playground, '#/chef/dinner', { colorScheme, bypassCSP: true, reducedMotion: 'reduce' });
     const source = await readFile(axeSource(), 'utf8');
     const check = async (place) => {
       await page.evaluate(source);
@@ -93,7 +93,7 @@ for (const colorScheme of ['light', 'dark']) {
 
 for (const width of [360, 414, 768, 1024, 1440, 1920]) {
   test(`nothing is wider than the page at ${width} px, and one can chat`, async () => {
-    const { page, say, idle, from, tab, items } = await visit(browser, playground, '#/chef/dinner', { viewport: { width, height: 760 } });
+    const { page, say, idle, from, tab, items } = await openPage(browser, playground, '#/chef/dinner', { viewport: { width, height: 760 } });
     const isWide = () => page.evaluate(() => document.documentElement.scrollWidth > innerWidth || [...document.querySelectorAll('main, .log, .composer, .panel, .top')].some((each) => each.scrollWidth > each.clientWidth + 1 && getComputedStyle(each).overflowX !== 'hidden'));
     await page.getByRole('article').first().waitFor();
     assert.equal(await isWide(), false);
@@ -113,7 +113,7 @@ for (const width of [360, 414, 768, 1024, 1440, 1920]) {
 }
 
 test('the page can be used soon after it is asked for', async () => {
-  const { page, context } = await visit(browser, playground);
+  const { page, context } = await openPage(browser, playground);
   await context.addInitScript(() => {
     const look = () => (document.querySelector('textarea:enabled') ? void (window.usable = performance.now()) : requestAnimationFrame(look));
     requestAnimationFrame(look);

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { request } from 'node:http';
 import test, { after } from 'node:test';
-import { open, visit } from './support.js';
+import { open, openPage } from './support.js';
 
 const { playground, browser } = await open(after);
 
 test('a hostile message stays text', async () => {
-  const { page, say, idle, from, faults, tab } = await visit(browser, playground, '#/chef');
+  const { page, say, idle, from, faults, tab } = await openPage(browser, playground, '#/chef');
   const hostile = '<img src=x onerror="document.title=1"> [click](javascript:alert(1)) </script><script>document.title=2</script> \u202Eevil\u202C **bold** [ok](https://example.com)';
   await say(hostile);
   await idle();

@@ -81,7 +81,7 @@ export async function open(after, options = []) {
 export const LONG = Array.from({ length: 5000 }, (_, index) => `word${index}`).join(' ');
 
 /** A page at a place, with everything that went wrong in it. */
-export async function visit(browser, playground, place = '', options = {}) {
+export async function openPage(browser, playground, place = '', options = {}) {
   const context = options.context ?? await browser.newContext({ viewport: { width: 1360, height: 860 }, ...options });
   const page = await context.newPage();
   page.setDefaultTimeout(60_000);

@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
-import { open, visit } from './support.js';
+import { open, openPage } from './support.js';
 
 const TOKEN = 'a-long-random-token';
 const { playground, browser } = await open(after, ['--token', TOKEN]);
@@ -16,7 +16,7 @@ async function give(page, token) {
 }
 
 test('the page asks for a token, hides it, and works with it', async () => {
-  const { page, context, faults, from, say, idle, tab } = await visit(browser, playground, '#/chef');
+  const { page, context, faults, from, say, idle, tab } = await openPage(browser, playground, '#/chef');
 
   assert.equal(await field(page).getAttribute('type'), 'password');
   await give(page, TOKEN);
@@ -36,7 +36,7 @@ test('the page asks for a token, hides it, and works with it', async () => {
 });
 
 test('a wrong token is reported, and another one may be given', async () => {
-  const { page, context, faults } = await visit(browser, playground, '#/chef');
+  const { page, context, faults } = await openPage(browser, playground, '#/chef');
 
   await give(page, 'a-wrong-token');
   await dialog(page).getByText('The server rejects this token').waitFor();
@@ -49,7 +49,7 @@ test('a wrong token is reported, and another one may be given', async () => {
 });
 
 test('cancelling leaves a page from which the token can be given later', async () => {
-  const { page, context, faults } = await visit(browser, playground, '#/chef');
+  const { page, context, faults } = await openPage(browser, playground, '#/chef');
 
   await give(page, 'a-wrong-token');
   await dialog(page).getByText('The server rejects this token').waitFor();
