@@ -2,18 +2,18 @@
 
 use serde_json::json;
 
-use crate::catalogue::Entry;
+use crate::openapi_index::Entry;
 use crate::failure::{Exit, Outcome};
 use crate::output::{Output, table};
 use crate::place::Place;
 
 pub(crate) async fn run(place: &Place, output: Output) -> Outcome {
     let server = place.server("everturn agents")?;
-    let catalogue = server.catalogue().await?.unwrap_or_default();
-    output.show(&json!({ "agents": catalogue.agents }), || {
-        listing("AGENT", &catalogue.agents)
+    let index = server.index().await?.unwrap_or_default();
+    output.show(&json!({ "agents": index.agents }), || {
+        listing("AGENT", &index.agents)
     })?;
-    if catalogue.agents.is_empty() {
+    if index.agents.is_empty() {
         output.remark(format!(
             "{} describes no agents in its /openapi.json.",
             server.base()

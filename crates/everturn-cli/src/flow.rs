@@ -65,7 +65,7 @@ pub(crate) async fn run(arguments: FlowArguments, place: &Place, output: Output)
 }
 
 async fn list(server: &Server, output: Output) -> Outcome {
-    let flows = server.catalogue().await?.unwrap_or_default().flows;
+    let flows = server.index().await?.unwrap_or_default().flows;
     output.show(&json!({ "flows": flows }), || listing("FLOW", &flows))?;
     if flows.is_empty() {
         output.remark(format!(

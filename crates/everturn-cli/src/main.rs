@@ -17,7 +17,7 @@ mod agents;
 mod answers;
 mod archive;
 mod arguments;
-mod catalogue;
+mod openapi_index;
 mod chat;
 mod failure;
 mod flow;

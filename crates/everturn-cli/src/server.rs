@@ -8,7 +8,7 @@ use everturn_client::{Client, RemoteAgent, RemoteFlow};
 use everturn_core::{Error, Status};
 use serde_json::Value;
 
-use crate::catalogue::{Catalogue, Entry, names};
+use crate::openapi_index::{OpenApiIndex, Entry, names};
 use crate::failure::{Exit, Failure, Outcome};
 
 /// The variable that holds the token.
@@ -58,7 +58,7 @@ impl Server {
     }
 
     /// Reads what the server serves; `None` if it does not say.
-    pub(crate) async fn catalogue(&self) -> Outcome<Option<Catalogue>> {
+    pub(crate) async fn index(&self) -> Outcome<Option<OpenApiIndex>> {
         let mut request = self.http.get(format!("{}/openapi.json", self.base));
         if let Some(token) = &self.token {
             request = request.bearer_auth(token);
@@ -83,14 +83,14 @@ impl Server {
             ))
             .with_source(error)
         })?;
-        Ok(Some(Catalogue::of(&document)))
+        Ok(Some(OpenApiIndex::of(&document)))
     }
 
     /// Returns the agent with this name.
     pub(crate) async fn agent(&self, name: &str) -> Outcome<ServedAgent> {
-        let catalogue = self.catalogue().await?;
-        let entry = match catalogue {
-            Some(catalogue) => Some(find(name, "agent", catalogue.agents)?),
+        let index = self.index().await?;
+        let entry = match index {
+            Some(index) => Some(find(name, "agent", index.agents)?),
             None => None,
         };
         let path = entry
@@ -107,7 +107,7 @@ impl Server {
         if let Some(name) = name {
             return self.agent(name).await;
         }
-        let agents = self.catalogue().await?.unwrap_or_default().agents;
+        let agents = self.index().await?.unwrap_or_default().agents;
         match agents.as_slice() {
             [only] => Ok(ServedAgent {
                 agent: self.client.agent(&format!("{}{}", self.base, only.path))?,
@@ -125,8 +125,8 @@ impl Server {
 
     /// Returns the flow with this name.
     pub(crate) async fn flow(&self, name: &str) -> Outcome<RemoteFlow> {
-        let path = match self.catalogue().await? {
-            Some(catalogue) => find(name, "flow", catalogue.flows)?.path,
+        let path = match self.index().await? {
+            Some(index) => find(name, "flow", index.flows)?.path,
             None => below("/flows", name),
         };
         Ok(self.client.flow(&format!("{}{path}", self.base))?)

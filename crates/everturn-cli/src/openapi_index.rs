@@ -5,7 +5,7 @@ use serde_json::Value;
 
 /// What a server serves.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Catalogue {
+pub(crate) struct OpenApiIndex {
     pub(crate) agents: Vec<Entry>,
     pub(crate) flows: Vec<Entry>,
 }
@@ -23,12 +23,12 @@ pub(crate) struct Entry {
     pub(crate) actions: Vec<String>,
 }
 
-impl Catalogue {
+impl OpenApiIndex {
     /// Reads the document.
     pub(crate) fn of(document: &Value) -> Self {
-        let mut catalogue = Self::default();
+        let mut index = Self::default();
         let Some(paths) = document["paths"].as_object() else {
-            return catalogue;
+            return index;
         };
         for (path, methods) in paths {
             let operation = &methods["post"];
@@ -40,15 +40,15 @@ impl Catalogue {
                 actions: actions_below(path, paths.keys()),
             };
             if let Some(name) = id.strip_prefix("agent.agent/") {
-                catalogue.agents.push(entry(name));
+                index.agents.push(entry(name));
             } else if let Some(name) = id.strip_prefix("flow.flow/") {
-                catalogue.flows.push(Entry {
+                index.flows.push(Entry {
                     actions: Vec::new(),
                     ..entry(name)
                 });
             }
         }
-        catalogue
+        index
     }
 }
 
@@ -81,11 +81,11 @@ mod tests {
             "/flows/menu": { "post": { "operationId": "flow.flow/menu" } },
         }});
 
-        let catalogue = Catalogue::of(&document);
+        let index = OpenApiIndex::of(&document);
 
-        assert_eq!(names(&catalogue.agents), "chef");
-        assert_eq!(catalogue.agents[0].actions, ["fork"]);
-        assert_eq!(catalogue.agents[0].description.as_deref(), Some("Cooks."));
-        assert_eq!(catalogue.flows[0].path, "/flows/menu");
+        assert_eq!(names(&index.agents), "chef");
+        assert_eq!(index.agents[0].actions, ["fork"]);
+        assert_eq!(index.agents[0].description.as_deref(), Some("Cooks."));
+        assert_eq!(index.flows[0].path, "/flows/menu");
     }
 }
