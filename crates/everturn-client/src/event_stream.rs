@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 
 use crate::client::Settings;
 use crate::events::{Decoder, Event};
-use crate::request::{Failed, Repeat, Request, Stage, content_type, decoded, result_in, too_large};
+use crate::request::{Failed, Repeat, Request, FailureKind, content_type, decoded, result_in, too_large};
 
 /// The reason of an error for a connection that broke before the end of a stream that the server does not keep. The outcome
 /// of the work is unknown: read the session before you start it again.
@@ -129,7 +129,7 @@ impl EventStream {
         loop {
             let (event, id) = match self.connection.next(&self.settings).await {
                 Ok(next) => next,
-                Err(failed) if failed.stage == Stage::Refused => return Err(failed.error),
+                Err(failed) if failed.kind == FailureKind::Refused => return Err(failed.error),
                 Err(lost) => {
                     self.reconnect(lost.error).await?;
                     continue;
@@ -274,14 +274,14 @@ impl Connection {
 fn refused(error: Error) -> Failed {
     Failed {
         error,
-        stage: Stage::Refused,
+        kind: FailureKind::Refused,
     }
 }
 
 fn ended() -> Failed {
     Failed {
         error: Error::unavailable("the server ended the stream without an output or an error"),
-        stage: Stage::Lost,
+        kind: FailureKind::Lost,
     }
 }
 

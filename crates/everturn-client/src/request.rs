@@ -19,12 +19,12 @@ const MAX_REFUSAL_BYTES: usize = 64 * 1024;
 #[derive(Debug)]
 pub(crate) struct Failed {
     pub(crate) error: Error,
-    pub(crate) stage: Stage,
+    pub(crate) kind: FailureKind,
 }
 
-/// How far a request got.
+/// The kind of a failed request, which decides whether it is sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum FailureKind {
     /// The server has not seen the request.
     Unsent,
     /// The server may have seen the request, and its outcome is unknown.
@@ -45,14 +45,14 @@ pub(crate) enum Repeat {
 }
 
 impl Failed {
-    pub(crate) fn new(stage: Stage, error: Error) -> Self {
-        Self { error, stage }
+    pub(crate) fn new(kind: FailureKind, error: Error) -> Self {
+        Self { error, kind }
     }
 
     pub(crate) fn may_repeat(&self, repeat: Repeat) -> bool {
-        match (self.stage, repeat) {
-            (Stage::Refused, _) => false,
-            (Stage::Unsent, _) | (_, Repeat::Always) => true,
+        match (self.kind, repeat) {
+            (FailureKind::Refused, _) => false,
+            (FailureKind::Unsent, _) | (_, Repeat::Always) => true,
             (_, Repeat::Unsent) => false,
         }
     }
@@ -87,7 +87,7 @@ impl Request {
 impl Settings {
     /// Sends a request and waits for the head of a successful reply.
     pub(crate) async fn send(&self, request: &Request, context: &Context) -> Result<Response, Failed> {
-        let refused = |error| Failed::new(Stage::Refused, error);
+        let refused = |error| Failed::new(FailureKind::Refused, error);
         let mut headers = self.headers.get(context).await.map_err(refused)?;
         headers.extend(request.extra.clone());
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -118,7 +118,7 @@ impl Settings {
     pub(crate) async fn call(&self, request: &Request, context: &Context) -> Result<Value, Failed> {
         let mut response = self.send(request, context).await?;
         let body = self.read(&mut response).await?;
-        result_in(&body).map_err(|error| Failed::new(Stage::Refused, error))
+        result_in(&body).map_err(|error| Failed::new(FailureKind::Refused, error))
     }
 
     /// Calls with retries, each attempt for no longer than `timeout`.
@@ -164,7 +164,7 @@ impl Settings {
         let mut body = BytesMut::new();
         while let Some(bytes) = self.next_bytes(response).await? {
             if body.len() + bytes.len() > self.max_bytes {
-                return Err(Failed::new(Stage::Refused, too_large(self.max_bytes)));
+                return Err(Failed::new(FailureKind::Refused, too_large(self.max_bytes)));
             }
             body.extend_from_slice(&bytes);
         }
@@ -185,20 +185,20 @@ impl Settings {
             content_type(&response).contains("html"),
             &body.freeze(),
         );
-        let stage = match response.status() {
+        let kind = match response.status() {
             StatusCode::TOO_MANY_REQUESTS
             | StatusCode::BAD_GATEWAY
             | StatusCode::SERVICE_UNAVAILABLE
-            | StatusCode::GATEWAY_TIMEOUT => Stage::Busy,
-            _ => Stage::Refused,
+            | StatusCode::GATEWAY_TIMEOUT => FailureKind::Busy,
+            _ => FailureKind::Refused,
         };
-        Failed::new(stage, error)
+        Failed::new(kind, error)
     }
 
     fn silent(&self, url: &Url) -> Failed {
         let silence = self.silence;
-        let message = format!("{} said nothing for {silence:?}", shown(url));
-        Failed::new(Stage::Lost, Error::deadline_exceeded(message))
+        let message = format!("{} sent nothing for {silence:?}", shown(url));
+        Failed::new(FailureKind::Lost, Error::deadline_exceeded(message))
     }
 }
 
@@ -248,36 +248,36 @@ fn cause(error: &reqwest::Error) -> String {
 
 fn unanswered(url: &Url, error: reqwest::Error) -> Failed {
     let error = error.without_url();
-    let (stage, said) = if error.is_builder() {
+    let (kind, failure) = if error.is_builder() {
         (
-            Stage::Refused,
+            FailureKind::Refused,
             Error::invalid_argument(format!("the request cannot be sent: {}", cause(&error))),
         )
     } else if error.is_connect() {
         (
-            Stage::Unsent,
+            FailureKind::Unsent,
             Error::unavailable(format!("cannot reach {}: {}", shown(url), cause(&error))),
         )
     } else {
         (
-            Stage::Lost,
+            FailureKind::Lost,
             Error::unavailable(format!("{} did not answer: {}", shown(url), cause(&error))),
         )
     };
-    Failed::new(stage, said.with_source(error))
+    Failed::new(kind, failure.with_source(error))
 }
 
 fn broken(url: &Url, error: reqwest::Error) -> Failed {
     let error = error.without_url();
-    let said = Error::unavailable(format!(
+    let failure = Error::unavailable(format!(
         "the connection to {} broke: {}",
         shown(url),
         cause(&error)
     ));
-    Failed::new(Stage::Lost, said.with_source(error))
+    Failed::new(FailureKind::Lost, failure.with_source(error))
 }
 
 pub(crate) fn out_of_time(url: &Url, timeout: Duration) -> Failed {
     let message = format!("{} did not answer within {timeout:?}", shown(url));
-    Failed::new(Stage::Lost, Error::deadline_exceeded(message))
+    Failed::new(FailureKind::Lost, Error::deadline_exceeded(message))
 }

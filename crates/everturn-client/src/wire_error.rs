@@ -72,14 +72,14 @@ pub(crate) fn refusal(code: StatusCode, is_page: bool, body: &Bytes) -> Error {
         Status::Ok => Status::Internal,
         status => status,
     };
-    let said = || Error::new(fallback, format!("the server answered {code}"));
+    let plain = || Error::new(fallback, format!("the server answered {code}"));
     let text = String::from_utf8_lossy(body);
     let text = text.trim();
     if text.is_empty() || is_page {
-        return said();
+        return plain();
     }
     match serde_json::from_str(text) {
-        Ok(Value::Object(fields)) if fields.is_empty() => said(),
+        Ok(Value::Object(fields)) if fields.is_empty() => plain(),
         Ok(value) => error_in(value, fallback),
         // Several statuses share a code; the label distinguishes them.
         Err(_) => Status::all()

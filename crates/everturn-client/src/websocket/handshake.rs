@@ -15,7 +15,7 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
 use super::PROTOCOL;
 use crate::client::Settings;
-use crate::request::{Failed, Repeat, Stage, shown};
+use crate::request::{Failed, Repeat, FailureKind, shown};
 
 /// A connection after the handshake.
 pub(super) type Socket = WebSocketStream<Upgraded>;
@@ -44,7 +44,7 @@ impl Settings {
     }
 
     async fn shake_hands(&self, url: &Url, context: &Context) -> Result<Socket, Failed> {
-        let refused = |error| Failed::new(Stage::Refused, error);
+        let refused = |error| Failed::new(FailureKind::Refused, error);
         let key = generate_key();
         let mut headers = self.headers.get(context).await.map_err(refused)?;
         headers.insert(CONNECTION, HeaderValue::from_static("Upgrade"));
@@ -90,10 +90,10 @@ impl Settings {
         if !is_other && !code.is_success() && !code.is_redirection() {
             return self.refused(response).await;
         }
-        let said = self.refused(response).await.error;
+        let refusal = self.refused(response).await.error;
         Failed::new(
-            Stage::Refused,
-            not_offered(url, &format!("{code}, {}", said.message())),
+            FailureKind::Refused,
+            not_offered(url, &format!("{code}, {}", refusal.message())),
         )
     }
 }
@@ -101,8 +101,8 @@ impl Settings {
 /// Returns whether the server has accepted this protocol and this request's key.
 fn is_agreed(response: &Response, key: &str) -> bool {
     let is = |name, value: &str| {
-        let said = response.headers().get(name);
-        said.is_some_and(|said: &HeaderValue| said.as_bytes() == value.as_bytes())
+        let header = response.headers().get(name);
+        header.is_some_and(|header: &HeaderValue| header.as_bytes() == value.as_bytes())
     };
     is(SEC_WEBSOCKET_ACCEPT, &derive_accept_key(key.as_bytes())) && is(SEC_WEBSOCKET_PROTOCOL, PROTOCOL)
 }

@@ -109,7 +109,7 @@ impl Talk {
             .max(Duration::from_millis(1));
         let mut pings = interval_at(Instant::now() + ping_every, ping_every);
         pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut heard = Instant::now();
+        let mut last_received = Instant::now();
         loop {
             tokio::select! {
                 next = next_outgoing(&mut self.commands, self.conversation.as_ref(), outgoing) => match next {
@@ -117,8 +117,8 @@ impl Talk {
                     Some((Outgoing::Cancel, room)) => self.cancel(room),
                     None => return Ending::Unused,
                 },
-                message = hear(self.conversation.as_ref(), incoming) => {
-                    heard = Instant::now();
+                message = next_message(self.conversation.as_ref(), incoming) => {
+                    last_received = Instant::now();
                     if let Err(error) = self.take(message) {
                         return Ending::Lost(error);
                     }
@@ -126,11 +126,11 @@ impl Talk {
                 _ = pings.tick() => {
                     if self.is_full() {
                         // Silence is not measured while the mailbox is full and nothing is read.
-                        heard = Instant::now();
+                        last_received = Instant::now();
                     }
-                    if heard.elapsed() > self.pace.silence {
+                    if last_received.elapsed() > self.pace.silence {
                         let silence = self.pace.silence;
-                        return Ending::Lost(Error::unavailable(format!("the server said nothing for {silence:?}")));
+                        return Ending::Lost(Error::unavailable(format!("the server sent nothing for {silence:?}")));
                     }
                     // A full queue means that other frames are on their way, which are signs of life too.
                     let _ = outgoing.try_send(Message::Ping(Vec::new().into()));
@@ -280,7 +280,7 @@ async fn abandoned(current: Option<&Current>) {
 }
 
 /// Receives the server's next message once the mailbox has room for it.
-async fn hear(
+async fn next_message(
     current: Option<&Current>,
     incoming: &mut SplitStream<Socket>,
 ) -> Option<Result<Message, tungstenite::Error>> {

@@ -24,11 +24,11 @@ fn chef(address: SocketAddr) -> RemoteAgent<Kitchen> {
 async fn streamed(agent: &RemoteAgent<Kitchen>, text: &str) -> (String, Result<AgentReply<Kitchen>>) {
     let mut chat = agent.chat().open().await.unwrap();
     let mut turn = chat.send(text).await.unwrap();
-    let mut said = String::new();
+    let mut text = String::new();
     while let Some(Ok(chunk)) = turn.next().await {
-        said.push_str(&chunk.text());
+        text.push_str(&chunk.text());
     }
-    (said, turn.output().await)
+    (text, turn.output().await)
 }
 
 #[tokio::test]
@@ -127,10 +127,10 @@ async fn a_turn_survives_its_connections_and_runs_once() {
     let server = serve(keeping_streams).await;
     let proxy = Proxy::start(server.address, 2).await;
 
-    let (said, reply) = streamed(&chef(proxy.address), "soup").await;
+    let (text, reply) = streamed(&chef(proxy.address), "soup").await;
 
     let reply = reply.unwrap();
-    assert_eq!(said, "Leek and potato soup.");
+    assert_eq!(text, "Leek and potato soup.");
     assert_eq!(reply.text(), "Leek and potato soup.");
     let row = chef(server.address)
         .latest_snapshot(reply.session_id())

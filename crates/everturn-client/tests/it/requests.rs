@@ -113,13 +113,13 @@ async fn a_session_nobody_has_spoken_in_begins_and_a_snapshot_that_is_missing_do
 
 #[tokio::test]
 async fn an_abort_is_understood_whichever_status_the_server_tells() {
-    let told = |status: &str| Reply::json(&json!({"result": {"snapshotId": "r", "status": status}}));
+    let reply = |status: &str| Reply::json(&json!({"result": {"snapshotId": "r", "status": status}}));
     let server = Loopback::start([
-        told("pending"),
-        told("aborting"),
-        told("aborted"),
-        told("completed"),
-        told("pausing"),
+        reply("pending"),
+        reply("aborting"),
+        reply("aborted"),
+        reply("completed"),
+        reply("pausing"),
         Reply::json(&json!({"result": {"snapshotId": "r"}})),
         Reply::empty(404),
     ])

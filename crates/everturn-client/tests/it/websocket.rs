@@ -73,12 +73,12 @@ async fn a_conversation_stays_open_between_its_turns() {
     let mut ends = Vec::new();
     for text in ["one leek", "two leeks", "three leeks"] {
         conversation.send_text(text).await.unwrap();
-        let (mut turn, mut said) = (conversation.receive(), String::new());
+        let (mut turn, mut text) = (conversation.receive(), String::new());
         while let Some(chunk) = turn.next().await {
-            said.push_str(&text_of(&chunk));
+            text.push_str(&text_of(&chunk));
             ends.extend(chunk.turn_end);
         }
-        assert_eq!(said, "Leek and potato soup.");
+        assert_eq!(text, "Leek and potato soup.");
     }
     assert_eq!(conversation.custom().unwrap(), Kitchen { turns: 3 });
     let output = conversation.output().await.unwrap();

@@ -17,7 +17,7 @@ use crate::support::websocket_server::{Peer, WebSocketServer, behave, chunk, say
 use crate::support::{impatient, impatient_builder};
 
 /// Runs a turn with a server whose first connection goes wrong after the input and a chunk, and a second turn after it: what
-/// was said in the first, and how it ended.
+/// was text in the first, and how it ended.
 async fn broken<F, Fut>(client: &Client, wrong: F) -> (String, Error)
 where
     F: Fn(Peer) -> Fut + Send + Sync + Copy + 'static,
@@ -43,9 +43,9 @@ where
     let mut chat = socket.chat().open().await.unwrap();
 
     let mut turn = chat.send("soup?").await.unwrap();
-    let mut said = String::new();
+    let mut text = String::new();
     while let Some(Ok(chunk)) = turn.next().await {
-        said.push_str(&chunk.text());
+        text.push_str(&chunk.text());
     }
     let error = turn.output().await.unwrap_err();
     assert_eq!(inputs.load(Ordering::SeqCst), 1, "a turn is sent once");
@@ -53,7 +53,7 @@ where
 
     let reply = chat.run("again?").await.unwrap();
     assert_eq!(reply.text(), "soup", "the next turn has another connection");
-    (said, error)
+    (text, error)
 }
 
 fn assert_unseen(error: &Error) {
@@ -70,7 +70,7 @@ async fn a_message_that_is_not_a_frame_ends_the_turn() {
     }
     let client = impatient();
 
-    for (said, error) in [
+    for (text, error) in [
         broken(&client, |peer| send(peer, Message::text("{oops"))).await,
         broken(&client, |peer| send(peer, Message::text("[]"))).await,
         broken(&client, |peer| send(peer, Message::text(r#"{"aborted":[]}"#))).await,
@@ -80,7 +80,7 @@ async fn a_message_that_is_not_a_frame_ends_the_turn() {
         })
         .await,
     ] {
-        assert_eq!(said, "le", "{error}");
+        assert_eq!(text, "le", "{error}");
         assert_unseen(&error);
     }
 }
@@ -93,7 +93,7 @@ async fn bytes_that_are_no_websocket_end_the_turn() {
     }
     let client = impatient();
 
-    for (said, error) in [
+    for (text, error) in [
         // An opcode that does not exist, a text that is not UTF-8, a length that cannot be.
         broken(&client, |peer| send(peer, &[0x8f, 0x00])).await,
         broken(&client, |peer| send(peer, &[0x81, 0x02, 0xc3, 0x28])).await,
@@ -105,14 +105,14 @@ async fn bytes_that_are_no_websocket_end_the_turn() {
         })
         .await,
     ] {
-        assert_eq!(said, "le", "{error}");
+        assert_eq!(text, "le", "{error}");
         assert_unseen(&error);
     }
 }
 
 #[tokio::test]
 async fn a_close_in_the_middle_of_a_turn_is_told_with_its_reason() {
-    let (said, error) = broken(&impatient(), |mut peer| async move {
+    let (text, error) = broken(&impatient(), |mut peer| async move {
         let close = CloseFrame {
             code: CloseCode::Away,
             reason: "the server ends".into(),
@@ -122,19 +122,19 @@ async fn a_close_in_the_middle_of_a_turn_is_told_with_its_reason() {
     })
     .await;
 
-    assert_eq!(said, "le");
+    assert_eq!(text, "le");
     assert_unseen(&error);
     assert!(error.message().contains("1001 the server ends"), "{error}");
 }
 
 #[tokio::test]
 async fn a_connection_that_breaks_in_the_middle_of_a_frame_ends_the_turn() {
-    let (said, error) = broken(&impatient(), |mut peer| async move {
+    let (text, error) = broken(&impatient(), |mut peer| async move {
         let _ = peer.get_mut().write_all(&[0x81, 0x7e, 0x10, 0x00, b'{']).await;
     })
     .await;
 
-    assert_eq!(said, "le");
+    assert_eq!(text, "le");
     assert_unseen(&error);
 }
 
@@ -142,13 +142,13 @@ async fn a_connection_that_breaks_in_the_middle_of_a_frame_ends_the_turn() {
 async fn a_frame_that_is_too_large_is_not_taken_in() {
     let client = impatient_builder().max_bytes(10_000).build().unwrap();
 
-    let (said, error) = broken(&client, |mut peer| async move {
+    let (text, error) = broken(&client, |mut peer| async move {
         chunk(&mut peer, &"x".repeat(20_000)).await;
         wait_for(&mut peer, "nothing more").await;
     })
     .await;
 
-    assert_eq!(said, "le");
+    assert_eq!(text, "le");
     assert_unseen(&error);
     assert!(error.message().contains("10000"), "{error}");
 }
@@ -160,14 +160,14 @@ async fn a_server_that_falls_silent_is_lost() {
         .build()
         .unwrap();
 
-    let (said, error) = broken(&client, |peer| async move {
+    let (text, error) = broken(&client, |peer| async move {
         // Not even pings are answered.
         std::future::pending::<()>().await;
         drop(peer);
     })
     .await;
 
-    assert_eq!(said, "le");
+    assert_eq!(text, "le");
     assert_unseen(&error);
 }
 
@@ -200,12 +200,12 @@ async fn frames_of_a_conversation_that_was_dropped_are_not_the_next_ones() {
 
     drop(turn);
     let mut turn = chat.send("second").await.unwrap();
-    let mut said = String::new();
+    let mut text = String::new();
     while let Some(chunk) = turn.next().await {
-        said.push_str(&chunk.unwrap().text());
+        text.push_str(&chunk.unwrap().text());
     }
 
-    assert_eq!(said, "soup");
+    assert_eq!(text, "soup");
     assert_eq!(turn.output().await.unwrap().text(), "soup");
 }
 

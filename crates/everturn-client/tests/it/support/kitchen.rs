@@ -44,7 +44,7 @@ fn define(registry: &Registry, begun: Arc<Notify>, stopped: Arc<Notify>) -> Resu
                 .run(|turn| {
                     let (begun, stopped) = (Arc::clone(&begun), Arc::clone(&stopped));
                     async move {
-                        let said = turn
+                        let text = turn
                             .input()
                             .message
                             .as_ref()
@@ -52,13 +52,13 @@ fn define(registry: &Registry, begun: Arc<Notify>, stopped: Arc<Notify>) -> Resu
                             .unwrap_or_default()
                             .into_owned();
                         turn.update_custom(|kitchen| kitchen.turns += 1);
-                        if said == "burn" {
+                        if text == "burn" {
                             return Err(Error::failed_precondition("the soup burnt").with_public().into());
                         }
                         for word in ["Leek ", "and ", "potato ", "soup."] {
                             turn.send_chunk(word).await?;
                         }
-                        if said == "wait" {
+                        if text == "wait" {
                             begun.notify_one();
                             turn.context().cancellation().cancelled().await;
                             stopped.notify_one();
