@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use crate::openapi_index::Entry;
 use crate::failure::{Exit, Outcome};
+use crate::openapi_index::Entry;
 use crate::output::{Output, table};
 use crate::place::Place;
 

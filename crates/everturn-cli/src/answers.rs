@@ -1,4 +1,4 @@
-//! Answers to the questions of an agent: tool calls that wait for a person.
+//! Answers to interrupts: tool calls that wait for a person.
 
 use everturn_agent::Interrupt;
 use everturn_ai::Part;
@@ -9,7 +9,7 @@ use crate::lines::{is_no, is_yes};
 use crate::output::{BOLD, DIM, clean, excerpt};
 use crate::transcript::approval;
 
-/// Returns the question as a line for a person.
+/// Formats the question as a line.
 pub(crate) fn question(interrupt: &Interrupt) -> String {
     let data: Value = interrupt.data().unwrap_or_default();
     let said = [&data, &data["question"], &data["message"]]
@@ -31,11 +31,11 @@ pub(crate) fn question(interrupt: &Interrupt) -> String {
     }
 }
 
-/// Returns the answer that a person typed: `y` runs the tool again and says yes, `n` says no, and any JSON takes the place of
+/// Parses an answer: `y` runs the tool again with an approval, `n` rejects the call, and any JSON replaces
 /// the tool's output.
 pub(crate) fn answer(interrupt: &Interrupt, typed: &str) -> Outcome<Part> {
     let decided = |is_approved: bool| {
-        // The names that tools and the approval middleware look for.
+        // The field names that tools and the approval middleware read.
         interrupt.restart(json!({ "approved": is_approved, "toolApproved": is_approved }))
     };
     if is_yes(typed) {

@@ -1,16 +1,16 @@
-//! The sessions of a server's agent or of a store, with the operations that both have.
+//! The sessions of a server's agent or of a store, with their common operations.
 
 use everturn_agent::archive::Archive;
 use everturn_client::RemoteArchive;
 
-/// An archive on either side. [`on!`] calls a method of it.
+/// An archive on a server or of a store. [`on!`] calls a method of it.
 #[derive(Debug, Clone)]
 pub(crate) enum AnyArchive {
     Stored(Archive),
     Remote(RemoteArchive),
 }
 
-/// Evaluates an expression for the archive on either side: their methods have the same names and arguments.
+/// Evaluates an expression for either archive; their methods have the same names and arguments.
 macro_rules! on {
     ($any:expr, $archive:ident => $call:expr) => {
         match $any {

@@ -1,4 +1,4 @@
-//! What can be typed.
+//! The command line arguments.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use crate::runs::RunsArguments;
 use crate::sessions::SessionsArguments;
 use crate::tenants::TenantsArguments;
 
-/// The text below the help.
+/// The text after the help.
 const AFTER_HELP: &str = "\
 Environment:
   EVERTURN_URL    the server, in place of --url
@@ -31,7 +31,7 @@ Exit codes:
   8  the agent waits for an answer that nobody gave
 ";
 
-/// Talk to agents, look after their sessions and background runs, and begin projects.
+/// Chat with agents, manage sessions and background runs, and create projects.
 #[derive(Debug, Parser)]
 #[command(name = "everturn", version, after_help = AFTER_HELP, subcommand_required = true, arg_required_else_help = true)]
 pub(crate) struct Arguments {
@@ -43,7 +43,7 @@ pub(crate) struct Arguments {
     #[arg(help = "A store: sqlite:PATH, file:DIR or postgres:URL; by default EVERTURN_STORE")]
     pub(crate) store: Option<String>,
 
-    /// Print JSON: one value, or a value a line for streams and lists of events
+    /// Print JSON: one value, or one value per line for streams and lists of events
     #[arg(long, global = true)]
     pub(crate) json: bool,
 
@@ -55,49 +55,50 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     #[command(flatten)]
     Reaching(Reaching),
-    /// Begin a project: an agent, a test, a Dockerfile
+    /// Create a project: an agent, a test, a Dockerfile
     New(NewArguments),
-    /// Print the completions of a shell
+    /// Print shell completions
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
-    /// Write the man pages into a folder
+    /// Write the man pages to a folder
     Man {
         /// The folder, which must exist
         folder: PathBuf,
     },
 }
 
-/// The commands that reach a server or a store.
+/// The commands that use a server or a store.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Reaching {
-    /// Talk to an agent: one message, or line by line
+    /// Chat with an agent: one message, or line by line
     Chat(ChatArguments),
     /// List the agents of a server
     Agents,
     /// Run a flow; without a name, list the flows of a server
     Run(FlowArguments),
-    /// Look after stored sessions
+    /// Manage stored sessions
     Sessions(SessionsArguments),
-    /// Look after background runs
+    /// Manage background runs
     Runs(RunsArguments),
     /// List the tenants of a store, or of a server for its operators
     Tenants(TenantsArguments),
 }
 
-/// Whose sessions and runs are meant.
+/// Selects the sessions and runs of an agent or tenant.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Whose {
     /// The agent, on a server with several
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) agent: Option<String>,
 
-    /// The tenant, in a store, as `everturn tenants` lists it; by default the one of servers that know no callers
+    /// The tenant, in a store, as listed by `everturn tenants`; by default that of servers without identified
+    /// callers
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) tenant: Option<String>,
 
-    /// The principal whose tenant is meant, in a store, by its id
+    /// The id of the principal whose tenant is used, in a store
     #[arg(long, global = true, value_name = "ID", conflicts_with = "tenant")]
     pub(crate) principal: Option<String>,
 
@@ -107,7 +108,7 @@ pub(crate) struct Whose {
 }
 
 impl Whose {
-    /// Returns whether one tenant is named.
+    /// Returns whether one tenant is selected.
     pub(crate) fn names_tenant(&self) -> bool {
         self.tenant.is_some() || self.principal.is_some()
     }

@@ -27,26 +27,26 @@ pub(crate) struct ChatArguments {
     #[arg(value_name = "AGENT")]
     name: String,
 
-    /// One message; without it, every line of standard input is a message
+    /// The message; without it, every line of standard input is a message
     message: Vec<String>,
 
-    /// Resume this session, or begin it under this id
+    /// Resume this session, or create it with this id
     #[arg(long, value_name = "ID")]
     session: Option<String>,
 
-    /// Continue from this snapshot, which begins a branch if others follow it
+    /// Continue from this snapshot; creates a branch if other snapshots follow it
     #[arg(long, value_name = "ID", conflicts_with = "session")]
     snapshot: Option<String>,
 
-    /// Let the agent work in the background, and print the id of the run
+    /// Run the turn in the background, and print the id of the run
     #[arg(long, requires = "message")]
     detach: bool,
 
-    /// Answer what the agent waits for: y, n, or the tool's output as JSON
+    /// Answer the open question: y, n, or the tool's output as JSON
     #[arg(long, value_name = "ANSWER", conflicts_with_all = ["message", "detach"])]
     answer: Option<String>,
 
-    /// Go on with the turn that failed; what it had done is not repeated
+    /// Retry the failed turn; completed tool calls are not repeated
     #[arg(long, conflicts_with_all = ["message", "detach", "answer"])]
     retry: bool,
 }
@@ -82,12 +82,12 @@ pub(crate) async fn run(arguments: ChatArguments, place: &Place, output: Output)
 struct Conversation {
     chat: Chat,
     output: Output,
-    /// Standard input, if somebody talks on it.
+    /// The lines of standard input, if it is interactive.
     lines: Option<Lines>,
 }
 
 impl Conversation {
-    /// Runs one turn for a script.
+    /// Runs one turn non-interactively.
     async fn say_once(&mut self, input: AgentInput) -> Outcome {
         let Some(reply) = self.turn(input).await? else {
             return Err(Error::cancelled("the turn was stopped").into());
@@ -112,7 +112,7 @@ impl Conversation {
         Ok(Exit::Unanswered)
     }
 
-    /// Answers every question that the session waits for in one way.
+    /// Answers every open question of the session in the same way.
     async fn answer_waiting(&mut self, typed: &str) -> Outcome {
         let waiting = self.waiting();
         if waiting.is_empty() {
@@ -137,7 +137,7 @@ impl Conversation {
         Ok(Exit::Done)
     }
 
-    /// Talks until the lines end.
+    /// Runs a turn for each line, until the lines end.
     async fn stay(&mut self) -> Outcome {
         let waiting = self.waiting();
         if let Some(answers) = self.ask(&waiting).await? {
@@ -164,7 +164,7 @@ impl Conversation {
                 _ => self.converse(line.into()).await,
             };
             match done {
-                // One failed turn does not end a conversation of a person; a script must know.
+                // A failed turn does not end an interactive conversation; a script needs the exit code.
                 Err(failure) if self.output.is_json() || matches!(failure, Failure::ReaderLeft) => {
                     return Err(failure);
                 }
@@ -179,7 +179,7 @@ impl Conversation {
         })
     }
 
-    /// Runs a turn, and further ones while the agent has questions and gets answers.
+    /// Runs a turn, and further turns while the agent has questions and receives answers.
     async fn converse(&mut self, mut input: AgentInput) -> Outcome<()> {
         while let Some(reply) = self.turn(input).await? {
             match self.ask(&reply.interrupts()).await? {
@@ -190,7 +190,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// Runs one turn; `None` if the person stopped it with Ctrl-C.
+    /// Runs one turn; `None` if it was interrupted with Ctrl-C.
     async fn turn(&mut self, input: AgentInput) -> Outcome<Option<AgentReply>> {
         let mut transcript = Transcript::default();
         let mut turn = self.chat.send(input).await?;
@@ -205,7 +205,7 @@ impl Conversation {
             };
             match chunk {
                 Some(Ok(chunk)) => transcript.chunk(self.output, &chunk)?,
-                // The error of a turn that failed is its output, too.
+                // The error of a failed turn is also printed as its output.
                 Some(Err(_)) | None => break,
             }
         }
@@ -221,7 +221,7 @@ impl Conversation {
         Ok(Some(reply))
     }
 
-    /// Prints what a turn that failed has used, and how to go on with it.
+    /// Prints the usage of a failed turn, and the command that retries it.
     fn remark_failure(&self, error: &Error) {
         let Some(reply) = AgentReply::<Value>::of(error) else {
             return;
@@ -234,12 +234,12 @@ impl Conversation {
             return;
         };
         self.output.remark(match self.lines {
-            Some(_) => "Go on with it: /retry".to_owned(),
-            None => format!("Go on with it: everturn chat … --session {session} --retry"),
+            Some(_) => "Retry it with: /retry".to_owned(),
+            None => format!("Retry it with: everturn chat … --session {session} --retry"),
         });
     }
 
-    /// Returns the questions that the last message left open.
+    /// Returns the open questions of the last message.
     fn waiting(&self) -> Vec<Interrupt> {
         let last = self.chat.messages().last();
         last.into_iter()
@@ -248,7 +248,7 @@ impl Conversation {
             .collect()
     }
 
-    /// Asks the person; `None` if there are no questions, or nobody answers.
+    /// Prompts for answers; `None` if there are no questions, or input ends.
     async fn ask(&mut self, questions: &[Interrupt]) -> Outcome<Option<AgentInput>> {
         let mut answers = Vec::new();
         for interrupt in questions {

@@ -1,4 +1,4 @@
-//! How a command ends: its exit code, and an error that names the next step.
+//! The end of a command: its exit code, and an error with a suggested next step.
 
 use std::io;
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ use serde_json::Value;
 /// The result of a command.
 pub(crate) type Outcome<T = Exit> = Result<T, Failure>;
 
-/// An exit code; the help and the guide list them.
+/// An exit code; documented in the help and the guide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
     Done = 0,
@@ -20,7 +20,7 @@ pub(crate) enum Exit {
     NotAllowed = 4,
     Conflict = 5,
     Unavailable = 6,
-    /// The command worked, and its answer is no.
+    /// The command succeeded with a negative result.
     No = 7,
     /// An agent waits for an answer.
     Unanswered = 8,
@@ -45,12 +45,12 @@ impl From<Status> for Exit {
     }
 }
 
-/// Why a command ended early.
+/// The reason why a command ended early.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The reader of standard output left, which is no error.
+    /// The reader closed standard output, which is not an error.
     ReaderLeft,
-    /// An error, with the exit code and the step that may help.
+    /// An error, with the exit code and a suggested next step.
     Error {
         error: Box<Error>,
         next: Option<String>,
@@ -59,7 +59,7 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    /// Adds the next step, unless one is named already.
+    /// Adds the next step, unless there is one.
     pub(crate) fn or_next(mut self, step: impl Into<String>) -> Self {
         if let Self::Error { next, .. } = &mut self {
             next.get_or_insert_with(|| step.into());
@@ -81,8 +81,8 @@ impl Failure {
         }
     }
 
-    /// Names the next step after a turn failed on its server. Its status is about the work of the turn, not about this program's
-    /// request, which the server accepted.
+    /// Adds the next step after a turn failed on its server. The status describes the turn, not the request,
+    /// which the server accepted.
     pub(crate) fn in_turn(self) -> Self {
         match self.status() {
             Some(Status::Unauthenticated | Status::PermissionDenied) => self.exit_with(Exit::Failed).or_next(
@@ -95,7 +95,7 @@ impl Failure {
         }
     }
 
-    /// Returns a failure about the arguments.
+    /// Returns a failure for wrong arguments.
     pub(crate) fn wrong(message: impl Into<String>) -> Self {
         Error::invalid_argument(message).into()
     }
@@ -113,7 +113,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// For writing to standard output; errors about files name the file and are made with [`about_file`].
+/// For errors of standard output. Errors of files include the file name and are made with [`about_file`].
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         match error.kind() {
@@ -129,7 +129,7 @@ impl From<serde_json::Error> for Failure {
     }
 }
 
-/// Names the file that an error is about.
+/// Adds the file name to an error.
 pub(crate) fn about_file(path: &std::path::Path) -> impl FnOnce(io::Error) -> Failure {
     move |error| {
         let status = match error.kind() {

@@ -26,7 +26,7 @@ pub(crate) struct FlowArguments {
     #[arg(long, value_name = "TEXT", conflicts_with = "input")]
     text: Option<String>,
 
-    /// Print chunks as they come
+    /// Print chunks as they arrive
     #[arg(long)]
     stream: bool,
 }
@@ -51,7 +51,7 @@ pub(crate) async fn run(arguments: FlowArguments, place: &Place, output: Output)
         result
     };
     let result = result.map_err(|error| match error.status() {
-        // Its next step would be about sessions otherwise.
+        // The default next step is about sessions.
         Status::NotFound => Failure::from(error).or_next("the flow itself answers this: check its input"),
         _ => error.into(),
     })?;
@@ -97,7 +97,7 @@ impl FlowArguments {
     }
 }
 
-/// Returns a text as it is, and any other value as JSON.
+/// Returns a string without quotes, and any other value as JSON.
 fn readable(value: &Value) -> String {
     match value {
         Value::String(text) => clean(text),

@@ -1,4 +1,4 @@
-//! Lines that are typed or piped in.
+//! Lines of standard input.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
@@ -13,8 +13,8 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Opens standard input. It is read in a thread of its own: a blocking read cannot be cancelled, and the program must be
-    /// able to end.
+    /// Opens standard input. A separate thread reads it: a blocking read cannot be cancelled, and the program
+    /// must be able to end.
     pub(crate) fn open() -> Self {
         let (sender, typed) = mpsc::channel(16);
         std::thread::spawn(move || {
@@ -30,7 +30,7 @@ impl Lines {
         }
     }
 
-    /// Asks for a line and returns it; `None` after the last, and if the person presses Ctrl-C.
+    /// Prints a prompt and returns the next line; `None` after the last line and after Ctrl-C.
     pub(crate) async fn ask(&mut self, output: Output, prompt: &str) -> Option<String> {
         if self.is_terminal && !output.is_json() {
             let mut err = anstream::stderr();
@@ -43,7 +43,7 @@ impl Lines {
     }
 }
 
-/// Asks a yes-or-no question on the terminal; `None` if nobody is there.
+/// Asks a yes-or-no question on the terminal; `None` without a terminal.
 pub(crate) fn confirm(question: &str) -> Option<bool> {
     if !(io::stdin().is_terminal() && io::stderr().is_terminal()) {
         return None;

@@ -1,6 +1,7 @@
-//! The `everturn` program: agents, stored sessions and background runs from the command line, on a server or in a store.
+//! The `everturn` program: agents, stored sessions and background runs on the command line, on a server or in
+//! a store.
 //!
-//! `arguments.rs` has what can be typed, and each command group is a file of its own:
+//! `arguments.rs` defines the arguments, and each command group has its own file:
 //!
 //! | file | commands |
 //! |---|---|
@@ -17,12 +18,12 @@ mod agents;
 mod answers;
 mod archive;
 mod arguments;
-mod openapi_index;
 mod chat;
 mod failure;
 mod flow;
 mod lines;
 mod new;
+mod openapi_index;
 mod output;
 mod place;
 mod progress;

@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::failure::{Exit, Failure, Outcome, about_file};
 use crate::output::{BOLD, DIM, Output};
 
-/// The files of a project. The sources have no placeholders: the tests of this crate compile and run them.
+/// The files of a project. The sources have no placeholders, so the tests of this crate compile and run them.
 const FILES: [(&str, &str); 7] = [
     ("Cargo.toml", include_str!("../templates/manifest.txt")),
     ("src/main.rs", include_str!("../templates/main.rs")),
@@ -21,7 +21,7 @@ const FILES: [(&str, &str); 7] = [
     (".dockerignore", include_str!("../templates/ignored.txt")),
 ];
 
-/// Words that cargo does not take as the name of a package, or that Rust keeps.
+/// Names that Cargo rejects for packages, and keywords of Rust.
 const RESERVED: [&str; 12] = [
     "test",
     "core",
@@ -39,11 +39,11 @@ const RESERVED: [&str; 12] = [
 
 #[derive(Debug, Args)]
 pub(crate) struct NewArguments {
-    /// The name of the project, and of the folder that is made for it
+    /// The name of the project, and of its new folder
     name: String,
 
-    /// Depend on a checkout of Everturn; by default on the one that this program was built from, if it is still there, else on
-    /// the published crate
+    /// Depend on a checkout of Everturn; by default on the one this program was built from if it exists, else
+    /// on the published crate
     #[arg(long, value_name = "CHECKOUT")]
     path: Option<PathBuf>,
 }
@@ -80,7 +80,7 @@ pub(crate) fn run(arguments: &NewArguments, output: Output) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// Checks that cargo takes the name.
+/// Checks that Cargo accepts the name.
 fn check(name: &str) -> Outcome<()> {
     let is_plain = |character: char| {
         character.is_ascii_lowercase() || character.is_ascii_digit() || "-_".contains(character)
@@ -110,7 +110,7 @@ fn filled(template: &str, name: &str, checkout: Option<&Path>) -> String {
             let crate_path = checkout.join("crates/everturn");
             let shown = checkout.display();
             (
-                // A path as a TOML literal string may hold backslashes.
+                // A path in a TOML literal string may contain backslashes.
                 format!("path = '{}'", crate_path.display()),
                 format!(
                     "# The checkout of Everturn that Cargo.toml names, from `--build-context everturn={shown}`.\nCOPY --from=everturn . {shown}\n"
@@ -142,7 +142,7 @@ fn given_checkout(path: &Path) -> Outcome<PathBuf> {
     )
 }
 
-/// Returns the checkout that this program was built from, if it is there.
+/// Returns the checkout that this program was built from, if it exists.
 fn own_checkout() -> Option<PathBuf> {
     let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).parent()?.parent()?;
     is_checkout(checkout).then(|| checkout.to_owned())

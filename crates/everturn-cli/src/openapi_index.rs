@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::Value;
 
-/// What a server serves.
+/// The agents and flows of a server.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct OpenApiIndex {
     pub(crate) agents: Vec<Entry>,
@@ -60,7 +60,7 @@ fn actions_below<'a>(path: &str, paths: impl Iterator<Item = &'a String>) -> Vec
         .collect()
 }
 
-/// Returns the names of entries as a sentence has them.
+/// Returns the names of entries, separated by commas.
 pub(crate) fn names(entries: &[Entry]) -> String {
     let names: Vec<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
     names.join(", ")

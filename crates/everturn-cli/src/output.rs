@@ -1,4 +1,4 @@
-//! What is printed: text with colours on a terminal, or JSON.
+//! The output: text with colours on a terminal, or JSON.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -11,14 +11,14 @@ use serde_json::{Value, json};
 
 use crate::failure::{Exit, Failure, Outcome};
 
-/// The style of what is beside the point.
+/// The style of secondary text.
 pub(crate) const DIM: Style = AnsiColor::BrightBlack.on_default();
 pub(crate) const BOLD: Style = Style::new().bold();
 pub(crate) const GREEN: Style = AnsiColor::Green.on_default();
 pub(crate) const RED: Style = AnsiColor::Red.on_default();
 pub(crate) const YELLOW: Style = AnsiColor::Yellow.on_default();
 
-/// Standard output and standard error. Colours are removed where they do not go to a terminal.
+/// Standard output and standard error. Colours are removed if the stream is not a terminal.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Output {
     is_json: bool,
@@ -33,12 +33,12 @@ impl Output {
         }
     }
 
-    /// Returns whether JSON was asked for.
+    /// Returns whether the output is JSON.
     pub(crate) fn is_json(self) -> bool {
         self.is_json
     }
 
-    /// Prints a text without a line end, at once.
+    /// Prints a text without a line end, and flushes it.
     pub(crate) fn text(self, text: &str) -> Outcome<()> {
         let mut out = AutoStream::new(io::stdout().lock(), self.colours);
         out.write_all(text.as_bytes())?;
@@ -50,20 +50,20 @@ impl Output {
         self.text(&format!("{}\n", line.as_ref()))
     }
 
-    /// Prints a value as a line of JSON, if JSON was asked for.
+    /// Prints a value as a line of JSON, if the output is JSON.
     pub(crate) fn json(self, value: &impl Serialize) -> Outcome<()> {
         if !self.is_json {
             return Ok(());
         }
         let mut line = serde_json::to_vec(value)?;
         line.push(b'\n');
-        // Past the filter for colours: text inside JSON is escaped, and stays as it is.
+        // Bypasses the colour filter: control characters inside JSON are already escaped.
         let mut out = io::stdout().lock();
         out.write_all(&line)?;
         Ok(out.flush()?)
     }
 
-    /// Prints a value as JSON if that was asked for, else as text.
+    /// Prints a value as JSON or as text.
     pub(crate) fn show(self, value: &impl Serialize, text: impl FnOnce() -> String) -> Outcome<()> {
         if self.is_json {
             return self.json(value);
@@ -71,15 +71,15 @@ impl Output {
         self.text(&text())
     }
 
-    /// Prints a remark beside the result, for people, to standard error.
+    /// Prints a remark to standard error.
     pub(crate) fn remark(self, remark: impl AsRef<str>) {
         if !self.is_json {
-            // A remark that nobody can read is no failure.
+            // An error on standard error is ignored.
             let _ = writeln!(anstream::stderr(), "{DIM}{}{DIM:#}", remark.as_ref());
         }
     }
 
-    /// Prints why a command failed, and returns its exit code.
+    /// Prints the error of a command, and returns its exit code.
     pub(crate) fn failure(self, failure: &Failure) -> Exit {
         let Failure::Error { error, next, exit } = failure else {
             return Exit::Done;
@@ -109,8 +109,7 @@ fn failed(error: &Error, next: Option<&str>) -> Value {
     json!({ "error": failed })
 }
 
-/// Returns a text that a terminal only shows: control characters other than line ends and tabs, and marks that turn the
-/// direction of writing, are written as escapes.
+/// Escapes control characters other than line ends and tabs, and marks that change the direction of writing.
 pub(crate) fn clean(text: &str) -> String {
     let mut cleaned = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,4 +1,4 @@
-//! Where a command works: on a server, or in a store.
+//! The place a command works on: a server or a store.
 
 use std::env;
 
@@ -11,10 +11,10 @@ use crate::failure::{Failure, Outcome};
 use crate::server::Server;
 use crate::store::Store;
 
-/// The address that the playground and new projects serve at.
+/// The default address of the playground and of new projects.
 const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 
-/// A server or a store, not reached yet.
+/// A server or a store, not connected yet.
 #[derive(Debug)]
 pub(crate) enum Place {
     Server(Server),
@@ -24,9 +24,9 @@ pub(crate) enum Place {
 /// How a command uses a session's snapshots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// It reads what every client may read.
+    /// The command reads snapshots, which every client may.
     Read,
-    /// It calls this companion action, which a server offers to those whom it allows it.
+    /// The command calls this companion action, which a server restricts to permitted callers.
     Change(&'static str),
 }
 
@@ -47,7 +47,7 @@ impl Place {
         }
     }
 
-    /// Returns the server for a command that needs agents.
+    /// Returns the server, for a command that needs agents.
     pub(crate) fn server(&self, command: &str) -> Outcome<&Server> {
         match self {
             Self::Server(server) => Ok(server),
@@ -58,7 +58,7 @@ impl Place {
         }
     }
 
-    /// Opens the archive of the sessions that are meant.
+    /// Opens the archive of the selected sessions.
     pub(crate) async fn archive(&self, whose: &Whose, access: Access) -> Outcome<AnyArchive> {
         match self {
             Self::Server(server) => {
@@ -72,7 +72,7 @@ impl Place {
             Self::Store(store) => {
                 refuse_agent(whose)?;
                 let archive = store.archive(scope(whose)).await?;
-                // An import may begin a tenant; everything else works on one that is there.
+                // An import may create a tenant; other commands require an existing one.
                 if whose.names_tenant() && access != Access::Change("import") {
                     store.tenant(whose).await?;
                 }
@@ -81,15 +81,15 @@ impl Place {
         }
     }
 
-    /// Names the step that may help after a failure here, unless one is named already.
+    /// Adds the next step after a failure here, unless there is one.
     pub(crate) fn advise(&self, failure: Failure) -> Failure {
         let step = match (self, failure.status()) {
             (Self::Server(server), Some(Status::Unavailable)) => server.unreachable_advice(),
             (Self::Server(_), Some(Status::Unauthenticated)) => {
-                "put a token that the server knows into EVERTURN_TOKEN".to_owned()
+                "set EVERTURN_TOKEN to a token that the server accepts".to_owned()
             }
             (Self::Server(_), Some(Status::PermissionDenied)) => {
-                "use a token with more rights in EVERTURN_TOKEN; the server's `archive(ArchiveAccess::…)` says who may change sessions"
+                "set EVERTURN_TOKEN to a token with more rights; the server's `archive(ArchiveAccess::…)` decides who may change sessions"
                     .to_owned()
             }
             (_, Some(Status::NotFound)) => {
@@ -101,7 +101,7 @@ impl Place {
     }
 }
 
-/// Returns the tenant that is meant.
+/// Returns the selected tenant.
 pub(crate) fn scope(whose: &Whose) -> Scope {
     match (&whose.tenant, &whose.principal) {
         (Some(tenant), _) => Scope::new(tenant.as_str()),
@@ -114,14 +114,14 @@ pub(crate) fn refuse_agent(whose: &Whose) -> Outcome<()> {
     match &whose.agent {
         None => Ok(()),
         Some(_) => {
-            Err(Failure::wrong("a store does not know agents").or_next("leave out --agent, or give --url"))
+            Err(Failure::wrong("a store has no agents").or_next("leave out --agent, or give --url"))
         }
     }
 }
 
 pub(crate) fn refuse_tenant(whose: &Whose) -> Outcome<()> {
     if whose.names_tenant() || whose.all_tenants {
-        return Err(Failure::wrong("a server knows the tenant by the token").or_next(
+        return Err(Failure::wrong("on a server, the token selects the tenant").or_next(
             "leave out --tenant, --principal and --all-tenants and set EVERTURN_TOKEN, or give --store",
         ));
     }

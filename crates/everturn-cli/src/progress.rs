@@ -1,4 +1,4 @@
-//! Progress of long work, on a terminal only.
+//! Progress of long operations, on a terminal only.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::output::Output;
 
 const TICK: Duration = Duration::from_millis(100);
 
-/// Returns a bar for work whose amount is known.
+/// Returns a bar for an operation of known size.
 pub(crate) fn bar(output: Output, what: &'static str, amount: u64) -> ProgressBar {
     styled(
         output,
@@ -28,7 +28,7 @@ pub(crate) fn bytes_bar(output: Output, what: &'static str, amount: u64) -> Prog
     )
 }
 
-/// Returns a sign of life for work whose amount is unknown.
+/// Returns a spinner for an operation of unknown size.
 pub(crate) fn spinner(output: Output, what: &'static str) -> ProgressBar {
     styled(
         output,
@@ -38,7 +38,7 @@ pub(crate) fn spinner(output: Output, what: &'static str) -> ProgressBar {
     )
 }
 
-/// Returns a sign of life with the bytes so far.
+/// Returns a spinner with the bytes so far.
 pub(crate) fn bytes_spinner(output: Output, what: &'static str) -> ProgressBar {
     styled(
         output,
@@ -48,7 +48,7 @@ pub(crate) fn bytes_spinner(output: Output, what: &'static str) -> ProgressBar {
     )
 }
 
-/// Bars are drawn on standard error, and by `indicatif` only if that is a terminal.
+/// `indicatif` draws bars on standard error, and only if that is a terminal.
 fn styled(output: Output, bar: ProgressBar, what: &'static str, template: &str) -> ProgressBar {
     if output.is_json() {
         return ProgressBar::hidden();

@@ -28,7 +28,7 @@ pub(crate) struct RunsArguments {
 
 #[derive(Debug, Subcommand)]
 enum RunsCommand {
-    /// List the runs that are not over, oldest first
+    /// List unfinished runs, oldest first
     List,
     /// Watch a run to its end; exit code 7 if it fails or is aborted
     Watch {
@@ -131,17 +131,17 @@ fn list(runs: &[Snapshot], output: Output) -> Outcome {
     Ok(Exit::Done)
 }
 
-/// Prints what the run streams, then how it ended.
+/// Prints the chunks of a run, then its outcome.
 async fn watch_served(agent: &ServedAgent, id: &str, output: Output) -> Outcome {
     let task = agent.task(id);
-    // A run that does not exist is refused here, with its own words.
+    // A missing run fails here, with a specific error.
     task.poll().await?;
     let mut transcript = Transcript::default();
     let mut chunks = task.attach()?;
     while let Some(chunk) = chunks.next().await {
         match chunk {
             Ok(chunk) => transcript.chunk(output, &chunk)?,
-            // The chunks of a run are kept for some minutes after its end, and by servers that can.
+            // Chunks of a run are kept for some minutes after its end, on servers with a stream log.
             Err(error) if matches!(error.status(), Status::NotFound | Status::Unimplemented) => break,
             Err(error) => return Err(error.into()),
         }
@@ -154,7 +154,7 @@ async fn watch_served(agent: &ServedAgent, id: &str, output: Output) -> Outcome 
     ended(snapshot.status, outcome.err(), output)
 }
 
-/// Prints the statuses that the run goes through: a store has no chunks.
+/// Prints each status of the run; a store has no chunks.
 async fn watch_stored(store: &Store, whose: &Whose, id: &str, output: Output) -> Outcome {
     let sessions = store.sessions().await?;
     let mut statuses = sessions.watch(&scope(whose), &id.into()).ok_or_else(|| {
@@ -199,9 +199,9 @@ fn aborted(id: &str, abort: Option<Abort>, output: Output) -> Outcome {
     let Some(abort) = abort else {
         return Err(Error::not_found(format!("there is no run '{id}'")).into());
     };
-    // Servers of other runtimes report a run that winds down.
+    // Servers of other runtimes report a run that is being aborted.
     if abort.status != SnapshotStatus::Aborted && !abort.status.is_under_way() {
-        let message = format!("the run '{id}' is over already: {}", abort.status);
+        let message = format!("the run '{id}' has already ended: {}", abort.status);
         return Err(Error::failed_precondition(message).into());
     }
     let told: Value = json!({ "snapshotId": id, "status": abort.status });

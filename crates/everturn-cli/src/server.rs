@@ -8,26 +8,26 @@ use everturn_client::{Client, RemoteAgent, RemoteFlow};
 use everturn_core::{Error, Status};
 use serde_json::Value;
 
-use crate::openapi_index::{OpenApiIndex, Entry, names};
 use crate::failure::{Exit, Failure, Outcome};
+use crate::openapi_index::{Entry, OpenApiIndex, names};
 
 /// The variable that holds the token.
 const TOKEN: &str = "EVERTURN_TOKEN";
 
-/// A server, reached with the token of the environment.
+/// A server, called with the token of the environment.
 #[derive(Debug)]
 pub(crate) struct Server {
-    /// The address without a slash at its end.
+    /// The address without a trailing slash.
     base: String,
     http: reqwest::Client,
     token: Option<String>,
     client: Client,
 }
 
-/// An agent on a server, and what the server says about it.
+/// An agent on a server, and its description.
 pub(crate) struct ServedAgent {
     pub(crate) agent: RemoteAgent,
-    /// `None` if the server does not describe what it serves.
+    /// `None` if the server does not describe its agents.
     entry: Option<Entry>,
 }
 
@@ -47,7 +47,7 @@ impl Server {
         };
         Ok(Self {
             base: url.trim_end_matches('/').to_owned(),
-            // As the client does, this follows no redirects: they could send the token to another server.
+            // Follows no redirects, like the client: they could send the token to another server.
             http: reqwest::Client::builder()
                 .redirect(reqwest::redirect::Policy::none())
                 .build()
@@ -57,7 +57,7 @@ impl Server {
         })
     }
 
-    /// Reads what the server serves; `None` if it does not say.
+    /// Reads the server's OpenAPI document; `None` if it has none.
     pub(crate) async fn index(&self) -> Outcome<Option<OpenApiIndex>> {
         let mut request = self.http.get(format!("{}/openapi.json", self.base));
         if let Some(token) = &self.token {
@@ -102,7 +102,7 @@ impl Server {
         })
     }
 
-    /// Returns the agent with this name; without a name, the server's only one.
+    /// Returns the agent with this name; without a name, the server's only agent.
     pub(crate) async fn agent_or_only(&self, name: Option<&str>) -> Outcome<ServedAgent> {
         if let Some(name) = name {
             return self.agent(name).await;
@@ -145,7 +145,7 @@ impl Server {
 }
 
 impl ServedAgent {
-    /// Checks that the server offers a companion action that changes or exports sessions.
+    /// Checks that the server has a companion action that changes or exports sessions.
     pub(crate) fn check_offered(&self, action: &str) -> Outcome<()> {
         let Some(entry) = &self.entry else {
             return Ok(());
@@ -157,13 +157,13 @@ impl ServedAgent {
             format!("the agent '{}' keeps no sessions", entry.name)
         } else {
             format!(
-                "the server offers nobody to {action} sessions of '{}'",
+                "the server does not allow callers to {action} sessions of '{}'",
                 entry.name
             )
         };
         Err(Failure::from(Error::permission_denied(reason))
             .exit_with(Exit::NotAllowed)
-            .or_next("say who may with `server.archive(ArchiveAccess::…)`, or work on the store itself with --store"))
+            .or_next("configure `server.archive(ArchiveAccess::…)`, or use the store directly with --store"))
     }
 
     pub(crate) fn task(&self, id: &str) -> AgentTask {
@@ -185,7 +185,7 @@ fn find(name: &str, kind: &str, entries: Vec<Entry>) -> Outcome<Entry> {
         })
 }
 
-/// Returns the usual path of a name, for servers that do not describe what they serve.
+/// Returns the default path of a name, for servers without an OpenAPI document.
 fn below(prefix: &str, name: &str) -> String {
     let mut path = Url::parse("http://host").expect("a constant address");
     if let Ok(mut segments) = path.path_segments_mut() {

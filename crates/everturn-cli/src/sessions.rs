@@ -27,12 +27,12 @@ pub(crate) struct SessionsArguments {
 
 #[derive(Debug, Subcommand)]
 enum SessionsCommand {
-    /// List sessions, those with the newest snapshots first
+    /// List sessions, most recent first
     List {
-        /// How many
+        /// The number of sessions
         #[arg(long, default_value_t = 50, value_name = "COUNT")]
         limit: usize,
-        /// All of them
+        /// All sessions
         #[arg(long, conflicts_with = "limit")]
         all: bool,
     },
@@ -41,40 +41,40 @@ enum SessionsCommand {
         /// The session
         #[arg(required_unless_present = "snapshot")]
         session: Option<String>,
-        /// A snapshot, of whichever session
+        /// A snapshot, of any session
         #[arg(long, value_name = "ID", conflicts_with = "session")]
         snapshot: Option<String>,
     },
-    /// Draw the snapshots of a session as a tree
+    /// Print the snapshots of a session as a tree
     Tree {
         /// The session
         session: String,
     },
     /// Compare two snapshots: messages, state, artifacts
     Diff {
-        /// A snapshot
+        /// The first snapshot
         left: String,
-        /// Another snapshot
+        /// The second snapshot
         right: String,
         /// Exit with 7 if there is a difference
         #[arg(long)]
         exit_code: bool,
     },
-    /// Begin a session with the state of a snapshot
+    /// Create a session with the state of a snapshot
     Fork {
         /// The snapshot
         snapshot: String,
         /// The id of the new session
         session: String,
-        /// The custom state of the new session, in place of the snapshot's
+        /// The custom state of the new session, instead of the snapshot's
         #[arg(long, value_name = "JSON")]
         custom: Option<String>,
     },
-    /// Label a snapshot, or write a note on it
+    /// Label a snapshot, or add a note to it
     Label(changing::LabelArguments),
-    /// Delete a session, a snapshot or a branch, for good
+    /// Delete a session, a snapshot or a branch permanently
     Delete(changing::DeleteArguments),
-    /// Write a session to a file, as lines of JSON
+    /// Export a session to a file of JSON lines
     Export {
         /// The session
         session: String,
@@ -82,24 +82,25 @@ enum SessionsCommand {
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// Read a session from a file that `export` wrote
+    /// Import a session from a file written by `export`
     Import {
         /// The file; '-' is standard input
         file: PathBuf,
         /// Import under another id
         #[arg(long = "as", value_name = "ID")]
         into: Option<String>,
-        /// Replace a session of that id
+        /// Replace the session of that id
         #[arg(long)]
         replace: bool,
     },
     /// Copy a session with all its snapshots, under another id or to another store
     Copy(moving::CopyArguments),
-    /// Check a whole store, or one session: its snapshots, and whether models take its conversations
+    /// Verify a whole store, or one session: its snapshots, and whether models accept its conversations
     Verify {
         /// The session; without it, the whole store
         session: Option<String>,
-        /// Add a snapshot with a mended conversation where models would not take one; needs --store
+        /// Add a snapshot with a repaired conversation where models would reject the stored one; needs
+        /// --store
         #[arg(long)]
         mend: bool,
     },

@@ -1,4 +1,4 @@
-//! A store that is opened without its agents.
+//! A store, opened without its agents.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::arguments::Whose;
 use crate::failure::{Failure, Outcome};
 use crate::place::scope;
 
-/// Where a store is.
+/// The location of a store.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Store {
     Sqlite(PathBuf),
@@ -32,13 +32,13 @@ enum Opened {
     Postgres(PostgresStore),
 }
 
-/// What a check of a store or session found.
+/// The result of verifying a store or session.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Checked {
-    /// The number of snapshots that were read.
+    /// The number of snapshots read.
     pub(crate) snapshots: u64,
     pub(crate) problems: Vec<String>,
-    /// The conversations that were mended.
+    /// The repaired conversations.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) mended: Vec<String>,
 }
@@ -58,7 +58,7 @@ impl Store {
         }
     }
 
-    /// Opens the store, which must exist: a mistyped path would otherwise look like an empty store.
+    /// Opens the store, which must exist, so that a mistyped path is not taken for an empty store.
     async fn open(&self) -> Outcome<Opened> {
         match self {
             Self::Sqlite(path) => {
@@ -73,7 +73,7 @@ impl Store {
         }
     }
 
-    /// Creates the store if it does not exist, for a command that brings sessions into it.
+    /// Creates the store if it does not exist, for a command that imports sessions.
     pub(crate) async fn create(&self) -> Outcome<()> {
         match self {
             Self::Sqlite(path) => SqliteStore::open(path).await?.close().await?,
@@ -95,10 +95,10 @@ impl Store {
         Ok(Archive::of(self.sessions().await?, scope))
     }
 
-    /// Returns the tenant that is named, with its readable name.
+    /// Returns the selected tenant, with its readable name.
     ///
     /// # Errors
-    /// `NOT_FOUND` if the store has nothing of it.
+    /// `NOT_FOUND` if the store has no data of the tenant.
     pub(crate) async fn tenant(&self, whose: &Whose) -> Outcome<Scope> {
         let found = Tenants::of(self.sessions().await?).get(&scope(whose)).await;
         found.map_err(|error| {
@@ -107,7 +107,7 @@ impl Store {
         })
     }
 
-    /// Reads everything and checks it: of all tenants in a database, of these in files.
+    /// Reads and verifies everything: all tenants of a database, the given ones of files.
     pub(crate) async fn verify(&self, tenants: &[Scope]) -> Outcome<Checked> {
         let (snapshots, problems) = match self.open().await? {
             Opened::Sqlite(store) => {
@@ -135,9 +135,9 @@ impl Store {
         })
     }
 
-    /// Aborts a background run. Its worker, in whichever process, notices by the status of its snapshot.
+    /// Aborts a background run. Its worker, in any process, reads the status of its snapshot.
     pub(crate) async fn abort(&self, scope: Scope, id: &str) -> Outcome<Option<Abort>> {
-        // Only agents change the status of a run; this one never runs.
+        // Only agents change the status of a run, so this defines one that never runs.
         let operator = custom_agent(&Registry::new(), "operator", |session: AgentSession| async move {
             Ok(session.result())
         })
@@ -159,7 +159,7 @@ fn check_exists(path: &Path) -> Outcome<()> {
     .or_next("check the path; `everturn sessions import` creates a store"))
 }
 
-/// Writes the store as it is given, without the password of a database.
+/// Formats the store as an argument, without the password of a database.
 impl fmt::Display for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

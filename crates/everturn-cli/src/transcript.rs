@@ -8,14 +8,14 @@ use everturn_ai::{Approval, ApprovalAnswer, ApprovalForm, Message, Part, Role};
 use crate::failure::Outcome;
 use crate::output::{BOLD, DIM, GREEN, Output, RED, YELLOW, clean, excerpt};
 
-/// How much of a tool's input or output is shown.
+/// The maximum length of a printed tool input or output.
 const SHOWN: usize = 200;
 
-/// Prints the chunks of a turn as they come, and knows whether a line is open.
+/// Prints the chunks of a turn as they arrive, and tracks whether a line is open.
 #[derive(Debug, Default)]
 pub(crate) struct Transcript {
     is_inside_line: bool,
-    /// The text that was printed.
+    /// The printed text.
     spoken: String,
 }
 
@@ -61,7 +61,7 @@ impl Transcript {
         Ok(())
     }
 
-    /// Ends the turn: prints the answer if it was not streamed, and JSON of the whole output.
+    /// Ends the turn: prints the answer if it was not streamed, or the whole output as JSON.
     pub(crate) fn reply(&mut self, output: Output, reply: &AgentReply) -> Outcome<()> {
         if output.is_json() {
             return output.json(&serde_json::json!({ "result": reply.output() }));
@@ -73,7 +73,7 @@ impl Transcript {
         self.end_line(output)
     }
 
-    /// Prints a remark about the turn on a line of its own.
+    /// Prints a remark about the turn on a separate line.
     fn aside(&mut self, output: Output, remark: &str) -> Outcome<()> {
         self.end_line(output)?;
         output.line(format!("{DIM}[{remark}]{DIM:#}"))
@@ -128,7 +128,7 @@ pub(crate) fn message(message: &Message) -> String {
     text
 }
 
-/// Describes the answers to a question, and what it still waits for.
+/// Describes the answers to a question, and the answers that are still needed.
 pub(crate) fn approval(approval: &Approval) -> Vec<String> {
     let answered = |answer: &ApprovalAnswer| {
         let what = match answer.form {
@@ -169,7 +169,7 @@ pub(crate) fn coloured(status: SnapshotStatus) -> String {
     format!("{style}{status}{style:#}")
 }
 
-/// Describes what was used; empty if nothing was.
+/// Describes the usage; empty if there is none.
 pub(crate) fn used(usage: &UsageTotal) -> String {
     let counts = [
         (usage.tokens(), "tokens"),

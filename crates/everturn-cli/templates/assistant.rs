@@ -2,7 +2,7 @@
 
 use everturn::prelude::*;
 
-/// What the assistant keeps beside the messages. Clients see each change as it happens.
+/// The assistant's state. Clients receive each change as it happens.
 #[payload]
 #[derive(Debug, Default, Clone, PartialEq)]
 pub struct Notebook {

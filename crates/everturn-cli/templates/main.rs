@@ -14,10 +14,10 @@ use mimalloc::MiMalloc;
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// Where to serve, unless the variable `ADDRESS` says otherwise.
+/// The default address; the variable `ADDRESS` overrides it.
 const ADDRESS: &str = "127.0.0.1:8080";
 
-/// Where conversations are kept, unless the variable `DATABASE` says otherwise.
+/// The default database; the variable `DATABASE` overrides it.
 const DATABASE: &str = "sessions.db";
 
 #[tokio::main]
@@ -36,13 +36,14 @@ async fn main() -> Result<()> {
             let tokens = tokens(&text)?;
             app.serve_with(address, |server| server.context(tokens)).await?;
         }
-        // Everybody on this machine may talk to the agent. A server that others reach does not start without tokens.
+        // Every user of this machine may use the agent. A server on another address requires tokens.
         Err(_) => app.serve(address).await?,
     }
     store.close().await
 }
 
-/// Reads who may call from a text such as `ann=a-long-random-token,ben=another`. Each caller sees their own conversations.
+/// Parses callers and their tokens, such as `ann=a-long-random-token,ben=another`. Callers see only their own
+/// conversations.
 fn tokens(text: &str) -> Result<BearerTokens> {
     let pairs = text.split(',').map(|pair| {
         let found = pair.trim().split_once('=').filter(|(_, token)| token.len() >= 16);
@@ -55,7 +56,8 @@ fn tokens(text: &str) -> Result<BearerTokens> {
     Ok(BearerTokens::new(pairs.collect::<Result<Vec<_>>>()?))
 }
 
-/// Returns the application with a model: OpenAI's if there is a key, else one that is a handful of rules.
+/// Returns the application with OpenAI's model if there is a key, else with the offline model (rule-based, no
+/// network).
 async fn app() -> Result<Everturn> {
     let builder = Everturn::builder();
     let builder = if std::env::var_os("OPENAI_API_KEY").is_some() {

@@ -12,14 +12,15 @@ use reqwest::redirect::Policy;
 use crate::Retries;
 use crate::headers::Headers;
 
-/// How long an idle connection is kept. It is less than Node's limit, so that a turn, which cannot be sent again, is not
-/// sent on a connection that the server is closing.
+/// How long an idle connection is kept. The value is below Node's limit, so that a turn, which cannot be
+/// repeated, is not sent on a connection that the server is closing.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// How long connecting to a server may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a run without a worker is waited for; as long as for a run in this process by default.
+/// How long to wait for a takeover of a run without a worker; by default as long as for a run in this
+/// process.
 const TAKEOVER_PATIENCE: Duration = Duration::from_mins(1);
 
 /// An HTTP client for remote agents and flows, with its headers, limits and retries. Cloning is cheap, and clones share
@@ -103,8 +104,9 @@ impl ClientBuilder {
         self
     }
 
-    /// Asks `provider` for headers before every request, also before reattaching to a stream, for example for tokens that
-    /// expire. The provider gets the context of the turn or call. Its headers replace fixed headers of the same name.
+    /// Calls `provider` for headers before every request, also before reconnecting to a stream, for example
+    /// for tokens that expire. The provider receives the context of the turn or call. Its headers replace
+    /// fixed headers of the same name.
     pub fn headers<F, Fut>(mut self, provider: F) -> Self
     where
         F: Fn(Context) -> Fut + Send + Sync + 'static,
@@ -136,7 +138,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets for how long a working server may be silent before it counts as lost; five minutes by default.
+    /// Sets how long a working server may send nothing before the connection counts as lost; five minutes by
+    /// default.
     pub fn silence(mut self, silence: Duration) -> Self {
         self.silence = silence;
         self
@@ -148,9 +151,10 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets for how long [waiting](everturn_agent::AgentTask::wait) for a background run continues after its worker went
-    /// silent, so that another worker can take the run over; one minute by default. It should be longer than the interval
-    /// at which the server's processes poll for lost runs. With zero, an expired run is reported at once.
+    /// Sets how long [waiting](everturn_agent::AgentTask::wait) for a background run continues after its
+    /// lease expired, so that another worker can take over the run; one minute by default. It should be
+    /// longer than the interval at which the server's processes poll for lost runs. With zero, an expired run
+    /// is reported at once.
     pub fn takeover_patience(mut self, patience: Duration) -> Self {
         self.takeover_patience = patience;
         self

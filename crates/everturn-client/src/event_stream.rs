@@ -1,8 +1,9 @@
 //! One stream of events, over as many connections as it needs.
 //!
-//! A server that names a stream keeps it, so that a client that lost its connection can reattach. The client then asks for
-//! the events after the last one with an id. A server without ids starts over, and the client skips the chunks that it has
-//! delivered already. A stream without a name ends with its connection: the request that started it is never sent twice.
+//! A server that names a stream keeps it, so that a client can reconnect after its connection was lost. The
+//! client then requests the events after the last one with an id. A server without ids starts over, and the
+//! client skips the chunks that it has already delivered. A stream without a name ends with its connection:
+//! the request that started it is never sent twice.
 
 use std::sync::Arc;
 
@@ -14,15 +15,15 @@ use serde::de::DeserializeOwned;
 
 use crate::client::Settings;
 use crate::events::{Decoder, Event};
-use crate::request::{Failed, Repeat, Request, FailureKind, content_type, decoded, result_in, too_large};
+use crate::request::{Failed, FailureKind, Repeat, Request, content_type, decoded, result_in, too_large};
 
-/// The reason of an error for a connection that broke before the end of a stream that the server does not keep. The outcome
-/// of the work is unknown: read the session before you start it again.
+/// The reason of an error for a connection that ended before its stream did, where the server does not keep
+/// the stream. The outcome of the work is unknown: read the session before starting the work again.
 pub const STREAM_BROKEN: Reason = Reason::new("stream-broken");
 
 pub(crate) const STREAM_ID: HeaderName = HeaderName::from_static("x-genkit-stream-id");
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-/// Asks an Everturn server to number its events; other servers do not know it.
+/// Requests numbered events of an Everturn server; other servers ignore it.
 const EVENT_IDS: HeaderName = HeaderName::from_static("x-everturn-event-ids");
 
 /// A running stream.
@@ -36,9 +37,9 @@ pub(crate) struct EventStream {
     id: Option<Arc<str>>,
     last_event: Option<Arc<str>>,
     delivered: u64,
-    /// How many of the next chunks were delivered before.
+    /// How many of the next chunks were already delivered.
     repeated: u64,
-    /// How often in a row the client reattached without receiving an event.
+    /// How often in a row the client reconnected without receiving an event.
     failures: u32,
 }
 
@@ -63,10 +64,10 @@ impl EventStream {
         Self::open(settings, url, body, context, None, Repeat::Always).await
     }
 
-    /// Reattaches to a stream, from its beginning.
+    /// Reconnects to a stream, from its beginning.
     ///
     /// # Errors
-    /// `NOT_FOUND` if the server does not know it, or no longer.
+    /// `NOT_FOUND` if the server has no such stream, or no longer.
     pub(crate) async fn attach(
         settings: &Arc<Settings>,
         url: &Url,
@@ -124,7 +125,7 @@ impl EventStream {
     /// Returns the next event. An output or a failure is the last event; do not call this again after it.
     ///
     /// # Errors
-    /// Why the stream cannot continue; [`STREAM_BROKEN`] if the server does not keep the stream.
+    /// The error that ends the stream; [`STREAM_BROKEN`] if the server does not keep the stream.
     pub(crate) async fn next(&mut self) -> Result<Event> {
         loop {
             let (event, id) = match self.connection.next(&self.settings).await {
@@ -136,14 +137,14 @@ impl EventStream {
                 }
             };
             if matches!(event, Event::Chunk(_)) {
-                // This server started over; the consumer has this chunk already.
+                // The server started over; the consumer has this chunk already.
                 if self.repeated > 0 {
                     self.repeated -= 1;
                     continue;
                 }
                 self.delivered += 1;
             }
-            // Also if the event has none: then the position is unknown, and the server has to start over.
+            // An event without an id resets the position, and the server has to start over.
             self.last_event = id;
             self.failures = 0;
             return Ok(event);
@@ -167,9 +168,9 @@ impl EventStream {
         }
     }
 
-    /// Reattaches and asks for the rest of the stream.
+    /// Reconnects and requests the rest of the stream.
     async fn reconnect(&mut self, mut cause: Error) -> Result<()> {
-        // Sending the request again would do the work twice.
+        // Repeating the request would repeat the work.
         let Some(id) = self.id.clone() else {
             return Err(cause.with_reason(STREAM_BROKEN));
         };
@@ -180,7 +181,7 @@ impl EventStream {
             match self.settings.send(&self.request, &self.context).await {
                 Ok(response) => {
                     self.connection = Connection::new(&self.settings, response)?;
-                    // A server that gave an id continues after it; any other starts over.
+                    // A server that sent an id continues after it; any other starts over.
                     self.repeated = if self.last_event.is_some() {
                         0
                     } else {
@@ -210,9 +211,9 @@ enum Source {
     Stream(Response),
     /// One document instead of a stream; some servers do not stream.
     Document(Response),
-    /// There are no more.
+    /// The stream has ended.
     Ended,
-    /// There are more than the limit allows.
+    /// The response is larger than the limit.
     Overflowing,
 }
 
@@ -220,7 +221,7 @@ impl Connection {
     fn new(settings: &Settings, response: Response) -> Result<Self> {
         if response.status() == StatusCode::NO_CONTENT {
             return Err(Error::not_found(
-                "the server does not know the stream, or no longer",
+                "the server has no such stream, or no longer",
             ));
         }
         Ok(Self {
@@ -290,7 +291,7 @@ fn named_in(headers: &HeaderMap) -> Option<Arc<str>> {
     (!id.is_empty()).then(|| Arc::from(id))
 }
 
-/// Returns the headers that name a stream and the last event seen.
+/// Returns the headers with the stream's id and the id of the last event.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` if an id cannot be sent.

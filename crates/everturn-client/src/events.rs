@@ -28,10 +28,10 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    /// Parses the event in a record; `None` if this version does not know its kind.
+    /// Parses the event in a record; `None` for an unknown kind.
     ///
     /// # Errors
-    /// `INTERNAL` if the record is not of this protocol at all.
+    /// `INTERNAL` if the record does not conform to this protocol.
     pub(crate) fn of(record: &Record) -> Result<Option<Self>> {
         let value = serde_json::from_slice(&record.data);
         if record.kind == RecordKind::Error {
@@ -45,7 +45,7 @@ impl Event {
         }
     }
 
-    /// Parses the event in an envelope; `None` if this version does not know its kind.
+    /// Parses the event in an envelope; `None` for an unknown kind.
     pub(crate) fn within(mut envelope: Map<String, Value>) -> Option<Self> {
         if let Some(error) = envelope.shift_remove("error").filter(|error| !error.is_null()) {
             return Some(Self::Failure(error_in(error, Status::Unknown)));
@@ -53,7 +53,7 @@ impl Event {
         if let Some(chunk) = envelope.shift_remove("message") {
             return Some(Self::Chunk(chunk));
         }
-        // JavaScript leaves out an undefined output.
+        // JavaScript omits an undefined output.
         let is_empty = envelope.is_empty();
         let output = envelope.shift_remove("result");
         output.or(is_empty.then_some(Value::Null)).map(Self::Output)

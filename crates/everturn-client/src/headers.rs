@@ -9,12 +9,12 @@ use everturn_core::{Context, Error, HandlerResult, RequestId, Result, TraceParen
 use futures::future::BoxFuture;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 
-/// Asks an Everturn server for the fields that it adds to Genkit's protocol; other servers do not know it.
+/// Requests Everturn's additions to Genkit's protocol; other servers ignore it.
 const EXTENSIONS: HeaderName = HeaderName::from_static("x-everturn-extensions");
 
 type Provider = dyn Fn(Context) -> BoxFuture<'static, HandlerResult<HeaderMap>> + Send + Sync;
 
-/// The fixed headers, and the provider that is asked before each request.
+/// The fixed headers, and the provider that is called before each request.
 #[derive(Clone, Default)]
 pub(crate) struct Headers {
     fixed: HeaderMap,
@@ -31,7 +31,7 @@ impl Headers {
             |what| Error::invalid_argument(format!("'{name}' is not a header: its {what} is not allowed"));
         let parsed: HeaderName = name.parse().map_err(|_| wrong("name"))?;
         let mut value: HeaderValue = value.parse().map_err(|_| wrong("value"))?;
-        // Nearly every header that is set by hand is a credential, which a debug print must not show.
+        // Most headers set by hand are credentials, which must not appear in debug output.
         value.set_sensitive(true);
         self.fixed.insert(parsed, value);
         Ok(())
@@ -70,8 +70,8 @@ impl Headers {
     }
 }
 
-/// Returns the headers by which the server's spans and log lines join those of the code that asks: the current span, else that
-/// of the context in which the chat was opened.
+/// Returns the headers that correlate the server's spans and log lines with the caller's: those of the
+/// current span, or else of the context in which the chat was opened.
 fn correlation(context: &Context) -> Vec<(&'static str, String)> {
     let mut headers = Vec::new();
     if let Some(parent) = TraceParent::current().or_else(|| TraceParent::of(context)) {
@@ -82,7 +82,7 @@ fn correlation(context: &Context) -> Vec<(&'static str, String)> {
         .extension::<RequestId>()
         .or_else(|| context.extension::<RequestId>());
     headers.extend(request.map(|request| ("x-request-id", request.to_string())));
-    // Several calls may be part of one request, so each has a key of its own.
+    // A request may contain several calls, so each call has a separate key.
     let key = context.extension::<IdempotencyKey>();
     let key = key.map_or_else(RequestId::random, |key| {
         RequestId::given(key.as_str()).unwrap_or_else(RequestId::random)

@@ -1,7 +1,8 @@
 //! Remote agents and flows, used like those in this process.
 //!
-//! A [`RemoteAgent`] has the surface of an [`Agent`](everturn_agent::Agent): the same chats, turns, tasks, interrupts and
-//! replies, over HTTP. It speaks to Everturn servers, and to Genkit servers in other languages.
+//! A [`RemoteAgent`] has the methods of an [`Agent`](everturn_agent::Agent): the same chats, turns, tasks,
+//! interrupts and replies, over HTTP. It works with Everturn servers, and with Genkit servers in other
+//! languages.
 //!
 //! ```
 //! use everturn_client::RemoteAgent;
@@ -47,17 +48,17 @@
 //! | event | effect |
 //! |---|---|
 //! | the server cannot be reached | the request is retried: see [`Retries`] |
-//! | the connection breaks in a turn, and the server keeps the stream | the turn continues over another connection |
-//! | it breaks, and the server does not keep the stream | `UNAVAILABLE` with [`STREAM_BROKEN`]; the turn is never sent twice |
-//! | the server no longer knows the stream | `NOT_FOUND` |
-//! | reading or aborting fails on the way | the request is retried |
+//! | the connection breaks during a turn, and the server keeps the stream | the turn continues over another connection |
+//! | the connection breaks, and the server does not keep the stream | `UNAVAILABLE` with [`STREAM_BROKEN`]; the turn is never sent twice |
+//! | the server no longer has the stream | `NOT_FOUND` |
+//! | reading or aborting fails on the network | the request is retried |
 //! | the connection breaks while a background run is watched | `UNAVAILABLE` with [`STREAM_BROKEN`]; the run continues, and can be watched again |
 //! | a background run loses its worker | the client waits for a takeover: see [`ClientBuilder::takeover_patience`] |
-//! | the server refuses | an error with the server's status, message and details |
+//! | the server rejects the request | an error with the server's status, message and details |
 //!
 //! | to | see |
 //! |---|---|
-//! | talk to an agent | [`RemoteAgent`] |
+//! | use an agent | [`RemoteAgent`] |
 //! | hold whole conversations on one connection (feature `websocket`) | `AgentSocket` |
 //! | run a flow | [`RemoteFlow`], [`FlowStream`] |
 //! | send credentials, set limits | [`Client`], [`ClientBuilder`] |
@@ -99,10 +100,10 @@ pub mod framing {
 
     pub use crate::events::{Decoder, Record, RecordKind, TooLarge};
 
-    /// Returns whether a record is an event that this version knows.
+    /// Returns whether a record is an event of a known kind.
     ///
     /// # Errors
-    /// `INTERNAL` if it is not of this protocol.
+    /// `INTERNAL` if it does not conform to this protocol.
     pub fn is_event(record: &Record) -> Result<bool> {
         Ok(crate::events::Event::of(record)?.is_some())
     }
@@ -110,21 +111,21 @@ pub mod framing {
     /// Returns the result in a reply.
     ///
     /// # Errors
-    /// The error in the reply; `INTERNAL` if it is not of this protocol.
+    /// The error in the reply; `INTERNAL` if it does not conform to this protocol.
     pub fn result(body: &[u8]) -> Result<Value> {
         crate::request::result_in(body)
     }
 
-    /// Returns whether a frame is one that this version knows.
+    /// Returns whether a frame is of a known kind.
     ///
     /// # Errors
-    /// `INTERNAL` if it is not of this protocol.
+    /// `INTERNAL` if it does not conform to this protocol.
     #[cfg(feature = "websocket")]
     pub fn is_frame(text: &str) -> Result<bool> {
         crate::websocket::is_frame(text)
     }
 
-    /// Returns the error of a refusal.
+    /// Returns the error of a rejected request.
     pub fn refusal(code: u16, is_page: bool, body: &[u8]) -> Option<Error> {
         let code = reqwest::StatusCode::from_u16(code).ok()?;
         let body = bytes::Bytes::copy_from_slice(body);

@@ -29,9 +29,10 @@ use crate::stop::StopOnDrop;
 /// An agent on another server, with the methods of an agent in this process: see [`everturn_agent::Agent`]. A clone is
 /// another handle to the same agent.
 ///
-/// A turn is one request, which is never sent twice. If the server keeps streams, a turn whose connection breaks continues
-/// on another connection. Otherwise it ends with [`STREAM_BROKEN`](crate::STREAM_BROKEN), and [`Chat::read`] reads its
-/// outcome. Dropping a turn cancels it here and, if the server supports it, there.
+/// A turn is one request, which is never sent twice. If the server keeps streams, a turn whose connection
+/// breaks continues on another connection. Otherwise it ends with [`STREAM_BROKEN`](crate::STREAM_BROKEN),
+/// and [`Chat::read`] reads its outcome. Dropping a turn cancels it here and, if the server supports it, on
+/// the server.
 ///
 /// [`Chat::read`]: everturn_agent::Chat::read
 pub struct RemoteAgent<S = Value, T = Value, O = Value> {
@@ -115,7 +116,8 @@ impl<S, T, O> RemoteAgent<S, T, O> {
         self.routes.run.as_str()
     }
 
-    /// Returns the agent whose status is read as a `U`, as [declared](everturn_agent::AgentBuilder::status) there.
+    /// Returns this agent with its status read as a `U`, as [declared](everturn_agent::AgentBuilder::status)
+    /// by the agent.
     pub fn status<U>(self) -> RemoteAgent<S, U, O> {
         RemoteAgent {
             routes: self.routes,
@@ -123,7 +125,7 @@ impl<S, T, O> RemoteAgent<S, T, O> {
         }
     }
 
-    /// Returns the agent whose output is read as a `U`, as its function
+    /// Returns this agent with its output read as a `U`, as its function
     /// [returns](everturn_agent::AgentResult::with_output) it.
     pub fn output<U>(self) -> RemoteAgent<S, T, U> {
         RemoteAgent {
@@ -132,7 +134,7 @@ impl<S, T, O> RemoteAgent<S, T, O> {
         }
     }
 
-    /// Returns the way from chats to this agent.
+    /// Returns the transport of chats with this agent.
     fn transport(&self) -> Arc<dyn AgentTransport>
     where
         S: CustomState,
@@ -148,8 +150,8 @@ impl<S: CustomState, T, O> RemoteAgent<S, T, O> {
     /// Runs one turn of a new session.
     ///
     /// # Errors
-    /// The error of the turn, in which [`AgentReply::of`] finds the reply of a failed turn; `UNAVAILABLE` if the server cannot
-    /// be reached.
+    /// The error of the turn, which contains the reply of a failed turn ([`AgentReply::of`]); `UNAVAILABLE`
+    /// if the server cannot be reached.
     pub async fn run(&self, input: impl Into<AgentInput>) -> Result<AgentReply<S, O>> {
         self.chat().run(input).await
     }
@@ -165,7 +167,7 @@ impl<S: CustomState, T, O> RemoteAgent<S, T, O> {
     /// Starts one turn of a new session and streams it: chunks, then the [reply](ChatTurn::output).
     ///
     /// # Errors
-    /// If the input cannot be sent. Every other failure is the turn's: see [`ChatTurn`].
+    /// If the input cannot be sent. Every other failure is reported by the turn: see [`ChatTurn`].
     pub async fn stream(&self, input: impl Into<AgentInput>) -> Result<ChatTurn<'static, S, T, O>>
     where
         T: 'static,
@@ -186,17 +188,17 @@ impl<S: CustomState, T, O> RemoteAgent<S, T, O> {
         self.stream(text.into()).await
     }
 
-    /// Begins or resumes a session.
+    /// Starts or resumes a session.
     pub fn chat(&self) -> ChatBuilder<S, T, O> {
         ChatBuilder::new(self.transport())
     }
 
-    /// Returns a background run by the id of its snapshot.
+    /// Returns a background run, given the id of its snapshot.
     pub fn task(&self, id: impl Into<SnapshotId>) -> AgentTask<S, T, O> {
         AgentTask::new(self.transport(), Context::current(), id.into())
     }
 
-    /// Reads the snapshot of an id.
+    /// Reads a snapshot by its id.
     ///
     /// # Errors
     /// `NOT_FOUND` if there is no such snapshot, or the agent has no store; the server's own error.
@@ -205,7 +207,7 @@ impl<S: CustomState, T, O> RemoteAgent<S, T, O> {
         self.routes.read(request, &Context::current()).await
     }
 
-    /// Reads the tip of a session.
+    /// Reads the latest snapshot of a session.
     ///
     /// # Errors
     /// As [`RemoteAgent::get_snapshot`].
@@ -216,18 +218,18 @@ impl<S: CustomState, T, O> RemoteAgent<S, T, O> {
 
     /// Aborts the background run of a pending snapshot; `None` if there is no such snapshot.
     ///
-    /// Servers return one status: some the status before the abort, some the one after it. A run that is aborted now is
-    /// therefore reported as pending before, even if it was aborted earlier.
+    /// Servers return only one status: some the status before the abort, some the status after it. A run that
+    /// is aborted now is therefore reported as previously pending, even if it was aborted earlier.
     ///
     /// # Errors
-    /// The error of the server.
+    /// The server's error.
     pub async fn abort(&self, id: impl Into<SnapshotId>) -> Result<Option<Abort>> {
         self.routes.stop(id.into(), &Context::current()).await
     }
 }
 
 impl Routes {
-    /// Runs each input as a turn of its own that starts where the one before ended.
+    /// Runs each input as a separate turn that starts where the previous one ended.
     async fn invoke(
         &self,
         mut init: AgentInit,
@@ -265,14 +267,14 @@ impl Routes {
         let id = events.id();
         let stop = id.map(|id| StopOnDrop::new(settings, &self.run, id, context));
         let outcome = events.relay(emitter).await;
-        // Only a turn that was dropped while it ran must be stopped.
+        // Only a turn dropped while it ran must be stopped.
         if let Some(stop) = stop {
             stop.disarm();
         }
         outcome
     }
 
-    /// Calls a companion action of the agent, which may be repeated.
+    /// Calls an idempotent companion action of the agent.
     async fn ask(&self, url: &Url, data: &impl Serialize, context: &Context) -> Result<Value> {
         let settings = &self.client.0;
         let request = Request::new(url, &Envelope { data, init: None })?;
@@ -317,7 +319,7 @@ impl Routes {
     }
 }
 
-/// Reads a snapshot. Its status may be one that this version does not know.
+/// Reads a snapshot, which may have a status that this version does not define.
 fn snapshot_of(mut row: Value) -> Result<Snapshot> {
     let status = status_in(&mut row);
     let mut snapshot: Snapshot = decoded(row)?;
@@ -327,7 +329,7 @@ fn snapshot_of(mut row: Value) -> Result<Snapshot> {
     Ok(snapshot)
 }
 
-/// Takes the status out of an answer, if it has one.
+/// Removes and returns the status of an answer, if it has one.
 fn status_in(answer: &mut Value) -> Option<SnapshotStatus> {
     let fields = answer.as_object_mut()?;
     let name = fields.get("status")?.as_str().filter(|name| !name.is_empty())?;
@@ -336,10 +338,10 @@ fn status_in(answer: &mut Value) -> Option<SnapshotStatus> {
     Some(status)
 }
 
-/// Returns the outcome of an abort from the one status that servers return.
+/// Returns the outcome of an abort from the only status that servers return.
 ///
-/// A server that reports the status before the abort answers `pending`. The run is then stopped, or winds down: its status is
-/// not known until it is read.
+/// A server that reports the status before the abort returns `pending`. The run has then stopped or is
+/// stopping; its status is unknown until it is read.
 pub(crate) fn abort_of(status: SnapshotStatus) -> Abort {
     Abort {
         previous: match status {

@@ -19,7 +19,7 @@ use crate::event_stream::EventStream;
 use crate::remote_agent::http_url;
 use crate::request::{Repeat, Request, decoded};
 
-/// A flow on another server, which takes an `I`, returns an `O` and may stream `C`s. Cloning is cheap.
+/// A flow on another server, with input `I`, output `O` and chunks `C`. Cloning is cheap.
 ///
 /// A call is one request, which is never sent twice.
 pub struct RemoteFlow<I = Value, O = Value, C = Value> {
@@ -34,7 +34,7 @@ struct Envelope<I> {
 }
 
 impl Client {
-    /// Returns the flow at `url`, which takes an `I`, returns an `O` and streams `C`s.
+    /// Returns the flow at `url`, with input `I`, output `O` and chunks `C`.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` if `url` is not an HTTP address.
@@ -86,7 +86,8 @@ where
     /// Runs the flow and streams its chunks.
     ///
     /// # Errors
-    /// `INTERNAL` if the input has no JSON form. All other errors are the stream's: see [`FlowStream::output`].
+    /// `INTERNAL` if the input has no JSON form. The stream reports all other errors: see
+    /// [`FlowStream::output`].
     pub fn stream(&self, input: I) -> Result<FlowStream<O, C>> {
         let body = serde_json::to_value(Envelope { data: input })?;
         let (client, url) = (self.client.clone(), self.url.clone());
@@ -95,19 +96,19 @@ where
         }))
     }
 
-    /// Asks the server to stop the work behind a stream that it keeps.
+    /// Requests that the server stop the work behind a kept stream.
     ///
     /// # Errors
-    /// `NOT_FOUND` if the server does not know the stream or cannot stop streams; the server's own error.
+    /// `NOT_FOUND` if the server has no such stream or cannot stop streams; the server's own error.
     pub async fn stop(&self, stream_id: &str) -> Result<()> {
         let context = Context::current();
         let stopping = self.client.0.stop(&self.url, stream_id, &context);
         context.guard(stopping).await
     }
 
-    /// Reattaches to a stream that was started before, here or in another process, from its beginning: what was sent
-    /// already comes again, then what is new. Its output is `NOT_FOUND` if the server does not keep the stream, or no
-    /// longer.
+    /// Reconnects to a stream that was started before, here or in another process, from its beginning:
+    /// earlier chunks are sent again, then new ones. Its output is `NOT_FOUND` if the server does not keep
+    /// the stream, or no longer.
     pub fn reattach(&self, stream_id: &str) -> FlowStream<O, C> {
         let (client, url) = (self.client.clone(), self.url.clone());
         let stream_id = Arc::from(stream_id);
@@ -117,14 +118,15 @@ where
     }
 }
 
-/// A running flow: chunks, then one output. Dropping it closes the connection. A server that does not keep the stream then
-/// cancels the flow; on a server that keeps it, the flow goes on until [`RemoteFlow::stop`].
+/// A running flow: chunks, then one output. Dropping it closes the connection. A server that does not keep
+/// the stream then cancels the flow. On a server that keeps it, the flow continues until
+/// [`RemoteFlow::stop`].
 pub struct FlowStream<O, C> {
     connection: Connection<(), O, C>,
     answer: watch::Receiver<Answer>,
 }
 
-/// The server's name of a stream.
+/// The server's name for a stream.
 #[derive(Debug)]
 enum Answer {
     /// The server has not answered yet.
@@ -158,8 +160,8 @@ where
         Self { connection, answer }
     }
 
-    /// Waits for the server's answer and returns the name of this stream for [`RemoteFlow::reattach`]; `None` if the
-    /// server does not keep the stream or did not answer.
+    /// Waits for the server's response and returns the name of this stream for [`RemoteFlow::reattach`];
+    /// `None` if the server does not keep the stream or did not respond.
     pub async fn stream_id(&mut self) -> Option<String> {
         let is_answered = |answer: &Answer| !matches!(answer, Answer::Awaited);
         match &*self.answer.wait_for(is_answered).await.ok()? {
@@ -176,7 +178,7 @@ where
     /// Drops unread chunks and waits for the output.
     ///
     /// # Errors
-    /// The error of the flow, or why the stream cannot continue.
+    /// The error of the flow, or the error that ended the stream.
     pub async fn output(self) -> Result<O> {
         self.connection.into_output().await
     }

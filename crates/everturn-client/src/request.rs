@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::client::Settings;
 use crate::wire_error::refusal;
 
-/// How many bytes of a refusal are read.
+/// The maximum number of bytes read from the body of an error response.
 const MAX_REFUSAL_BYTES: usize = 64 * 1024;
 
 /// A request that failed, and whether it may be sent again.
@@ -25,11 +25,11 @@ pub(crate) struct Failed {
 /// The kind of a failed request, which decides whether it is sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FailureKind {
-    /// The server has not seen the request.
+    /// The request did not reach the server.
     Unsent,
-    /// The server may have seen the request, and its outcome is unknown.
+    /// The request may have reached the server, and its outcome is unknown.
     Lost,
-    /// The server, or a proxy before it, cannot answer now.
+    /// The server, or a proxy in front of it, is temporarily unavailable.
     Busy,
     /// The request was answered or cannot be sent, so a retry is useless.
     Refused,
@@ -40,7 +40,7 @@ pub(crate) enum FailureKind {
 pub(crate) enum Repeat {
     /// The request is idempotent.
     Always,
-    /// The request acts each time, so it is sent again only if the server has not seen it.
+    /// The request is not idempotent, so it is repeated only if it did not reach the server.
     Unsent,
 }
 
@@ -58,7 +58,7 @@ impl Failed {
     }
 }
 
-/// Returns a URL for messages: without credentials and without the query, which may hold some.
+/// Returns a URL for messages, without credentials and query, which may contain secrets.
 pub(crate) fn shown(url: &Url) -> String {
     format!("{}{}", url.origin().ascii_serialization(), url.path())
 }
@@ -69,7 +69,7 @@ pub(crate) struct Request {
     pub(crate) url: Url,
     pub(crate) body: Bytes,
     pub(crate) accept: &'static str,
-    /// Headers of this request alone.
+    /// Headers of this request only.
     pub(crate) extra: HeaderMap,
 }
 
@@ -85,7 +85,7 @@ impl Request {
 }
 
 impl Settings {
-    /// Sends a request and waits for the head of a successful reply.
+    /// Sends a request and waits for the head of a successful response.
     pub(crate) async fn send(&self, request: &Request, context: &Context) -> Result<Response, Failed> {
         let refused = |error| Failed::new(FailureKind::Refused, error);
         let mut headers = self.headers.get(context).await.map_err(refused)?;
@@ -96,7 +96,7 @@ impl Settings {
         self.answered(&request.url, post.body(request.body.clone())).await
     }
 
-    /// Waits for the head of a successful reply.
+    /// Waits for the head of a successful response.
     pub(crate) async fn answered(&self, url: &Url, request: RequestBuilder) -> Result<Response, Failed> {
         let response = self.head(url, request).await?;
         if response.status().is_success() {
@@ -105,7 +105,7 @@ impl Settings {
         Err(self.refused(response).await)
     }
 
-    /// Waits for the head of a reply of any status.
+    /// Waits for the head of a response of any status.
     pub(crate) async fn head(&self, url: &Url, request: RequestBuilder) -> Result<Response, Failed> {
         match tokio::time::timeout(self.silence, request.send()).await {
             Ok(Ok(response)) => Ok(response),
@@ -114,7 +114,7 @@ impl Settings {
         }
     }
 
-    /// Sends a request, reads the whole reply and returns its `result`; null if it has none.
+    /// Sends a request, reads the whole response and returns its `result`; null if it has none.
     pub(crate) async fn call(&self, request: &Request, context: &Context) -> Result<Value, Failed> {
         let mut response = self.send(request, context).await?;
         let body = self.read(&mut response).await?;
@@ -150,7 +150,7 @@ impl Settings {
         }
     }
 
-    /// Returns the next bytes of a reply; `None` after the last.
+    /// Returns the next bytes of a response; `None` after the last.
     pub(crate) async fn next_bytes(&self, response: &mut Response) -> Result<Option<Bytes>, Failed> {
         match tokio::time::timeout(self.silence, response.chunk()).await {
             Ok(Ok(bytes)) => Ok(bytes),
@@ -159,7 +159,7 @@ impl Settings {
         }
     }
 
-    /// Reads the whole body of a reply.
+    /// Reads the whole body of a response.
     pub(crate) async fn read(&self, response: &mut Response) -> Result<Bytes, Failed> {
         let mut body = BytesMut::new();
         while let Some(bytes) = self.next_bytes(response).await? {
@@ -173,7 +173,7 @@ impl Settings {
 
     pub(crate) async fn refused(&self, mut response: Response) -> Failed {
         let mut body = BytesMut::new();
-        // A refusal whose body cannot be read is still a refusal.
+        // An error response whose body cannot be read is still an error response.
         while body.len() < MAX_REFUSAL_BYTES
             && let Ok(Some(bytes)) = self.next_bytes(&mut response).await
         {
@@ -209,11 +209,11 @@ pub(crate) fn content_type(response: &Response) -> &str {
 
 pub(crate) fn too_large(max_bytes: usize) -> Error {
     Error::resource_exhausted(format!(
-        "the server sent more than {max_bytes} bytes at once; a client can be built to take more"
+        "the server sent more than {max_bytes} bytes at once; increase the limit with `ClientBuilder::max_bytes`"
     ))
 }
 
-/// Returns the `result` of a reply; null if it has none, because JavaScript leaves out undefined values.
+/// Returns the `result` of a response; null if it has none, because JavaScript omits undefined values.
 pub(crate) fn result_in(body: &[u8]) -> Result<Value> {
     let wrong = |problem: String| Error::internal(format!("the server sent an invalid reply: {problem}"));
     match serde_json::from_slice(body) {
@@ -228,7 +228,7 @@ pub(crate) fn result_in(body: &[u8]) -> Result<Value> {
     }
 }
 
-/// Parses a reply as the expected type.
+/// Parses a response as the expected type.
 pub(crate) fn decoded<T: DeserializeOwned>(value: Value) -> Result<T> {
     T::deserialize(value).map_err(|error| {
         Error::internal(format!(
@@ -237,7 +237,7 @@ pub(crate) fn decoded<T: DeserializeOwned>(value: Value) -> Result<T> {
     })
 }
 
-/// Returns the innermost cause of an error; the outer ones only say that there was an error.
+/// Returns the innermost cause of an error, which the outer errors do not include.
 fn cause(error: &reqwest::Error) -> String {
     let mut deepest: &dyn std::error::Error = error;
     while let Some(source) = deepest.source() {

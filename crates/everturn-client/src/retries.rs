@@ -1,10 +1,10 @@
-//! When to retry.
+//! The retry policy.
 
 use std::time::Duration;
 
-/// How often, and after which waits, a request that may be repeated is retried.
+/// How often and with which delays a request is retried.
 ///
-/// A turn that may have begun is never repeated.
+/// A turn that may have started is never repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retries {
     /// The number of retries before giving up. For a stream, every event resets the count.
@@ -25,7 +25,8 @@ impl Retries {
 
     /// Returns how long to wait after this many failures; `None` to give up.
     ///
-    /// Half of the wait is random, so that clients that lost their server together do not reconnect together.
+    /// Half of the delay is random, so that clients that lost their server together do not reconnect
+    /// together.
     pub(crate) fn delay(&self, failures: u32) -> Option<Duration> {
         if failures >= self.attempts {
             return None;
@@ -37,7 +38,7 @@ impl Retries {
 }
 
 impl Default for Retries {
-    /// Five retries within some ten seconds.
+    /// Five retries within about ten seconds.
     fn default() -> Self {
         Self {
             attempts: 5,

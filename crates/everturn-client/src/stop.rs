@@ -1,6 +1,6 @@
 //! Stopping calls whose streams a server keeps.
 //!
-//! The call continues when its client leaves. A client that wants it to end must say so.
+//! The call continues when its client disconnects, so a client has to stop it explicitly.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::client::Settings;
 use crate::event_stream::STREAM_ID;
 
 impl Settings {
-    /// Asks the server to stop the work behind a stream.
+    /// Requests that the server stop the work behind a stream.
     ///
     /// # Errors
-    /// `NOT_FOUND` if the server does not know the stream or cannot stop streams; the server's own error.
+    /// `NOT_FOUND` if the server has no such stream or cannot stop streams; the server's own error.
     pub(crate) async fn stop(&self, url: &Url, stream_id: &str, context: &Context) -> Result<()> {
         let mut headers = self.headers.get(context).await?;
         headers.insert(
@@ -31,7 +31,7 @@ impl Settings {
     }
 }
 
-/// Stops the work behind a stream on drop, unless it was told that the stream is over.
+/// Stops the work behind a stream on drop, unless it is disarmed.
 #[derive(Debug)]
 pub(crate) struct StopOnDrop(Option<Work>);
 
@@ -53,7 +53,7 @@ impl StopOnDrop {
         }))
     }
 
-    /// Notes that the stream is over.
+    /// Marks the stream as ended, so that drop does nothing.
     pub(crate) fn disarm(mut self) {
         self.0 = None;
     }
@@ -61,7 +61,7 @@ impl StopOnDrop {
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
-        // `drop` cannot wait. If the request fails, the work goes on to its own end.
+        // `drop` cannot wait. If the request fails, the work continues to its end.
         if let Some(work) = self.0.take()
             && let Ok(runtime) = Handle::try_current()
         {

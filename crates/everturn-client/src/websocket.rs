@@ -1,17 +1,17 @@
 //! Whole conversations on one WebSocket.
 //!
 //! ```text
-//! AgentSocket ──► Line ──► Talk, a task that owns the connection ──► the server
+//! AgentSocket ──► ConnectionHandle ──► ConnectionTask, which owns the connection ──► the server
 //! ```
 //!
 //! The task ends with the connection, or when its last handle is dropped.
 
 mod agent_socket;
+mod connection_handle;
+mod connection_task;
+mod event_queue;
 mod frame;
 mod handshake;
-mod line;
-mod mailbox;
-mod talk;
 
 pub use self::agent_socket::AgentSocket;
 

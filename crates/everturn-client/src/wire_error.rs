@@ -1,19 +1,19 @@
-//! The errors of servers, in the forms that servers of this protocol use.
+//! The error formats of servers of this protocol.
 //!
 //! | server | outside a stream |
 //! |---|---|
 //! | Everturn, Express, fetch | `{"status":…,"message":…,"details":…}` |
 //! | Next.js | `{"error":{…}}` |
-//! | FastAPI | `{"detail":…}`, or nothing at all |
+//! | FastAPI | `{"detail":…}`, or an empty body |
 //! | Go | the message as plain text; the status's label if the message is private |
-//! | a proxy on the way | a page |
+//! | a proxy | an HTML page |
 
 use bytes::Bytes;
 use everturn_core::{Error, Status};
 use reqwest::StatusCode;
 use serde_json::Value;
 
-/// Parses the error of a server. `fallback` is the status if the server names none.
+/// Parses the error of a server. `fallback` is the status if the response has none.
 pub(crate) fn error_in(mut value: Value, fallback: Status) -> Error {
     while let Value::Object(fields) = &mut value
         && let Some(inner) = fields.get_mut("error")
@@ -42,7 +42,7 @@ pub(crate) fn error_in(mut value: Value, fallback: Status) -> Error {
     }
 }
 
-/// Returns an error with the status that the server gave, or that JavaScript puts before the message.
+/// Returns an error with the status in the response, or the one that JavaScript puts before the message.
 fn named(status: Option<Status>, fallback: Status, message: &str) -> Error {
     let prefixed = message
         .split_once(": ")
@@ -66,7 +66,7 @@ fn status_of(name: &str) -> Option<Status> {
     name.replace([' ', '-'], "_").to_uppercase().parse().ok()
 }
 
-/// Returns the error of an HTTP reply that is a refusal.
+/// Returns the error in a rejected HTTP request.
 pub(crate) fn refusal(code: StatusCode, is_page: bool, body: &Bytes) -> Error {
     let fallback = match Status::from_http(code.as_u16()) {
         Status::Ok => Status::Internal,
@@ -138,7 +138,7 @@ mod tests {
             "FAILED_PRECONDITION: no store"
         );
         assert_eq!(refused(404, ""), "NOT_FOUND: the server answered 404 Not Found");
-        // Routes that a server does not have.
+        // Routes that do not exist on the server.
         assert_eq!(
             refused(404, r#"{"message":"nothing is served at this path"}"#),
             "NOT_FOUND: nothing is served at this path"

@@ -1,4 +1,5 @@
-//! An agent that makes documents: the model writes one, a tool makes another, and every snapshot keeps what there was.
+//! An agent that writes documents: the model writes one, a tool writes another, and every snapshot stores the
+//! artifacts of its time.
 
 use everturn::prelude::*;
 use everturn::testkit::{Reply, ScriptedModel};
@@ -55,7 +56,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// Says something and prints what is made meanwhile.
+/// Runs a turn and prints its artifacts as they are streamed.
 async fn say(chat: &mut Chat, text: &str) -> Result<AgentReply> {
     println!("> {text}");
     let mut turn = chat.send(text).await?;

@@ -1,16 +1,16 @@
-//! A conversation that goes two ways: the tree of its snapshots, what the ways have in common, and a session of its own
-//! for the better one.
+//! A conversation with two branches: its tree of snapshots, the common part of the branches, and a fork of
+//! the better one.
 
 use everturn::prelude::*;
 use everturn::testkit::{Reply, ScriptedModel};
 
-/// What the chef keeps beside the conversation.
+/// The chef's state, stored with the conversation.
 #[derive(Debug, Default, Clone, Serialize, Deserialize, JsonSchema)]
 struct Kitchen {
     shopping: Vec<String>,
 }
 
-/// One turn: answers, and notes what has to be bought.
+/// Runs one turn: answers, and adds the ingredients to the shopping list.
 async fn cook(turn: Turn<Kitchen>) -> HandlerResult<FinishReason> {
     let answer = turn.generate().history().stream().await?;
     let text = answer.text();
@@ -24,7 +24,8 @@ async fn cook(turn: Turn<Kitchen>) -> HandlerResult<FinishReason> {
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    // The answers are written down here, so that nothing needs a network. A real model takes the same place.
+    // The answers are scripted, so that the example needs no network. Replace the scripted model with a real
+    // one.
     let model = ScriptedModel::new()
         .reply(Reply::text("Leeks make a soup or a pie. Which will it be?"))
         .reply(Reply::text("A soup, then. You need leeks and potatoes."))
@@ -46,7 +47,7 @@ async fn main() -> Result<()> {
     let question = chef.chat().resume("dinner").run("Something with leeks?").await?;
     chef.chat().resume("dinner").run("Soup.").await?;
     let soup = chef.chat().resume("dinner").run("Without butter.").await?;
-    // Back to the question, and on from there the other way. What was said since stays as it is.
+    // Resumes the earlier snapshot and continues differently. The later snapshots stay unchanged.
     let pie = chef.chat().snapshot(question.snapshot_id()).run("Pie.").await?;
 
     let archive = chef.archive()?;

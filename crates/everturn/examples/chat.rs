@@ -1,11 +1,12 @@
-//! A conversation that is streamed, taken up again later, and branched from an older point.
+//! A conversation that is streamed, resumed later, and branched from an earlier snapshot.
 
 use everturn::prelude::*;
 use everturn::testkit::{Reply, ScriptedModel};
 
 #[tokio::main]
 async fn main() -> Result<()> {
-    // The answers are written down here, so that nothing needs a network. A real model takes the same place.
+    // The answers are scripted, so that the example needs no network. Replace the scripted model with a real
+    // one.
     let model = ScriptedModel::new()
         .reply(Reply::text("Leek and potato soup, with a spoon of butter.").streamed())
         .reply(Reply::text("Then fry the leeks in olive oil; the soup will be a little lighter.").streamed())
@@ -25,13 +26,13 @@ async fn main() -> Result<()> {
     let soup = say(&mut chat, "Something with leeks?").await?;
     let session = soup.session_id();
 
-    // Later, perhaps in another process: the session's id is all that has to be kept.
+    // Later, possibly in another process: the session id is all that is needed to resume.
     drop(chat);
     let mut chat = chef.chat().resume(session).open().await?;
     println!("(resumed, with {} messages)", chat.messages().len());
     let butterless = say(&mut chat, "And without butter?").await?;
 
-    // Back to the first answer, and on from there in another direction. What was said since stays as it is.
+    // Resumes the first answer and continues differently. The later snapshots stay unchanged.
     let mut branch = chef.chat().snapshot(soup.snapshot_id()).open().await?;
     println!("(branched, with {} messages)", branch.messages().len());
     let onions = say(&mut branch, "I have no leeks after all.").await?;
@@ -50,7 +51,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// Says something and prints the answer as it comes.
+/// Runs a turn and prints the answer as it is streamed.
 async fn say(chat: &mut Chat, text: &str) -> Result<AgentReply> {
     println!("> {text}");
     let mut turn = chat.send(text).await?;

@@ -1,9 +1,9 @@
-//! An agent that keeps nothing: the client does, as a piece of JSON that goes back and forth.
+//! An agent without a store: the client keeps the state as JSON and sends it with each turn.
 
 use everturn::prelude::*;
 use everturn::testkit::{Reply, ScriptedModel};
 
-/// What the agent knows beside what was said.
+/// The agent's state, stored with the messages.
 #[derive(Debug, Default, Clone, Serialize, Deserialize, JsonSchema)]
 struct Kitchen {
     pantry: Vec<String>,
@@ -34,7 +34,7 @@ async fn main() -> Result<()> {
         .build()
         .await?;
 
-    // No store: the caller brings the conversation along.
+    // Without a store, the caller supplies the conversation.
     let chef = app
         .agent("chef")
         .custom::<Kitchen>()
@@ -46,7 +46,7 @@ async fn main() -> Result<()> {
     let leeks = say(&chef, &serde_json::to_string(&begun)?, "I bought leeks.").await?;
     let butter = say(&chef, &leeks, "And butter.").await?;
 
-    // Every piece of JSON is a point to go on from, as often as one likes.
+    // Every JSON state can be continued, any number of times.
     let oil = say(&chef, &leeks, "And olive oil. Forget the butter.").await?;
 
     println!(
@@ -57,7 +57,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// One turn of the conversation in `kept`; gives the conversation back with the turn in it.
+/// Runs one turn of the conversation in `kept` and returns the updated conversation.
 async fn say(chef: &Agent<Kitchen>, kept: &str, text: &str) -> Result<String> {
     let mut chat = chef.chat().state(serde_json::from_str(kept)?).open().await?;
     let reply = chat.run(text).await?;

@@ -1,18 +1,20 @@
-//! An agent that runs its turns itself: it drafts, has the draft reviewed, and drafts again until the review is kind.
+//! An agent with its own turn loop: it drafts, has the draft reviewed, and drafts again until the review is
+//! positive.
 //!
-//! The client sees all of it as it happens: text, what the agent is doing, custom state, and the finished document.
+//! The client receives everything as it happens: text, the current activity, custom state and the finished
+//! document.
 
 use everturn::prelude::*;
 use everturn::testkit::{Reply, ScriptedModel};
 
-/// What the writer keeps beside the conversation.
+/// The writer's state, stored with the conversation.
 #[derive(Debug, Default, Clone, Serialize, Deserialize, JsonSchema)]
 struct Desk {
     drafts: u32,
     advice: Vec<String>,
 }
 
-/// What the writer is doing.
+/// The current activity.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 enum Progress {
@@ -21,14 +23,14 @@ enum Progress {
     Printing,
 }
 
-/// What a reviewer says.
+/// A review of a draft.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 struct Review {
     good: bool,
     advice: String,
 }
 
-/// One turn: drafts until one is good, then prints it.
+/// Runs one turn: writes drafts until one is accepted, then publishes it.
 async fn write(turn: Turn<Desk>) -> HandlerResult<FinishReason> {
     loop {
         let draft = turn.custom().drafts + 1;

@@ -1,8 +1,8 @@
-//! A banker who asks before moving money.
+//! A banker that asks before it transfers money.
 //!
-//! A tool pauses the turn with a typed question. The conversation is then at rest: it can be written down, the process
-//! can end, and a later reader finds the question and gives a typed answer. One question here is answered in the
-//! tool's place (`respond`), the other lets the tool go on (`restart`).
+//! A tool interrupts the turn with a typed question. The turn is suspended and persisted: the process can
+//! end, and a later process reads the question and supplies a typed answer. One question is answered in place
+//! of the tool's result (`respond`); the other lets the tool continue (`restart`).
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use everturn::agent::store::{Detail, Mutation, Precondition, Scope};
 use everturn::prelude::*;
 use everturn::testkit::{Reply, ScriptedModel};
 
-/// What the banker wants to know before anything else.
+/// A question of the banker.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 struct Question {
     question: String,
@@ -30,20 +30,20 @@ struct Order {
     amount: u32,
 }
 
-/// What the customer is asked before money moves.
+/// The confirmation that the customer gives before a transfer.
 #[derive(Debug, Serialize, Deserialize)]
 struct Confirmation {
     question: String,
     amount: u32,
 }
 
-/// What the customer answers.
+/// The customer's answer.
 #[derive(Debug, Serialize, Deserialize)]
 struct Decision {
     approved: bool,
 }
 
-/// Moves money to somebody's account.
+/// Transfers money to an account.
 #[tool]
 async fn transfer(order: Order, context: &ToolContext) -> Result<String> {
     let Order { from, to, amount } = order;
@@ -97,7 +97,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// The banker, as every process that works for the bank defines it.
+/// Defines the banker, as every process of the bank does.
 async fn define_banker(model: &ScriptedModel, store: &Arc<MemoryStore>) -> Result<Agent> {
     let which_account = Tool::interrupt::<Question, Account>("which_account", "Asks which account to use.");
     let app = Everturn::builder()
@@ -113,7 +113,7 @@ async fn define_banker(model: &ScriptedModel, store: &Arc<MemoryStore>) -> Resul
         .define()
 }
 
-/// What the customer says to a question of the banker's.
+/// Returns the customer's answer to a question.
 fn answer(interrupt: &Interrupt) -> Result<Part> {
     match interrupt.name() {
         "which_account" => {
@@ -136,7 +136,8 @@ fn answer(interrupt: &Interrupt) -> Result<Part> {
     }
 }
 
-/// What a durable store does over time, at once: the conversation is written down, and read again elsewhere.
+/// Does at once what a durable store does over time: writes the conversation down and reads it in another
+/// process.
 async fn carried_over(store: &MemoryStore, session: impl Into<SessionId>) -> Result<MemoryStore> {
     let latest = store
         .latest(&Scope::default(), &session.into(), Detail::Whole)

@@ -1,7 +1,7 @@
-//! An agent on a server, and a client that talks to it as if it were local: streamed turns, a turn in the background, and
-//! a flow whose stream the client reattaches to by its name.
+//! An agent on a server, and a client that uses it like a local one: streamed turns, a background run, and a
+//! flow whose stream the client reconnects to by its id.
 //!
-//! Both are in this process, so that the example needs nothing else; in earnest the client is another program.
+//! Both run in this process to keep the example short; normally the client is another program.
 
 use std::net::SocketAddr;
 
@@ -14,7 +14,7 @@ async fn main() -> Result<()> {
     let app = kitchen().await?;
     let server = app
         .server()
-        // Turns and flows then survive the connection of their caller.
+        // With a stream log, turns and flows survive a lost connection of their caller.
         .stream_log(MemoryStreamLog::new())
         .bind(SocketAddr::from(([127, 0, 0, 1], 0)))
         .await?;
@@ -50,7 +50,7 @@ async fn kitchen() -> Result<Everturn> {
     Ok(app)
 }
 
-/// What another program does.
+/// The part of the client program.
 async fn talk(address: SocketAddr) -> Result<()> {
     let chef: RemoteAgent = RemoteAgent::new(&format!("http://{address}/agents/chef"))?;
 

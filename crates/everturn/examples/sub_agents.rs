@@ -1,6 +1,6 @@
-//! An agent that hands tasks to others: an editor with a researcher and a poet.
+//! An agent that delegates tasks: an editor with a researcher and a poet.
 //!
-//! For the editor's model each of the others is a tool. What they make becomes part of the editor's session.
+//! Each sub-agent is a tool of the editor's model. Its artifacts become part of the editor's session.
 
 use everturn::prelude::*;
 use everturn::testkit::{Reply, ScriptedModel};

@@ -1,4 +1,4 @@
-//! The application: one registry with everything in it, and shortcuts to use it.
+//! The application: a registry, and shortcuts for using it.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -24,12 +24,13 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-/// How often a serving application polls for background runs that other processes lost: often enough to add little to the
-/// usual lease of a minute.
+/// How often a serving application polls for lost background runs. The interval adds little to the default
+/// lease of one minute.
 #[cfg(feature = "server")]
 const RECOVERY_INTERVAL: Duration = Duration::from_secs(15);
 
-/// An application: models, tools, prompts, flows and agents that know each other by name. Cloning is cheap.
+/// An application: models, tools, prompts, flows and agents that refer to each other by name. Cloning is
+/// cheap.
 ///
 /// ```
 /// use everturn::prelude::*;
@@ -48,11 +49,11 @@ pub struct Everturn {
     registry: Registry,
 }
 
-/// Registers a model or a tool, or gives a value, once the registry exists.
+/// Registers a model or tool, or adds a value, once the registry exists.
 type SetUp = Box<dyn FnOnce(&Registry) -> Result<()> + Send>;
 
-/// The settings of an application. Plugins, models, tools and folders add up; one of the same name replaces the earlier
-/// one.
+/// The settings of an application. Plugins, models, tools and folders add up; a later element replaces an
+/// earlier one of the same name.
 #[must_use = "an application exists once it is built"]
 #[derive(Default)]
 pub struct EverturnBuilder {
@@ -62,11 +63,11 @@ pub struct EverturnBuilder {
     default_model: Option<ModelReference>,
     prompts: Vec<PathBuf>,
     definitions: Vec<SetUp>,
-    /// Gives the registry its values, in order.
+    /// The functions that add values to the registry, in order.
     values: Vec<SetUp>,
 }
 
-/// Adds a named element, or replaces an earlier one of that name.
+/// Adds a named element, replacing an earlier one of that name.
 fn add(things: &mut Vec<(String, SetUp)>, name: String, set_up: SetUp) {
     match things.iter_mut().find(|(earlier, _)| *earlier == name) {
         Some(earlier) => earlier.1 = set_up,
@@ -105,11 +106,11 @@ impl EverturnBuilder {
         self
     }
 
-    /// Gives the application a value, such as a database handle or configuration. Tools, flows and turn loops take it as an
-    /// argument, `db: Dep<Db>`, and other functions find it in their context ([`Context::dep`]). It replaces an earlier value
-    /// of its type.
+    /// Adds a value of the application, such as a database handle or configuration. Tools, flows and turn
+    /// loops take it as an argument, `db: Dep<Db>`; other functions read it from their context
+    /// ([`Context::dep`]). It replaces an earlier value of the same type.
     ///
-    /// Agents and flows that take a value which was not given cannot be defined.
+    /// Defining an agent or flow fails if it takes a value that was not added.
     ///
     /// ```
     /// use everturn::prelude::*;
@@ -142,13 +143,13 @@ impl EverturnBuilder {
         self
     }
 
-    /// Gives the application the prices of its models. What calls cost is then part of what turns and sessions have used, and can
-    /// be limited: see [`Budget::money`](everturn_ai::Budget::money).
+    /// Sets the prices of the application's models. The usage of turns and sessions then includes the cost of
+    /// calls, which can be limited: see [`Budget::money`](everturn_ai::Budget::money).
     pub fn prices(self, prices: Prices) -> Self {
         self.with(prices)
     }
 
-    /// Limits what agents may use, where an agent sets no limits of its own.
+    /// Sets the usage limits of agents that set none of their own.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.values.push(Box::new(move |registry| {
             everturn_agent::set_limits(registry, limits);
@@ -157,9 +158,10 @@ impl EverturnBuilder {
         self
     }
 
-    /// Declares that the context of every call brings a `T`: a server's context provider gives it (`Provided::with`), or the
-    /// program that calls ([`Context::with`](everturn_core::Context::with)). Functions that take a `Dep<T>` can then be
-    /// defined although the application itself has none; a call without one fails.
+    /// Declares that the context of every call contains a `T`. A server's context provider adds it
+    /// (`Provided::with`), or the calling program does ([`Context::with`](everturn_core::Context::with)).
+    /// Functions that take a `Dep<T>` can then be defined although the application has no such value; a call
+    /// without one fails.
     pub fn with_each_call<T: Send + Sync + 'static>(mut self) -> Self {
         self.values.push(Box::new(|registry| {
             registry.provided_by_each_call::<T>();
@@ -168,14 +170,14 @@ impl EverturnBuilder {
         self
     }
 
-    /// Sets the model for requests that name none.
+    /// Sets the model for requests that do not name one.
     pub fn default_model(mut self, model: impl Into<ModelReference>) -> Self {
         self.default_model = Some(model.into());
         self
     }
 
-    /// Defines things in the registry before the prompts of folders are read, which may name them: partials, helpers, schemas,
-    /// middleware.
+    /// Adds definitions that the prompts of folders may refer to: partials, helpers, schemas, middleware.
+    /// They run before the prompts are read.
     ///
     /// ```
     /// use everturn::ai::prompt::define_partial;
@@ -198,10 +200,10 @@ impl EverturnBuilder {
 
     /// Defines the prompts of a folder of `.prompt` files.
     ///
-    /// Files may name the models, tools and middleware that are added here, those of plugins, and what
-    /// [`define`](EverturnBuilder::define) defines.
+    /// The files may refer to models, tools and middleware added to this builder, to those of plugins, and to
+    /// the definitions of [`define`](EverturnBuilder::define).
     ///
-    /// With `EVERTURN_ENV=dev` or `GENKIT_ENV=dev` in the environment, files that change are read again.
+    /// With `EVERTURN_ENV=dev` or `GENKIT_ENV=dev` in the environment, changed files are reloaded.
     pub fn prompts(mut self, folder: impl Into<PathBuf>) -> Self {
         let folder = folder.into();
         if !self.prompts.contains(&folder) {
@@ -213,10 +215,10 @@ impl EverturnBuilder {
     /// Builds the application, and waits until its plugins are [set up](Plugin::set_up).
     ///
     /// # Errors
-    /// The error of a plugin, such as a missing key; `ALREADY_EXISTS` for two prompts of one name, `NOT_FOUND` for a
-    /// folder that does not exist; `INVALID_ARGUMENT` for `.prompt` files with mistakes: a frontmatter that is not YAML, unknown
-    /// keys, templates that do not compile, and models, tools, middleware and partials that do not exist. One error lists all of
-    /// them, with file and line.
+    /// The error of a plugin, such as a missing key; `ALREADY_EXISTS` for two prompts of the same name;
+    /// `NOT_FOUND` for a missing folder; `INVALID_ARGUMENT` for mistakes in `.prompt` files: frontmatter that
+    /// is not YAML, unknown keys, templates that do not compile, and models, tools, middleware or partials
+    /// that do not exist. One error lists all mistakes, with file and line.
     pub async fn build(self) -> Result<Everturn> {
         let registry = Registry::new();
         for give in self.values {
@@ -256,17 +258,17 @@ impl EverturnBuilder {
     }
 }
 
-/// The agents of an application that was [checked](Everturn::check), by name.
+/// The names of the agents of an application, as returned by [`Everturn::check`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Checked {
-    /// The agents that servers offer to clients.
+    /// The agents that servers expose to clients.
     pub served: Vec<String>,
-    /// The agents that other agents delegate to, and that servers offer to nobody.
+    /// The internal agents, which other agents delegate to and servers do not expose.
     pub internal: Vec<String>,
 }
 
-/// Checks that everything that the agents and prompts of a registry name exists.
+/// Checks that all names used by the agents and prompts of a registry exist.
 async fn check(registry: &Registry) -> Result<()> {
     let mut mistakes = check_default_model(registry).await;
     mistakes.append(check_names(registry).await);
@@ -287,17 +289,17 @@ impl Everturn {
         EverturnBuilder::default()
     }
 
-    /// Returns the registry that holds everything in the application by key.
+    /// Returns the registry, which holds all actions and values of the application by key.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// Defines an agent whose prompt is given inline.
+    /// Defines an agent with an inline prompt.
     pub fn agent(&self, name: impl Into<String>) -> AgentBuilder<Value, InlinePrompt> {
         everturn_agent::agent(&self.registry, name)
     }
 
-    /// Defines an agent around a registered prompt, such as one of a `.prompt` file.
+    /// Defines an agent around a registered prompt, such as a `.prompt` file.
     pub fn prompt_agent(&self, name: impl Into<String>) -> AgentBuilder<Value, NamedPrompt> {
         everturn_agent::prompt_agent(&self.registry, name)
     }
@@ -316,8 +318,7 @@ impl Everturn {
         everturn_agent::custom_agent(&self.registry, name, function)
     }
 
-    /// Defines an agent whose turn loop is `function`, under the name of earlier designs; see
-    /// [`everturn_agent::session_flow`].
+    /// Defines an agent whose turn loop is `function`, as [`everturn_agent::session_flow`] does.
     pub fn session_flow<S, O, A, F>(
         &self,
         name: impl Into<String>,
@@ -331,11 +332,12 @@ impl Everturn {
         everturn_agent::session_flow(&self.registry, name, function)
     }
 
-    /// Checks that the models, tools, middleware and sub-agents that agents and prompts name exist, and that every agent has a
-    /// model: its own, or the default model.
+    /// Checks that the models, tools, middleware and sub-agents used by agents and prompts exist, and that
+    /// every agent has a model of its own or the default model.
     ///
-    /// [`Everturn::serve`] and servers from [`Everturn::server`] do this before they listen. A program that does not serve calls
-    /// it once its agents are defined; otherwise a wrong name fails the first turn that needs it.
+    /// [`Everturn::serve`] and servers from [`Everturn::server`] run this check before they listen. A program
+    /// that does not serve calls it once its agents are defined; otherwise a wrong name fails the first turn
+    /// that uses it.
     ///
     /// ```
     /// use everturn::prelude::*;
@@ -350,7 +352,8 @@ impl Everturn {
     /// # Ok(()) }
     /// ```
     ///
-    /// The result lists the agents that servers offer to clients, and the internal ones, which other agents delegate to:
+    /// The result names the agents that servers expose, and the internal ones, which other agents delegate
+    /// to:
     ///
     /// ```
     /// # use everturn::prelude::*;
@@ -378,17 +381,18 @@ impl Everturn {
         })
     }
 
-    /// Polls once for lost background runs of every agent, and takes them over.
+    /// Polls once for lost background runs of all agents, and takes them over.
     ///
-    /// A program calls this, or [`Everturn::recover_every`], after it has defined its agents. Then accepted work
-    /// continues although the process that accepted it has died.
+    /// Call this, or [`Everturn::recover_every`], after defining the agents. Accepted work then continues
+    /// after the process that accepted it has died.
     pub async fn recover(&self) -> Recovery {
         recover_all(&self.registry).await
     }
 
-    /// Polls for lost background runs at once and then at every interval, until the guard is stopped or dropped.
+    /// Polls for lost background runs immediately and then at every interval, until the guard is stopped or
+    /// dropped.
     ///
-    /// A lost run continues at the latest one interval after its lease has lapsed ([`Heartbeat::expiry`]).
+    /// A lost run continues at most one interval after its lease has expired ([`Heartbeat::expiry`]).
     ///
     /// ```
     /// use std::time::Duration;
@@ -410,7 +414,8 @@ impl Everturn {
         recover_every(&self.registry, interval)
     }
 
-    /// Returns a server of everything in the application, for further settings: context providers, limits, other paths.
+    /// Returns a server of the whole application for further configuration: context providers, limits, other
+    /// paths.
     #[cfg(feature = "server")]
     pub fn server(&self) -> everturn_server::Server {
         let registry = self.registry.clone();
@@ -420,11 +425,11 @@ impl Everturn {
         })
     }
 
-    /// Connects the application to Genkit's developer tools, if the environment says that somebody works on it
-    /// (`GENKIT_ENV=dev`, as the tools set it, or `EVERTURN_ENV=dev`); otherwise the answer is `None`.
+    /// Connects the application to Genkit's developer tools if the environment selects development
+    /// (`GENKIT_ENV=dev`, as the tools set it, or `EVERTURN_ENV=dev`); returns `None` otherwise.
     ///
-    /// [`Everturn::serve`] does this by itself. A program that does not serve calls it once everything is defined, and keeps
-    /// the answer.
+    /// [`Everturn::serve`] does this itself. A program that does not serve calls it after all definitions and
+    /// keeps the returned guard.
     ///
     /// # Errors
     /// As [`DevTools::start`](everturn_dev::DevTools::start).
@@ -433,27 +438,28 @@ impl Everturn {
         everturn_dev::DevTools::start(&self.registry).await
     }
 
-    /// Serves every agent and flow over HTTP until the process gets Ctrl-C or `SIGTERM`, then lets running calls
-    /// finish.
+    /// Serves every agent and flow over HTTP until the process receives Ctrl-C or `SIGTERM`, then waits for
+    /// running calls.
     ///
-    /// Meanwhile it takes over background runs that other processes lost, as with [`Everturn::recover_every`].
+    /// Also takes over lost background runs, as [`Everturn::recover_every`] does.
     ///
-    /// Agents are at `/agents/{name}`, flows at `/flows/{name}`; see [`everturn_server`] for the other routes.
-    /// Callers are not identified, so the address must be a loopback one; see [`Everturn::serve_with`] for servers that others
-    /// reach.
+    /// Agents are at `/agents/{name}`, flows at `/flows/{name}`; see [`everturn_server`] for the other
+    /// routes. Callers are not identified, so the address must be a loopback address; see
+    /// [`Everturn::serve_with`] for servers that other machines reach.
     ///
-    /// In development ([`Everturn::dev_tools`]) Genkit's developer tools see the application, the traces of the last
-    /// moments are at `/dev/traces`, and the studio is at `/`: a page to talk to the agents. On a loopback address everybody
-    /// may then also label, fork, export and delete sessions.
+    /// In development ([`Everturn::dev_tools`]) the application is connected to Genkit's developer tools,
+    /// recent traces are at `/dev/traces`, and the studio, a page for using the agents, is at `/`. On a
+    /// loopback address every caller may then also label, fork, export and delete sessions.
     ///
     /// # Errors
-    /// As [`Everturn::check`]; the error of the operating system about the address.
+    /// As [`Everturn::check`]; the operating system's error for the address.
     #[cfg(feature = "server")]
     pub async fn serve(&self, address: impl Into<everturn_server::ListenAddress>) -> Result<()> {
         self.serve_with(address, |server| server).await
     }
 
-    /// Serves as [`Everturn::serve`] does, with further settings of the server: who calls, limits, other protocols.
+    /// Serves like [`Everturn::serve`], with further settings of the server: identification of callers,
+    /// limits, protocol adapters.
     ///
     /// ```no_run
     /// use everturn::prelude::*;
@@ -465,12 +471,12 @@ impl Everturn {
     /// # }
     /// ```
     ///
-    /// In development the settings begin with the studio, a stream log in memory and, on a loopback address, with
-    /// permission for everybody to change sessions.
+    /// In development the server starts with the studio, an in-memory stream log and, on a loopback address,
+    /// permission for every caller to change sessions.
     ///
     /// # Errors
-    /// As [`Everturn::serve`]; `FAILED_PRECONDITION` if other machines reach the address, and the server neither identifies
-    /// callers nor [allows everyone](everturn_server::Server::allow_everyone).
+    /// As [`Everturn::serve`]; `FAILED_PRECONDITION` if other machines reach the address and the server
+    /// neither identifies callers nor [allows everyone](everturn_server::Server::allow_everyone).
     #[cfg(feature = "server")]
     pub async fn serve_with(
         &self,
@@ -497,7 +503,7 @@ impl Everturn {
         outcome
     }
 
-    /// Returns an MCP server of everything in the application, for further settings: what is exposed, and over which
+    /// Returns an MCP server of the application for further configuration: the exposed elements and the
     /// transport.
     #[cfg(feature = "mcp")]
     pub fn mcp_server(&self) -> everturn_mcp::McpServer {
@@ -520,8 +526,8 @@ impl Everturn {
     /// Defines a flow; see [`Registry::define_flow`].
     ///
     /// # Errors
-    /// `ALREADY_EXISTS` if there is a flow of that name, `FAILED_PRECONDITION` if it takes a value that the application was not
-    /// [given](EverturnBuilder::with).
+    /// `ALREADY_EXISTS` if a flow of that name exists; `FAILED_PRECONDITION` if it takes a value that was not
+    /// [added](EverturnBuilder::with).
     pub fn flow<I, O, A, F>(&self, name: &str, function: F) -> Result<Flow<I, O>>
     where
         I: Payload,
@@ -534,8 +540,8 @@ impl Everturn {
     /// Defines a flow that streams; see [`Registry::define_streaming_flow`].
     ///
     /// # Errors
-    /// `ALREADY_EXISTS` if there is a flow of that name, `FAILED_PRECONDITION` if it takes a value that the application was not
-    /// [given](EverturnBuilder::with).
+    /// `ALREADY_EXISTS` if a flow of that name exists; `FAILED_PRECONDITION` if it takes a value that was not
+    /// [added](EverturnBuilder::with).
     pub fn streaming_flow<I, O, S, A, F>(&self, name: &str, function: F) -> Result<StreamingFlow<I, O, S>>
     where
         I: Payload,
@@ -549,8 +555,8 @@ impl Everturn {
     /// Defines a bidirectional flow; see [`Registry::define_bidi_flow`].
     ///
     /// # Errors
-    /// `ALREADY_EXISTS` if there is a flow of that name, `FAILED_PRECONDITION` if it takes a value that the application was not
-    /// [given](EverturnBuilder::with).
+    /// `ALREADY_EXISTS` if a flow of that name exists; `FAILED_PRECONDITION` if it takes a value that was not
+    /// [added](EverturnBuilder::with).
     pub fn bidi_flow<T, I, O, S, A, F>(&self, name: &str, function: F) -> Result<BidiFlow<T, I, O, S>>
     where
         T: Payload + Default,
@@ -563,7 +569,7 @@ impl Everturn {
     }
 }
 
-/// Adds what is served to people who work on the program.
+/// Adds the routes for development.
 #[cfg(all(feature = "dev", feature = "server"))]
 fn in_development(
     server: everturn_server::Server,
@@ -579,7 +585,8 @@ fn in_development(
         use everturn_server::ArchiveAccess;
         use everturn_studio::{ServeStudio as _, Studio};
 
-        // Nobody but this machine's users can change sessions without being identified.
+        // Only users of this machine can reach a loopback address, so unidentified callers may change
+        // sessions.
         let written = address.to_string();
         let is_here = written
             .parse::<std::net::SocketAddr>()

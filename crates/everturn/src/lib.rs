@@ -1,5 +1,5 @@
-//! AI agents whose conversations survive: multi-turn, streamed, snapshotted at every turn, resumable and branchable
-//! from any point, and able to continue in the background.
+//! Durable AI agents: multi-turn, streamed, with a snapshot after every turn, resumable and branchable from
+//! any snapshot, and able to continue in the background.
 //!
 //! ```
 //! use everturn::prelude::*;
@@ -48,44 +48,44 @@
 //! | `filesystem` | yes | middleware that reads folders: `filesystem` and `skills` |
 //! | `server` | yes | agents and flows over HTTP: `Everturn::serve` |
 //! | `dev` | yes | Genkit's developer tools: `genkit start`, the Dev UI, traces |
-//! | `client` | no | agents and flows on another machine: `RemoteAgent` |
+//! | `client` | no | agents and flows on other servers: `RemoteAgent` |
 //! | `websocket` | no | whole conversations on one WebSocket, for the client |
 //! | `mcp` | no | tools of MCP servers, and an application as an MCP server |
-//! | `agui` | no | agents behind AG-UI, for front ends that speak it: `server.agui()` |
-//! | `openai-server` | no | agents behind OpenAI's HTTP surface: `server.openai()` |
-//! | `jwt` | no | callers known by JSON Web Tokens, for the server |
+//! | `agui` | no | the AG-UI protocol adapter, for CopilotKit and other front ends: `server.agui()` |
+//! | `openai-server` | no | the adapter for OpenAI's HTTP API: `server.openai()` |
+//! | `jwt` | no | identifies callers by JSON Web Tokens, for the server |
 //! | `sqlite` | no | the durable store in one SQLite file; builds SQLite and zstd, which are C |
 //! | `postgres` | no | the durable store for many processes and machines, in PostgreSQL; builds zstd, which is C |
 //! | `file` | no | the durable store of readable JSON files |
-//! | `download` | no | fetching media over HTTP for models that cannot do it themselves |
-//! | `openai` | no | OpenAI's models, and every server that is compatible with it |
-//! | `anthropic` | no | Claude |
-//! | `gemini` | no | Gemini |
-//! | `ollama` | no | models on this machine, through Ollama |
-//! | `studio` | yes | the page to talk to agents and to look at their sessions |
+//! | `download` | no | downloads media for models that do not accept URLs |
+//! | `openai` | no | OpenAI's models, and compatible servers |
+//! | `anthropic` | no | Anthropic's models |
+//! | `gemini` | no | Google's Gemini models |
+//! | `ollama` | no | local models, through Ollama |
+//! | `studio` | yes | the studio: a page for using agents and inspecting their sessions |
 //! | `otlp` | no | traces and log lines for OpenTelemetry collectors |
-//! | `evaluators` | no | evaluators that need no model, for the developer tools |
+//! | `evaluators` | no | evaluators without a model, for the developer tools |
 //! | `offline` | no | models without a network, for tests and demonstrations |
-//! | `testkit` | no | what `offline` brings, and what certifies stores |
+//! | `testkit` | no | `offline`, and the certification kit for stores |
 //!
 //! # Where things are
 //!
-//! | module | holds |
+//! | module | contents |
 //! |---|---|
-//! | [`prelude`] | what most programs use |
-//! | [`model_prelude`] | what a model of one's own is written with |
+//! | [`prelude`] | the items that most programs use |
+//! | [`model_prelude`] | the items for implementing a model |
 //! | [`core`] | actions, flows, the registry, schemas, errors, spans |
 //! | [`ai`] | messages, models, tools, generate, prompts, middleware |
 //! | [`agent`] | agents, sessions, snapshots, stores, archives, chats |
-//! | `client` | agents and flows on another machine |
-//! | `dev` | what developer tools see of a program |
-//! | `mcp` | MCP servers: to use, and to be |
+//! | `client` | agents and flows on other servers |
+//! | `dev` | the interface to Genkit's developer tools |
+//! | `mcp` | MCP servers and clients |
 //! | `models` | OpenAI, Anthropic, Gemini, Ollama |
-//! | `agui` | agents behind AG-UI |
-//! | `openai` | agents behind OpenAI's HTTP surface |
+//! | `agui` | the AG-UI protocol adapter |
+//! | `openai` | the adapter for OpenAI's HTTP API |
 //! | `otlp` | the export of traces and log lines |
 //! | `server` | routes, context providers, limits, durable streams |
-//! | `studio` | the page |
+//! | `studio` | the studio page |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod app;
@@ -136,10 +136,10 @@ pub use self::app::{Checked, Everturn, EverturnBuilder};
 
 pub use everturn_core::{Error, HandlerError, HandlerResult, Result};
 
-// Their types and derives stand in signatures here.
+// Types and derives of these crates appear in signatures of this crate.
 pub use {schemars, serde, serde_json};
 
-/// What most programs use.
+/// The items that most programs use.
 pub mod prelude {
     pub use everturn_agent::archive::{Archive, Retention};
     pub use everturn_agent::store::{MemoryStore, SessionStore};
@@ -185,8 +185,8 @@ pub mod prelude {
     pub use crate::Everturn;
 }
 
-/// What a model of one's own is written with: the trait, its request, its answer and their parts, and plugins, which bring
-/// all models of a provider.
+/// The items for implementing a model: the trait, its request and response and their parts, and plugins,
+/// which register all models of a provider.
 ///
 /// ```
 /// use everturn::model_prelude::*;
@@ -225,7 +225,7 @@ pub mod model_prelude {
 #[doc(hidden)]
 pub use everturn_ai::__private;
 
-/// The examples of the README and of the guides, as tests.
+/// The examples of the README and of the guides, compiled and run as tests.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../../../README.md")]

@@ -1,4 +1,4 @@
-//! The traces of the last moments at paths of the application's own server, in development.
+//! Recent traces as routes of the application's own server, in development.
 
 use everturn_core::{Context, async_trait};
 use everturn_dev::TraceLog;
@@ -6,9 +6,9 @@ use everturn_server::axum::body::{Body, Bytes};
 use everturn_server::axum::http::{Request, Response, StatusCode, header};
 use everturn_server::{Audience, ProtocolAdapter, Server};
 
-/// Serves the traces of the last moments; [`Everturn::serve`](crate::Everturn::serve) does so in development.
+/// Serves recent traces; [`Everturn::serve`](crate::Everturn::serve) does so in development.
 pub trait ServeTraces {
-    /// Adds the log's paths to a server: `/dev/traces` and `/dev/traces/{id}`.
+    /// Adds the routes `/dev/traces` and `/dev/traces/{id}` to a server.
     fn traces(self, traces: &TraceLog) -> Self;
 }
 
@@ -24,7 +24,7 @@ struct Traces(TraceLog);
 
 #[async_trait]
 impl ProtocolAdapter for Traces {
-    // Traces have the texts of all callers.
+    // Traces contain the texts of all callers.
     fn audience(&self) -> Audience {
         Audience::Operators
     }

@@ -6,10 +6,10 @@
 mod approving;
 mod branching;
 mod effects;
-mod task;
 mod hold;
 mod spending;
 mod talk;
+mod task;
 mod unforced;
 
 use std::path::PathBuf;
@@ -27,9 +27,9 @@ use serde::{Deserialize, Serialize};
 pub use self::approving::{APPROVED, approve, approving, ask};
 pub use self::branching::{branch, branching};
 pub use self::effects::{Effect, Effects};
-pub use self::task::{AGENT, STEPS};
 pub use self::spending::{SPENT, spend};
 pub use self::talk::POLICIES;
+pub use self::task::{AGENT, STEPS};
 use self::unforced::UnforcedDisk;
 
 /// The orders of a worker, as JSON in its first argument.

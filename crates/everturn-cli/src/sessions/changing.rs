@@ -23,7 +23,7 @@ pub(super) struct LabelArguments {
     #[arg(long, value_name = "LABEL")]
     remove: Option<String>,
 
-    /// The note, in place of the one that is there; an empty one removes it
+    /// The new note; an empty one removes the note
     #[arg(long, value_name = "TEXT")]
     note: Option<String>,
 }
@@ -34,15 +34,15 @@ pub(super) struct DeleteArguments {
     #[arg(required_unless_present = "snapshot")]
     session: Option<String>,
 
-    /// One snapshot, in place of a session; what follows it stays
+    /// One snapshot instead of a session; later snapshots stay
     #[arg(long, value_name = "ID", conflicts_with = "session")]
     snapshot: Option<String>,
 
-    /// With --snapshot: also delete all that follows it
+    /// With --snapshot: also delete all snapshots that follow it
     #[arg(long, requires = "snapshot")]
     branch: bool,
 
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
 }
@@ -81,7 +81,7 @@ pub(super) async fn label(archive: &AnyArchive, arguments: &LabelArguments, outp
     let Some(mut changed) = changed else {
         return Err(Failure::wrong("give a label, --remove or --note"));
     };
-    // A server leaves the state out.
+    // A server returns the snapshot without its state.
     changed.state = None;
     output.show(&changed, || transcript::snapshot(&changed))?;
     Ok(Exit::Done)
@@ -96,7 +96,7 @@ pub(super) async fn delete(archive: &AnyArchive, arguments: &DeleteArguments, ou
             Some(false) => return Err(Error::cancelled("nothing was deleted").into()),
             None => {
                 return Err(Failure::wrong(format!("this would delete {doomed}, for good"))
-                    .or_next("say --yes if that is meant"));
+                    .or_next("confirm with --yes"));
             }
         }
     }
@@ -110,16 +110,16 @@ pub(super) async fn delete(archive: &AnyArchive, arguments: &DeleteArguments, ou
         }
     };
     output.show(&json!({ "snapshots": deleted }), || match deleted {
-        1 => "1 snapshot is gone\n".to_owned(),
-        count => format!("{count} snapshots are gone\n"),
+        1 => "1 snapshot deleted\n".to_owned(),
+        count => format!("{count} snapshots deleted\n"),
     })?;
     Ok(Exit::Done)
 }
 
-/// Says what would go.
+/// Describes the snapshots that would be deleted.
 ///
 /// # Errors
-/// `NOT_FOUND` if there is nothing of that name.
+/// `NOT_FOUND` if there is no such session or snapshot.
 async fn doomed(
     archive: &AnyArchive,
     session: Option<&str>,

@@ -20,7 +20,7 @@ use crate::progress;
 use crate::store::Store;
 use crate::tenants;
 
-/// How many bytes of a session are on their way between two places.
+/// The buffer between an export and an import, in bytes.
 const IN_FLIGHT: usize = 64 * 1024;
 
 #[derive(Debug, Args)]
@@ -28,16 +28,16 @@ pub(super) struct CopyArguments {
     /// The session
     #[arg(required_unless_present = "all")]
     session: Option<String>,
-    /// The id of the copy; in another store the session's own, without it
+    /// The id of the copy; by default the same id, in another store
     #[arg(value_name = "ID", required_unless_present_any = ["to", "all"])]
     copy: Option<String>,
     #[arg(long, value_name = "STORE")]
     #[arg(help = "Copy to this store: sqlite:PATH, file:DIR or postgres:URL")]
     to: Option<String>,
-    /// Copy every session: your own at a server's agent, those of the named tenant, or of all tenants of a store
+    /// Copy every session: your own of a server's agent, of the selected tenant, or of all tenants of a store
     #[arg(long, requires = "to", conflicts_with = "session")]
     all: bool,
-    /// Replace sessions of the same id in the other store
+    /// Replace sessions with the same id in the other store
     #[arg(long, requires = "to")]
     replace: bool,
 }
@@ -78,7 +78,7 @@ pub(super) async fn copy(
     report(copied?, arguments, output)
 }
 
-/// Copies all tenants of a store to another, with what they have used.
+/// Copies all tenants of a store to another, including their usage.
 pub(super) async fn copy_tenants(from: &Store, arguments: &CopyArguments, output: Output) -> Outcome {
     let to = Store::parse(arguments.to.as_deref().unwrap_or_default())?;
     let tenants = Tenants::of(from.sessions().await?);
@@ -133,12 +133,12 @@ fn report(copied: Copied, arguments: &CopyArguments, output: Output) -> Outcome 
     Ok(Exit::Done)
 }
 
-/// What was copied.
+/// A report of the copy.
 #[derive(Default)]
 struct Copied {
-    /// The id of the copy, if it is one session.
+    /// The id of the copy, for one session.
     session: Option<SessionId>,
-    /// How many tenants, if it is a whole store.
+    /// The number of tenants, for a whole store.
     tenants: u64,
     sessions: u64,
     snapshots: u64,
@@ -236,7 +236,7 @@ async fn send(from: &AnyArchive, session: &str, to: &Archive, how: Import) -> Ou
     let import = async {
         let mut reader = BufReader::new(reader);
         let imported = to.import(&mut reader, how).await;
-        // The export goes on to its end even so: if it fails too, it failed for a reason of its own.
+        // The export is awaited in any case, so that its own error is reported.
         let _ = tokio::io::copy_buf(&mut reader, &mut tokio::io::sink()).await;
         imported
     };
@@ -246,7 +246,7 @@ async fn send(from: &AnyArchive, session: &str, to: &Archive, how: Import) -> Ou
         let failure = Failure::from(error.context(format_args!("session '{session}'")));
         match failure.status() {
             Some(Status::AlreadyExists) => failure.or_next(
-                "put it in the place of the other with --replace, or give the copy an id of its own",
+                "replace the other session with --replace, or choose another id for the copy",
             ),
             _ => failure,
         }
@@ -260,11 +260,11 @@ pub(super) async fn export(
     output: Output,
 ) -> Outcome {
     let Some(path) = file else {
-        // The lines are JSON already.
+        // The lines are already JSON.
         on!(archive, archive => archive.export(session, tokio::io::stdout()).await)?;
         return Ok(Exit::Done);
     };
-    // Under another name until it is complete: a file of the right name is never a part of an export.
+    // Written under a temporary name: a file with the final name is always complete.
     let mut partial = path.as_os_str().to_owned();
     partial.push(".part");
     let partial = Path::new(&partial);

@@ -1,4 +1,4 @@
-//! Commands that change nothing.
+//! Commands that only read.
 
 use everturn_agent::archive::Tenants;
 use everturn_agent::store::{MAX_PAGE, SessionQuery, SessionSummary};
@@ -10,7 +10,7 @@ use crate::output::{GREEN, Output, RED, YELLOW, table};
 use crate::tenants;
 use crate::transcript::{self, time};
 
-/// Lists the sessions of one tenant, and returns how many were listed.
+/// Lists the sessions of one tenant, and returns their number.
 pub(super) async fn list(archive: &AnyArchive, limit: usize, output: Output) -> Outcome<usize> {
     let (sessions, has_more) = newest(archive, limit).await?;
     output.show(&json!({ "sessions": sessions }), || {
@@ -126,7 +126,7 @@ pub(super) async fn diff(
     })
 }
 
-/// Colours a line of a difference by its sign.
+/// Colours a line of a comparison by its sign.
 fn coloured(line: &str) -> String {
     let style = match line.trim_start().chars().next() {
         Some('+') => GREEN,

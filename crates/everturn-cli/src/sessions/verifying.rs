@@ -40,7 +40,7 @@ pub(super) async fn store(place: &Place, whose: &Whose, mends: bool, output: Out
     report(&checked, output)
 }
 
-/// Checks the conversations of a tenant.
+/// Verifies the conversations of a tenant.
 async fn conversations(archive: &Archive, mends: bool, found: &mut Checked) -> Outcome<()> {
     let mender = Some(archive).filter(|_| mends);
     let mut query = SessionQuery::default();
@@ -49,7 +49,7 @@ async fn conversations(archive: &Archive, mends: bool, found: &mut Checked) -> O
         for session in page.items {
             let tree = archive.tree(session.session_id).await?;
             for end in ends(&tree) {
-                // A snapshot that cannot be read was reported with the store.
+                // The check of the store has reported unreadable snapshots.
                 if let Ok(snapshot) = archive.get(end).await {
                     conversation(mender, &snapshot, found).await?;
                 }
@@ -62,15 +62,15 @@ async fn conversations(archive: &Archive, mends: bool, found: &mut Checked) -> O
     }
 }
 
-/// Reads every snapshot of a session, checks those that are named after what they hold, and the conversations at the ends of
-/// its branches.
+/// Reads every snapshot of a session, and verifies content-addressed ids and the conversations at the ends of
+/// branches.
 pub(super) async fn session(archive: &AnyArchive, session: &str, mends: bool, output: Output) -> Outcome {
     let mender = match archive {
         _ if !mends => None,
         AnyArchive::Stored(archive) => Some(archive),
         AnyArchive::Remote(_) => {
-            return Err(Failure::wrong("a server does not mend stored sessions")
-                .or_next("give the store itself with --store; agents mend their requests without that"));
+            return Err(Failure::wrong("a server does not repair stored sessions")
+                .or_next("use the store directly with --store; agents repair their requests anyway"));
         }
     };
     let tree = on!(archive, archive => archive.tree(session).await)?;
@@ -83,7 +83,7 @@ pub(super) async fn session(archive: &AnyArchive, session: &str, mends: bool, ou
             Ok(snapshot) if id.is_content_addressed() && !snapshot.verify()? => {
                 checked
                     .problems
-                    .push(format!("snapshot '{id}' does not hold what it is named after"));
+                    .push(format!("snapshot '{id}' has other contents than its id states"));
             }
             Ok(snapshot) if ends.contains(id) => conversation(mender, &snapshot, &mut checked).await?,
             Ok(_) => {}
@@ -96,7 +96,7 @@ pub(super) async fn session(archive: &AnyArchive, session: &str, mends: bool, ou
     report(&checked, output)
 }
 
-/// Returns the snapshots with which branches end, so that the next turn may continue them.
+/// Returns the last snapshot of each branch, which the next turn may continue.
 fn ends(tree: &SnapshotTree) -> BTreeSet<&SnapshotId> {
     let completed = tree
         .snapshots()
@@ -113,12 +113,12 @@ fn ends(tree: &SnapshotTree) -> BTreeSet<&SnapshotId> {
     ends
 }
 
-/// Checks the conversation of a snapshot, and mends it if there is an archive for that.
+/// Verifies the conversation of a snapshot, and repairs it if an archive is given.
 async fn conversation(mender: Option<&Archive>, snapshot: &Snapshot, found: &mut Checked) -> Outcome<()> {
     let id = &snapshot.snapshot_id;
     let messages = snapshot.state.as_ref().map(|state| &state.messages);
     let faults = messages.map(checked).unwrap_or_default();
-    // A request that waits for its answer is as it should be.
+    // A tool request that waits for its answer is valid.
     let faults = faults
         .iter()
         .filter(|fault| !matches!(fault.kind, FaultKind::Waiting { .. }));
@@ -126,7 +126,7 @@ async fn conversation(mender: Option<&Archive>, snapshot: &Snapshot, found: &mut
     match mender.filter(|_| !faults.is_empty()) {
         Some(archive) => match archive.repair(id).await? {
             Some(without_faults) => found.mended.push(format!(
-                "snapshot '{id}' is mended in '{}'",
+                "snapshot '{id}' is repaired in '{}'",
                 without_faults.snapshot_id
             )),
             None => found.problems.extend(faults),

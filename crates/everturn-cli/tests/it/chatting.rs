@@ -1,4 +1,4 @@
-//! Talking to agents.
+//! `everturn chat`.
 
 use everturn::prelude::*;
 

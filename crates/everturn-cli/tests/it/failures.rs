@@ -1,4 +1,4 @@
-//! Errors have exit codes for scripts, and name the next step.
+//! Errors have exit codes for scripts, and suggest the next step.
 
 use std::net::TcpListener;
 

@@ -1,4 +1,4 @@
-//! The program, run as people and scripts run it: against a server in the test, and on stores in a folder of the test.
+//! The program, run against a server in the test process and on stores in a temporary folder.
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 
 mod chatting;

@@ -1,4 +1,4 @@
-//! Background runs are begun, listed, watched and aborted.
+//! Background runs are started, listed, watched and aborted.
 
 use everturn::prelude::*;
 
@@ -66,7 +66,7 @@ async fn a_run_is_aborted_on_its_server_and_through_its_store() {
     assert_eq!(here.out, "aborted\n");
     assert!(watched.err.contains("aborted"), "{}", watched.err);
     assert_eq!(statuses.last().unwrap()["status"], "aborted");
-    // The workers, in this process, have noticed.
+    // Wait until the workers in this process have seen the abort.
     kitchen.planner.idle().await;
 }
 

@@ -1,4 +1,4 @@
-//! Sessions are looked after on a server, in databases and in files with the same commands.
+//! The same commands manage sessions on a server, in databases and in files.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::support::{Kitchen, Program};
 
-/// The places that sessions are in; PostgreSQL where there is one.
+/// The places with sessions, including PostgreSQL if a server is available.
 async fn places() -> Vec<Kitchen> {
     let mut places = vec![
         Kitchen::on_a_server().await,
@@ -244,7 +244,7 @@ async fn deleting_says_what_will_go_and_needs_a_yes() {
         );
         assert_eq!(branch["snapshots"], 2);
         assert!(gone.err.contains("everturn sessions list"), "{}", gone.err);
-        assert_eq!(lunch.out, "1 snapshot is gone\n");
+        assert_eq!(lunch.out, "1 snapshot deleted\n");
     }
 }
 
@@ -324,7 +324,7 @@ async fn a_session_is_copied_from_any_place_to_another_store() {
     }
 }
 
-/// The guide from one process to many: every conversation moves from a file to PostgreSQL and goes on there.
+/// The guide to several processes: all conversations move from a file to PostgreSQL and continue there.
 #[tokio::test(flavor = "multi_thread")]
 async fn all_sessions_move_from_sqlite_to_postgres_and_go_on_there() {
     let Some(new) = Kitchen::in_postgres().await else {
@@ -429,7 +429,7 @@ async fn conversations_that_models_refuse_are_found_and_mended() {
         );
         assert!(all.exits(7).out.contains(problem));
         assert_eq!(mended["mended"].as_array().unwrap().len(), 1, "{mended}");
-        // The original stays before the mended one.
+        // The repaired snapshot follows the original.
         assert_eq!(again, json!({ "snapshots": 2, "problems": [] }));
         let latest = meddler.latest_snapshot("dinner").await.unwrap();
         let messages = latest.state.unwrap().messages;
@@ -437,7 +437,7 @@ async fn conversations_that_models_refuse_are_found_and_mended() {
     }
 }
 
-/// Adds a request that nobody answers.
+/// Adds a tool request without an answer.
 async fn meddle(turn: Turn) -> everturn::HandlerResult<()> {
     let request = ToolRequest::new("pay", json!({})).with_reference("1");
     turn.add_message(Message::model(vec![Part::from(request)]));
@@ -467,7 +467,7 @@ async fn a_damaged_store_is_reported() {
     assert!(!checked["problems"].as_array().unwrap().is_empty(), "{checked}");
 }
 
-/// Spoils the file of a snapshot.
+/// Damages the file of a snapshot.
 fn damage(folder: &std::path::Path, id: &str) -> bool {
     let mut found = false;
     for entry in std::fs::read_dir(folder)

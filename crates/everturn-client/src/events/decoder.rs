@@ -1,4 +1,4 @@
-//! Assembling lines to records.
+//! Assembling lines into records.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -11,18 +11,18 @@ const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 /// One record of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// The kind that the server gave the record.
+    /// The kind of the record on the wire.
     pub kind: RecordKind,
     /// The content of the record.
     pub data: Vec<u8>,
-    /// The last event id that the server gave, in this record or an earlier one.
+    /// The last event id, in this record or an earlier one.
     pub id: Option<Arc<str>>,
 }
 
 /// The kind of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordKind {
-    /// `data:`, or no name at all.
+    /// `data:`, or no field name.
     Data,
     /// `error:`.
     Error,
@@ -40,11 +40,11 @@ impl fmt::Display for TooLarge {
 
 impl std::error::Error for TooLarge {}
 
-/// Finds the records in the bytes of a stream as they arrive.
+/// Decodes the records in the bytes of a stream as they arrive.
 ///
-/// It accepts standard event streams and the variants that servers of this protocol send: `error:` lines, and objects
-/// on lines of their own without a field name. No published decoder accepts those. The boundaries at which the bytes
-/// arrive make no difference.
+/// It accepts standard event streams and the variants that servers of this protocol send: `error:` lines, and
+/// objects on separate lines without a field name. No published decoder accepts these variants. The
+/// boundaries at which the bytes arrive make no difference.
 #[derive(Debug)]
 pub struct Decoder {
     lines: Lines,
@@ -52,7 +52,7 @@ pub struct Decoder {
 }
 
 impl Decoder {
-    /// Creates a decoder for one stream, of which no line and no record may be larger than `max_bytes`.
+    /// Creates a decoder for one stream, whose lines and records are limited to `max_bytes`.
     pub fn new(max_bytes: usize) -> Self {
         Self {
             lines: Lines::new(max_bytes),
@@ -66,16 +66,16 @@ impl Decoder {
         }
     }
 
-    /// Feeds bytes to the decoder; [`Decoder::pop`] then returns the complete records.
+    /// Adds bytes to the decoder; [`Decoder::pop`] then returns the complete records.
     ///
     /// # Errors
-    /// If a line or a record is too large. Records that were complete before it remain; no later ones follow.
+    /// If a line or a record is too large. Records completed before it remain; later ones are dropped.
     pub fn feed(&mut self, bytes: &[u8]) -> Result<(), TooLarge> {
         let Self { lines, assembly } = self;
         lines.feed(bytes, |line| assembly.take(line))
     }
 
-    /// Ends the input. An incomplete record becomes a record as it is: some servers omit the end of the last one.
+    /// Ends the input. An incomplete record is accepted, because some servers omit the end of the last one.
     ///
     /// # Errors
     /// As [`Decoder::feed`].
@@ -140,7 +140,7 @@ impl Assembly {
         }
     }
 
-    /// Adds a line to the open record, or begins a record; a line of the other kind ends the open one.
+    /// Adds a line to the open record, or starts a record; a line of the other kind ends the open one.
     fn add(&mut self, kind: RecordKind, line: &[u8]) -> Result<(), TooLarge> {
         if self.open.as_ref().is_some_and(|(open, _)| *open != kind) {
             self.close();

@@ -2,9 +2,9 @@
 
 use super::TooLarge;
 
-/// Splits bytes into lines, which end with LF, CRLF or CR, whatever the boundaries at which the bytes arrive.
+/// Splits bytes into lines, which end with LF, CRLF or CR, at any boundaries of the input.
 ///
-/// It works on bytes, not on text, so that a character that arrives in two pieces is complete before it is decoded.
+/// Works on bytes, not on text, so that a character split over two inputs is complete before it is decoded.
 #[derive(Debug)]
 pub(super) struct Lines {
     partial: Vec<u8>,
@@ -21,7 +21,7 @@ impl Lines {
         }
     }
 
-    /// Feeds bytes and passes every complete line to `take`.
+    /// Adds bytes and passes every complete line to `take`.
     pub(super) fn feed(
         &mut self,
         mut bytes: &[u8],

@@ -26,15 +26,15 @@ use crate::event_stream::EventStream;
 use crate::events::Event;
 use crate::request::{Repeat, Request, decoded, result_in};
 
-/// How much of a file is sent at once, in bytes.
+/// The size of the pieces in which a file is sent, in bytes.
 const PIECE: usize = 64 * 1024;
 
 /// The stored conversations of an agent on another server, with the methods of
-/// [`Archive`](everturn_agent::Archive), so that a program can work on both.
+/// [`Archive`](everturn_agent::Archive), so that a program can use either.
 ///
-/// Everturn servers have this. Reading is for every caller, in the sessions of their tenant; labelling, forking, copying,
-/// exporting, importing and deleting is for callers whom the server allows it, and fails with `PERMISSION_DENIED` or
-/// `NOT_FOUND` for others.
+/// Only Everturn servers have an archive. Every caller may read the sessions of their tenant. Labelling,
+/// forking, copying, exporting, importing and deleting require permission on the server, and fail with
+/// `PERMISSION_DENIED` or `NOT_FOUND` without it.
 pub struct RemoteArchive {
     routes: Arc<Routes>,
 }
@@ -52,7 +52,7 @@ impl RemoteArchive {
     /// Reads the snapshot with this id.
     ///
     /// # Errors
-    /// `NOT_FOUND` if there is none; what the server refuses with.
+    /// `NOT_FOUND` if there is no such snapshot; the server's own error.
     pub async fn get(&self, id: impl Into<SnapshotId>) -> Result<Snapshot> {
         let request = GetSnapshotRequest::snapshot(id);
         self.routes.read(request, &Context::current()).await
@@ -70,7 +70,7 @@ impl RemoteArchive {
     /// Returns one page of a session's snapshots; an empty one if the session does not exist.
     ///
     /// # Errors
-    /// What the server refuses with.
+    /// The server's own error.
     pub async fn list(&self, query: &SnapshotQuery) -> Result<Page<Snapshot>> {
         let request = ListSnapshotsRequest::from(query.clone());
         let list: SnapshotList = self.ask("listSnapshots", &request).await?;
@@ -80,34 +80,34 @@ impl RemoteArchive {
     /// Returns one page of the tenant's sessions, ordered by their latest snapshots.
     ///
     /// # Errors
-    /// What the server refuses with.
+    /// The server's own error.
     pub async fn sessions(&self, query: &SessionQuery) -> Result<Page<SessionSummary>> {
         let request = ListSessionsRequest::from(query.clone());
         let list: SessionList = self.ask("listSessions", &request).await?;
         Ok(list.into())
     }
 
-    /// Returns what the tenant has used, and a session if one is named.
+    /// Returns the usage of the tenant, and of a session if one is given.
     ///
     /// # Errors
-    /// `NOT_FOUND` if there is no such session; what the server refuses with.
+    /// `NOT_FOUND` if there is no such session; the server's own error.
     pub async fn usage(&self, request: &UsageRequest) -> Result<UsageReport> {
         self.ask("usage", request).await
     }
 
-    /// Returns one page of the tenants of the agent's store. It is for the server's operators.
+    /// Returns one page of the tenants of the agent's store. Only the server's operators may call it.
     ///
     /// # Errors
-    /// What the server refuses with.
+    /// The server's own error.
     pub async fn tenants(&self, request: &ListTenantsRequest) -> Result<TenantList> {
         self.ask("listTenants", request).await
     }
 
-    /// Returns one page of the tenant's background runs that are not over, the earliest first, as their snapshots without
-    /// states.
+    /// Returns one page of the tenant's unfinished background runs, the earliest first, as their snapshots
+    /// without states.
     ///
     /// # Errors
-    /// `UNIMPLEMENTED` if the server's store cannot find them; what the server refuses with.
+    /// `UNIMPLEMENTED` if the server's store does not support it; the server's own error.
     pub async fn pending_runs(&self, limit: usize, after: Option<Cursor>) -> Result<Page<Snapshot>> {
         let request = ListSessionsRequest::pending(limit, after);
         let list: SessionList = self.ask("listSessions", &request).await?;
@@ -117,7 +117,7 @@ impl RemoteArchive {
         })
     }
 
-    /// Returns the snapshots that lead to this one, without their states: its parent first, the root last.
+    /// Returns the ancestors of a snapshot without their states, from its parent to the root.
     ///
     /// # Errors
     /// As [`RemoteArchive::get`].
@@ -152,11 +152,11 @@ impl RemoteArchive {
         self.tree(session).await
     }
 
-    /// Returns all of a session's snapshots as a tree, without their states, orphaned ones included. A tree of at most
-    /// [`SnapshotTree::MAX_EXCERPTS`] snapshots has excerpts.
+    /// Returns all snapshots of a session as a tree, without their states, including superseded ones. A tree
+    /// of at most [`SnapshotTree::MAX_EXCERPTS`] snapshots has excerpts.
     ///
     /// # Errors
-    /// `NOT_FOUND` if the session has none; what the server refuses with.
+    /// `NOT_FOUND` if the session has no snapshots; the server's own error.
     pub async fn tree(&self, session: impl Into<SessionId>) -> Result<SnapshotTree> {
         let mut request = TreeRequest {
             session_id: session.into(),
@@ -194,10 +194,10 @@ impl RemoteArchive {
         self.ask("diff", &DiffRequest { left, right }).await
     }
 
-    /// Puts a label on a snapshot, after those it has. Returns the snapshot without its state.
+    /// Adds a label to a snapshot, after its existing labels. Returns the snapshot without its state.
     ///
     /// # Errors
-    /// `NOT_FOUND` if there is no such snapshot; what the server refuses with.
+    /// `NOT_FOUND` if there is no such snapshot; the server's own error.
     pub async fn label(&self, id: impl Into<SnapshotId>, label: impl Into<String>) -> Result<Snapshot> {
         self.write_on(LabelRequest {
             label: Some(label.into()),
@@ -206,7 +206,7 @@ impl RemoteArchive {
         .await
     }
 
-    /// Takes a label off a snapshot. Returns the snapshot without its state.
+    /// Removes a label from a snapshot. Returns the snapshot without its state.
     ///
     /// # Errors
     /// As [`RemoteArchive::label`].
@@ -218,8 +218,7 @@ impl RemoteArchive {
         .await
     }
 
-    /// Writes a note on a snapshot, in place of the one it has; an empty one takes it off. Returns the snapshot without its
-    /// state.
+    /// Sets the note of a snapshot; an empty note removes it. Returns the snapshot without its state.
     ///
     /// # Errors
     /// As [`RemoteArchive::label`].
@@ -235,11 +234,11 @@ impl RemoteArchive {
         self.ask("label", &request).await
     }
 
-    /// Begins a new session with the state of a snapshot, and returns the new session's only snapshot.
+    /// Creates a session with the state of a snapshot, and returns the only snapshot of the new session.
     ///
     /// # Errors
-    /// `NOT_FOUND` if there is no such snapshot, `FAILED_PRECONDITION` if it is not completed, `ALREADY_EXISTS` if the
-    /// session has snapshots; what the server refuses with.
+    /// `NOT_FOUND` if there is no such snapshot, `FAILED_PRECONDITION` if it is not completed,
+    /// `ALREADY_EXISTS` if the new session has snapshots; the server's own error.
     pub async fn fork(&self, id: impl Into<SnapshotId>, session: impl Into<SessionId>) -> Result<Snapshot> {
         self.act("fork", &forking(id, session, None)).await
     }
@@ -247,7 +246,7 @@ impl RemoteArchive {
     /// Like [`RemoteArchive::fork`], with another custom state.
     ///
     /// # Errors
-    /// As [`RemoteArchive::fork`]; `INVALID_ARGUMENT` if the custom state does not fit the agent.
+    /// As [`RemoteArchive::fork`]; `INVALID_ARGUMENT` if the custom state does not match the agent's type.
     pub async fn fork_with_custom(
         &self,
         id: impl Into<SnapshotId>,
@@ -257,10 +256,11 @@ impl RemoteArchive {
         self.act("fork", &forking(id, session, Some(custom.into()))).await
     }
 
-    /// Copies all of a session's snapshots into a new session and returns how many there were.
+    /// Copies all snapshots of a session into a new session and returns their number.
     ///
     /// # Errors
-    /// `NOT_FOUND` if the session has no snapshots, `ALREADY_EXISTS` if the new one has; what the server refuses with.
+    /// `NOT_FOUND` if the session has no snapshots, `ALREADY_EXISTS` if the new session has some; the
+    /// server's own error.
     pub async fn copy(&self, session: impl Into<SessionId>, to: impl Into<SessionId>) -> Result<u64> {
         let request = CopyRequest {
             session_id: session.into(),
@@ -270,10 +270,10 @@ impl RemoteArchive {
         Ok(copied.snapshots)
     }
 
-    /// Writes a session to a file or any other place, line by line as it arrives, and returns how many snapshots there were.
+    /// Exports a session to a writer, line by line as it arrives, and returns the number of snapshots.
     ///
     /// # Errors
-    /// `NOT_FOUND` if the session has no snapshots; what the server refuses with, and what writing fails with.
+    /// `NOT_FOUND` if the session has no snapshots; the server's own error; the error of the writer.
     pub async fn export(
         &self,
         session: impl Into<SessionId>,
@@ -303,12 +303,13 @@ impl RemoteArchive {
         }
     }
 
-    /// Takes in a session that [`RemoteArchive::export`] or [`Archive::export`](everturn_agent::Archive::export) wrote. The
-    /// file is sent as it is read, and once: if the connection breaks, nothing of it stays.
+    /// Imports a session that was written by [`RemoteArchive::export`] or
+    /// [`Archive::export`](everturn_agent::Archive::export). The file is sent while it is read, and only
+    /// once: if the connection breaks, nothing is imported.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT`, with the line, for a file that is no export or is not complete; `ALREADY_EXISTS` if there is such
-    /// a session or snapshot; what the server refuses with, and what reading fails with.
+    /// `INVALID_ARGUMENT`, with the line, for a file that is not a complete export; `ALREADY_EXISTS` if the
+    /// session or a snapshot exists; the server's own error; the error of the reader.
     pub async fn import(&self, mut from: impl AsyncBufRead + Unpin + Send, how: Import) -> Result<Imported> {
         let context = Context::current();
         let (pieces, body) = mpsc::channel::<Result<Bytes, std::io::Error>>(1);
@@ -319,7 +320,7 @@ impl RemoteArchive {
                     Ok(0) => return Ok(()),
                     Ok(length) => Bytes::copy_from_slice(&buffer[..length]),
                     Err(error) => {
-                        // A body that ends with an error is not taken for a complete one.
+                        // A body that ends with an error is not accepted as complete.
                         let broken = std::io::Error::new(error.kind(), "the file cannot be read");
                         let _ = pieces.send(Err(broken)).await;
                         return Err(Error::from(error));
@@ -363,10 +364,10 @@ impl RemoteArchive {
         result_in(&answer.map_err(|failed| failed.error)?)
     }
 
-    /// Deletes a snapshot for good and returns whether there was one.
+    /// Deletes a snapshot permanently and returns whether it existed.
     ///
     /// # Errors
-    /// What the server refuses with.
+    /// The server's own error.
     pub async fn delete_snapshot(&self, id: impl Into<SnapshotId>) -> Result<bool> {
         let request = DeleteRequest {
             snapshot_id: Some(id.into()),
@@ -375,10 +376,11 @@ impl RemoteArchive {
         Ok(self.delete(&request).await? > 0)
     }
 
-    /// Deletes a snapshot and all that came of it in its session, for good, and returns how many there were.
+    /// Permanently deletes a snapshot and all snapshots of its session that descend from it. Returns their
+    /// number.
     ///
     /// # Errors
-    /// What the server refuses with.
+    /// The server's own error.
     pub async fn delete_branch(&self, id: impl Into<SnapshotId>) -> Result<u64> {
         let request = DeleteRequest {
             snapshot_id: Some(id.into()),
@@ -388,10 +390,10 @@ impl RemoteArchive {
         self.delete(&request).await
     }
 
-    /// Deletes a session with all its snapshots for good and returns how many there were.
+    /// Permanently deletes a session with all its snapshots. Returns their number.
     ///
     /// # Errors
-    /// What the server refuses with.
+    /// The server's own error.
     pub async fn delete_session(&self, session: impl Into<SessionId>) -> Result<u64> {
         let request = DeleteRequest {
             session_id: Some(session.into()),
@@ -405,12 +407,12 @@ impl RemoteArchive {
         Ok(deleted.snapshots)
     }
 
-    /// Calls an action that may be repeated.
+    /// Calls an idempotent action.
     async fn ask<T: DeserializeOwned>(&self, name: &str, request: &(impl Serialize + Sync)) -> Result<T> {
         self.call(name, request, Repeat::Always).await
     }
 
-    /// Calls an action that acts each time.
+    /// Calls an action that is not idempotent.
     async fn act<T: DeserializeOwned>(&self, name: &str, request: &(impl Serialize + Sync)) -> Result<T> {
         self.call(name, request, Repeat::Unsent).await
     }
@@ -426,7 +428,7 @@ impl RemoteArchive {
             let settings = &self.routes.client.0;
             let url = below(&self.routes.run, name);
             let request = Request::new(&url, &Envelope { data, init: None })?;
-            // What is changed may take longer than what is read.
+            // A change may take longer than a read.
             let timeout = (repeat == Repeat::Always).then_some(settings.timeout);
             let asking = settings.call_with(&request, &context, repeat, timeout);
             decoded(context.guard(asking).await.map_err(named)?)
@@ -442,7 +444,7 @@ fn forking(id: impl Into<SnapshotId>, session: impl Into<SessionId>, custom: Opt
     }
 }
 
-/// Gives the error of a missing snapshot the reason that it has in the agent's own process.
+/// Adds the reason that a missing snapshot has in the agent's own process.
 fn named(error: Error) -> Error {
     match error.status() {
         Status::NotFound => error.with_reason(SNAPSHOT_NOT_FOUND),

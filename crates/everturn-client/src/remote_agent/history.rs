@@ -9,8 +9,9 @@ use super::{RemoteAgent, below};
 use crate::request::decoded;
 
 impl<S, T, O> RemoteAgent<S, T, O> {
-    /// Returns one page of a session's snapshots, like [`Archive::list`](everturn_agent::Archive::list) in the agent's
-    /// own process; an empty page if the session does not exist. Only Everturn servers support it.
+    /// Returns one page of a session's snapshots, like [`Archive::list`](everturn_agent::Archive::list) in
+    /// the agent's own process; an empty page if the session does not exist. Only Everturn servers support
+    /// it.
     ///
     /// # Errors
     /// `NOT_FOUND` if the server does not list snapshots; the server's own error.
@@ -21,7 +22,7 @@ impl<S, T, O> RemoteAgent<S, T, O> {
         Ok(list.into())
     }
 
-    /// Returns a session with its latest snapshot and the further details that an Everturn server knows.
+    /// Returns a session with its latest snapshot and the additional details of an Everturn server.
     ///
     /// # Errors
     /// `NOT_FOUND` if the session does not exist or the server does not show sessions; the server's own error.

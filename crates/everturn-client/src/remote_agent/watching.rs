@@ -13,15 +13,15 @@ use crate::request::decoded;
 
 /// The state of a watch.
 enum Watch {
-    /// The server has not been asked yet.
+    /// The request has not been sent.
     Planned(Arc<Routes>, SnapshotId),
     Open(Box<EventStream>),
     Over,
 }
 
-/// Returns the chunks of a run from its beginning to its end. The request is sent when the first chunk is awaited, and
-/// ends when the stream is dropped. If its connection breaks, the watch ends with
-/// [`STREAM_BROKEN`](crate::STREAM_BROKEN); a new one starts from the beginning.
+/// Returns the chunks of a run from its beginning to its end. The request is sent when the first chunk is
+/// awaited, and cancelled when the stream is dropped. If the connection breaks, the watch ends with
+/// [`STREAM_BROKEN`](crate::STREAM_BROKEN); a new watch starts from the beginning.
 pub(super) fn chunks(routes: Arc<Routes>, id: SnapshotId, context: Context) -> RunChunks {
     let planned = (Watch::Planned(routes, id), context);
     futures::stream::unfold(planned, |(watch, context)| async move {

@@ -14,9 +14,9 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
+use super::connection_handle::{ConnectionHandle, Conversation};
+use super::connection_task::Limits;
 use super::frame::ClientFrame;
-use super::line::{Conversation, Line};
-use super::talk::Pace;
 use crate::events::Event;
 use crate::remote_agent::{Routes, abort_of};
 use crate::request::decoded;
@@ -30,7 +30,7 @@ use crate::{Client, RemoteAgent};
 /// use everturn_agent::AgentInit;
 /// use everturn_client::RemoteAgent;
 ///
-/// # async fn talk() -> everturn_core::Result<()> {
+/// # async fn example() -> everturn_core::Result<()> {
 /// let chef: RemoteAgent = RemoteAgent::new("https://kitchen.example/agents/chef")?;
 /// let socket = chef.websocket().await?;
 ///
@@ -44,7 +44,7 @@ use crate::{Client, RemoteAgent};
 /// # Ok(()) }
 /// ```
 ///
-/// A connection has **one conversation at a time**: another waits until it is over. A turn of a chat is a conversation.
+/// A connection has **one conversation at a time**: the next one waits for its end. A turn of a chat is a conversation.
 ///
 /// **The caller** is identified by the headers of the [`Client`] when the connection is opened. Every conversation on
 /// the connection belongs to that caller.
@@ -52,8 +52,8 @@ use crate::{Client, RemoteAgent};
 /// # When the connection ends
 ///
 /// An open conversation ends with `UNAVAILABLE` and [`STREAM_BROKEN`](crate::STREAM_BROKEN). No input is sent twice:
-/// the agent cancels turns that were not detached, and a turn that it finished nevertheless is in the session, which
-/// [`Chat::read`](everturn_agent::Chat::read) reads again. The next conversation opens another connection.
+/// the agent cancels turns that were not detached. A turn that finished before the cancellation is stored in the
+/// session; [`Chat::read`](everturn_agent::Chat::read) returns it. The next conversation opens another connection.
 ///
 /// Snapshots are read over HTTP.
 pub struct AgentSocket<S = Value> {
@@ -65,9 +65,9 @@ struct Shared {
     client: Client,
     routes: Arc<Routes>,
     /// The connection opened last.
-    line: Mutex<Option<Line>>,
-    /// The permit for the one conversation.
-    floor: Arc<Semaphore>,
+    connection: Mutex<Option<ConnectionHandle>>,
+    /// The permit for the only conversation.
+    permit: Arc<Semaphore>,
     conversations: AtomicU64,
 }
 
@@ -86,12 +86,12 @@ impl<S: CustomState> AgentSocket<S> {
         let shared = Shared {
             client: agent.routes.client.clone(),
             routes: Arc::clone(&agent.routes),
-            line: Mutex::default(),
-            floor: Arc::new(Semaphore::new(1)),
+            connection: Mutex::default(),
+            permit: Arc::new(Semaphore::new(1)),
             conversations: AtomicU64::new(0),
         };
         let context = Context::current();
-        context.guard(shared.line(&context)).await?;
+        context.guard(shared.connection(&context)).await?;
         Ok(Self {
             agent,
             shared: Arc::new(shared),
@@ -136,41 +136,46 @@ impl<S: CustomState> AgentSocket<S> {
 
     /// Returns whether the connection is open. If it is not, the next conversation opens another.
     pub fn is_open(&self) -> bool {
-        self.shared.open_line().is_some()
+        self.shared.open_connection().is_some()
     }
 }
 
 impl Shared {
-    fn open_line(&self) -> Option<Line> {
-        let line = self.line.lock();
-        line.clone().filter(Line::is_open)
+    fn open_connection(&self) -> Option<ConnectionHandle> {
+        let connection = self.connection.lock();
+        connection.clone().filter(ConnectionHandle::is_open)
     }
 
     /// Returns the open connection, or opens one. Only the holder of the permit calls this, or the constructor.
-    async fn line(&self, context: &Context) -> Result<Line> {
-        if let Some(line) = self.open_line() {
-            return Ok(line);
+    async fn connection(&self, context: &Context) -> Result<ConnectionHandle> {
+        if let Some(connection) = self.open_connection() {
+            return Ok(connection);
         }
         let settings = &self.client.0;
         let socket = settings.open_socket(&self.routes.run, context).await?;
-        let pace = Pace {
+        let limits = Limits {
             silence: settings.silence,
             max_bytes: settings.max_bytes,
         };
-        let line = Line::start(socket, pace);
-        *self.line.lock() = Some(line.clone());
-        Ok(line)
+        let connection = ConnectionHandle::start(socket, limits);
+        *self.connection.lock() = Some(connection.clone());
+        Ok(connection)
     }
 
     /// Opens a conversation as soon as there is no other.
     async fn begin(&self, init: &AgentInit, context: &Context) -> Result<Conversation> {
-        let mut floor = Arc::clone(&self.floor).acquire_owned().await?;
+        let mut permit = Arc::clone(&self.permit).acquire_owned().await?;
         let number = self.conversations.fetch_add(1, Ordering::Relaxed);
         loop {
-            match self.line(context).await?.begin(number, init, floor).await? {
+            match self
+                .connection(context)
+                .await?
+                .begin(number, init, permit)
+                .await?
+            {
                 Ok(conversation) => return Ok(conversation),
                 // The connection ended before anything was sent on it, so the opening can be repeated.
-                Err(returned) => floor = returned,
+                Err(returned) => permit = returned,
             }
         }
     }
@@ -185,29 +190,28 @@ impl Shared {
     ) -> Result<AgentOutput> {
         let mut conversation = self.begin(&init, &context).await?;
         let mut is_closed = false;
-        // The frame on its way to the server and the chunk on its way to the consumer are kept here, so that neither
-        // direction waits for the other.
-        let mut saying: Option<BoxFuture<'static, ()>> = None;
-        let mut showing: Option<BoxFuture<'static, Result<()>>> = None;
+        // The pending frame and the pending chunk are kept here, so that neither direction waits for the other.
+        let mut sending: Option<BoxFuture<'static, ()>> = None;
+        let mut emitting: Option<BoxFuture<'static, Result<()>>> = None;
         loop {
             tokio::select! {
-                input = inputs.next(), if saying.is_none() && !is_closed => {
+                input = inputs.next(), if sending.is_none() && !is_closed => {
                     is_closed = input.is_none();
                     let frame = match &input {
                         Some(input) => ClientFrame::Input(input).text()?,
                         None => ClientFrame::CLOSE.text()?,
                     };
-                    saying = Some(Box::pin(conversation.speaker().say(frame)));
+                    sending = Some(Box::pin(conversation.frame_sender().send(frame)));
                 }
-                () = done(&mut saying) => saying = None,
-                shown = done(&mut showing) => {
-                    shown?;
-                    showing = None;
+                () = done(&mut sending) => sending = None,
+                emitted = done(&mut emitting) => {
+                    emitted?;
+                    emitting = None;
                 }
-                event = conversation.next(), if showing.is_none() => match event? {
+                event = conversation.next(), if emitting.is_none() => match event? {
                     Event::Chunk(chunk) => {
                         let (emitter, chunk) = (emitter.clone(), decoded(chunk)?);
-                        showing = Some(Box::pin(async move { emitter.send(chunk).await }));
+                        emitting = Some(Box::pin(async move { emitter.send(chunk).await }));
                     }
                     Event::Output(output) => return decoded(output),
                     Event::Failure(error) => return Err(error),
@@ -217,13 +221,13 @@ impl Shared {
     }
 
     async fn stop(&self, id: SnapshotId, context: &Context) -> Result<Option<Abort>> {
-        if let Some(line) = self.open_line() {
-            let asking = tokio::time::timeout(self.client.0.timeout, line.abort(&id));
+        if let Some(connection) = self.open_connection() {
+            let asking = tokio::time::timeout(self.client.0.timeout, connection.abort(&id));
             let answer = context.guard(async { Ok(asking.await) }).await?;
             match answer {
                 Ok(Ok(status)) => return Ok(status.map(abort_of)),
-                Ok(Err(error)) if line.is_open() => return Err(error),
-                // The answer was lost with the connection. An abort is idempotent, so it is asked for again.
+                Ok(Err(error)) if connection.is_open() => return Err(error),
+                // The answer was lost with the connection. An abort is idempotent, so it is repeated over HTTP.
                 _ => {}
             }
         }
@@ -231,7 +235,7 @@ impl Shared {
     }
 }
 
-/// Waits for the work under way; for ever if there is none.
+/// Waits for the pending future; for ever if there is none.
 async fn done<T>(work: &mut Option<BoxFuture<'static, T>>) -> T {
     match work {
         Some(work) => work.await,
@@ -275,7 +279,7 @@ impl<S> fmt::Debug for AgentSocket<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AgentSocket")
             .field("url", &self.agent.url())
-            .field("open", &self.shared.open_line().is_some())
+            .field("open", &self.shared.open_connection().is_some())
             .finish_non_exhaustive()
     }
 }

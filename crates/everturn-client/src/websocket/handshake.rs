@@ -15,13 +15,13 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
 use super::PROTOCOL;
 use crate::client::Settings;
-use crate::request::{Failed, Repeat, FailureKind, shown};
+use crate::request::{Failed, FailureKind, Repeat, shown};
 
 /// A connection after the handshake.
 pub(super) type Socket = WebSocketStream<Upgraded>;
 
 impl Settings {
-    /// Opens a connection; retries if that may help.
+    /// Opens a connection, with retries.
     ///
     /// # Errors
     /// `UNIMPLEMENTED` if the server offers no WebSocket; the server's own error; `UNAVAILABLE` if it cannot be
@@ -29,12 +29,12 @@ impl Settings {
     pub(super) async fn open_socket(&self, url: &Url, context: &Context) -> Result<Socket> {
         let mut failures = 0;
         loop {
-            let failed = match self.shake_hands(url, context).await {
+            let failed = match self.handshake(url, context).await {
                 Ok(socket) => return Ok(socket),
                 Err(failed) => failed,
             };
             let delay = self.retries.delay(failures);
-            // A handshake asks nothing of the agent, so it can always be repeated.
+            // A handshake does not call the agent, so it can always be repeated.
             let Some(delay) = delay.filter(|_| failed.may_repeat(Repeat::Always)) else {
                 return Err(failed.error);
             };
@@ -43,7 +43,7 @@ impl Settings {
         }
     }
 
-    async fn shake_hands(&self, url: &Url, context: &Context) -> Result<Socket, Failed> {
+    async fn handshake(&self, url: &Url, context: &Context) -> Result<Socket, Failed> {
         let refused = |error| Failed::new(FailureKind::Refused, error);
         let key = generate_key();
         let mut headers = self.headers.get(context).await.map_err(refused)?;
@@ -67,7 +67,7 @@ impl Settings {
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
             return Err(self.not_opened(url, response).await);
         }
-        // A proxy may answer 101 on its own, or a server may speak another protocol.
+        // The 101 may be that of a proxy, or of a server with another protocol.
         if !is_agreed(&response, &key) {
             return Err(refused(not_offered(url, "it agreed to another protocol")));
         }
@@ -86,7 +86,7 @@ impl Settings {
             code,
             StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED | StatusCode::UPGRADE_REQUIRED
         );
-        // These codes say that there is no WebSocket here, not that this caller may not use it.
+        // These codes mean that the server has no WebSocket here, not that this caller may not use it.
         if !is_other && !code.is_success() && !code.is_redirection() {
             return self.refused(response).await;
         }
@@ -109,7 +109,7 @@ fn is_agreed(response: &Response, key: &str) -> bool {
 
 fn not_offered(url: &Url, answer: &str) -> Error {
     Error::unimplemented(format!(
-        "{} does not offer the WebSocket protocol '{PROTOCOL}' ({answer}): talk to this agent over HTTP",
+        "{} does not offer the WebSocket protocol '{PROTOCOL}' ({answer}): use HTTP for this agent",
         shown(url)
     ))
 }

@@ -1,12 +1,12 @@
-//! What the fuzz target and the property tests drive: bytes are decoded whole and cut to pieces, and the same has to
-//! come out. Nothing may panic, and nothing may grow beyond what arrived.
+//! The entry points of the fuzz target and the property tests: bytes are decoded whole and in pieces, with
+//! the same result. Nothing may panic, and memory is bounded by the input.
 
 #![allow(dead_code, reason = "each user drives its part of this")]
 
 use everturn_client::framing::{self, Decoder, Record, RecordKind};
 use everturn_core::Status;
 
-/// Decodes what arrives in these pieces: the records, and whether something was too large.
+/// Decodes these pieces: the records, and whether something was too large.
 pub(crate) fn decode(pieces: &[&[u8]], max_bytes: usize) -> (Vec<Record>, bool) {
     let mut decoder = Decoder::new(max_bytes);
     let mut records = Vec::new();
@@ -40,7 +40,7 @@ pub(crate) fn assert_cuts_do_not_matter(stream: &[u8], cuts: &[usize], max_bytes
     assert!(whole.0.iter().all(|record| record.data.len() <= max_bytes));
 }
 
-/// Reads the body of a reply in every way there is.
+/// Reads the body of a response in every supported way.
 pub(crate) fn read_reply(code: u16, body: &[u8]) {
     for kind in [RecordKind::Data, RecordKind::Error] {
         let (data, id) = (body.to_vec(), None);

@@ -23,7 +23,7 @@ enum Way {
     WebSocket,
 }
 
-/// Serves a harness, runs a case against it from outside, and says what did not hold.
+/// Serves a harness, runs a case against it from outside, and returns the failed expectations.
 async fn problem(case: &Value, client: &Client, way: Way, store: Arc<dyn SessionStore>) -> Option<String> {
     let harness = harness(store).unwrap();
     let agent = case["agent"].as_str().unwrap();
@@ -62,7 +62,7 @@ fn memory() -> Arc<dyn SessionStore> {
     Arc::new(MemoryStore::new())
 }
 
-/// Runs every case, each on a store of its own, and in these ways by turns.
+/// Runs every case, each on a separate store, alternating between the transports.
 async fn every_case_holds(ways: &[Way], store: impl AsyncFn() -> Arc<dyn SessionStore>) {
     let Some(cases) = cases("agent.yaml") else {
         return;
@@ -80,7 +80,7 @@ async fn every_case_holds(ways: &[Way], store: impl AsyncFn() -> Arc<dyn Session
 
 #[tokio::test]
 async fn every_published_case_holds_over_http() {
-    // Whether the server keeps streams must make no difference, so the cases are shared out between the two.
+    // The result must not depend on kept streams, so the cases are divided between both settings.
     every_case_holds(&[Way::Http, Way::HttpWithKeptStreams], async || memory()).await;
 }
 
@@ -89,7 +89,7 @@ async fn every_published_case_holds_over_a_websocket() {
     every_case_holds(&[Way::WebSocket], async || memory()).await;
 }
 
-/// The cases are shared out between the ways, because each needs tables of its own.
+/// The cases are divided between the transports, because each case needs separate tables.
 #[tokio::test]
 async fn every_published_case_holds_over_http_and_websockets_on_postgres() {
     let Ok(url) = std::env::var("EVERTURN_TEST_POSTGRES") else {

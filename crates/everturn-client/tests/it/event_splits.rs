@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use crate::fuzz_entry::{assert_cuts_do_not_matter, decode, read_reply};
 
-/// Pieces of which streams are made, and of which they should not be.
+/// Pieces of valid and invalid streams.
 fn stream() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         4 => Just(b"data: ".to_vec()),

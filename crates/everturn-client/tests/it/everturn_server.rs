@@ -1,4 +1,4 @@
-//! The client against a server of ours, in one process.
+//! The client against an Everturn server in one process.
 
 use std::net::SocketAddr;
 
@@ -20,7 +20,7 @@ fn chef(address: SocketAddr) -> RemoteAgent<Kitchen> {
     impatient().agent(&url).unwrap()
 }
 
-/// Runs a turn and gives its text as it was streamed.
+/// Runs a turn and returns its streamed text and its output.
 async fn streamed(agent: &RemoteAgent<Kitchen>, text: &str) -> (String, Result<AgentReply<Kitchen>>) {
     let mut chat = agent.chat().open().await.unwrap();
     let mut turn = chat.send(text).await.unwrap();

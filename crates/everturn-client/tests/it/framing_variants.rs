@@ -1,4 +1,4 @@
-//! A turn comes out the same whichever server streams it.
+//! A turn has the same result with the framing of every server.
 
 use everturn_agent::AgentFinishReason;
 use everturn_client::{RemoteAgent, RemoteFlow};
@@ -12,7 +12,7 @@ const CHUNK_2: &str = r#"{"message":{"modelChunk":{"content":[{"text":"dich"}]}}
 const TURN_END: &str = r#"{"message":{"turnEnd":{"snapshotId":"r1","finishReason":"stop"}}}"#;
 const RESULT: &str = r#"{"result":{"sessionId":"s","snapshotId":"r1","finishReason":"stop","message":{"role":"model","content":[{"text":"grüß dich"}]}}}"#;
 
-/// Streams these bytes as a turn and expects the turn above to come out.
+/// Streams these bytes as a turn and expects the turn above.
 async fn assert_understood(reply: Reply) {
     let server = Loopback::start([reply]).await;
     let agent: RemoteAgent = impatient().agent(&server.url).unwrap();

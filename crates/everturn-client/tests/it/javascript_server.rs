@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::support::{impatient, impatient_builder};
 
-/// A server for all tests of this file; it ends with them, because its input does.
+/// A server for all tests of this file. It exits when its input is closed.
 fn server(path: &str) -> String {
     static SERVER: OnceLock<(Child, String)> = OnceLock::new();
     let (_, address) = SERVER.get_or_init(|| {
@@ -37,7 +37,7 @@ fn server(path: &str) -> String {
         let mut output = BufReader::new(process.stdout.take().unwrap());
         output.read_line(&mut line).unwrap();
         let address = line.trim().strip_prefix("listening on ").unwrap().to_owned();
-        // Whatever it has to say is nobody's concern, as long as it can say it.
+        // Its further output is drained, so that the process never blocks on writing.
         std::thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
         (process, address)
     });

@@ -1,4 +1,4 @@
-//! Beginning a session on another server: its custom state, and the input of the agent's prompt.
+//! Starting a session on another server: its custom state, and the input of the agent's prompt.
 
 use everturn_agent::store::{MemoryStore, Scope, SessionQuery, SessionStore};
 use everturn_agent::{AgentSession, ClientPermissions, custom_agent, prompt_agent};
@@ -48,7 +48,7 @@ fn remote(server: &Serving, name: &str) -> RemoteAgent<Kitchen> {
     RemoteAgent::new(&format!("http://{}/agents/{name}", server.address)).unwrap()
 }
 
-/// Sends a turn as a client of another language does, and returns the status and the body.
+/// Sends a turn like a client in another language, and returns the status and the body.
 async fn post(server: &Serving, agent: &str, init: Value) -> (u16, Value) {
     let url = format!("http://{}/agents/{agent}", server.address);
     let body = json!({

@@ -24,7 +24,7 @@ struct Week {
     days: u32,
 }
 
-/// An agent here and the server that makes it one elsewhere; both end with the test.
+/// An agent and a server that makes it a remote one; both end with the test.
 struct Serving {
     local: Agent<Week>,
     address: SocketAddr,
@@ -33,7 +33,7 @@ struct Serving {
 }
 
 impl Serving {
-    /// An agent whose turns stream a word, wait at the gate and stream another.
+    /// An agent whose turns stream a word, wait at the gate and stream another word.
     async fn start() -> Self {
         let (registry, gate) = (Registry::new(), CancellationToken::new());
         let opens = gate.clone();
@@ -85,7 +85,7 @@ fn remote_at(address: SocketAddr) -> RemoteAgent<Week> {
         .unwrap()
 }
 
-/// The rest of what a watcher is shown, in a word each.
+/// Returns the remaining events of a watcher, one word each.
 async fn rest(watch: &mut RunWatch<Week>) -> Vec<String> {
     let mut seen = Vec::new();
     while let Some(chunk) = watch.next().await {

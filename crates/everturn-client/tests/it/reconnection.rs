@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Loopback, Reply, impatient, impatient_builder};
 
-/// A stream of these events, of which each has an id.
+/// A stream of these events, each with an id.
 fn numbered(events: &[(u32, Value)]) -> String {
     let event = |(id, event): &(u32, Value)| format!("id: {id}\ndata: {event}\n\n");
     events.iter().map(event).collect::<Vec<_>>().concat()
@@ -79,7 +79,7 @@ async fn a_server_that_starts_over_is_listened_to_from_where_it_broke_off() {
         Reply::new(200, "text/plain", plain(&[chunk(1), chunk(2)]))
             .header("x-genkit-stream-id", "stream-1")
             .broken(),
-        // Breaks off before it gets to anything new.
+        // Disconnects before the first new event.
         Reply::new(200, "text/plain", plain(&[chunk(1)])).broken(),
         Reply::new(
             200,
@@ -101,7 +101,7 @@ async fn a_server_that_starts_over_is_listened_to_from_where_it_broke_off() {
 async fn half_an_event_is_not_an_event() {
     let half = format!("data: {}\n\ndata: {{\"mess", chunk(1));
     let server = Loopback::start([
-        // Once cut off in the middle of the reply, once at its end.
+        // The connection breaks once in the middle of the reply and once at its end.
         Reply::stream(&half).header("x-genkit-stream-id", "s").broken(),
         Reply::stream(&half),
         Reply::stream(plain(&[chunk(1), chunk(2), result()])),
@@ -236,7 +236,8 @@ async fn a_server_that_falls_silent_counts_as_lost() {
 
 #[tokio::test]
 async fn a_turn_that_nobody_answered_is_not_sent_again() {
-    // Takes the request and hangs up without a word. The client learns of it, so every request is counted before it gives up.
+    // Reads the request and closes the connection without a response. Requests are counted before the client
+    // can observe it.
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
     let url = format!("http://{}/agent", listener.local_addr().unwrap());
     let connections = Arc::new(AtomicUsize::new(0));
@@ -258,7 +259,7 @@ async fn a_turn_that_nobody_answered_is_not_sent_again() {
 
 #[tokio::test]
 async fn a_turn_that_was_not_sent_is_tried_again() {
-    // The port is known before anybody listens on it.
+    // The port is chosen before the listener exists.
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind(([127, 0, 0, 1], 0).into()).unwrap();
     let url = format!("http://{}/flow", socket.local_addr().unwrap());

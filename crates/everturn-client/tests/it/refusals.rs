@@ -1,4 +1,4 @@
-//! A refusal of any server keeps its status and its message.
+//! An error response of any server keeps its status and its message.
 
 use everturn_client::{Client, RemoteAgent, RemoteFlow};
 use everturn_core::Status;
@@ -136,7 +136,7 @@ async fn a_reply_that_is_too_large_is_not_taken_in() {
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_unavailable_and_its_address_is_named_without_secrets() {
-    // Port 9 of loopback: nobody listens there.
+    // Port 9 on loopback has no listener.
     let client = impatient_builder().retries(at_once(1)).build().unwrap();
     let agent: RemoteAgent = client
         .agent("http://user:secret@127.0.0.1:9/agent?key=secret")

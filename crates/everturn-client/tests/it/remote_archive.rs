@@ -1,4 +1,4 @@
-//! The archive of a remote agent gives what the archive in the agent's own process gives.
+//! The archive of a remote agent returns the same as the archive in the agent's own process.
 
 use everturn_agent::archive::Import;
 use everturn_agent::store::{MemoryStore, SessionQuery, SnapshotQuery};
@@ -17,7 +17,7 @@ struct Kitchen {
     dishes: u32,
 }
 
-/// An agent, and its archive here and over HTTP.
+/// An agent, and its archive in this process and over HTTP.
 struct Served {
     agent: Agent<Kitchen>,
     here: Archive,

@@ -1,4 +1,4 @@
-//! The requests of the client, and its reading of plain answers.
+//! The requests of the client, and its parsing of plain responses.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

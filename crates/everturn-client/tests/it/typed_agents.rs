@@ -1,4 +1,4 @@
-//! Types of agents on another server: their status, their output, one turn streamed in a call, and delegation to them.
+//! Types of remote agents: their status, their output, a streamed turn in one call, and delegation.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,4 @@
-//! Whole conversations on one WebSocket, with a server of ours.
+//! Whole conversations on one WebSocket, with an Everturn server.
 
 use std::net::SocketAddr;
 
@@ -25,7 +25,7 @@ fn text_of(chunk: &AgentStreamChunk) -> String {
     chunk.map(|chunk| chunk.text().into_owned()).unwrap_or_default()
 }
 
-/// How many connections were opened, and how many requests were sent to that path.
+/// The number of opened connections, and of requests to that path.
 fn counted(proxy: &Proxy, path: &str) -> (usize, usize) {
     let heads = proxy.heads();
     let opened = heads.iter().filter(|head| head.contains("upgrade: websocket"));
@@ -267,7 +267,8 @@ async fn a_refused_conversation_leaves_the_connection_open() {
 
 #[tokio::test]
 async fn a_connection_that_was_closed_for_idleness_is_opened_again() {
-    // The server looks for idleness when it pings: long after a turn is over, also on a busy machine.
+    // The server checks for idle connections when it pings: long after the end of a turn, even on a busy
+    // machine.
     let idle = WebSockets::default()
         .ping_every(std::time::Duration::from_secs(2))
         .idle_time(std::time::Duration::from_millis(100));

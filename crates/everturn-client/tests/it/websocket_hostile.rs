@@ -1,4 +1,4 @@
-//! A WebSocket whose other end does what it should not: no turn is lost in silence, and none is sent twice.
+//! A WebSocket whose server misbehaves: no turn is lost silently, and none is sent twice.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,8 +16,8 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use crate::support::websocket_server::{Peer, WebSocketServer, behave, chunk, say, wait_for};
 use crate::support::{impatient, impatient_builder};
 
-/// Runs a turn with a server whose first connection goes wrong after the input and a chunk, and a second turn after it: what
-/// was text in the first, and how it ended.
+/// Runs a turn with a server whose first connection fails after the input and a chunk, and a second turn
+/// after it. Returns the text and the error of the first turn.
 async fn broken<F, Fut>(client: &Client, wrong: F) -> (String, Error)
 where
     F: Fn(Peer) -> Fut + Send + Sync + Copy + 'static,
@@ -94,7 +94,7 @@ async fn bytes_that_are_no_websocket_end_the_turn() {
     let client = impatient();
 
     for (text, error) in [
-        // An opcode that does not exist, a text that is not UTF-8, a length that cannot be.
+        // An unknown opcode, a text that is not UTF-8, an invalid length.
         broken(&client, |peer| send(peer, &[0x8f, 0x00])).await,
         broken(&client, |peer| send(peer, &[0x81, 0x02, 0xc3, 0x28])).await,
         broken(&client, |peer| {
@@ -161,7 +161,7 @@ async fn a_server_that_falls_silent_is_lost() {
         .unwrap();
 
     let (text, error) = broken(&client, |peer| async move {
-        // Not even pings are answered.
+        // The server does not answer pings either.
         std::future::pending::<()>().await;
         drop(peer);
     })
@@ -215,7 +215,7 @@ async fn a_reader_that_dawdles_is_waited_for_and_gets_everything() {
     let server = WebSocketServer::start(|_, mut peer| async move {
         wait_for(&mut peer, "close").await;
         for number in 0..CHUNKS {
-            // More, all together, than waits on this side of the connection.
+            // Together larger than the client's queue.
             chunk(&mut peer, &format!("{number} {}", "x".repeat(100_000))).await;
         }
         say(&mut peer, json!({ "result": { "finishReason": "stop" } })).await;

@@ -1,4 +1,4 @@
-//! Who may answer an interrupted tool call, and how.
+//! Permissions and forms for answering an interrupted tool call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -68,7 +68,7 @@ struct Discount {
     percent: u32,
 }
 
-/// A tool that is not made by the macro: the staff decides about small discounts.
+/// A tool built without the macro: staff decide about small discounts.
 fn discount() -> Tool {
     let grant = |discount: Discount, call: ToolContext| async move {
         match call.answer::<Approval>()? {
@@ -92,7 +92,7 @@ struct Desk {
     app: Everturn,
 }
 
-/// The customer, and members of the staff and operators who act on the customer's behalf.
+/// The customer, and staff members and operators who act on the customer's behalf.
 fn alice() -> Principal {
     Principal::new("alice")
 }

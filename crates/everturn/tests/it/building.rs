@@ -1,4 +1,4 @@
-//! The settings that `build` and `define` accept and refuse.
+//! The settings that `build` and `define` accept and reject.
 
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ fn object(value: &Value) -> everturn::ai::JsonObject {
     value.as_object().cloned().unwrap()
 }
 
-/// A plugin that takes its time, and may fail.
+/// A plugin that is slow to set up, and may fail.
 struct Slow {
     key: Option<&'static str>,
 }

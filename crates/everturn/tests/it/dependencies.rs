@@ -24,7 +24,7 @@ async fn list_orders(db: Dep<Orders>, caller: &Principal) -> Result<Vec<String>>
     Ok(db.of(caller.id()))
 }
 
-/// Says who calls, if anybody knows.
+/// Returns the caller, if there is one.
 #[tool]
 async fn whoami(caller: Option<Principal>, prices: Option<Dep<u64>>) -> Result<String> {
     let caller = caller.map_or_else(|| "nobody".to_owned(), |caller| caller.id().to_owned());

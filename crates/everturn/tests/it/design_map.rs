@@ -23,7 +23,7 @@ fn paths(text: &str) -> Vec<&str> {
         .collect()
 }
 
-/// The sources of a crate, without comments.
+/// Returns the sources of a crate, without comments.
 fn sources(name: &str) -> String {
     let folder = workspace()
         .join("crates")
@@ -50,7 +50,7 @@ fn is_word(text: &str) -> bool {
     text.chars().all(|c| c.is_alphanumeric() || c == '_')
 }
 
-/// Whether a text has these words somewhere, and no other letter right after them.
+/// Returns whether a text contains these words, not followed by another letter.
 fn has(text: &str, words: &str) -> bool {
     text.match_indices(words).any(|(at, _)| {
         let before = text[..at].chars().next_back();
@@ -70,7 +70,7 @@ fn declares(source: &str, name: &str) -> bool {
         .any(|kind| has(source, &format!("pub {kind} {name}")))
 }
 
-/// What stands in the braces that follow the declarations and implementations of a type.
+/// Returns the contents of the braces after the declarations and implementations of a type.
 fn bodies<'a>(source: &'a str, name: &str) -> Vec<&'a str> {
     let mut bodies = Vec::new();
     for (at, _) in source.match_indices('\n') {

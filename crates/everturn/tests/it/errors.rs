@@ -1,4 +1,4 @@
-//! Errors on their way from users' functions to callers.
+//! Errors from users' functions to callers.
 
 use std::error::Error as StdError;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use everturn::testkit::{OfflineModel, Reply, ScriptedModel};
 
 const EATEN: Reason = Reason::new("eaten");
 
-/// What most of the functions below fail with: an error with everything that must not be lost.
+/// The error of most functions below, with all the data that must be kept.
 fn eaten() -> Error {
     Error::not_found("no leeks on shelf 4")
         .with_public_message("no leeks left")
@@ -20,7 +20,7 @@ fn eaten() -> Error {
         .with_details("leeks")
 }
 
-/// Another crate's error, with ours inside it in the three ways that `thiserror` has.
+/// Another crate's error that contains ours, in the three ways of `thiserror`.
 #[derive(Debug, thiserror::Error)]
 enum Foreign {
     #[error("cannot look")]
@@ -97,7 +97,7 @@ fn main_may_return_a_handlers_result() {
     assert_eq!(format!("{:?}", main().unwrap_err()), "INTERNAL: no leeks");
 }
 
-/// A function of others that fails with an error of theirs.
+/// A foreign function that fails with a foreign error.
 fn others(kind: &str) -> Result<(), anyhow::Error> {
     Err(match kind {
         "ours" => eaten().into(),
@@ -105,7 +105,7 @@ fn others(kind: &str) -> Result<(), anyhow::Error> {
     })
 }
 
-/// Every kind of function that can be handed over takes any error with `?`, and none needs a type to be written.
+/// Every kind of user function converts any error with `?`, and none needs an explicit type.
 #[tokio::test]
 async fn every_function_of_a_user_takes_any_error() {
     let app = app(OfflineModel::new()).await;

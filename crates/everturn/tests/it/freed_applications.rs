@@ -1,4 +1,4 @@
-//! An application that is dropped frees what it had, and leaves its database complete.
+//! A dropped application frees its resources and leaves its database complete.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ async fn a_dropped_application_closes_its_databases() {
     drop(app);
 
     let log = |name: &str| folder.path().join(name);
-    // Tasks that have just ended are dropped by the runtime.
+    // The runtime drops finished tasks a little later.
     let is_closed = async || !log("sessions.db-wal").exists() && !log("streams.db-wal").exists();
     eventually("both databases are closed", is_closed).await;
     let size = std::fs::metadata(log("sessions.db")).unwrap().len();

@@ -1,14 +1,14 @@
-//! The top-level modules of a crate know each other in one direction only.
+//! The top-level modules of a crate depend on each other without cycles.
 //!
-//! The test reads the sources, so it sees what the compiler does not mind: a module that uses another one which uses it
-//! back. `crate::Name` is followed through the re-exports of `lib.rs` to the module that defines the name.
+//! The test reads the sources, because the compiler accepts modules that use each other. `crate::Name` is
+//! resolved through the re-exports of `lib.rs` to the module that defines the name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Which module uses which, with one file that does.
+/// The modules that each module uses, with one file that does.
 type Edges = BTreeMap<String, BTreeMap<String, String>>;
 
 #[test]
@@ -77,7 +77,7 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// A file's text without comments and without the tests at its end.
+/// Returns a file's text without comments and without the tests at its end.
 fn code_of(file: &Path) -> String {
     let text = fs::read_to_string(file).unwrap();
     let code: Vec<&str> = text
@@ -121,7 +121,7 @@ fn note_uses(edges: &mut Edges, root: &BTreeMap<String, String>, file: &Path, co
         .match_indices("crate::")
         .filter(|(at, _)| is_whole_word(*at))
         .map(|(at, prefix)| at + prefix.len());
-    // As many steps up as the module is deep lead to the root.
+    // A path goes up as many steps as the module is deep to reach the root.
     let up = "super::".repeat(module.len());
     let from_above = code
         .match_indices(&up)
@@ -138,7 +138,7 @@ fn note_uses(edges: &mut Edges, root: &BTreeMap<String, String>, file: &Path, co
     }
 }
 
-/// The paths that a use tree stands for: `a::{b, c::d}` is `a::b` and `a::c::d`.
+/// Returns the paths of a use tree: `a::{b, c::d}` is `a::b` and `a::c::d`.
 fn paths(tree: &str) -> Vec<Vec<String>> {
     let tree = tree.trim_start();
     if let Some(group) = tree.strip_prefix('{') {
@@ -167,7 +167,7 @@ fn paths(tree: &str) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// What stands between a brace, already read, and the one that closes it, split at its commas.
+/// Returns the text from an opening brace, already read, to its closing brace, split at commas.
 fn members(group: &str) -> Vec<&str> {
     let (mut depth, mut start, mut found) = (1, 0, Vec::new());
     for (at, character) in group.char_indices() {
@@ -187,7 +187,7 @@ fn members(group: &str) -> Vec<&str> {
     found
 }
 
-/// The modules of one cycle in order, if there is a cycle.
+/// Returns the modules of one cycle in order, if there is a cycle.
 fn cycle(edges: &Edges) -> Option<Vec<String>> {
     fn visit(
         module: &str,

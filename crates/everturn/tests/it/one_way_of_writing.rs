@@ -1,4 +1,4 @@
-//! Things that are alike are written alike.
+//! Similar elements are defined in the same way.
 
 use std::sync::Arc;
 
@@ -102,7 +102,7 @@ async fn stores_and_logs_are_given_whole_shared_or_as_their_trait() {
     let _ = app.server().stream_log(MemoryStreamLog::new()).stream_log(log);
     let _ = app.server().stream_log(any_log);
 
-    // Ids are taken by reference, also where one may be missing.
+    // Ids are passed by reference, also where one may be missing.
     let reply = shared.run_text("hello").await.unwrap();
     let id: &SnapshotId = reply.snapshot_id().unwrap();
     assert_eq!(shared.get_snapshot(id).await.unwrap().snapshot_id, *id);
@@ -121,7 +121,7 @@ async fn stores_and_logs_are_given_whole_shared_or_as_their_trait() {
 mod a_model_of_ones_own {
     use everturn::model_prelude::*;
 
-    /// A provider whose models say their own names.
+    /// A provider whose models list their own names.
     pub(super) struct Parrots;
 
     struct Parrot(String);

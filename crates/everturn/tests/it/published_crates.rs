@@ -1,4 +1,4 @@
-//! Every published crate has metadata for docs.rs, and users reach all types through this crate.
+//! Every published crate has metadata for docs.rs, and this crate re-exports all types that users need.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ fn every_published_crate_documents_all_its_features() {
         if manifest.contains("publish = false") {
             continue;
         }
-        // A program is documented by its help.
+        // A program is documented by its `--help`.
         let Ok(library) = fs::read_to_string(folder.join("src/lib.rs")) else {
             continue;
         };
@@ -39,7 +39,7 @@ fn every_published_crate_documents_all_its_features() {
     assert!(published >= 12, "{published}");
 }
 
-/// A trait with an async method, written as the framework's own are.
+/// A trait with an async method, written like the framework's own traits.
 #[async_trait]
 trait Waiter {
     async fn wait(&self, until: &CancellationToken) -> Timestamp;

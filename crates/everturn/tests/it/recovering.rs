@@ -1,4 +1,4 @@
-//! Work that an application accepted outlives its process.
+//! Accepted work outlives its process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use everturn::prelude::*;
 use everturn::testkit::eventually;
 
-/// The application as every process of it starts; its agent never ends a turn where it is stuck.
+/// The application as every process defines it; its agent never finishes a turn in the first process.
 async fn start(store: &Arc<MemoryStore>, stuck: bool) -> (Everturn, Agent) {
     let app = Everturn::builder().build().await.unwrap();
     let agent = app
@@ -47,7 +47,7 @@ fn an_application_takes_over_runs_of_a_process_that_died() {
         task.snapshot_id().clone()
     });
 
-    // The first runtime is gone, and with it every task that it had.
+    // The first runtime is dropped, and with it all of its tasks.
     let (row, left) = runtime().block_on(async {
         let (app, agent) = start(&store, false).await;
         let recovering = app.recover_every(Duration::from_millis(20));

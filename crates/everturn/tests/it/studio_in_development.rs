@@ -1,4 +1,5 @@
-//! In development an application shows the studio and its traces, without a line of code; otherwise it does not.
+//! In development an application serves the studio and its traces without configuration; otherwise it does
+//! not.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -7,10 +8,10 @@ use std::process::{Child, Command, Stdio};
 use everturn::prelude::*;
 use everturn::testkit::eventually;
 
-/// The variable that tells the program where to listen.
+/// The variable that holds the address to listen on.
 const PORT: &str = "EVERTURN_TEST_PORT";
 
-/// The program below in a process of its own, because its environment decides.
+/// Runs the program below in a separate process, because its environment decides.
 struct Program {
     child: Child,
     port: u16,
@@ -45,7 +46,7 @@ impl Program {
         Self { child, port }
     }
 
-    /// Returns the whole answer to a request.
+    /// Returns the whole response to a request.
     fn get(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");

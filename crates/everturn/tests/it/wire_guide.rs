@@ -1,4 +1,4 @@
-//! The guide to the wire has an example of every field, and the examples are what servers and clients send.
+//! The wire guide has an example of every field, and the examples match the messages of servers and clients.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -27,7 +27,7 @@ fn names(object: &JsonObject) -> impl Iterator<Item = String> {
     object.keys().cloned()
 }
 
-/// Checks that examples are read and written again without a loss, and that they have every field of the type.
+/// Checks that examples survive a round trip, and that they contain every field of the type.
 fn assert_complete<T: DeserializeOwned + Serialize + JsonSchema>(heading: &str, but: &[&str]) {
     let examples = examples(heading);
     let mut shown = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! Agents with a store, on a server or alone.
+//! Agents with a store, with and without a server.
 
 use std::sync::Arc;
 
@@ -50,11 +50,11 @@ async fn count() -> Result<u32> {
 /// Agents whose sessions are in one store, and how the program reaches them.
 pub(crate) struct Kitchen {
     pub(crate) folder: TempDir,
-    /// What the program is told to reach the sessions of the chef.
+    /// The arguments and variables with which the program reaches the chef's sessions.
     pub(crate) place: Vec<String>,
     pub(crate) chef: Agent<Pantry>,
     pub(crate) planner: Agent,
-    /// Lets the planner finish one plan for each permit.
+    /// The planner finishes one plan for each permit.
     pub(crate) gate: Arc<Semaphore>,
     pub(crate) store: String,
     kept: Arc<dyn SessionStore>,
@@ -62,7 +62,7 @@ pub(crate) struct Kitchen {
 }
 
 impl Kitchen {
-    /// A server that lets everybody do everything, over an SQLite store.
+    /// A server without restrictions, over an SQLite store.
     pub(crate) async fn on_a_server() -> Self {
         Self::served(|server| server.archive(ArchiveAccess::everyone())).await
     }
@@ -101,7 +101,7 @@ impl Kitchen {
             .0
     }
 
-    /// In a database of its own; `None`, with a printed reason, where there is no server.
+    /// Creates a separate schema; `None`, with a printed reason, without a server.
     pub(crate) async fn in_postgres() -> Option<Self> {
         let Ok(server) = std::env::var("EVERTURN_TEST_POSTGRES") else {
             println!("skipped: EVERTURN_TEST_POSTGRES names no server; ./test starts one");
@@ -208,7 +208,7 @@ impl Kitchen {
         chat.run(text).await.unwrap();
     }
 
-    /// Enters an amount into the ledger, for a tenant and one of its sessions.
+    /// Adds an amount to the ledger, for a tenant and one of its sessions.
     pub(crate) async fn spend(&self, scope: &Scope, session: &str) -> UsageTotal {
         let mut used = UsageTotal::default();
         used.model_calls = 7;
@@ -219,7 +219,7 @@ impl Kitchen {
         ledger.spend(scope, &expense).await.unwrap()
     }
 
-    /// Begins a run of the planner, and returns its id.
+    /// Starts a run of the planner, and returns its id.
     pub(crate) async fn plan(&self) -> String {
         let mut chat = self.planner.chat().open().await.unwrap();
         chat.detach("Plan the week")

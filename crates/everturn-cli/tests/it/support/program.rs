@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use everturn::prelude::Value;
 
-/// Variables that configure the program; the tests must not see those of the person who runs them.
+/// Variables that configure the program, removed from the environment of the tests.
 const VARIABLES: [&str; 6] = [
     "EVERTURN_URL",
     "EVERTURN_STORE",
@@ -16,13 +16,13 @@ const VARIABLES: [&str; 6] = [
     "CLICOLOR_FORCE",
 ];
 
-/// A command line that is not run yet.
+/// A command that has not been started.
 pub(crate) struct Program {
     command: Command,
     input: String,
 }
 
-/// What a run of the program left.
+/// The output of a finished program.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: i32,
@@ -64,7 +64,7 @@ impl Program {
         self
     }
 
-    /// Runs the program to its end, while the server of the test goes on.
+    /// Runs the program to its end, while the server of the test continues.
     pub(crate) fn run(mut self) -> Ran {
         tokio::task::block_in_place(|| {
             let mut child = self
@@ -75,7 +75,7 @@ impl Program {
                 .spawn()
                 .unwrap();
             let mut stdin = child.stdin.take().unwrap();
-            // A program that reads nothing may be over before this.
+            // The program may exit before it reads its input.
             let _ = stdin.write_all(self.input.as_bytes());
             drop(stdin);
             let output = child.wait_with_output().unwrap();

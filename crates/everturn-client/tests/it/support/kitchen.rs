@@ -1,4 +1,4 @@
-//! A server of ours with an agent and a flow.
+//! An Everturn server with an agent and a flow.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,9 +24,9 @@ pub(crate) struct Kitchen {
 pub(crate) struct Serving {
     pub(crate) address: SocketAddr,
     task: JoinHandle<Result<()>>,
-    /// A turn that was told to wait has begun.
+    /// Notified when a turn that waits has started.
     pub(crate) begun: Arc<Notify>,
-    /// Such a turn was cancelled.
+    /// Notified when such a turn was cancelled.
     pub(crate) stopped: Arc<Notify>,
 }
 
@@ -120,7 +120,7 @@ pub(crate) async fn serve(shape: impl FnOnce(Server) -> Server) -> Serving {
     serve_on(server, begun, stopped).await
 }
 
-/// Serves whatever a registry holds.
+/// Serves the contents of a registry.
 pub(crate) async fn serve_all(registry: &Registry) -> Serving {
     let server = Server::new(registry).exposure(Exposure::Public);
     serve_on(server, Arc::default(), Arc::default()).await

@@ -1,4 +1,4 @@
-//! A server on loopback that answers as it was told, to the byte.
+//! A loopback server with scripted responses.
 
 pub(crate) mod kitchen;
 mod proxy;
@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 
 pub(crate) use self::proxy::Proxy;
 
-/// What the server sends in answer to one request.
+/// The response to one request.
 #[derive(Debug, Clone)]
 pub(crate) struct Reply {
     status: u16,
@@ -30,9 +30,9 @@ pub(crate) struct Reply {
 enum Ending {
     /// The connection is closed after the last piece.
     Close,
-    /// It breaks there: more was announced.
+    /// The connection breaks before the announced length.
     Break,
-    /// It stays open and silent.
+    /// The connection stays open without further bytes.
     Silence,
 }
 
@@ -70,13 +70,13 @@ impl Reply {
         self
     }
 
-    /// The connection breaks after what was sent.
+    /// The connection breaks after the sent bytes.
     pub(crate) fn broken(mut self) -> Self {
         self.ending = Ending::Break;
         self
     }
 
-    /// The connection stays open and silent after what was sent.
+    /// The connection stays open, without further bytes.
     pub(crate) fn silent(mut self) -> Self {
         self.ending = Ending::Silence;
         self
@@ -106,7 +106,7 @@ impl Reply {
             connection.flush().await?;
         }
         if self.ending == Ending::Silence {
-            // Until the client has had enough.
+            // Returns once the client disconnects.
             let mut rest = [0; 64];
             while connection.read(&mut rest).await? > 0 {}
         }
@@ -114,7 +114,7 @@ impl Reply {
     }
 }
 
-/// A request as the server received it.
+/// A request as received by the server.
 #[derive(Debug, Clone)]
 pub(crate) struct Received {
     pub(crate) method: String,
@@ -163,7 +163,7 @@ impl Received {
     }
 }
 
-/// A server that gives the replies it was given, one per request, and remembers what it was asked.
+/// A server with one scripted response per request, which records the requests.
 pub(crate) struct Loopback {
     pub(crate) url: String,
     received: Arc<Mutex<Vec<Received>>>,
@@ -210,12 +210,12 @@ impl Drop for Loopback {
     }
 }
 
-/// A client that tries again at once.
+/// A client that retries immediately.
 pub(crate) fn impatient() -> Client {
     impatient_builder().build().unwrap()
 }
 
-/// Without the certificates of this machine, which take long to read and are not needed here.
+/// Without the certificates of this machine, which are slow to load and not needed here.
 pub(crate) fn impatient_builder() -> ClientBuilder {
     let http = reqwest::Client::builder().tls_certs_only([]).build().unwrap();
     Client::builder().http(http).retries(at_once(3))

@@ -1,4 +1,4 @@
-//! A way to a server that breaks.
+//! A proxy that breaks connections.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// Passes connections on to a server and cuts some of them off.
+/// Forwards connections to a server and cuts some of them.
 pub(crate) struct Proxy {
     pub(crate) address: SocketAddr,
     heads: Arc<Mutex<Vec<String>>>,
@@ -16,7 +16,7 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// Cuts each of the first `cuts` connections off after its second event.
+    /// Cuts each of the first `cuts` connections after its second event.
     pub(crate) async fn start(server: SocketAddr, cuts: usize) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -37,7 +37,7 @@ impl Proxy {
         }
     }
 
-    /// The heads of the requests that came through.
+    /// The heads of the forwarded requests.
     pub(crate) fn heads(&self) -> Vec<String> {
         self.heads.lock().clone()
     }
@@ -49,7 +49,7 @@ impl Drop for Proxy {
     }
 }
 
-/// Passes bytes on, both ways, up to and with the end of that many events.
+/// Forwards bytes in both directions, up to the end of that many events.
 async fn pass_on(mut client: TcpStream, server: SocketAddr, events: usize, heads: Arc<Mutex<Vec<String>>>) {
     let mut server = TcpStream::connect(server).await.unwrap();
     let (mut asked, mut answered) = (Vec::new(), Vec::new());
@@ -81,7 +81,7 @@ async fn pass_on(mut client: TcpStream, server: SocketAddr, events: usize, heads
     }
 }
 
-/// The head of the one request a connection carries here, once it is complete.
+/// Returns the head of the only request on a connection, once it is complete.
 fn taken_head(asked: &mut Vec<u8>) -> Option<String> {
     let text = String::from_utf8_lossy(asked).to_lowercase();
     let (head, _) = text.split_once("\r\n\r\n")?;

@@ -1,4 +1,4 @@
-//! A WebSocket server on loopback that does as it was told.
+//! A loopback WebSocket server with scripted behaviour.
 
 use std::future::Future;
 
@@ -13,7 +13,7 @@ use tokio_tungstenite::{WebSocketStream, accept_hdr_async};
 /// The server's end of a connection.
 pub(crate) type Peer = WebSocketStream<TcpStream>;
 
-/// A server that treats its first, second and every later connection as it was told.
+/// A server with a script for its first, its second and all later connections.
 pub(crate) struct WebSocketServer {
     pub(crate) url: String,
     serving: JoinHandle<()>,
@@ -60,12 +60,12 @@ impl Drop for WebSocketServer {
     }
 }
 
-/// Says something to the client, which may be gone.
+/// Sends a text; the client may have disconnected.
 pub(crate) async fn say(peer: &mut Peer, frame: Value) {
     let _ = peer.send(Message::text(frame.to_string())).await;
 }
 
-/// Says a chunk with a text of the model.
+/// Sends a chunk with a text of the model.
 pub(crate) async fn chunk(peer: &mut Peer, text: &str) {
     say(
         peer,
@@ -74,7 +74,7 @@ pub(crate) async fn chunk(peer: &mut Peer, text: &str) {
     .await;
 }
 
-/// Waits until the client says something of that name.
+/// Waits for a frame of that name from the client.
 pub(crate) async fn wait_for(peer: &mut Peer, name: &str) -> Option<Value> {
     while let Some(Ok(message)) = peer.next().await {
         if let Message::Text(text) = message
@@ -86,7 +86,7 @@ pub(crate) async fn wait_for(peer: &mut Peer, name: &str) -> Option<Value> {
     None
 }
 
-/// Answers every conversation with one chunk and an output.
+/// Responds to every conversation with one chunk and an output.
 pub(crate) async fn behave(mut peer: Peer) {
     while wait_for(&mut peer, "init").await.is_some() {
         wait_for(&mut peer, "close").await;

@@ -4,21 +4,21 @@ use everturn_agent::{AgentInit, SnapshotId, SnapshotStatus};
 use everturn_core::{Error, Result};
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
+use super::connection_task::{ConnectionTask, Limits, unseen};
+use super::event_queue::{EventReceiver, EventSender, event_queue};
 use super::frame::ClientFrame;
 use super::handshake::Socket;
-use super::mailbox::{Inbox, Mailbox, mailbox};
-use super::talk::{Pace, Talk, unseen};
 use crate::events::Event;
 
-/// The capacity of the queue of commands.
+/// The capacity of the command queue.
 const WAITING: usize = 4;
 
 /// A command to the task that owns the connection.
 pub(super) enum Command {
     /// Opens a conversation.
     Begin(Opening),
-    /// Sends a frame in the conversation with that number, unless it is over.
-    Say { number: u64, frame: String },
+    /// Sends a frame in the conversation with that number, unless it has ended.
+    Send { number: u64, frame: String },
     /// Aborts a background run.
     Abort {
         id: String,
@@ -31,19 +31,19 @@ pub(super) enum Command {
 pub(super) struct Opening {
     pub(super) number: u64,
     pub(super) init: String,
-    pub(super) events: Mailbox,
-    /// The permit for the one conversation, held until it is over.
-    pub(super) floor: OwnedSemaphorePermit,
+    pub(super) events: EventSender,
+    /// The permit for the only conversation, held until the conversation ends.
+    pub(super) permit: OwnedSemaphorePermit,
 }
 
 /// A handle on a connection. Cloning is cheap; the connection is closed when the last handle is dropped.
 #[derive(Debug, Clone)]
-pub(super) struct Line(mpsc::Sender<Command>);
+pub(super) struct ConnectionHandle(mpsc::Sender<Command>);
 
-impl Line {
-    pub(super) fn start(socket: Socket, pace: Pace) -> Self {
+impl ConnectionHandle {
+    pub(super) fn start(socket: Socket, limits: Limits) -> Self {
         let (commands, queue) = mpsc::channel(WAITING);
-        tokio::spawn(Talk::new(queue, pace).run(socket));
+        tokio::spawn(ConnectionTask::new(queue, limits).run(socket));
         Self(commands)
     }
 
@@ -59,23 +59,23 @@ impl Line {
         &self,
         number: u64,
         init: &AgentInit,
-        floor: OwnedSemaphorePermit,
+        permit: OwnedSemaphorePermit,
     ) -> Result<Result<Conversation, OwnedSemaphorePermit>> {
         let init = ClientFrame::Init(init).text()?;
-        let (events, received) = mailbox();
+        let (events, received) = event_queue();
         let opening = Opening {
             number,
             init,
             events,
-            floor,
+            permit,
         };
         Ok(match self.0.send(Command::Begin(opening)).await {
             Ok(()) => Ok(Conversation {
                 number,
-                line: self.clone(),
+                connection: self.clone(),
                 events: received,
             }),
-            Err(mpsc::error::SendError(Command::Begin(opening))) => Err(opening.floor),
+            Err(mpsc::error::SendError(Command::Begin(opening))) => Err(opening.permit),
             Err(_) => return Err(closed()),
         })
     }
@@ -100,8 +100,8 @@ impl Line {
 #[derive(Debug)]
 pub(super) struct Conversation {
     number: u64,
-    line: Line,
-    events: Inbox,
+    connection: ConnectionHandle,
+    events: EventReceiver,
 }
 
 impl Conversation {
@@ -115,26 +115,27 @@ impl Conversation {
     }
 
     /// Returns a handle for sending that does not borrow the conversation.
-    pub(super) fn speaker(&self) -> Speaker {
-        Speaker {
+    pub(super) fn frame_sender(&self) -> FrameSender {
+        FrameSender {
             number: self.number,
-            line: self.line.clone(),
+            connection: self.connection.clone(),
         }
     }
 }
 
 /// Sends frames in a conversation.
 #[derive(Debug, Clone)]
-pub(super) struct Speaker {
+pub(super) struct FrameSender {
     number: u64,
-    line: Line,
+    connection: ConnectionHandle,
 }
 
-impl Speaker {
-    /// Sends a frame once there is room. A frame that comes too late is dropped: the conversation's end says why.
-    pub(super) async fn say(self, frame: String) {
+impl FrameSender {
+    /// Sends a frame once the queue has room. A frame sent after the conversation ended is dropped; the end of the
+    /// conversation reports the cause.
+    pub(super) async fn send(self, frame: String) {
         let number = self.number;
-        let _ = self.line.0.send(Command::Say { number, frame }).await;
+        let _ = self.connection.0.send(Command::Send { number, frame }).await;
     }
 }
 

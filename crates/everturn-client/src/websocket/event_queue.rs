@@ -1,7 +1,7 @@
-//! The events that wait for the owner of a conversation.
+//! The queue of events between the connection task and the owner of a conversation.
 //!
-//! Putting an event never waits, so that the connection task can serve everything else. The task bounds the mailbox: it
-//! stops reading while there is no room.
+//! Adding an event never waits, so the connection task can serve everything else. The task bounds the queue: it stops
+//! reading while the queue is full.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,25 +11,25 @@ use tokio::sync::{Notify, mpsc};
 
 use crate::events::Event;
 
-/// The number of bytes of waiting events above which the task stops reading.
+/// The number of bytes of waiting events above which the connection task stops reading.
 const MAX_WAITING: usize = 1024 * 1024;
 
-/// The sending end of a mailbox.
+/// The sending end of a queue.
 #[derive(Debug)]
-pub(super) struct Mailbox {
-    letters: mpsc::UnboundedSender<Letter>,
+pub(super) struct EventSender {
+    queue: mpsc::UnboundedSender<QueuedEvent>,
     waiting: Arc<Waiting>,
 }
 
-/// The receiving end of a mailbox.
+/// The receiving end of a queue.
 #[derive(Debug)]
-pub(super) struct Inbox {
-    letters: mpsc::UnboundedReceiver<Letter>,
+pub(super) struct EventReceiver {
+    queue: mpsc::UnboundedReceiver<QueuedEvent>,
     waiting: Arc<Waiting>,
 }
 
 #[derive(Debug)]
-struct Letter {
+struct QueuedEvent {
     event: Result<Event>,
     bytes: usize,
 }
@@ -40,22 +40,26 @@ struct Waiting {
     taken: Notify,
 }
 
-/// Creates both ends.
-pub(super) fn mailbox() -> (Mailbox, Inbox) {
-    let (sender, letters) = mpsc::unbounded_channel();
+/// Creates a queue.
+pub(super) fn event_queue() -> (EventSender, EventReceiver) {
+    let (sender, receiver) = mpsc::unbounded_channel();
     let waiting = Arc::<Waiting>::default();
-    let mailbox = Mailbox {
-        letters: sender,
+    let events = EventSender {
+        queue: sender,
         waiting: Arc::clone(&waiting),
     };
-    (mailbox, Inbox { letters, waiting })
+    let received = EventReceiver {
+        queue: receiver,
+        waiting,
+    };
+    (events, received)
 }
 
-impl Mailbox {
-    /// Puts an event of so many bytes into the mailbox; drops it if the receiving end is gone.
+impl EventSender {
+    /// Adds an event and its size in bytes; drops it if the receiving end is dropped.
     pub(super) fn put(&self, event: Result<Event>, bytes: usize) {
         self.waiting.bytes.fetch_add(bytes, Ordering::SeqCst);
-        let _ = self.letters.send(Letter { event, bytes });
+        let _ = self.queue.send(QueuedEvent { event, bytes });
     }
 
     /// Returns whether there is room for another event.
@@ -66,21 +70,21 @@ impl Mailbox {
     /// Waits until there is room for another event.
     pub(super) async fn room(&self) {
         while !self.has_room() {
-            // `notified` remembers an event taken since the check, so no wake-up is lost.
+            // `notify_one` stores a permit, so an event taken since the check is not missed.
             self.waiting.taken.notified().await;
         }
     }
 
     /// Waits until the receiving end is dropped.
     pub(super) async fn abandoned(&self) {
-        self.letters.closed().await;
+        self.queue.closed().await;
     }
 }
 
-impl Inbox {
+impl EventReceiver {
     /// Takes the next event; `None` after the last.
     pub(super) async fn take(&mut self) -> Option<Result<Event>> {
-        let Letter { event, bytes } = self.letters.recv().await?;
+        let QueuedEvent { event, bytes } = self.queue.recv().await?;
         self.waiting.bytes.fetch_sub(bytes, Ordering::SeqCst);
         self.waiting.taken.notify_one();
         Some(event)

@@ -1,7 +1,7 @@
 //! The task that owns a connection.
 //!
-//! It relays frames in both directions and answers pings with or without a conversation. The owner of the conversation
-//! sets the pace: if too many events wait in its mailbox, nothing more is read.
+//! The task relays frames in both directions and answers pings with or without a conversation. It stops reading while the
+//! event queue of the conversation is full.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -16,10 +16,10 @@ use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{self, Message};
 
+use super::connection_handle::{Command, Opening};
+use super::event_queue::EventSender;
 use super::frame::{ClientFrame, ServerFrame};
 use super::handshake::Socket;
-use super::line::{Command, Opening};
-use super::mailbox::Mailbox;
 use crate::event_stream::STREAM_BROKEN;
 use crate::events::Event;
 use crate::request::too_large;
@@ -28,32 +28,32 @@ use crate::request::too_large;
 const PING_EVERY: Duration = Duration::from_secs(20);
 
 /// How long sending the close frame may take.
-const LAST_WORDS: Duration = Duration::from_secs(3);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The limits of a connection.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pace {
-    /// How long a server may be silent, without even answering a ping.
+pub(super) struct Limits {
+    /// How long the server may send nothing, not even the answer to a ping.
     pub(super) silence: Duration,
     /// The largest accepted frame.
     pub(super) max_bytes: usize,
 }
 
 /// The state of a connection.
-pub(super) struct Talk {
+pub(super) struct ConnectionTask {
     commands: mpsc::Receiver<Command>,
     conversation: Option<Current>,
     aborts: HashMap<String, VecDeque<oneshot::Sender<Result<Option<SnapshotStatus>>>>>,
-    pace: Pace,
+    limits: Limits,
 }
 
 /// The open conversation.
 struct Current {
     number: u64,
-    /// `None` once the conversation was abandoned. The task still waits for its end, so that another can begin.
-    events: Option<Mailbox>,
+    /// `None` once the conversation was abandoned. The task still waits for its end before another begins.
+    events: Option<EventSender>,
     /// The permit that the next conversation waits for.
-    _floor: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 /// The cause of a connection's end.
@@ -64,13 +64,13 @@ enum Ending {
     Lost(Error),
 }
 
-impl Talk {
-    pub(super) fn new(commands: mpsc::Receiver<Command>, pace: Pace) -> Self {
+impl ConnectionTask {
+    pub(super) fn new(commands: mpsc::Receiver<Command>, limits: Limits) -> Self {
         Self {
             commands,
             conversation: None,
             aborts: HashMap::new(),
-            pace,
+            limits,
         }
     }
 
@@ -80,15 +80,15 @@ impl Talk {
         let (outgoing, frames) = mpsc::channel(1);
         let mut writing = std::pin::pin!(write(sink, frames));
         let ending = tokio::select! {
-            // In order: the server's last frames are read before a failing write ends the connection.
+            // Polled in order, so that the server's last frames are read before a failing write ends the connection.
             biased;
-            ending = self.talk(&mut incoming, &outgoing) => ending,
+            ending = self.relay(&mut incoming, &outgoing) => ending,
             error = writing.as_mut() => Ending::Lost(error),
         };
         match ending {
-            Ending::Lost(error) => self.tell_all(&error),
+            Ending::Lost(error) => self.fail_all(&error),
             Ending::Unused => {
-                let last_words = async {
+                let closing = async {
                     let close = CloseFrame {
                         code: CloseCode::Normal,
                         reason: "".into(),
@@ -97,15 +97,19 @@ impl Talk {
                     drop(outgoing);
                 };
                 let draining = async { while let Some(Ok(_)) = incoming.next().await {} };
-                let ended = async { tokio::join!(last_words, writing, draining) };
-                let _ = tokio::time::timeout(LAST_WORDS, ended).await;
+                let ended = async { tokio::join!(closing, writing, draining) };
+                let _ = tokio::time::timeout(CLOSE_TIMEOUT, ended).await;
             }
         }
     }
 
-    async fn talk(&mut self, incoming: &mut SplitStream<Socket>, outgoing: &mpsc::Sender<Message>) -> Ending {
+    async fn relay(
+        &mut self,
+        incoming: &mut SplitStream<Socket>,
+        outgoing: &mpsc::Sender<Message>,
+    ) -> Ending {
         let ping_every = PING_EVERY
-            .min(self.pace.silence / 3)
+            .min(self.limits.silence / 3)
             .max(Duration::from_millis(1));
         let mut pings = interval_at(Instant::now() + ping_every, ping_every);
         pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -113,7 +117,7 @@ impl Talk {
         loop {
             tokio::select! {
                 next = next_outgoing(&mut self.commands, self.conversation.as_ref(), outgoing) => match next {
-                    Some((Outgoing::Command(command), room)) => self.obey(command, room),
+                    Some((Outgoing::Command(command), room)) => self.execute(command, room),
                     Some((Outgoing::Cancel, room)) => self.cancel(room),
                     None => return Ending::Unused,
                 },
@@ -125,21 +129,21 @@ impl Talk {
                 }
                 _ = pings.tick() => {
                     if self.is_full() {
-                        // Silence is not measured while the mailbox is full and nothing is read.
+                        // Silence is not measured while the queue is full and nothing is read.
                         last_received = Instant::now();
                     }
-                    if last_received.elapsed() > self.pace.silence {
-                        let silence = self.pace.silence;
+                    if last_received.elapsed() > self.limits.silence {
+                        let silence = self.limits.silence;
                         return Ending::Lost(Error::unavailable(format!("the server sent nothing for {silence:?}")));
                     }
-                    // A full queue means that other frames are on their way, which are signs of life too.
+                    // A full queue means that other frames are being sent, which show that the client is alive.
                     let _ = outgoing.try_send(Message::Ping(Vec::new().into()));
                 }
             }
         }
     }
 
-    /// Returns whether the mailbox of the conversation is full.
+    /// Returns whether the queue of the conversation is full.
     fn is_full(&self) -> bool {
         let events = self
             .conversation
@@ -148,22 +152,22 @@ impl Talk {
         events.is_some_and(|events| !events.has_room())
     }
 
-    fn obey(&mut self, command: Command, room: mpsc::Permit<'_, Message>) {
+    fn execute(&mut self, command: Command, room: mpsc::Permit<'_, Message>) {
         match command {
             Command::Begin(Opening {
                 number,
                 init,
                 events,
-                floor,
+                permit,
             }) => {
                 self.conversation = Some(Current {
                     number,
                     events: Some(events),
-                    _floor: floor,
+                    _permit: permit,
                 });
                 room.send(Message::text(init));
             }
-            Command::Say { number, frame } => {
+            Command::Send { number, frame } => {
                 let current = self.conversation.as_ref();
                 if current.is_some_and(|current| current.number == number && current.events.is_some()) {
                     room.send(Message::text(frame));
@@ -181,7 +185,7 @@ impl Talk {
         if let Some(current) = &mut self.conversation {
             current.events = None;
         }
-        let cancel = ClientFrame::CANCEL.text().expect("a word is plain data");
+        let cancel = ClientFrame::CANCEL.text().expect("a boolean has a JSON form");
         room.send(Message::text(cancel));
     }
 
@@ -195,9 +199,9 @@ impl Talk {
             Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => return Ok(()),
             Some(Ok(Message::Binary(_))) => return Err(Error::unavailable("the server sent a binary frame")),
             Some(Ok(Message::Close(close))) => return Err(closed_by_server(close.as_ref())),
-            Some(Err(tungstenite::Error::Capacity(_))) => return Err(too_large(self.pace.max_bytes)),
+            Some(Err(tungstenite::Error::Capacity(_))) => return Err(too_large(self.limits.max_bytes)),
             Some(Err(error)) => return Err(Error::unavailable(format!("the connection broke: {error}"))),
-            None => return Err(Error::unavailable("the server is gone")),
+            None => return Err(Error::unavailable("the server closed the connection")),
         };
         match ServerFrame::parse(&text)? {
             ServerFrame::Event(event) => {
@@ -227,8 +231,8 @@ impl Talk {
     }
 
     /// Passes the error to the conversation and to all pending aborts.
-    fn tell_all(mut self, error: &Error) {
-        // Closing first: a command sent from here on fails at its sender, and those already sent are drained below.
+    fn fail_all(mut self, error: &Error) {
+        // The channel is closed first: later commands fail at their sender, and earlier ones are drained below.
         self.commands.close();
         for reply in self.aborts.into_values().flatten() {
             let _ = reply.send(Err(error.clone()));
@@ -240,7 +244,7 @@ impl Talk {
             match command {
                 Command::Begin(opening) => opening.events.put(Err(unseen(error)), 0),
                 Command::Abort { reply, .. } => drop(reply.send(Err(error.clone()))),
-                Command::Say { .. } => {}
+                Command::Send { .. } => {}
             }
         }
     }
@@ -259,10 +263,10 @@ async fn next_outgoing<'a>(
     current: Option<&Current>,
     outgoing: &'a mpsc::Sender<Message>,
 ) -> Option<(Outgoing, mpsc::Permit<'a, Message>)> {
-    // The room is reserved before a command is taken, so a command that was taken is always sent: this future may be
-    // dropped at either wait without losing one.
+    // The permit is reserved before a command is received, so a received command is always sent. Dropping this future
+    // at either await loses nothing.
     let Ok(room) = outgoing.reserve().await else {
-        // The writer reports that nothing can be sent any more.
+        // The writer reports the error.
         return std::future::pending().await;
     };
     tokio::select! {
@@ -279,7 +283,7 @@ async fn abandoned(current: Option<&Current>) {
     }
 }
 
-/// Receives the server's next message once the mailbox has room for it.
+/// Receives the server's next message once the queue has room for it.
 async fn next_message(
     current: Option<&Current>,
     incoming: &mut SplitStream<Socket>,
@@ -297,7 +301,7 @@ async fn write(mut sink: SplitSink<Socket, Message>, mut frames: mpsc::Receiver<
             return Error::unavailable(format!("the connection broke: {error}"));
         }
     }
-    super::line::closed()
+    super::connection_handle::closed()
 }
 
 fn closed_by_server(close: Option<&CloseFrame>) -> Error {
