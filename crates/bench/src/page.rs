@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn who_did_not_take_part_keeps_the_row_of_an_earlier_run() {
+    fn an_absent_contender_keeps_the_row_of_an_earlier_run() {
         let folder = tempfile::tempdir().unwrap();
         let page = folder.path().join("performance.md");
         std::fs::write(&page, format!("{BEGIN}\n{END}\n")).unwrap();

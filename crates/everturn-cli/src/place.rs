@@ -113,17 +113,17 @@ pub(crate) fn scope(whose: &Whose) -> Scope {
 pub(crate) fn refuse_agent(whose: &Whose) -> Outcome<()> {
     match &whose.agent {
         None => Ok(()),
-        Some(_) => {
-            Err(Failure::wrong("a store has no agents").or_next("leave out --agent, or give --url"))
-        }
+        Some(_) => Err(Failure::wrong("a store has no agents").or_next("leave out --agent, or give --url")),
     }
 }
 
 pub(crate) fn refuse_tenant(whose: &Whose) -> Outcome<()> {
     if whose.names_tenant() || whose.all_tenants {
-        return Err(Failure::wrong("on a server, the token selects the tenant").or_next(
-            "leave out --tenant, --principal and --all-tenants and set EVERTURN_TOKEN, or give --store",
-        ));
+        return Err(
+            Failure::wrong("on a server, the token selects the tenant").or_next(
+                "leave out --tenant, --principal and --all-tenants and set EVERTURN_TOKEN, or give --store",
+            ),
+        );
     }
     Ok(())
 }

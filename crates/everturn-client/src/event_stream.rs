@@ -220,9 +220,7 @@ enum Source {
 impl Connection {
     fn new(settings: &Settings, response: Response) -> Result<Self> {
         if response.status() == StatusCode::NO_CONTENT {
-            return Err(Error::not_found(
-                "the server has no such stream, or no longer",
-            ));
+            return Err(Error::not_found("the server has no such stream, or no longer"));
         }
         Ok(Self {
             decoder: Decoder::new(settings.max_bytes),

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn an_output_may_be_null_and_may_be_left_out() {
+    fn an_output_may_be_null_and_may_be_absent() {
         for data in [r#"{"result":null}"#, "{}"] {
             let Ok(Some(Event::Output(output))) = event(RecordKind::Data, data) else {
                 panic!("{data} is an output");

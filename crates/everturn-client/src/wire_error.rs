@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_says_its_status_once() {
+    fn a_message_contains_its_status_once() {
         let value = serde_json::json!({"status": "INVALID_ARGUMENT", "message": "INVALID_ARGUMENT: wrong"});
 
         assert_eq!(

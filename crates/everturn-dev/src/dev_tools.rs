@@ -1,4 +1,4 @@
-//! A program as the developer tools see it.
+//! The connection of a program to the developer tools.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -18,7 +18,8 @@ use crate::runs::Runs;
 use crate::runtime_file::{RuntimeFile, RuntimeInfo, project_root};
 use crate::{Environment, TraceLog, wire};
 
-/// A program's connection to Genkit's developer tools: its command line, its Dev UI, and a trace log of its own.
+/// A program's connection to Genkit's developer tools, that is, their command line and Dev UI, and a log of
+/// recent traces.
 ///
 /// ```no_run
 /// use everturn_core::{Registry, Result};
@@ -39,21 +40,22 @@ pub struct DevTools {
     traces: TraceLog,
     runs: Runs,
     over: CancellationToken,
-    /// The URL of the reflection API; none if the program is the client.
+    /// The URL of the reflection API; `None` if the program connects as a client.
     url: Option<String>,
     _listening: [ListeningToSpans; 2],
     tasks: JoinSet<()>,
 }
 
 impl DevTools {
-    /// Connects the program to the tools, if the environment says that somebody works on it (`GENKIT_ENV=dev` or
-    /// `EVERTURN_ENV=dev`). Otherwise nothing is started and the answer is `None`.
+    /// Connects the program to the tools if the environment selects development (`GENKIT_ENV=dev` or
+    /// `EVERTURN_ENV=dev`). Otherwise nothing is started, and the result is `None`.
     ///
-    /// Everything that the tools should see has to be defined before. If `tracing` has no subscriber yet, one is set that
-    /// shows log lines to the tools; a program with a subscriber of its own adds [`DevTools::log_layer`] to it.
+    /// Call this after everything that the tools should show has been defined. If `tracing` has no subscriber
+    /// yet, this installs one that sends log lines to the tools. A program with its own subscriber adds
+    /// [`DevTools::log_layer`] to it.
     ///
     /// # Errors
-    /// `UNAVAILABLE` if no port is free or the tools' file cannot be written.
+    /// `UNAVAILABLE` if no port is free or the runtime file cannot be written.
     pub async fn start(registry: &Registry) -> Result<Option<Self>> {
         let environment = Environment::of_process();
         if !environment.development {
@@ -61,12 +63,12 @@ impl DevTools {
         }
         let folder = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("."));
         let tools = Self::start_in(registry, environment, folder).await?;
-        // The subscriber of a program that has one stays.
+        // An existing subscriber stays installed.
         let _ = tracing_subscriber::registry().with(tools.log_layer()).try_init();
         Ok(Some(tools))
     }
 
-    /// Connects the program to the tools as if it ran in this environment and folder.
+    /// Connects the program to the tools with an explicit environment and folder.
     ///
     /// # Errors
     /// As [`DevTools::start`].
@@ -142,28 +144,28 @@ impl DevTools {
         self.url.as_deref()
     }
 
-    /// Returns the log of the last traces.
+    /// Returns the log of recent traces.
     pub fn traces(&self) -> &TraceLog {
         &self.traces
     }
 
-    /// Returns a layer that shows log lines to the tools.
+    /// Returns a layer that sends log lines to the tools.
     pub fn log_layer(&self) -> LogLayer {
         LogLayer(self.exporter.clone())
     }
 
-    /// Returns the number of spans and log lines that were not sent because too many waited.
+    /// Returns the number of spans and log lines dropped because the queue was full.
     pub fn dropped(&self) -> u64 {
         self.exporter.dropped()
     }
 
-    /// Waits until the process is told to end (Ctrl-C or `SIGTERM`), then [ends](DevTools::end).
+    /// Waits until the process receives Ctrl-C or `SIGTERM`, then [ends](DevTools::end) the connection.
     pub async fn run_until_shutdown(self) {
         shutdown().await;
         self.end().await;
     }
 
-    /// Cancels what runs for the tools, sends the last spans and takes the program from the tools' list.
+    /// Cancels the tools' running actions, sends the last spans and removes the program from the tools' list.
     pub async fn end(mut self) {
         self.runs.end().await;
         self.exporter.flush().await;
@@ -177,7 +179,7 @@ impl DevTools {
     }
 }
 
-/// The name of the program for people: its file's.
+/// The displayed name of the program: its file name.
 fn program_name() -> String {
     let program = std::env::current_exe().ok();
     let name = program.as_ref().and_then(|program| program.file_stem()?.to_str());
@@ -197,7 +199,7 @@ async fn shutdown() {
             return;
         }
     }
-    // A process that cannot listen to signals is ended by them.
+    // Without signal handlers, a signal ends the process.
     if tokio::signal::ctrl_c().await.is_err() {
         std::future::pending::<()>().await;
     }

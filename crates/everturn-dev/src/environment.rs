@@ -1,21 +1,22 @@
-//! The environment variables by which the tools speak to a program.
+//! The environment variables with which the tools configure a program.
 
-/// What the environment says to the developer tools' side of a program.
+/// The configuration of the developer tools.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Environment {
-    /// Whether somebody is working on the program: `GENKIT_ENV=dev` or `EVERTURN_ENV=dev`.
+    /// Whether development is enabled: `GENKIT_ENV=dev` or `EVERTURN_ENV=dev`.
     pub development: bool,
-    /// Where the tools wait for a WebSocket (`GENKIT_REFLECTION_V2_SERVER`). Without it the program serves HTTP.
+    /// The tools' WebSocket server (`GENKIT_REFLECTION_V2_SERVER`). Without it, the program serves HTTP.
     pub socket_server: Option<String>,
-    /// Where spans go (`GENKIT_TELEMETRY_SERVER`). Without it, the tools say so when they connect.
+    /// The trace server (`GENKIT_TELEMETRY_SERVER`). Without it, the tools send its address when they
+    /// connect.
     pub telemetry_server: Option<String>,
-    /// Whether spans are sent when they begin, too (`GENKIT_ENABLE_REALTIME_TELEMETRY=true`).
+    /// Whether spans are also sent when they begin (`GENKIT_ENABLE_REALTIME_TELEMETRY=true`).
     pub realtime: bool,
-    /// The id under which the tools know the program (`GENKIT_RUNTIME_ID`).
+    /// The id of the program in the tools (`GENKIT_RUNTIME_ID`).
     pub runtime_id: Option<String>,
-    /// The port of the HTTP server (`GENKIT_REFLECTION_PORT`); the first free one from 3100 if it is absent.
+    /// The port of the HTTP server (`GENKIT_REFLECTION_PORT`); by default the first free one from 3100.
     pub port: Option<u16>,
-    /// The address that the HTTP server binds (`GENKIT_REFLECTION_HOST`); 127.0.0.1 if it is absent.
+    /// The address of the HTTP server (`GENKIT_REFLECTION_HOST`); by default 127.0.0.1.
     pub host: Option<String>,
 }
 

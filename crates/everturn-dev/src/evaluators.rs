@@ -1,4 +1,4 @@
-//! Evaluators that need no model: they compare a case's output with its reference.
+//! Evaluators without a model: they compare a case's output with its reference.
 
 use bumpalo::Bump;
 use everturn_ai::{
@@ -9,18 +9,18 @@ use jsonata_rs::JsonAta;
 use regex::Regex;
 use serde_json::Value;
 
-/// Registers the three evaluators that need no model, under the names that the tools know them by.
+/// Registers the three evaluators without a model, under the names that the tools use.
 ///
 /// | name | passes if |
 /// |---|---|
-/// | `genkitEval/regex` | the reference, a regular expression, matches the output; an output that is no text is matched as JSON |
+/// | `genkitEval/regex` | the reference, a regular expression, matches the output; an output that is not text is matched as JSON |
 /// | `genkitEval/deep_equal` | output and reference are equal as JSON |
-/// | `genkitEval/jsonata` | the reference, a `JSONata` expression, is true of the output |
+/// | `genkitEval/jsonata` | the reference, a `JSONata` expression, evaluates to true for the output |
 ///
-/// A case without reference or output, and a reference that is no expression, fail with an error that says so.
+/// A case without reference or output, or with an invalid reference, fails with an error.
 ///
 /// # Errors
-/// `ALREADY_EXISTS` if there is an evaluator of such a name.
+/// `ALREADY_EXISTS` if one of the names is taken.
 pub fn register_evaluators(registry: &Registry) -> Result<()> {
     let evaluators: [(&str, &str, &str, Check); 3] = [
         (
@@ -113,7 +113,7 @@ fn jsonata(output: &Value, reference: &Value) -> Result<bool> {
         |error| Error::invalid_argument(format!("the reference is no JSONata expression: {error}"));
     let arena = Bump::new();
     let query = JsonAta::new(expression, &arena).map_err(unusable)?;
-    // An expression may call itself; these bounds end it.
+    // Bounds on recursion and time, because an expression may call itself.
     let found = query
         .evaluate_timeboxed(Some(&output.to_string()), Some(500), Some(1000))
         .map_err(unusable)?;

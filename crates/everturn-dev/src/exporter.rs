@@ -1,7 +1,8 @@
-//! Sends spans and log lines to the tools' trace server, without ever holding up the program.
+//! Sends spans and log lines to the tools' trace server without blocking the program.
 //!
-//! Spans wait in a queue with a bound on their number and their bytes. What does not fit is dropped and counted. The server
-//! may be absent, slow or broken: a post that fails is lost, and after one that took too long none is tried for a while.
+//! A queue holds spans, with bounds on their number and bytes. Spans that do not fit are dropped and counted.
+//! The server may be absent, slow or broken: a failed post is lost, and after a slow failure no post is tried
+//! for a while.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,22 +18,22 @@ use tokio::time::Instant;
 use crate::post::post;
 use crate::trace_format;
 
-/// How many spans and lines may wait.
+/// The maximum number of queued spans and lines.
 const MAX_WAITING: usize = 8192;
 
-/// How many bytes they may have.
+/// The maximum number of queued bytes.
 const MAX_WAITING_BYTES: usize = 64 * 1024 * 1024;
 
-/// How long an answer to the tools waits for its spans to arrive.
+/// How long a response to the tools waits for its spans to be posted.
 const FLUSH: Duration = Duration::from_secs(2);
 
-/// How long no post is tried after one that failed slowly.
+/// How long posting pauses after a slow failure.
 const REST: Duration = Duration::from_secs(5);
 
-/// What a post may take before the server counts as slow.
+/// The duration above which a failed post counts as slow.
 const SLOW: Duration = Duration::from_millis(500);
 
-/// The queue's end at which spans go in. Cloning gives another handle.
+/// The sending end of the queue. Cloning is cheap.
 #[derive(Clone)]
 pub(crate) struct Exporter(Arc<Queue>);
 
@@ -44,10 +45,10 @@ struct Queue {
     server: Arc<Server>,
 }
 
-/// Where spans go.
+/// The address of the trace server.
 struct Server {
     url: Mutex<Option<String>>,
-    /// The environment named the server, so what the tools say later does not count.
+    /// The environment named the server, which overrides the address sent by the tools.
     fixed: bool,
 }
 
@@ -59,7 +60,7 @@ enum Item {
 }
 
 impl Exporter {
-    /// Creates a queue, and the task's part that empties it until the last handle is gone.
+    /// Creates a queue and the worker that empties it until the last sender is dropped.
     pub(crate) fn new(server: Option<String>, realtime: bool) -> (Self, impl Future<Output = ()>) {
         let (sender, receiver) = mpsc::channel(MAX_WAITING);
         let waiting_bytes = Arc::new(AtomicUsize::new(0));
@@ -84,7 +85,7 @@ impl Exporter {
         (Self(Arc::new(queue)), posting.run())
     }
 
-    /// Sends spans to this server from now on, unless the environment named one.
+    /// Sets the server for further spans, unless the environment named one.
     pub(crate) fn use_server(&self, url: &str) {
         let server = &self.0.server;
         if !server.fixed {
@@ -92,7 +93,7 @@ impl Exporter {
         }
     }
 
-    /// Waits until what is queued was posted, but not for long.
+    /// Waits until the queued spans were posted, for a short time at most.
     pub(crate) async fn flush(&self) {
         let (done, posted) = oneshot::channel();
         let flushing = async {
@@ -107,7 +108,7 @@ impl Exporter {
         self.queue(line.size(), || Item::Logged(line));
     }
 
-    /// Returns the number of spans and log lines that were dropped because too many waited.
+    /// Returns the number of spans and log lines dropped because the queue was full.
     pub(crate) fn dropped(&self) -> u64 {
         self.0.dropped.load(Ordering::Relaxed)
     }
@@ -116,7 +117,7 @@ impl Exporter {
         let queue = &*self.0;
         let before = queue.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
         let room = before + bytes <= MAX_WAITING_BYTES;
-        // A place is taken first, so that a span that is dropped is not copied.
+        // Space is reserved first, so that dropped spans are not copied.
         match queue.sender.try_reserve() {
             Ok(place) if room => place.send(item()),
             _ => {
@@ -148,7 +149,7 @@ impl SpanListener for Exporter {
     }
 }
 
-/// The end of the queue at which spans come out.
+/// The receiving end of the queue.
 struct Posting {
     receiver: mpsc::Receiver<Item>,
     waiting_bytes: Arc<AtomicUsize>,
@@ -183,7 +184,7 @@ impl Posting {
         ended: &mut Vec<Arc<SpanRecord>>,
         logged: &mut Vec<LogLine>,
     ) {
-        // The beginnings go first: the server ignores one that comes after its end.
+        // Begin events are posted first: the server ignores one that arrives after its end event.
         for spans in [started, ended] {
             let mut traces: BTreeMap<_, Vec<&SpanRecord>> = BTreeMap::new();
             for span in &*spans {
@@ -217,7 +218,7 @@ impl Posting {
         let slow = began.elapsed() >= SLOW;
         self.resting_until = (posted.is_err() && slow).then(|| Instant::now() + REST);
         if let Err(error) = posted {
-            // Once, and not as a log line: log lines are posted to the same server.
+            // Printed once, and not as a log line: log lines are posted to the same server.
             if !self.complained.swap(true, Ordering::Relaxed) {
                 eprintln!(
                     "everturn: traces do not reach the developer tools: {}",

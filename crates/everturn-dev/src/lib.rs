@@ -1,4 +1,4 @@
-//! Genkit's own developer tools for programs made with Everturn: `genkit start`, the Dev UI, and the commands for flows,
+//! Genkit's developer tools for Everturn programs: `genkit start`, the Dev UI, and the commands for flows,
 //! evaluations and traces work unchanged.
 //!
 //! ```console
@@ -7,18 +7,18 @@
 //! $ genkit flow:run menu '"leeks"'      # in another terminal, same folder
 //! ```
 //!
-//! A program made with the `everturn` crate needs no line of code: `serve` starts [`DevTools`] where the environment says
-//! `GENKIT_ENV=dev`, as the tools do. Outside development nothing of this is started.
+//! A program made with the `everturn` crate needs no code: `serve` starts [`DevTools`] if the environment
+//! contains `GENKIT_ENV=dev`, as set by the tools. Nothing is started outside development.
 //!
 //! | to | see |
 //! |---|---|
 //! | connect a program that does not serve | [`DevTools::start`] |
-//! | show log lines beside their spans | [`DevTools::log_layer`] |
-//! | read traces in the program itself | [`TraceLog`] |
+//! | send log lines with their spans | [`DevTools::log_layer`] |
+//! | read traces inside the program | [`TraceLog`] |
 //! | score answers without a model | `register_evaluators`, with the feature `evaluators` |
 //!
-//! Only programs of this machine reach the reflection API: it listens on loopback, and refuses browsers and foreign host
-//! names.
+//! Only programs on the same machine reach the reflection API: it listens on loopback, and rejects browsers
+//! and foreign host names.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![allow(
     clippy::disallowed_methods,

@@ -9,8 +9,8 @@ use tracing_subscriber::layer::Context;
 
 use crate::exporter::Exporter;
 
-/// A layer for a program's own subscriber that shows log lines, from `INFO` up, to the developer tools beside the span
-/// they were logged in; made by [`DevTools::log_layer`](crate::DevTools::log_layer).
+/// A layer for a program's own subscriber that sends log lines, from `INFO` up, to the developer tools, each
+/// with its span; created by [`DevTools::log_layer`](crate::DevTools::log_layer).
 #[derive(Clone)]
 pub struct LogLayer(pub(crate) Exporter);
 

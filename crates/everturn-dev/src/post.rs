@@ -1,7 +1,7 @@
-//! Posting JSON to the tools on this machine.
+//! Posting JSON to the tools on the same machine.
 //!
-//! Written on hyper, which the server has anyway: the tools speak plain HTTP on loopback, so a client with TLS, proxies and
-//! pools would only cost.
+//! Uses hyper, which the server depends on anyway. The tools use plain HTTP on loopback, so a client with
+//! TLS, proxies and pools would add only build time.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
-/// How long one post may take.
+/// The timeout of one post.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Posts a body and waits for the answer.
+/// Posts a body and waits for the response.
 ///
 /// # Errors
-/// `INVALID_ARGUMENT` if the address is none, `UNAVAILABLE` if the server cannot be reached, does not answer in time, or
-/// answers with another status than success.
+/// `INVALID_ARGUMENT` if the address is invalid; `UNAVAILABLE` if the server cannot be reached, does not
+/// respond in time, or responds with an error status.
 pub(crate) async fn post(server: &str, path: &str, body: Bytes) -> Result<()> {
     tokio::time::timeout(PATIENCE, exchange(server, path, body))
         .await
@@ -39,7 +39,7 @@ async fn exchange(server: &str, path: &str, body: Bytes) -> Result<()> {
         .filter(|_| uri.scheme_str() == Some("http"))
         .ok_or_else(unusable)?;
     let unreachable = |error: &dyn std::fmt::Display| Error::unavailable(format!("{server}: {error}"));
-    // All addresses of `localhost` are tried: the tools listen on 127.0.0.1 alone.
+    // All addresses of `localhost` are tried, because the tools listen on 127.0.0.1 only.
     let host = authority.host().trim_matches(['[', ']']);
     let stream = TcpStream::connect((host, authority.port_u16().unwrap_or(80)))
         .await
@@ -59,8 +59,8 @@ async fn exchange(server: &str, path: &str, body: Bytes) -> Result<()> {
             .await
             .map_err(|error| unreachable(&error))?;
         let status = answer.status();
-        // What the server says is of no use, but the connection ends only once it was read. A server that talks without
-        // end is left by the timeout.
+        // The body is read and discarded, so that the connection ends properly. The timeout bounds a body
+        // without end.
         let mut body = answer.into_body();
         while let Some(Ok(_)) = body.frame().await {}
         if status.is_success() {
@@ -72,7 +72,7 @@ async fn exchange(server: &str, path: &str, body: Bytes) -> Result<()> {
     tokio::pin!(answering, connection);
     tokio::select! {
         answered = &mut answering => answered,
-        // The connection may be over before its answer was handed on.
+        // The connection may end before its response was passed on.
         ended = &mut connection => match ended {
             Ok(()) => answering.await,
             Err(error) => Err(unreachable(&error)),

@@ -25,16 +25,16 @@ use crate::TraceLog;
 use crate::runs::{Run, RunRequest, Runs};
 use crate::wire;
 
-/// What the tools may send at once.
+/// The maximum size of a request body.
 const MAX_BODY: usize = 30 * 1024 * 1024;
 
-/// How much memory the values of a body may take.
+/// The maximum memory of the values in a body.
 const MAX_VALUES: usize = 128 * 1024 * 1024;
 
-/// The first port that is tried, and how many.
+/// The first port to try, and the number of ports.
 const PORTS: std::ops::Range<u16> = 3100..3200;
 
-/// The server before it serves.
+/// The server before it accepts connections.
 pub(crate) struct ReflectionServer {
     pub(crate) listener: TcpListener,
     pub(crate) address: SocketAddr,
@@ -44,7 +44,7 @@ impl ReflectionServer {
     /// Binds the given port, or the first free one.
     ///
     /// # Errors
-    /// `UNAVAILABLE` if the port, or all of them, are taken.
+    /// `UNAVAILABLE` if the port is taken, or all of them are.
     pub(crate) async fn bind(host: &str, port: Option<u16>) -> Result<Self> {
         let ports = port.map_or(PORTS, |port| port..port.saturating_add(1));
         for port in ports.clone() {
@@ -62,11 +62,11 @@ impl ReflectionServer {
         )))
     }
 
-    /// Serves until `over`.
+    /// Serves until `over` is cancelled.
     pub(crate) async fn serve(self, api: Api, over: CancellationToken) {
         let router = api.router();
         let serving = axum::serve(self.listener, router).with_graceful_shutdown(over.cancelled_owned());
-        // The tools see that the program is gone; there is nobody else to tell.
+        // The tools notice the end of the program themselves.
         let _ = serving.await;
     }
 }
@@ -76,9 +76,9 @@ impl ReflectionServer {
 pub(crate) struct Api {
     pub(crate) runs: Runs,
     pub(crate) traces: TraceLog,
-    /// The ids under which the tools may know the program.
+    /// The ids that the tools may use for the program.
     pub(crate) ids: Arc<[String]>,
-    /// The host name that was bound, beside the names of loopback.
+    /// The host name that was bound, in addition to the loopback names.
     pub(crate) host: Arc<str>,
     /// Stops serving and removes the runtime file.
     pub(crate) quit: CancellationToken,
@@ -105,10 +105,10 @@ impl Api {
     }
 }
 
-/// Refuses browsers of other pages and foreign host names, and adds the version to every answer.
+/// Rejects pages of other origins and foreign host names, and adds the version to every response.
 ///
-/// The tools are no browsers and send no `Origin`. A page that does could run any action; a foreign `Host` means that its
-/// name was pointed at this machine.
+/// The tools send no `Origin`. A page that sends one could run any action, and a foreign `Host` indicates DNS
+/// rebinding.
 async fn guard(State(api): State<Api>, request: Request, next: Next) -> Response {
     let mut response = if request.headers().contains_key(ORIGIN) || !is_ours(request.headers(), &api.host) {
         let text = "only the developer tools of this machine may call";
@@ -133,7 +133,7 @@ fn is_ours(headers: &HeaderMap, bound: &str) -> bool {
     ["localhost", "127.0.0.1", "[::1]"].contains(&name) || name == bound
 }
 
-/// The parameter of a query, decoded.
+/// A decoded query parameter.
 fn parameter(uri: &Uri, name: &str) -> Option<String> {
     let query = uri.query()?.as_bytes();
     let found = form_urlencoded::parse(query).find(|(key, _)| key == name);
@@ -144,7 +144,7 @@ fn json_text(status: StatusCode, value: &Value) -> Response {
     (status, [(CONTENT_TYPE, "application/json")], value.to_string()).into_response()
 }
 
-/// An error outside a run, in the shape that the tools print.
+/// An error outside a run, in the form that the tools print.
 fn refusal(status: StatusCode, error: &Error) -> Response {
     json_text(status, &wire::failure(error, None))
 }
@@ -172,7 +172,7 @@ where
 
 async fn health(State(api): State<Api>, uri: Uri) -> Response {
     match parameter(&uri, "id") {
-        // Another program had this port before.
+        // A previous program used this port.
         Some(id) if !api.ids.contains(&id) => {
             (StatusCode::SERVICE_UNAVAILABLE, "another program is asked for").into_response()
         }
@@ -268,7 +268,8 @@ async fn run_action(State(api): State<Api>, uri: Uri, body: Bytes) -> Response {
         Err(error) if error.status() == Status::NotFound => return refusal(StatusCode::NOT_FOUND, &error),
         Err(error) => return refusal(StatusCode::INTERNAL_SERVER_ERROR, &error),
     };
-    // The head of the answer is sent as soon as the trace has a name: the tools show it, and can cancel it.
+    // The response head is sent as soon as the trace id is known: the tools display it, and can cancel the
+    // run.
     let ids = (&mut run.started).await.ok();
     let mut response = Response::new(body_of(run));
     let content_type = if stream { "text/plain" } else { "application/json" };
@@ -283,7 +284,7 @@ async fn run_action(State(api): State<Api>, uri: Uri, body: Bytes) -> Response {
     response
 }
 
-/// Returns the chunks, a line each, and the final object without a newline: one more would crash the tools.
+/// Returns the chunks, one per line, and the final object without a newline, which would crash the tools.
 fn body_of(run: Run) -> Body {
     let lines = stream::unfold(Some(run), |run| async {
         let mut run = run?;

@@ -1,6 +1,7 @@
 //! The reflection API over a WebSocket, version 2: the program is the client, and the tools call it back.
 //!
-//! Messages are JSON-RPC 2.0. Both sides number their requests on their own; an id is a text, and comes back as it was.
+//! Messages are JSON-RPC 2.0. Both sides number their requests independently; an id is a string, and is
+//! returned unchanged.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,16 +22,16 @@ use tokio_tungstenite::tungstenite::{Message, http::Uri};
 use crate::runs::{RunRequest, Runs};
 use crate::wire;
 
-/// The shortest and the longest time before another attempt to connect.
+/// The shortest and the longest delay between attempts to connect.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(5));
 
 /// The longest message. The tools send each in one frame, and their own limit for an input is 30 MB.
 const MAX_MESSAGE: usize = 64 * 1024 * 1024;
 
-/// The id of the only request that the program makes.
+/// The id of the only request of the program.
 const REGISTER: &str = "1";
 
-/// The program's end of the connection.
+/// The program's side of the connection.
 pub(crate) struct ReflectionSocket {
     pub(crate) server: String,
     pub(crate) id: String,
@@ -39,7 +40,7 @@ pub(crate) struct ReflectionSocket {
 }
 
 impl ReflectionSocket {
-    /// Serves the tools, and connects again whenever the connection is lost.
+    /// Serves the tools, and reconnects whenever the connection is lost.
     pub(crate) async fn serve(self) {
         let mut wait = RETRY.0;
         loop {
@@ -52,7 +53,7 @@ impl ReflectionSocket {
         }
     }
 
-    /// Serves one connection until it is lost. Returns whether there was one.
+    /// Serves one connection until it is lost. Returns whether the connection was established.
     async fn connect(&self) -> bool {
         let Ok(mut socket) = self.open().await else {
             return false;
@@ -75,9 +76,10 @@ impl ReflectionSocket {
             outgoing,
             inputs: Arc::default(),
         };
-        // Requests run on tasks of their own, which end with the connection; what they started goes on.
+        // Each request runs in a task that ends with the connection; the actions it started continue.
         let mut requests = JoinSet::new();
-        // Beside the reading: tools that do not read for a while must not keep their own messages from being read.
+        // Writing is concurrent with reading, so that tools that do not read for a while do not block their
+        // own messages.
         let writing = async {
             while let Some(text) = queue.recv().await {
                 if sink.send(Message::text(text)).await.is_err() {
@@ -92,7 +94,7 @@ impl ReflectionSocket {
                 message = source.next() => match message {
                     Some(Ok(Message::Text(text))) => session.receive(text.as_str(), &mut requests),
                     Some(Ok(Message::Close(_)) | Err(_)) | None => break,
-                    // Pings are answered by the library.
+                    // The library answers pings.
                     Some(Ok(_)) => {}
                 },
                 Some(_) = requests.join_next() => {}
@@ -124,7 +126,7 @@ impl ReflectionSocket {
     }
 }
 
-/// A message of the tools: a request, a notification, or the answer to ours.
+/// A message of the tools: a request, a notification, or a response.
 #[derive(Deserialize)]
 struct Incoming {
     #[serde(default)]
@@ -142,13 +144,13 @@ struct Incoming {
 struct Session {
     runs: Runs,
     outgoing: mpsc::Sender<String>,
-    /// The open input streams, by the id of their request. They wait without a bound: the one who reads the connection must
-    /// never wait for an action, and the other side is a developer's hand.
+    /// The open input streams, by the id of their request. Their queues are unbounded, because the reading
+    /// task must never wait for an action, and inputs are typed by a developer.
     inputs: Arc<Mutex<HashMap<String, mpsc::UnboundedSender<Value>>>>,
 }
 
 impl Session {
-    /// Takes a message. Only what must happen in the order of messages happens here.
+    /// Handles a message. Only work that depends on the order of messages happens here.
     fn receive(&self, text: &str, requests: &mut JoinSet<()>) {
         let Ok(message) = serde_json::from_str::<Incoming>(text) else {
             return;
@@ -177,7 +179,7 @@ impl Session {
             }
             (_, Some(id)) => {
                 let this = self.clone();
-                // Inputs may follow at once: their queue is there before anything waits.
+                // Inputs may follow immediately, so their queue exists before the first await.
                 let inputs = (method == "runAction" && message.params["streamInput"] == true).then(|| {
                     let (sender, receiver) = mpsc::unbounded_channel();
                     this.lock().insert(request_id(&id), sender);
@@ -194,7 +196,7 @@ impl Session {
             return;
         };
         if let Some(inputs) = self.lock().get(request) {
-            // A run that is over takes no more.
+            // A finished run accepts no more inputs.
             let _ = inputs.send(params["chunk"].clone());
         }
     }
@@ -256,7 +258,7 @@ impl Session {
                 RpcError::run(&error)
             }
         })?;
-        // The tools address inputs by the trace, so its id comes before anything else.
+        // The tools address inputs by the trace, so its id is sent first.
         if let Ok(ids) = (&mut run.started).await {
             let state = json!({ "traceId": ids.trace.to_string() });
             self.notify("runActionState", json!({ "requestId": id, "state": state }))
@@ -283,7 +285,7 @@ impl Session {
     }
 
     async fn send(&self, message: &Value) {
-        // The connection may be lost; the tools ask again over the next one.
+        // The connection may be lost; the tools repeat the request over the next one.
         let _ = self.outgoing.send(message.to_string()).await;
     }
 
@@ -292,12 +294,12 @@ impl Session {
     }
 }
 
-/// The id of a request as inputs name it.
+/// The id of a request, as used by inputs.
 fn request_id(id: &Value) -> String {
     id.as_str().map_or_else(|| id.to_string(), str::to_owned)
 }
 
-/// An error of JSON-RPC. The tools print what is in `data`.
+/// A JSON-RPC error. The tools print `data`.
 struct RpcError {
     code: i32,
     message: String,

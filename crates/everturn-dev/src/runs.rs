@@ -1,4 +1,4 @@
-//! Running actions for the tools: one service behind both transports.
+//! Running actions for the tools: one service for both transports.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -20,7 +20,7 @@ use crate::exporter::Exporter;
 use crate::store_keys::StoreKey;
 use crate::wire;
 
-/// A request to run an action. The tools may send `null` for what is absent, and fields of later versions.
+/// A request to run an action. The tools may send `null` for absent fields, and fields of later versions.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RunRequest {
@@ -37,7 +37,7 @@ pub(crate) struct RunRequest {
     pub(crate) stream: bool,
 }
 
-/// An action that runs. Dropping this does not end it: the tools may come back for its trace.
+/// A running action. Dropping this does not end it: the tools may read its trace later.
 pub(crate) struct Run {
     /// The ids of the outermost span, as soon as it exists; an error if there will be none.
     pub(crate) started: oneshot::Receiver<SpanIds>,
@@ -45,7 +45,7 @@ pub(crate) struct Run {
     pub(crate) ended: oneshot::Receiver<Ended>,
 }
 
-/// How an action ended, and in which trace.
+/// The outcome of an action, and its trace.
 pub(crate) struct Ended {
     pub(crate) result: Result<Value>,
     pub(crate) ids: Option<SpanIds>,
@@ -61,17 +61,17 @@ impl Ended {
     }
 }
 
-/// The actions that run for the tools. Cloning gives another handle.
+/// The actions that run for the tools. Cloning is cheap.
 #[derive(Clone)]
 pub(crate) struct Runs(Arc<Shared>);
 
 struct Shared {
     registry: Registry,
     exporter: Exporter,
-    /// How to cancel a run, from the beginning of its outermost span to its end.
+    /// The cancellation of each run, from the start of its outermost span to its end.
     running: Mutex<HashMap<TraceId, CancellationToken>>,
     tasks: TaskTracker,
-    /// Ends every run.
+    /// Cancels every run.
     over: CancellationToken,
 }
 
@@ -94,7 +94,7 @@ impl Runs {
         &self.0.exporter
     }
 
-    /// Starts an action. With `inputs` it is opened as a bidirectional one and fed from there until they end.
+    /// Starts an action. With `inputs` the action is opened as a bidirectional one and receives them.
     ///
     /// # Errors
     /// `NOT_FOUND` if there is no such action.
@@ -127,13 +127,14 @@ impl Runs {
             if let Some(ids) = ids {
                 this.0.running.lock().remove(&ids.trace);
             }
-            // A command of the tools ends with the answer, and its trace server with the command.
+            // A command of the tools exits after the response, and its trace server with it, so spans are
+            // sent first.
             this.0.exporter.flush().await;
             let result = match alias {
                 Some((call, _)) => result.map(|answer| call.answer(answer)),
                 None => result,
             };
-            // The client may have left.
+            // The client may have disconnected.
             let _ = end.send(Ended { result, ids });
         });
         Ok(Run {
@@ -143,7 +144,7 @@ impl Runs {
         })
     }
 
-    /// Returns the context of a run, which makes the run known as soon as its span begins.
+    /// Returns the context of a run, whose observer registers the run as soon as its span begins.
     fn context(
         &self,
         request: &mut RunRequest,
@@ -156,7 +157,7 @@ impl Runs {
             .with_dependencies(self.0.registry.dependencies());
         let labels = SpanLabels(request.telemetry_labels.take().unwrap_or_default());
         let token = context.cancellation().clone();
-        // The observer may not keep the service alive: it is part of a context that a background run keeps.
+        // The observer holds the service weakly: it is part of a context that a background run keeps.
         let shared = Arc::downgrade(&self.0);
         let start = Mutex::new(Some(start));
         let observer = SpanObserver::new(move |recorder| {
@@ -184,7 +185,7 @@ impl Runs {
         found.is_some()
     }
 
-    /// Cancels every run and waits for their ends.
+    /// Cancels every run and waits until they have ended.
     pub(crate) async fn end(&self) {
         self.0.over.cancel();
         self.0.tasks.close();
@@ -199,7 +200,7 @@ async fn once(
     context: Context,
     chunks: Option<mpsc::Sender<JsonText>>,
 ) -> Result<Value> {
-    // A client that left does not end the action.
+    // A disconnected client does not end the action.
     let emitter = chunks.map(|chunks| {
         Emitter::new(move |chunk: JsonText| {
             let chunks = chunks.clone();
@@ -218,7 +219,7 @@ async fn once(
     action.run_json(call).await
 }
 
-/// Opens a bidirectional action and feeds it until the inputs end.
+/// Opens a bidirectional action and passes the inputs to it.
 async fn converse(
     action: &dyn DynAction,
     request: RunRequest,
@@ -230,7 +231,7 @@ async fn converse(
     let sender = connection.sender();
     let feeding = async move {
         if let Some(first) = request.input.filter(|input| !input.is_null()) {
-            // An action that has ended takes no more; its output says why.
+            // An action that has ended accepts no inputs; its output contains the cause.
             let _ = sender.send(first).await;
         }
         while let Some(input) = inputs.recv().await {

@@ -1,12 +1,12 @@
-//! The file by which the tools find a program: `.genkit/runtimes/*.json` below the project's root.
+//! The file with which the tools find a program: `.genkit/runtimes/*.json` in the project's root.
 
 use std::path::{Path, PathBuf};
 
 use everturn_core::{Error, Result};
 use serde::Serialize;
 
-/// The files that mark a project's root for the tools. `Cargo.toml` is none of them: a program that looked for it would
-/// write its file where no tool reads it.
+/// The files that mark a project's root for the tools. `Cargo.toml` is not one of them, so the tools would
+/// not find a file next to it.
 const MARKERS: [&str; 8] = [
     "package.json",
     "go.mod",
@@ -18,8 +18,8 @@ const MARKERS: [&str; 8] = [
     "pubspec.yaml",
 ];
 
-/// Returns the project's root as the tools compute it: the nearest folder at or above `start` that holds a marker, else
-/// `start`. The root of the file system is not looked at.
+/// Returns the project's root as the tools compute it: the nearest folder at or above `start` with a marker
+/// file, else `start`. The root of the file system is not checked.
 pub(crate) fn project_root(start: &Path) -> PathBuf {
     start
         .ancestors()
@@ -29,7 +29,7 @@ pub(crate) fn project_root(start: &Path) -> PathBuf {
         .to_owned()
 }
 
-/// What the file says.
+/// The contents of the file.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RuntimeInfo {
@@ -39,19 +39,19 @@ pub(crate) struct RuntimeInfo {
     pub(crate) reflection_server_url: String,
     pub(crate) timestamp: String,
     pub(crate) genkit_version: String,
-    /// A larger number than 1 makes every command of the tools exit.
+    /// With a number above 1, every command of the tools exits.
     pub(crate) reflection_api_spec_version: u32,
 }
 
-/// The file while the program can be reached; dropping it removes the file.
+/// The file, which exists while the program can be reached; dropping it removes the file.
 #[derive(Debug)]
 pub(crate) struct RuntimeFile(PathBuf);
 
 impl RuntimeFile {
-    /// Writes the file under `root`. It appears whole: the tools read a file as soon as it is there.
+    /// Writes the file under `root`, atomically: the tools read a file as soon as it exists.
     ///
     /// # Errors
-    /// The operating system's, with the path.
+    /// The operating system's error, with the path.
     pub(crate) fn write(root: &Path, port: u16, info: &RuntimeInfo) -> Result<Self> {
         let folder = root.join(".genkit").join("runtimes");
         let millis = jiff::Timestamp::now().as_millisecond();
@@ -73,7 +73,7 @@ impl RuntimeFile {
 
 impl Drop for RuntimeFile {
     fn drop(&mut self) {
-        // The tools may have removed it already.
+        // The tools may have removed the file already.
         let _ = std::fs::remove_file(&self.0);
     }
 }

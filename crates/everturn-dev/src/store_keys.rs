@@ -1,17 +1,17 @@
-//! The keys under which earlier designs of the tools ask for an agent's snapshots.
+//! The keys with which earlier designs of the tools read an agent's snapshots.
 //!
-//! | key | answer |
+//! | key | result |
 //! |---|---|
 //! | `/session-store/{agent}/getSnapshot`, `/snapshot-store/{agent}/getSnapshot` | the snapshot |
 //! | `/session-store/{agent}/listSnapshots`, `/snapshot-store/{agent}/listSnapshots` | a list of snapshots with their states, newest first |
-//! | `/session-store/{agent}/getSession` | the session's id and its state now |
+//! | `/session-store/{agent}/getSession` | the session's id and its current state |
 //!
-//! The tools refuse lists of actions with types they do not know, so these keys can be run and are not listed.
+//! The tools reject lists with unknown action types, so these keys can be run but are not listed.
 
 use everturn_core::{ActionType, ParsedKey};
 use serde_json::{Value, json};
 
-/// An action of an agent behind an earlier key.
+/// An action of an agent, by its earlier key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StoreKey {
     GetSnapshot,
@@ -20,7 +20,7 @@ pub(crate) enum StoreKey {
 }
 
 impl StoreKey {
-    /// Splits an earlier key into the action it means and the agent's name; `None` for any other key.
+    /// Splits an earlier key into the action and the agent's name; `None` for any other key.
     pub(crate) fn parse(key: &str) -> Option<(Self, &str)> {
         let parsed = ParsedKey::parse(key)?;
         let (agent, call) = parsed.name.rsplit_once('/')?;
@@ -33,7 +33,7 @@ impl StoreKey {
         Some((call, agent))
     }
 
-    /// Returns the key of the agent's action that answers.
+    /// Returns the key of the corresponding action of the agent.
     pub(crate) fn action(self, agent: &str) -> String {
         let action_type = match self {
             Self::GetSnapshot => ActionType::AGENT_SNAPSHOT,
@@ -52,7 +52,7 @@ impl StoreKey {
         Some(input)
     }
 
-    /// Returns that action's answer in the shape of the earlier key.
+    /// Converts that action's result to the format of the earlier key.
     pub(crate) fn answer(self, mut answer: Value) -> Value {
         match self {
             Self::GetSnapshot => answer,

@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 
 /// Returns the body of a post with spans of one trace.
 ///
-/// The name and times of the whole trace are there only if its outermost span is: they replace what is stored.
+/// The name and times of the whole trace are included only with its outermost span, because they replace the
+/// stored ones.
 pub(crate) fn trace(spans: &[&SpanRecord]) -> Value {
     let mut body = Map::new();
     if let Some(first) = spans.first() {
@@ -26,7 +27,7 @@ pub(crate) fn trace(spans: &[&SpanRecord]) -> Value {
     body.into()
 }
 
-/// Returns one span. Nothing in it is `null`: the server refuses a post with one.
+/// Returns one span. No field is `null`: the server rejects a post that contains one.
 pub(crate) fn span(record: &SpanRecord) -> Value {
     let mut span = json!({
         "spanId": record.ids.span.to_string(),
@@ -51,7 +52,7 @@ pub(crate) fn span(record: &SpanRecord) -> Value {
     span
 }
 
-/// Returns what happened while the span ran; last of all, its failure.
+/// Returns the events of the span, and its failure as the last one.
 fn time_events(record: &SpanRecord) -> Vec<Value> {
     let happened = record.events.iter().map(|event| {
         let annotation = json!({ "description": event.name, "attributes": event.attributes });
@@ -86,7 +87,7 @@ fn link(link: &SpanLink) -> Value {
     })
 }
 
-/// Returns the body of a post with log lines, in OTLP's JSON.
+/// Returns the body of a post with log lines, in OTLP's JSON format.
 pub(crate) fn logs(lines: &[LogLine]) -> Value {
     let records: Vec<_> = lines.iter().map(log).collect();
     json!({ "resourceLogs": [{
@@ -122,7 +123,7 @@ fn log(line: &LogLine) -> Value {
     record
 }
 
-/// Zero while the span runs.
+/// Zero while the span is open.
 fn end(record: &SpanRecord) -> f64 {
     record.ended_at.map_or(0.0, millis)
 }

@@ -1,4 +1,4 @@
-//! The traces of the last moments, in memory, for a page of the program's own.
+//! Recent traces in memory, for a page of the program itself.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fmt;
@@ -10,21 +10,20 @@ use serde_json::{Map, Value, json};
 
 use crate::trace_format;
 
-/// The number of traces that are kept.
+/// The maximum number of traces.
 const MAX_TRACES: usize = 500;
 
-/// The bytes that they may have together.
+/// The maximum number of bytes of all traces.
 const MAX_BYTES: usize = 32 * 1024 * 1024;
 
-/// The traces of the last moments: at most 500, of at most 32 MiB together. The oldest go first. Cloning gives another
-/// handle.
+/// Recent traces: at most 500, of at most 32 MiB together. The oldest are dropped first. Cloning is cheap.
 ///
-/// It answers two requests with JSON, whoever serves them:
+/// It answers two requests with JSON, independent of the server:
 ///
 /// | path | answer |
 /// |---|---|
 /// | `traces?sessionId=…&snapshotId=…&limit=…` | `{"traces": […]}`, newest first: id, name, times, state, session, snapshots |
-/// | `traces/{id}` | the trace with its spans, as the tools' trace server has it |
+/// | `traces/{id}` | the trace with its spans, in the format of the tools' trace server |
 #[derive(Clone, Default)]
 pub struct TraceLog(Arc<Mutex<Kept>>);
 
@@ -42,7 +41,7 @@ struct Trace {
 }
 
 impl TraceLog {
-    /// Answers a request by its path below the place where the log is served, with its query; `None` if nothing is there.
+    /// Answers a request, given its path below the log's route and its query; `None` for an unknown path.
     pub fn answer(&self, path: &str) -> Option<Value> {
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
         match path.trim_matches('/').split_once('/') {
@@ -84,7 +83,7 @@ impl TraceLog {
     }
 
     fn keep(&self, span: Arc<SpanRecord>) {
-        // A page that looks at sessions all the time must not push out the traces it looks at.
+        // A page that polls sessions must not push out the traces that it shows.
         if span.parent.is_none() && is_reading(&span) {
             return;
         }
@@ -99,7 +98,7 @@ impl TraceLog {
         trace.spans.insert(span.ids.span, span);
         trace.bytes = trace.bytes + after - before;
         kept.bytes = kept.bytes + after - before;
-        // A trace that alone is too large goes, too.
+        // A single trace that is too large is dropped, too.
         while kept.traces.len() > MAX_TRACES || kept.bytes > MAX_BYTES {
             let Some(oldest) = kept.oldest_first.pop_front() else {
                 break;
@@ -115,7 +114,7 @@ impl TraceLog {
     }
 }
 
-/// Returns whether a span is a call that reads or tends sessions, by the type of its action.
+/// Returns whether a span is a read or maintenance call on sessions, by the type of its action.
 fn is_reading(span: &SpanRecord) -> bool {
     let kind = span.attributes.get("genkit:metadata:subtype");
     kind.and_then(Value::as_str)
@@ -132,7 +131,7 @@ impl Trace {
         spans.filter_map(move |span| span.attributes.get(attribute)?.as_str())
     }
 
-    /// Returns the line of a list, once the outermost span has begun.
+    /// Returns the list entry of a trace, once its outermost span has begun.
     fn summary(&self) -> Option<Value> {
         let outermost = self.spans.values().find(|span| span.parent.is_none())?;
         let mut line = trace_format::trace(&[outermost]);

@@ -3,10 +3,10 @@
 use everturn_core::{Descriptor, Error, Registry, Result, SpanIds, Status};
 use serde_json::{Map, Value, json};
 
-/// The version of this program for the tools: language and version.
+/// The version of this program, for the tools: language and version.
 pub(crate) const VERSION: &str = concat!("rust/", env!("CARGO_PKG_VERSION"));
 
-/// The types of action that the tools know. They refuse a list that holds another one.
+/// The action types of the tools, which reject a list with any other.
 const KNOWN_TYPES: [&str; 21] = [
     "agent",
     "agent-abort",
@@ -31,7 +31,7 @@ const KNOWN_TYPES: [&str; 21] = [
     "util",
 ];
 
-/// Returns every action that the tools can show, by key.
+/// Returns every action of a type in the tools' list, by key.
 ///
 /// # Errors
 /// As [`Registry::list`].
@@ -44,7 +44,8 @@ pub(crate) async fn actions(registry: &Registry) -> Result<Map<String, Value>> {
         .collect())
 }
 
-/// Returns a descriptor as the tools take it: nothing absent is `null`, for one `null` in one descriptor hides all actions.
+/// Returns a descriptor in the tools' format. Absent fields are omitted: one `null` in one descriptor hides
+/// all actions.
 fn describe(action: &Descriptor) -> Value {
     let mut shown = Map::new();
     shown.insert("key".into(), action.key.clone().into());
@@ -60,7 +61,7 @@ fn describe(action: &Descriptor) -> Value {
         ("initSchema", &action.init_schema),
     ];
     for (name, schema) in schemas {
-        // `true`, the schema of everything, is no object and refused.
+        // The tools reject `true`, the schema that accepts everything, because it is not an object.
         if let Some(schema) = schema
             .as_ref()
             .map(everturn_core::Schema::as_json)
@@ -77,7 +78,7 @@ fn describe(action: &Descriptor) -> Value {
     shown.into()
 }
 
-/// Whether the tools take a value directly under `metadata`.
+/// Whether the tools accept a value directly under `metadata`.
 fn acceptable(value: &Value) -> bool {
     match value {
         Value::Null => false,
@@ -86,7 +87,7 @@ fn acceptable(value: &Value) -> bool {
     }
 }
 
-/// Returns the values of a type that the tools ask for, or `None` if there is no such type.
+/// Returns the registered values of a type, or `None` for an unknown type.
 pub(crate) fn values(registry: &Registry, kind: &str) -> Option<Value> {
     match kind {
         "defaultModel" => Some(match everturn_ai::default_model(registry) {
@@ -104,7 +105,7 @@ pub(crate) fn values(registry: &Registry, kind: &str) -> Option<Value> {
     }
 }
 
-/// Returns the answer to a run that ended well.
+/// Returns the response of a successful run.
 pub(crate) fn result(value: &Value, ids: Option<SpanIds>) -> Value {
     match ids {
         Some(ids) => json!({ "result": value, "telemetry": { "traceId": ids.trace.to_string() } }),
@@ -112,7 +113,7 @@ pub(crate) fn result(value: &Value, ids: Option<SpanIds>) -> Value {
     }
 }
 
-/// Returns the error object of a run that failed. `details` is there in any case: without it the tools crash.
+/// Returns the error object of a failed run. `details` is always present: the tools crash without it.
 pub(crate) fn failure(error: &Error, ids: Option<SpanIds>) -> Value {
     let mut details = Map::new();
     if let Some(ids) = ids {
@@ -126,7 +127,7 @@ pub(crate) fn failure(error: &Error, ids: Option<SpanIds>) -> Value {
     json!({ "code": error.status().code(), "message": message, "details": details })
 }
 
-/// Returns an error with everything that caused it, a line each.
+/// Returns an error with its chain of causes, one per line.
 fn chain(error: &Error) -> String {
     let mut text = format!("{}: {}", error.status(), error.message());
     let mut cause = std::error::Error::source(error);

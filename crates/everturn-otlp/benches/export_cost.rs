@@ -1,7 +1,7 @@
-//! How much longer a turn takes whose spans are exported: a turn without model, tools and store.
+//! The cost of exporting the spans of a turn, for a turn without model, tools and store.
 //!
-//! Run with `cargo bench -p everturn-otlp`. The collector takes everything and reads nothing of it. Turns run as fast as they
-//! can, so the exporter may not keep up; what it drops is counted.
+//! Run with `cargo bench -p everturn-otlp`. The collector accepts and discards everything. Turns run at full
+//! speed, so the exporter may not keep up; dropped spans are counted.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ fn idler() -> Agent {
     .expect("the name is free")
 }
 
-/// Returns the time of a turn, the shortest of several rounds: others work on this machine, too.
+/// Returns the time of a turn, the shortest of several rounds, because other programs use this machine, too.
 fn measure(runtime: &tokio::runtime::Runtime, agent: &Agent) -> Duration {
     let round = || {
         let began = Instant::now();
@@ -35,7 +35,7 @@ fn measure(runtime: &tokio::runtime::Runtime, agent: &Agent) -> Duration {
     (0..ROUNDS).map(|_| round()).min().unwrap_or_default()
 }
 
-/// A collector on a thread of its own.
+/// A collector on a separate thread.
 fn collector() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}", listener.local_addr().expect("an address"));

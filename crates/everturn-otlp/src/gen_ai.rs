@@ -1,9 +1,9 @@
-//! OpenTelemetry's names for what a span of generative AI is.
+//! OpenTelemetry's semantic conventions for generative AI.
 
 use everturn_core::SpanRecord;
 use opentelemetry::KeyValue;
 
-/// The kinds of span that the names know.
+/// The kinds of span in the conventions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Operation {
     Chat,
@@ -37,12 +37,12 @@ fn text<'a>(span: &'a SpanRecord, attribute: &str) -> Option<&'a str> {
     span.attributes.get(attribute)?.as_str()
 }
 
-/// Returns whether the span is a call to a model, which is another program.
+/// Returns whether the span is a call to a model, which counts as another program.
 pub(crate) fn asks_a_model(span: &SpanRecord) -> bool {
     matches!(Operation::of(span), Some(Operation::Chat | Operation::Embeddings))
 }
 
-/// Returns the attributes that the names prescribe, beside the counts of tokens that the span has already.
+/// Returns the attributes of the conventions, except for the token counts, which spans have already.
 pub(crate) fn attributes(span: &SpanRecord) -> Vec<KeyValue> {
     let mut attributes = Vec::new();
     let mut add = |name: &'static str, value: &str| attributes.push(KeyValue::new(name, value.to_owned()));
@@ -55,7 +55,7 @@ pub(crate) fn attributes(span: &SpanRecord) -> Vec<KeyValue> {
     add("gen_ai.operation.name", operation.name());
     match operation {
         Operation::Chat | Operation::Embeddings => {
-            // A plugin's models have its name before theirs.
+            // The name of a plugin's model begins with the plugin's name.
             let (provider, model) = span.name.split_once('/').unwrap_or(("everturn", &span.name));
             add("gen_ai.provider.name", provider);
             add("gen_ai.request.model", model);

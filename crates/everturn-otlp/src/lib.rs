@@ -1,4 +1,4 @@
-//! Traces and log lines of a program made with Everturn, for OpenTelemetry collectors.
+//! Exports traces and log lines of Everturn programs to OpenTelemetry collectors.
 //!
 //! ```no_run
 //! # fn main() -> everturn_core::Result<()> {
@@ -7,17 +7,18 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Spans and lines go by HTTP, as protobuf, to `OTEL_EXPORTER_OTLP_ENDPOINT` (`http://localhost:4318` if it is not set), under
-//! the name in `OTEL_SERVICE_NAME`. They are sent by a thread of their own from a bounded queue. A collector that is slow or
-//! absent never holds up the program: what finds no room is dropped, counted and reported.
+//! Spans and lines are sent over HTTP, as protobuf, to `OTEL_EXPORTER_OTLP_ENDPOINT` (by default
+//! `http://localhost:4318`), with the name in `OTEL_SERVICE_NAME`. A separate thread sends them from a
+//! bounded queue. A slow or absent collector never blocks the program: items that do not fit are dropped,
+//! counted and reported.
 //!
 //! | to | see |
 //! |---|---|
-//! | choose the collector, or a name | [`Otlp`] |
-//! | see what models were asked and answered | [`Otlp::content`] |
-//! | export the lines of a subscriber of one's own | [`Telemetry::log_layer`] |
+//! | configure the collector or the service name | [`Otlp`] |
+//! | export the inputs and outputs of calls | [`Otlp::content`] |
+//! | export the log lines of your own subscriber | [`Telemetry::log_layer`] |
 //!
-//! Each span has the attributes that Genkit's tools know, and beside them OpenTelemetry's names for generative AI:
+//! Each span has the attributes of Genkit's tools and those of OpenTelemetry's conventions for generative AI:
 //!
 //! | span | `gen_ai.operation.name` | further attributes |
 //! |---|---|---|
@@ -26,8 +27,8 @@
 //! | tool | `execute_tool` | `gen_ai.tool.name` |
 //! | agent | `invoke_agent` | `gen_ai.agent.name`, `gen_ai.conversation.id` |
 //!
-//! A background run that another worker took over is a trace of its own, linked to the invocation that was detached. So is the
-//! span of everybody who watches the run.
+//! A background run that another worker takes over has a separate trace, linked to the invocation that was
+//! detached. The span of each watcher is linked to it in the same way.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod gen_ai;

@@ -10,14 +10,14 @@ use tracing_subscriber::layer::Context;
 use crate::queue::Queue;
 use crate::worker::is_worker;
 
-/// A layer for a program's own subscriber that exports log lines, from `INFO` up, with the span they were logged in; made by
-/// [`Telemetry::log_layer`](crate::Telemetry::log_layer).
+/// A layer for a program's own subscriber that exports log lines, from `INFO` up, each with its span; created
+/// by [`Telemetry::log_layer`](crate::Telemetry::log_layer).
 #[derive(Clone)]
 pub struct LogLayer(pub(crate) Queue);
 
 impl<S: Subscriber> Layer<S> for LogLayer {
     fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
-        // A line of the exporting itself would be exported, and so on for ever.
+        // Exporting the exporter's own lines would never end.
         if *event.metadata().level() > Level::INFO || is_worker() {
             return;
         }

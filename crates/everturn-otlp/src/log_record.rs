@@ -1,4 +1,4 @@
-//! Log lines as OpenTelemetry's exporters take them.
+//! Log lines in the format of OpenTelemetry's exporters.
 
 use everturn_core::LogLine;
 use opentelemetry::logs::{AnyValue, LogRecord as _, Logger, LoggerProvider as _, Severity};
@@ -6,12 +6,12 @@ use opentelemetry::trace::{SpanId, TraceFlags, TraceId};
 use opentelemetry_sdk::logs::{SdkLogRecord, SdkLogger, SdkLoggerProvider};
 use tracing::Level;
 
-/// Makes records of lines.
+/// Creates records of log lines.
 pub(crate) struct Records(SdkLogger);
 
 impl Records {
     pub(crate) fn new() -> Self {
-        // Records are made by a logger only; this one has nothing that they would be sent to.
+        // Only a logger creates records; the provider of this one has no exporter.
         Self(SdkLoggerProvider::builder().build().logger("everturn"))
     }
 

@@ -17,17 +17,17 @@ use crate::queue::Queue;
 use crate::span_data::Redaction;
 use crate::worker::{Running, Worker};
 
-/// How long one request to the collector may take.
+/// The timeout of a request to the collector.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long the end of the program waits for the last spans.
+/// How long shutdown waits for the last spans.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
-/// Exports the spans of this process, and its log lines from `INFO` up, until the returned value is dropped.
+/// Exports the spans of this process, and its log lines from `INFO` up, until the returned guard is dropped.
 ///
-/// The environment says where to and under which name, as for every program with OpenTelemetry. If `tracing` has no subscriber
-/// yet, one is set that prints lines to standard error and exports them; a program with one adds
-/// [`Telemetry::log_layer`] to it.
+/// The standard OpenTelemetry variables configure the collector and the service name. If `tracing` has no
+/// subscriber yet, this installs one that prints lines to standard error and exports them. A program with its
+/// own subscriber adds [`Telemetry::log_layer`] to it.
 ///
 /// # Errors
 /// As [`Otlp::start`].
@@ -35,7 +35,7 @@ pub fn start() -> Result<Telemetry> {
     let telemetry = Otlp::new().start()?;
     let level = tracing_subscriber::filter::LevelFilter::INFO;
     let printed = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
-    // The subscriber of a program that has one stays.
+    // An existing subscriber stays installed.
     let _ = tracing_subscriber::registry()
         .with(level)
         .with(printed)
@@ -47,7 +47,7 @@ pub fn start() -> Result<Telemetry> {
 /// The variable that turns the export of log lines off, by the value `none`.
 const LOGS_EXPORTER: &str = "OTEL_LOGS_EXPORTER";
 
-/// Settings of the export; those that are not set come from the environment.
+/// The settings of the export; the environment supplies defaults.
 ///
 /// ```no_run
 /// use everturn_otlp::Otlp;
@@ -69,7 +69,7 @@ pub struct Otlp {
 }
 
 impl Otlp {
-    /// Creates settings in which everything comes from the environment.
+    /// Creates settings with all defaults from the environment.
     pub fn new() -> Self {
         Self::default()
     }
@@ -80,32 +80,34 @@ impl Otlp {
         self
     }
 
-    /// Sets the name under which the program's spans are found.
+    /// Sets the service name of the program's spans.
     pub fn service(mut self, name: impl Into<String>) -> Self {
         self.service = Some(name.into());
         self
     }
 
-    /// Exports what calls were given and answered, which is left out otherwise: it holds what people said.
+    /// Exports the inputs and outputs of calls, which are omitted by default because they contain user data.
     ///
-    /// `redact` is called with the name of the attribute (`genkit:input`, `genkit:init`, `genkit:output`,
-    /// `genkit:metadata:context`) and its JSON, and returns the text to export; `None` leaves it out.
+    /// `redact` receives the name of the attribute (`genkit:input`, `genkit:init`, `genkit:output`,
+    /// `genkit:metadata:context`) and its JSON, and returns the text to export; `None` omits it.
     pub fn content(mut self, redact: impl Fn(&str, &str) -> Option<String> + Send + Sync + 'static) -> Self {
         self.redaction = Some(Arc::new(redact));
         self
     }
 
-    /// Exports no log lines, for collectors that take only spans, such as Jaeger. The variable `OTEL_LOGS_EXPORTER=none` does
-    /// the same.
+    /// Exports no log lines, for collectors that accept only spans, such as Jaeger. The variable
+    /// `OTEL_LOGS_EXPORTER=none` does the same.
     pub fn without_logs(mut self) -> Self {
         self.without_logs = true;
         self
     }
 
-    /// Exports the spans of this process until the returned value is dropped. The subscriber of `tracing` is left alone.
+    /// Exports the spans of this process until the returned guard is dropped. The subscriber of `tracing` is
+    /// not changed.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if the collector's address is none, `RESOURCE_EXHAUSTED` if no thread can be started.
+    /// `INVALID_ARGUMENT` if the collector's address is invalid, `RESOURCE_EXHAUSTED` if no thread can be
+    /// started.
     pub fn start(self) -> Result<Telemetry> {
         let unusable = |error: &dyn fmt::Display| {
             Error::invalid_argument(format!("telemetry cannot be exported: {error}"))
@@ -163,7 +165,7 @@ impl fmt::Debug for Otlp {
     }
 }
 
-/// The export of this process's spans. Dropping it sends what waits, for at most five seconds, and ends the export.
+/// The running export. Dropping it sends the queued items, for at most five seconds, and ends the export.
 #[must_use = "dropping it ends the export"]
 pub struct Telemetry {
     listening: Option<ListeningToSpans>,
@@ -172,21 +174,21 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
-    /// Returns a layer that exports log lines, each with the span it was logged in.
+    /// Returns a layer that exports log lines, each with its span.
     pub fn log_layer(&self) -> LogLayer {
         LogLayer(self.queue.clone())
     }
 
-    /// Returns the number of spans and log lines that were not exported: they found no room, or the collector did not take
-    /// them.
+    /// Returns the number of spans and log lines that were not exported because the queue was full or the
+    /// collector rejected them.
     pub fn dropped(&self) -> u64 {
         self.queue.counts().dropped()
     }
 
-    /// Waits until everything that ended before was sent, or lost.
+    /// Waits until everything that ended before was sent or lost.
     pub async fn flush(&self) {
         if let Some(sent) = self.queue.flush().await {
-            // The thread ends only with this value.
+            // The thread ends only when this guard is dropped.
             let _ = sent.await;
         }
     }

@@ -1,4 +1,4 @@
-//! The queue between the program and the thread that exports: bounded, and never waited for.
+//! The bounded queue between the program and the exporting thread. The program never waits for it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -6,22 +6,22 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use everturn_core::{LogLine, SpanInterest, SpanListener, SpanRecord};
 use tokio::sync::{mpsc, oneshot};
 
-/// How many spans and lines may wait.
+/// The maximum number of queued spans and lines.
 const MAX_WAITING: usize = 16 * 1024;
 
-/// How many bytes they may have.
+/// The maximum number of queued bytes.
 const MAX_WAITING_BYTES: usize = 64 * 1024 * 1024;
 
-/// Something on its way to the collector.
+/// An item for the collector.
 pub(crate) enum Item {
     Span(Arc<SpanRecord>),
     Line(LogLine),
-    /// Answered once everything before it was sent.
+    /// Answered once all earlier items were sent.
     Flush(oneshot::Sender<()>),
 }
 
 impl Item {
-    /// Returns about how many bytes the item holds.
+    /// Returns the approximate size of the item in bytes.
     pub(crate) fn size(&self) -> usize {
         match self {
             Self::Span(span) => span.size(),
@@ -31,7 +31,7 @@ impl Item {
     }
 }
 
-/// The end of the queue at which items go in. A clone is another handle.
+/// The sending end of the queue. Cloning is cheap.
 #[derive(Clone)]
 pub(crate) struct Queue {
     sender: mpsc::Sender<Item>,
@@ -40,7 +40,7 @@ pub(crate) struct Queue {
     wants_lines: bool,
 }
 
-/// What both ends of the queue count.
+/// The counters that both ends share.
 #[derive(Default)]
 pub(crate) struct Counts {
     waiting_bytes: AtomicUsize,
@@ -48,17 +48,17 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Notes that an item has left the queue.
+    /// Subtracts an item that has left the queue.
     pub(crate) fn left(&self, item: &Item) {
         self.waiting_bytes.fetch_sub(item.size(), Ordering::Relaxed);
     }
 
-    /// Returns how many items found no room, or could not be sent.
+    /// Returns the number of items that did not fit or could not be sent.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Counts items that are lost.
+    /// Counts lost items.
     pub(crate) fn lose(&self, items: usize) {
         self.dropped.fetch_add(items as u64, Ordering::Relaxed);
     }
@@ -86,7 +86,7 @@ impl Queue {
         }
     }
 
-    /// Asks for everything that waits to be sent, and returns what is told when it was.
+    /// Requests a flush, and returns a receiver that is notified when it is complete.
     pub(crate) async fn flush(&self) -> Option<oneshot::Receiver<()>> {
         let (done, sent) = oneshot::channel();
         self.sender.send(Item::Flush(done)).await.ok()?;

@@ -1,4 +1,4 @@
-//! Spans as OpenTelemetry's exporters take them.
+//! Spans in the format of OpenTelemetry's exporters.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use serde_json::{Map, Value as Json};
 
 use crate::gen_ai;
 
-/// Decides what of a call's content is exported: given the attribute's name and its JSON, returns the text to export.
+/// Filters the exported content: given the attribute's name and its JSON, returns the text to export.
 pub(crate) type Redaction = Arc<dyn Fn(&str, &str) -> Option<String> + Send + Sync>;
 
-/// Returns a span for the exporter. Content is left out unless `redaction` lets it through.
+/// Returns a span for the exporter. Content is omitted unless `redaction` returns it.
 pub(crate) fn span_data(span: &SpanRecord, redaction: Option<&Redaction>) -> SpanData {
     let parent = span.parent.or(span.remote_parent);
     let mut attributes: Vec<_> = span
@@ -70,7 +70,7 @@ pub(crate) fn span_data(span: &SpanRecord, redaction: Option<&Redaction>) -> Spa
     }
 }
 
-/// Returns the name under which everything here is exported.
+/// Returns the instrumentation scope of all exported items.
 pub(crate) fn scope() -> InstrumentationScope {
     InstrumentationScope::builder("everturn")
         .with_version(env!("CARGO_PKG_VERSION"))

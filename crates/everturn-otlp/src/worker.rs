@@ -1,4 +1,5 @@
-//! The thread that sends spans and lines. It has a runtime of its own, so it neither slows down the program's nor ends with it.
+//! The thread that sends spans and lines. It has its own runtime, so it neither slows down the program's
+//! runtime nor ends with it.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -19,25 +20,25 @@ use crate::log_record::Records;
 use crate::queue::{Counts, Item};
 use crate::span_data::{Redaction, scope, span_data};
 
-/// How many items are sent together.
+/// The maximum size of a batch.
 const BATCH: usize = 512;
 
-/// How long an item waits for others to be sent with.
+/// How long an item waits for its batch to fill.
 const GATHERING: Duration = Duration::from_millis(200);
 
-/// How often losses are reported.
+/// The interval of reports about losses.
 const REPORT_EVERY: Duration = Duration::from_mins(1);
 
 thread_local! {
     static IS_WORKER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns whether this is the thread that sends.
+/// Returns whether this is the exporting thread.
 pub(crate) fn is_worker() -> bool {
     IS_WORKER.get()
 }
 
-/// The parts with which the thread works.
+/// The parts that the thread uses.
 pub(crate) struct Worker {
     pub(crate) items: mpsc::Receiver<Item>,
     pub(crate) counts: Arc<Counts>,
@@ -49,19 +50,19 @@ pub(crate) struct Worker {
 /// The running thread.
 pub(crate) struct Running {
     thread: Option<JoinHandle<()>>,
-    /// Tells the thread to send what waits, and to end.
+    /// Requests that the thread send the queued items and end.
     over: CancellationToken,
     ended: blocking::Receiver<()>,
 }
 
 impl Running {
-    /// Makes the thread send what waits and end, and waits for that, but no longer than `patience`.
+    /// Makes the thread send the queued items and end, and waits for it, but no longer than `patience`.
     pub(crate) fn end(&mut self, patience: Duration) {
         self.over.cancel();
         if let Some(thread) = self.thread.take()
             && self.ended.recv_timeout(patience).is_ok()
         {
-            // It has said that it is ending.
+            // The thread has announced its end.
             let _ = thread.join();
         }
     }
@@ -71,7 +72,7 @@ impl Worker {
     /// Starts the thread.
     ///
     /// # Errors
-    /// `RESOURCE_EXHAUSTED` if the operating system gives no thread, or no runtime.
+    /// `RESOURCE_EXHAUSTED` if the operating system cannot start a thread or the runtime.
     pub(crate) fn start(self) -> Result<Running> {
         let none = |error: std::io::Error| {
             Error::resource_exhausted("no thread can be started to export telemetry").with_source(error)
@@ -117,11 +118,11 @@ impl Worker {
         sending.report(true);
     }
 
-    /// Takes items until there are enough or some time has passed; returns whether nothing more is waited for.
+    /// Collects a batch until it is full or the delay has passed; returns whether the queue is closed.
     async fn gather(&mut self, batch: &mut Vec<Item>, over: &CancellationToken) -> bool {
         let received = over.run_until_cancelled(self.items.recv_many(batch, BATCH)).await;
         if received.is_none() {
-            // What waits is still sent.
+            // The queued items are still sent.
             self.items.close();
         }
         if received != Some(0) && received.is_some() {
@@ -145,7 +146,7 @@ impl Worker {
     }
 }
 
-/// The state of sending.
+/// The state of the sender.
 struct Sending {
     counts: Arc<Counts>,
     records: Records,
@@ -155,7 +156,7 @@ struct Sending {
 }
 
 impl Sending {
-    /// Sends a batch. What cannot be sent is lost: the exporters have retried already.
+    /// Sends a batch. A failed batch is lost: the exporters have already retried.
     async fn send(&mut self, worker: &Worker, batch: &mut Vec<Item>) {
         let mut spans = Vec::new();
         let mut lines: Vec<LogLine> = Vec::new();
@@ -198,7 +199,7 @@ impl Sending {
         self.reported.is_none_or(|last| last.elapsed() >= REPORT_EVERY)
     }
 
-    /// Reports how many spans and lines were lost since the last report, now and then.
+    /// Reports at intervals how many spans and lines were lost since the last report.
     fn report(&mut self, is_last: bool) {
         let lost = self.counts.dropped();
         if lost > self.lost_before && (is_last || self.is_due()) {

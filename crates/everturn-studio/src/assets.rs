@@ -78,11 +78,11 @@ static EMBEDDED: &[(&str, &[u8])] = embedded!(
 pub(crate) struct Asset {
     pub(crate) content: Bytes,
     pub(crate) content_type: &'static str,
-    /// Changes with the content.
+    /// A hash of the content.
     pub(crate) tag: String,
 }
 
-/// The place of the files.
+/// The location of the files.
 #[derive(Debug, Clone)]
 pub(crate) struct Assets {
     folder: Option<PathBuf>,
@@ -110,10 +110,10 @@ impl Assets {
         names.filter(|name| name.starts_with("js/"))
     }
 
-    /// Returns the file of a name, if the page has one.
+    /// Returns a file by its name, if it exists.
     pub(crate) fn find(&self, name: &str) -> Option<Asset> {
         let content: Cow<'static, [u8]> = match &self.folder {
-            // A name is one of the known ones, or at least not a way out of the folder.
+            // Only a known name, or one that stays inside the folder, is read.
             Some(folder) if is_plain(name) => std::fs::read(folder.join(name)).ok()?.into(),
             Some(_) => return None,
             None => EMBEDDED.iter().find(|(known, _)| *known == name)?.1.into(),

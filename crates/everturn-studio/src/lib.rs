@@ -1,8 +1,8 @@
-//! The studio: a page to talk to agents and to look at their sessions.
+//! The studio: a page for using agents and inspecting their sessions.
 //!
-//! The page shows a conversation as a tree of durable snapshots, with its state as it changes, its artifacts, what each turn
-//! did, and the runs that go on in the background. It uses the HTTP API of [`everturn_server`] alone, so it is also an example
-//! of a client. It is made of ES modules without a build step, embedded in the program.
+//! The page shows a conversation as a tree of durable snapshots, with its state as it changes, its artifacts,
+//! a trace of each turn, and background runs. It uses only the HTTP API of [`everturn_server`], so it is also
+//! an example of a client. It consists of ES modules without a build step, embedded in the program.
 //!
 //! ```
 //! use everturn_core::{Registry, Result};
@@ -24,10 +24,12 @@
 //!
 //! # Who may see it
 //!
-//! The page's files are the same on every server, and everybody may load them. The page shows what the server's routes
-//! return to its caller: if the server answers `401`, the page asks for a bearer token and keeps it for as long as its tab is open
-//! (`sessionStorage`). Traces are shown to [operators](everturn_server::Server::operators). Scripts come from the server itself and nothing else (`Content-Security-Policy`), no other page may frame
-//! it, and texts of models, tools and users never become markup.
+//! The page's files contain no data and can be loaded by every caller. The page shows what the server's
+//! routes return to its caller: if the server responds with `401`, the page asks for a bearer token and keeps
+//! it while its tab is open (`sessionStorage`). Traces are shown to
+//! [operators](everturn_server::Server::operators). The content security policy (`Content-Security-Policy`)
+//! allows scripts of the server only and forbids framing. Texts of models, tools and users never become
+//! markup.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod assets;

@@ -1,4 +1,4 @@
-//! The page at its paths of a server.
+//! The routes of the page.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use everturn_server::{Audience, ProtocolAdapter, Server};
 
 use crate::assets::{Asset, Assets};
 
-/// Only scripts and styles of the server itself run, no other page may frame this one, and a text cannot become markup: the
-/// browser refuses the functions that would make it so.
+/// Only the server's own scripts and styles run, no other page may frame this one, and a text cannot become
+/// markup: the browser blocks the functions that would parse it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; \
                       media-src data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
                       frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";
 
-/// The file that is the page.
+/// The file of the page itself.
 const INDEX: &str = "index.html";
 
-/// The page, and where it is served.
+/// The page, and its location.
 ///
-/// By default the page is at `/` and its files are below `/studio/`.
+/// By default the page is at `/` and its other files are below `/studio/`.
 #[derive(Debug, Clone, Default)]
 #[must_use = "a studio is seen once a server serves it"]
 pub struct Studio {
@@ -30,13 +30,13 @@ pub struct Studio {
 }
 
 impl Studio {
-    /// Returns the page as it is embedded in the program. A debug build reads its files from the source folder, where there is
-    /// one, so that a change is seen when the page is loaded again.
+    /// Returns the page as embedded in the program. A debug build reads the files from the source folder if
+    /// it exists, so that changes appear when the page is reloaded.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Puts the page at another path, such as `/ops/`.
+    /// Serves the page at another path, such as `/ops/`.
     pub fn at(mut self, path: impl AsRef<str>) -> Self {
         let path = path.as_ref().trim_matches('/');
         self.base = if path.is_empty() {
@@ -56,7 +56,7 @@ impl Studio {
 
 /// Serves the page.
 pub trait ServeStudio {
-    /// Adds the page to a server. Everybody may load its files; its calls have the token that it asks for.
+    /// Adds the page to a server. Every caller may load its files; its API calls carry the user's token.
     fn studio(self, studio: Studio) -> Self;
 }
 
@@ -66,7 +66,7 @@ impl ServeStudio for Server {
             below: format!("{}/studio/", studio.base),
             assets: Arc::new(studio.assets),
         };
-        // A relative address in the page is resolved from its folder.
+        // Relative addresses in the page are resolved from its folder.
         let server = self.adapter(format!("{}/", studio.base), page.clone());
         let server = match studio.base.as_str() {
             "" => server,
@@ -84,7 +84,7 @@ struct Page {
 
 #[async_trait]
 impl ProtocolAdapter for Page {
-    // The page asks for a token, so it is loaded before the caller can be identified.
+    // The page asks for a token, so it must load before the caller is identified.
     fn audience(&self) -> Audience {
         Audience::Everyone
     }
@@ -104,7 +104,7 @@ impl ProtocolAdapter for Page {
         let body = Body::from(asset.content.clone());
         let mut response = guarded(Response::new(body), StatusCode::OK, &asset);
         if name == INDEX {
-            // Without this a browser would find the modules one import after the other.
+            // Without preloading, a browser would discover the modules import by import.
             let links: Vec<String> = Assets::modules()
                 .map(|module| format!("<studio/{module}>; rel=modulepreload"))
                 .collect();
@@ -126,7 +126,7 @@ fn guarded(mut response: Response<Body>, status: StatusCode, asset: &Asset) -> R
     add(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
     add(header::REFERRER_POLICY, "no-referrer");
     add(header::X_FRAME_OPTIONS, "DENY");
-    // A file is asked for again and answered shortly: the next version of the program has other files.
+    // Files are revalidated on each load, because the next version of the program has other files.
     add(header::CACHE_CONTROL, "no-cache");
     if let Ok(tag) = HeaderValue::from_str(&asset.tag) {
         headers.insert(header::ETAG, tag);
@@ -134,7 +134,7 @@ fn guarded(mut response: Response<Body>, status: StatusCode, asset: &Asset) -> R
     response
 }
 
-/// The path without the slash at its end.
+/// The path without a trailing slash.
 struct Moved(String);
 
 #[async_trait]

@@ -25,7 +25,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::watch;
 
-/// The messages of a stored lineage, after those it shares with the lineage that it forked from.
+/// The messages of a stored lineage, after those shared with the lineage it forked from.
 #[derive(Default)]
 struct StoredLineage {
     fork: Option<Position>,
@@ -33,25 +33,25 @@ struct StoredLineage {
 }
 
 impl StoredLineage {
-    /// How many messages come before the lineage's own.
+    /// The number of messages before the lineage's own.
     fn base(&self) -> usize {
         self.fork.map_or(0, |fork| fork.len)
     }
 
-    /// How many messages the longest history in the lineage has.
+    /// The length of the longest history in the lineage.
     fn end(&self) -> usize {
         self.base() + self.messages.len()
     }
 }
 
-/// The first `len` messages along a stored lineage: what a snapshot has in the place of a conversation.
+/// A position in a stored lineage, which a snapshot refers to instead of holding a conversation.
 #[derive(Clone, Copy)]
 struct Position {
     lineage: u64,
     len: usize,
 }
 
-/// A snapshot as a row: columns to search by, and the rest as text.
+/// A snapshot as a row: columns for queries, and the rest as text.
 struct Row {
     session: SessionId,
     created_at: Timestamp,
@@ -81,28 +81,29 @@ struct Tables {
     next_lineage: u64,
     journals: BTreeMap<(Scope, JournalKey), StoredJournal>,
 
-    // What follows is memory of this process, and can be dropped at any time: then messages are read or written again.
-    /// Which stored lineage holds how many messages of a lineage of this process.
+    // The fields below are a cache of this process and can be dropped at any time; messages are then read or
+    // written again.
+    /// The stored lineage and number of stored messages of each lineage of this process.
     places: HashMap<LineageId, Position>,
-    /// The longest history that was read or written of each stored lineage.
+    /// The longest history of each stored lineage that was read or written.
     histories: HashMap<u64, History>,
     watched: HashMap<Key, watch::Sender<SnapshotStatus>>,
 }
 
 impl Tables {
-    /// Stores the messages of a history that are not stored yet, and returns the history's position.
+    /// Stores the new messages of a history, and returns the history's position.
     fn put_history(&mut self, history: &History) -> Result<Option<Position>> {
         if history.is_empty() {
             return Ok(None);
         }
         let start = self.stored_start(history);
         let stored = start.map_or(0, |start| start.len);
-        // First everything that can fail, so that a failed save has written nothing.
+        // Serialises first, so that a failed save has written nothing.
         let new: Vec<String> = history.since(stored).map(to_text).collect::<Result<_>>()?;
         let lineage = match start {
-            // The stored lineage goes on with this history, or holds all of it.
+            // The stored lineage ends where this history continues, or contains all of it.
             Some(start) if new.is_empty() || self.lineages[&start.lineage].end() == stored => start.lineage,
-            // Something else follows there, so this history is a fork.
+            // The stored lineage continues differently, so this history is a fork.
             fork => {
                 let lineage = self.next_lineage;
                 self.next_lineage += 1;
@@ -117,8 +118,8 @@ impl Tables {
         Ok(Some(Position { lineage, len }))
     }
 
-    /// Finds the longest beginning of a history that is known to be stored: in the history's lineage, or in one that it
-    /// forked from. No message is compared.
+    /// Finds the longest prefix of a history that is known to be stored: in the history's lineage, or in one
+    /// that it forked from. Messages are not compared.
     fn stored_start(&self, history: &History) -> Option<Position> {
         let mut next = Some(history);
         while let Some(history) = next {
@@ -131,7 +132,7 @@ impl Tables {
         None
     }
 
-    /// Remembers that a history, and so every history that it forked from, is in a stored lineage.
+    /// Records that a history, and every history it forked from, is in a stored lineage.
     fn remember(&mut self, lineage: u64, history: &History) {
         let mut next = Some(history);
         while let Some(history) = next {
@@ -151,7 +152,7 @@ impl Tables {
         }
     }
 
-    /// Reads the history at a position. Histories of one lineage share their messages in memory too.
+    /// Reads the history at a position. Histories of one lineage share their messages in memory, too.
     fn history(&mut self, at: Position) -> Result<History> {
         if let Some(known) = self
             .histories
@@ -225,7 +226,7 @@ impl Tables {
         own.map(|((_, id), row)| (cursor(id, row), row))
     }
 
-    /// The session's tip: the latest snapshot that is not orphaned.
+    /// The session's tip: the latest snapshot that is not superseded.
     fn tip(&self, scope: &Scope, session: &SessionId) -> Option<SnapshotId> {
         self.rows_of(scope)
             .filter(|(_, row)| row.session == *session && !row.orphaned)
@@ -234,8 +235,8 @@ impl Tables {
             .map(|tip| tip.snapshot_id)
     }
 
-    /// The snapshot that a precondition asks for, where `written` is being written. A database finds a snapshot's children by
-    /// an index on scope and parent.
+    /// The snapshot that a precondition refers to, where `written` is being written. A database finds a
+    /// snapshot's children by an index on scope and parent.
     fn found(
         &self,
         scope: &Scope,
@@ -264,7 +265,7 @@ impl Tables {
         found.map(|place| place.snapshot_id)
     }
 
-    /// Sorts the places of rows, cuts a page from them and reads it.
+    /// Sorts the indices of rows, selects a page and reads it.
     fn page(
         &mut self,
         scope: &Scope,
@@ -292,7 +293,7 @@ impl Tables {
         Ok(Page { items, next })
     }
 
-    /// Deletes the lineages that no row reaches, and forgets where they were.
+    /// Deletes lineages without rows, and removes them from the cache.
     fn sweep_lineages(&mut self) {
         let mut used = HashSet::new();
         for row in self.rows.values() {
@@ -314,7 +315,7 @@ fn cursor(id: &SnapshotId, row: &Row) -> Cursor {
     }
 }
 
-/// Serialises a value, unless it is nested too deeply to be read back.
+/// Serialises a value, unless it is nested too deeply to be read again.
 fn to_text<T: Serialize>(value: &T) -> Result<String> {
     let refused = |error| Error::invalid_argument(format!("the value cannot be stored: {error}"));
     let text = serde_json::to_string(value).map_err(refused)?;
@@ -337,7 +338,7 @@ impl TableStore {
         self.0.lock()
     }
 
-    /// How many bytes of text are stored.
+    /// The number of stored bytes.
     fn bytes(&self) -> u64 {
         let tables = self.tables();
         let rows = tables.rows.values();
@@ -449,7 +450,7 @@ impl SessionStore for TableStore {
         let meant = tables.rows.extract_if(.., |key, row| is_meant(key, row));
         let deleted: Vec<Key> = meant.map(|(key, _)| key).collect();
         for key in &deleted {
-            // The streams of those who watch it end.
+            // Ends the streams of watchers.
             tables.watched.remove(key);
         }
         let is_dropped = |key: &JournalKey| match deletion {
@@ -495,7 +496,7 @@ impl SessionStore for TableStore {
     }
 
     fn ledger(&self) -> Option<&dyn UsageLedger> {
-        // Limits then count what snapshots hold.
+        // Limits then count the usage in snapshots.
         None
     }
 
@@ -518,7 +519,7 @@ impl SessionStore for TableStore {
             .entry(key)
             .or_insert_with(|| watch::Sender::new(status));
         let mut receiver = watched.subscribe();
-        // The current status comes first, whether or not it was seen by others.
+        // The current status comes first, even if other watchers have received it.
         receiver.mark_changed();
         let statuses = futures::stream::unfold(receiver, |mut receiver| async move {
             receiver.changed().await.ok()?;

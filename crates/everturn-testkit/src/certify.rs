@@ -1,7 +1,7 @@
 //! The certification kit for stores.
 //!
-//! [`certify`] checks any store against the contract of [`everturn_agent::store`] and reports every broken promise. Everturn's
-//! own stores are tested with it, and yours can be:
+//! [`certify`] checks a store against the contract of [`everturn_agent::store`] and reports every broken
+//! promise. Everturn's own stores are tested with it, and yours can be:
 //!
 //! ```
 //! use std::sync::Arc;
@@ -13,13 +13,13 @@
 //! # }
 //! ```
 //!
-//! Two more functions start other processes, and so need a store outside of this process: [`certify_processes`] lets many
-//! processes work on one store at once, and [`certify_crashes`] kills them. [`certify_growth`] is for stores that store once
-//! what snapshots have in common.
+//! Two more functions start other processes, and so need a store outside this process: [`certify_processes`]
+//! runs many processes on one store, and [`certify_crashes`] kills them. [`certify_growth`] is for stores
+//! that deduplicate the contents of snapshots.
 //!
-//! [`certify_faults`] checks what a store does when something outside of it is wrong: see [`faults`].
+//! [`certify_faults`] checks the store's behaviour when something outside it fails: see [`faults`].
 //!
-//! [`defects`] holds stores that each break one promise. A test shows that the kit catches each of them.
+//! [`defects`] contains stores that each break one promise. A test shows that the kit detects each of them.
 //!
 //! [`streams`] is the kit for stream logs.
 
@@ -60,10 +60,10 @@ pub use self::faults::certify_faults;
 pub use self::growth::certify_growth;
 pub use self::processes::certify_processes;
 
-/// How long one check may take. A store that hangs breaks the promise.
+/// The timeout of one check. A store that hangs breaks the promise.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// The result of a check: nothing, or how the promise is broken.
+/// The result of a check: success, or a description of the broken promise.
 type Verdict = Result<(), String>;
 
 type Check = fn(Arc<dyn SessionStore>) -> BoxFuture<'static, Verdict>;
@@ -122,9 +122,9 @@ async fn examine(check: impl Future<Output = Verdict>) -> Verdict {
 pub struct Finding {
     /// The promise.
     pub promise: &'static str,
-    /// How the promise was broken; `None` if it was kept.
+    /// The description of the failure; `None` if the promise was kept.
     pub broken: Option<String>,
-    /// Why the promise cannot be broken by this store; `None` if it was checked.
+    /// The reason why this store cannot break the promise; `None` if it was checked.
     pub excused: Option<&'static str>,
 }
 

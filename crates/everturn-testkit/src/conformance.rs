@@ -1,8 +1,8 @@
 //! The published conformance cases of the protocols, read in place.
 //!
-//! The environment variable `CONFORMANCE_DIR` names the folder of the cases; the default is `shared/conformance` beside the
-//! repository. A test that does not find its data prints `skipped: ` with the reason and passes. With `CI=true` it fails
-//! instead, so that nothing is skipped unseen.
+//! The environment variable `CONFORMANCE_DIR` names the folder of the cases; the default is
+//! `shared/conformance` next to the repository. A test without its data prints `skipped: ` with the reason
+//! and passes. With `CI=true` it fails instead, so that no test is skipped unnoticed.
 //!
 //! ```
 //! use everturn_testkit::conformance;
@@ -26,7 +26,7 @@ use crate::{contains, contains_each};
 /// Checks that a value [`contains`] what a case expects.
 ///
 /// # Panics
-/// If it does not. The message names the place and shows the whole value.
+/// If it does not. The message contains the location and the whole value.
 #[track_caller]
 pub fn assert_contains(actual: &impl Serialize, expected: &Value) {
     let actual = serde_json::to_value(actual).expect("the value has a JSON form");
@@ -38,7 +38,7 @@ pub fn assert_contains(actual: &impl Serialize, expected: &Value) {
 /// Checks chunks against `expectChunks`: the same number, in the same order, each containing the expected JSON.
 ///
 /// # Panics
-/// If they differ. The message names the place and shows all chunks.
+/// If they differ. The message contains the location and all chunks.
 #[track_caller]
 pub fn assert_chunks(actual: &[impl Serialize], expected: &Value) {
     let actual: Vec<Value> = actual

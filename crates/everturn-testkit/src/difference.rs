@@ -1,26 +1,26 @@
-//! Where two JSON values differ, and whether one contains the other.
+//! Differences between two JSON values, and whether one contains the other.
 
 use std::fmt;
 
 use serde_json::Value;
 
-/// How much of a value a message shows.
+/// The maximum length of a value in a message.
 const MAX_SHOWN_CHARS: usize = 200;
 
-/// How a missing value is shown; no JSON text looks like it.
+/// The text for a missing value, which is not valid JSON.
 const NOTHING: &str = "nothing";
 
 /// One difference between an actual and an expected value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Difference {
-    /// The JSON pointer of the place in the actual value; `-` stands for a missing element.
+    /// The JSON pointer of the location in the actual value; `-` stands for a missing element.
     pub path: String,
     /// The expected value, shortened; `nothing` if no value was expected.
     pub expected: String,
     /// The actual value, shortened; `nothing` if there is no value.
     pub actual: String,
-    /// The number of values that differ at the place.
+    /// The number of values that differ at the location.
     weight: usize,
 }
 
@@ -61,9 +61,9 @@ fn shown(value: Option<&Value>) -> String {
     text
 }
 
-/// Checks that `actual` contains `expected`: objects have at least the expected members, arrays have the expected
-/// elements in that order with any others between, and everything else is equal. A member that is expected to be
-/// `null` may be absent.
+/// Checks that `actual` contains `expected`: objects have at least the expected members, arrays have the
+/// expected elements in that order with any others between, and everything else is equal. A member that is
+/// expected to be `null` may be absent.
 ///
 /// ```
 /// use everturn_testkit::contains;
@@ -117,7 +117,8 @@ fn nearest_miss(path: &str, actual: &[Value], start: usize, wanted: &Value) -> D
             let difference = contained(&format!("{path}/{index}"), Some(candidate), wanted).err()?;
             Some((misses(Some(candidate), wanted), difference))
         })
-        // Of two candidates that miss as much, one with another value says more than one without a value.
+        // Of two equally distant candidates, one with another value is more informative than one without a
+        // value.
         .min_by_key(|(misses, difference)| (*misses, difference.actual == NOTHING));
     nearest.map_or_else(
         || Difference::new(&format!("{path}/-"), Some(wanted), None),

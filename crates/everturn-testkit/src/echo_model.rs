@@ -1,4 +1,4 @@
-//! A model that repeats the user.
+//! A model that repeats the user's message.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::words;
 
 /// A model that repeats the last user message, part for part. When streamed, it sends text word by word.
 ///
-/// Without a user message the answer is an empty text.
+/// Without a user message it answers with an empty text.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct EchoModel;
 
@@ -20,7 +20,7 @@ impl EchoModel {
     /// Registers the model under a name.
     ///
     /// # Errors
-    /// `ALREADY_EXISTS` if there is a model of that name.
+    /// `ALREADY_EXISTS` if a model of that name exists.
     pub fn register(self, registry: &Registry, name: impl Into<String>) -> Result<ModelAction> {
         register_model(registry, name, self)
     }
@@ -40,13 +40,13 @@ impl Model for EchoModel {
         emitter: Emitter<ModelResponseChunk>,
         _context: Context,
     ) -> HandlerResult<ModelResponse> {
-        let heard = request
+        let last = request
             .messages
             .iter()
             .rev()
             .find(|message| message.role() == Role::User);
         let answer =
-            Message::model(heard.map_or_else(|| Content::from(""), |message| message.content().into()));
+            Message::model(last.map_or_else(|| Content::from(""), |message| message.content().into()));
         words::stream(answer.content(), Duration::ZERO, &emitter).await?;
         Ok(ModelResponse::new(answer))
     }

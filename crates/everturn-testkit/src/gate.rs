@@ -1,4 +1,4 @@
-//! A place where a scripted reply waits for the test.
+//! A point at which a scripted reply waits for the test.
 
 use tokio_util::sync::CancellationToken;
 

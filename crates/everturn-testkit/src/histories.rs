@@ -1,9 +1,9 @@
 //! Comparing a store with a simple model of histories, over random programs.
 //!
-//! [`check_program`] runs a program of [`Step`]s (turns, branches, rewinds, forks, labels, deletions, retention, exports and imports)
-//! on a store, through a real agent and its archive, and on a model that is only a list of whole snapshots. After every step
-//! both must be equal. Programs are made from random numbers of any source. A property testing library shrinks a failing
-//! program to the steps that matter.
+//! [`check_program`] runs a program of [`Step`]s (turns, branches, rewinds, forks, labels, deletions,
+//! retention, exports and imports) on a store, through a real agent and its archive, and on a model that is a
+//! list of whole snapshots. After every step both must be equal. A program is made from random numbers of any
+//! source. A property testing library shrinks a failing program to the steps that matter.
 //!
 //! ```
 //! use std::sync::Arc;

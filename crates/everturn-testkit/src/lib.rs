@@ -1,25 +1,26 @@
-//! Tools for testing agents and stores, used by Everturn's own tests and meant for yours.
+//! Tools for testing agents and stores, used by Everturn's own tests and published for yours.
 //!
 //! | to | see |
 //! |---|---|
-//! | script the model's answers and check its requests | [`ScriptedModel`], [`Reply`] |
+//! | script the model's replies and check its requests | [`ScriptedModel`], [`Reply`] |
 //! | pause a reply to test a race without sleeping | [`Gate`] |
 //! | use the simplest model | [`EchoModel`] |
 //! | demonstrate tools and structured output without a network | [`OfflineModel`] |
-//! | test against a real model's answers without calling it each time | [`Recorder`], [`Replayer`] |
+//! | test with the answers of a real model without calling it each time | [`Recorder`], [`Replayer`] |
 //! | test a tool that works on a session | [`with_session`] |
 //! | certify a store | [`certify`] |
 //! | certify a stream log | [`certify::streams`] |
-//! | check that providers would take a request | [`provider_rules`] |
+//! | check that providers accept a request | [`provider_rules`] |
 //! | test that a store keeps histories through random programs | [`histories`] |
 //! | test that no fault makes a session unusable | [`session_faults`] |
 //! | run the published cases of the protocols | [`conformance`] |
 //! | wait for an event, or on a paused clock | [`eventually`], [`in_time`], [`elapse`] |
 //! | collect chunks and compare JSON | [`collect()`], [`Collector`], [`contains`] |
 //!
-//! What certifies, the random tests and the published cases come with the feature `certify`, which is on unless it is turned off.
+//! The certification kits, the random tests and the published cases belong to the feature `certify`, which is
+//! on by default.
 //!
-//! Nothing here sleeps by itself. Pauses are part of a script and use tokio's clock, which a test can pause.
+//! No function sleeps by itself. Pauses are part of a script and use tokio's clock, which a test can pause.
 //!
 //! ```
 //! use everturn_ai::{Generate, Tool, ToolContext};

@@ -1,4 +1,4 @@
-//! A stand-in for a model, for demonstrations and tests without a network.
+//! A model without a network, for demonstrations and tests.
 
 mod input;
 mod sample;
@@ -16,19 +16,20 @@ use everturn_core::{Context, Emitter, HandlerResult, Registry, Result};
 
 use crate::words;
 
-/// A model made of rules, which answers without a network. It understands nothing, and says so when asked.
+/// A rule-based model that answers without a network. It has no language understanding, and its answers state
+/// this.
 ///
-/// The same request gets the same answer, and every request gets one:
+/// Equal requests have equal answers:
 ///
-/// | the request | the answer |
+/// | request | answer |
 /// |---|---|
-/// | the last message asks for a tool by words of its name or description, or a tool is required | a call of that tool; the input is made to fit its schema, with texts and numbers taken from the message |
-/// | the last message holds the answers of tools | what the tools answered |
-/// | a schema for the output | a value of that shape, not a sensible one |
-/// | a greeting, thanks, a question about the conversation so far or about what it can do | a fitting sentence |
-/// | anything else | what was said, and that there is no model here |
+/// | the last message asks for a tool by words of its name or description, or a tool is required | a call of that tool; the input conforms to its schema, with texts and numbers taken from the message |
+/// | the last message contains results of tools | the results |
+/// | a schema for the output | a value that conforms to it, with sample contents |
+/// | a greeting, thanks, a question about the conversation so far or about the model's abilities | a fitting sentence |
+/// | anything else | the message repeated, with a note that this is no real model |
 ///
-/// Streamed, it speaks word by word, at a [pace](OfflineModel::with_pace) if it is given one.
+/// Answers are streamed word by word, with an optional [pause](OfflineModel::with_pace).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OfflineModel {
     pace: Duration,
@@ -48,7 +49,7 @@ impl OfflineModel {
     /// Registers the model under a name.
     ///
     /// # Errors
-    /// `ALREADY_EXISTS` if there is a model of that name.
+    /// `ALREADY_EXISTS` if a model of that name exists.
     pub fn register(self, registry: &Registry, name: impl Into<String>) -> Result<ModelAction> {
         register_model(registry, name, self)
     }

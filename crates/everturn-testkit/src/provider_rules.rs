@@ -1,7 +1,8 @@
-//! The rules by which providers refuse a conversation.
+//! The rules of providers for valid conversations.
 //!
-//! A [`Provider`] brings messages into the order and the blocks of its wire, as a client of the provider does, and says why it
-//! would refuse them. It shares no code with the framework's own examination of histories, so the two test each other.
+//! A [`Provider`] converts messages to the order and the blocks of its protocol, like a client of the
+//! provider, and returns the reason for which the provider would reject them. It shares no code with the
+//! framework's own validation of histories, so each tests the other.
 //!
 //! ```
 //! use everturn_ai::{Message, Messages, Part, ToolRequest};
@@ -23,15 +24,15 @@ use everturn_ai::{Message, Messages, PartKind, Role};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Provider {
-    /// OpenAI's Responses.
+    /// OpenAI's Responses API.
     OpenAiResponses,
-    /// OpenAI's Chat Completions, and servers that are compatible with it.
+    /// OpenAI's Chat Completions API, and compatible servers.
     OpenAiChat,
-    /// Anthropic's Messages.
+    /// Anthropic's Messages API.
     Anthropic,
     /// Gemini's `generateContent`.
     Gemini,
-    /// Ollama's chat.
+    /// Ollama's chat API.
     Ollama,
 }
 
@@ -48,15 +49,15 @@ impl Provider {
     /// Checks the messages of a request.
     ///
     /// # Errors
-    /// The provider's reason for refusing them.
+    /// The reason for which the provider rejects them.
     pub fn check(self, messages: &Messages) -> Result<(), String> {
-        let said = Said::all(messages);
+        let messages = WireMessage::all(messages);
         let checked = match self {
-            Self::OpenAiResponses => responses(&said),
-            Self::OpenAiChat => chat(&said),
-            Self::Anthropic => merged(&said).and_then(|merged| anthropic(&merged)),
-            Self::Gemini => merged(&said).and_then(|merged| gemini(&merged)),
-            Self::Ollama => ollama(&said),
+            Self::OpenAiResponses => responses(&messages),
+            Self::OpenAiChat => chat(&messages),
+            Self::Anthropic => merged(&messages).and_then(|merged| anthropic(&merged)),
+            Self::Gemini => merged(&messages).and_then(|merged| gemini(&merged)),
+            Self::Ollama => ollama(&messages),
         };
         checked.map_err(|reason| format!("{self}: {reason}"))
     }
@@ -74,13 +75,13 @@ impl fmt::Display for Provider {
     }
 }
 
-/// A message as it goes over the wire.
-struct Said {
+/// A message in the provider's protocol.
+struct WireMessage {
     role: Role,
     blocks: Vec<Block>,
 }
 
-/// A piece of a message. Calls are numbered through the conversation, as clients give them unique ids.
+/// A part of a message. Calls are numbered through the conversation, because clients give them unique ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Block {
     Content,
@@ -90,12 +91,12 @@ enum Block {
     Answer(Option<usize>),
 }
 
-/// A call by its name and reference.
+/// A call, given its name and reference.
 type Key = (String, Option<String>);
 
-impl Said {
+impl WireMessage {
     fn all(messages: &Messages) -> Vec<Self> {
-        // The calls of the latest message of the model, each with whether it has an answer.
+        // The calls of the model's latest message, each with whether it has an answer.
         let mut latest: Vec<(Key, usize, bool)> = Vec::new();
         let mut count = 0;
         messages
@@ -144,7 +145,7 @@ impl Said {
         calls.collect()
     }
 
-    /// Returns the calls that are answered here.
+    /// Returns the calls answered in this message.
     fn answers(&self, at: usize) -> Result<Vec<usize>, String> {
         let answers = self.blocks.iter().filter_map(|block| match block {
             Block::Answer(call) => Some(call.ok_or_else(|| format!("message {at} answers no call"))),
@@ -153,7 +154,7 @@ impl Said {
         answers.collect()
     }
 
-    /// Checks which blocks a message of this role may have, and that it has any.
+    /// Checks the blocks of a message for its role, and that there is at least one.
     fn check(&self, at: usize) -> Result<(), String> {
         let is_allowed = |block: &Block| match block {
             Block::Content => self.role != Role::Tool,
@@ -174,9 +175,9 @@ impl Said {
 }
 
 /// Each call has one output after it, and reasoning stands before the item that it led to.
-fn responses(said: &[Said]) -> Result<(), String> {
+fn responses(messages: &[WireMessage]) -> Result<(), String> {
     let mut open: Vec<usize> = Vec::new();
-    for (at, message) in said.iter().enumerate() {
+    for (at, message) in messages.iter().enumerate() {
         message.check(at)?;
         open.extend(message.calls());
         for answer in message.answers(at)? {
@@ -185,15 +186,15 @@ fn responses(said: &[Said]) -> Result<(), String> {
         }
     }
     if open.is_empty() {
-        return anything(said);
+        return anything(messages);
     }
     Err("no output is found for a call".to_owned())
 }
 
 /// Each call is answered before the next message that is not a tool's.
-fn chat(said: &[Said]) -> Result<(), String> {
+fn chat(messages: &[WireMessage]) -> Result<(), String> {
     let mut open: Vec<usize> = Vec::new();
-    for (at, message) in said.iter().enumerate() {
+    for (at, message) in messages.iter().enumerate() {
         message.check(at)?;
         if message.role != Role::Tool && !open.is_empty() {
             return Err(format!("message {at} comes before the answers to all calls"));
@@ -205,28 +206,28 @@ fn chat(said: &[Said]) -> Result<(), String> {
         open.extend(message.calls());
     }
     if open.is_empty() {
-        return anything(said);
+        return anything(messages);
     }
     Err("the last calls are not answered".to_owned())
 }
 
-/// A message of a tool follows the model or another tool, and nothing is empty.
-fn ollama(said: &[Said]) -> Result<(), String> {
-    for (at, message) in said.iter().enumerate() {
+/// A tool message follows the model's or another tool message, and none is empty.
+fn ollama(messages: &[WireMessage]) -> Result<(), String> {
+    for (at, message) in messages.iter().enumerate() {
         message.check(at)?;
         message.answers(at)?;
-        let before = at.checked_sub(1).map(|before| said[before].role);
+        let before = at.checked_sub(1).map(|before| messages[before].role);
         if message.role == Role::Tool && !matches!(before, Some(Role::Model | Role::Tool)) {
             return Err(format!("message {at} of a tool follows no call"));
         }
     }
-    anything(said)
+    anything(messages)
 }
 
-/// Joins messages of one role in a row. Answers of tools are the user's, and instructions are told apart from messages.
-fn merged(said: &[Said]) -> Result<Vec<Said>, String> {
-    let mut merged: Vec<Said> = Vec::new();
-    for (at, message) in said.iter().enumerate() {
+/// Joins consecutive messages of one role. Tool results belong to the user, and instructions are separate.
+fn merged(messages: &[WireMessage]) -> Result<Vec<WireMessage>, String> {
+    let mut merged: Vec<WireMessage> = Vec::new();
+    for (at, message) in messages.iter().enumerate() {
         message.check(at)?;
         let role = match message.role {
             Role::System => continue,
@@ -235,7 +236,7 @@ fn merged(said: &[Said]) -> Result<Vec<Said>, String> {
         };
         match merged.last_mut().filter(|last| last.role == role) {
             Some(last) => last.blocks.extend(&message.blocks),
-            None => merged.push(Said {
+            None => merged.push(WireMessage {
                 role,
                 blocks: message.blocks.clone(),
             }),
@@ -245,8 +246,8 @@ fn merged(said: &[Said]) -> Result<Vec<Said>, String> {
     Ok(merged)
 }
 
-/// The results of all calls of a message are in the next one, and no message ends with thinking.
-fn anthropic(merged: &[Said]) -> Result<(), String> {
+/// The results of all calls of a message are in the next one, and no message ends with a thinking block.
+fn anthropic(merged: &[WireMessage]) -> Result<(), String> {
     for (at, message) in merged.iter().enumerate() {
         if message.role == Role::Model && message.blocks.last() == Some(&Block::Reasoning) {
             return Err(format!("message {at} ends with thinking"));
@@ -256,11 +257,11 @@ fn anthropic(merged: &[Said]) -> Result<(), String> {
 }
 
 /// The content after calls has as many responses as there were calls.
-fn gemini(merged: &[Said]) -> Result<(), String> {
+fn gemini(merged: &[WireMessage]) -> Result<(), String> {
     answered_next(merged)
 }
 
-fn answered_next(merged: &[Said]) -> Result<(), String> {
+fn answered_next(merged: &[WireMessage]) -> Result<(), String> {
     for (at, message) in merged.iter().enumerate() {
         let mut calls = message.calls();
         let next = merged.get(at + 1);
@@ -281,8 +282,8 @@ fn answered_next(merged: &[Said]) -> Result<(), String> {
     }
 }
 
-fn anything(said: &[Said]) -> Result<(), String> {
-    if said.is_empty() {
+fn anything(messages: &[WireMessage]) -> Result<(), String> {
+    if messages.is_empty() {
         return Err("there are no messages".to_owned());
     }
     Ok(())

@@ -14,14 +14,15 @@ use tokio::sync::Mutex;
 use crate::Collector;
 use crate::cassette::{self, Cassette, Outcome, Recording, Secrets, canonical};
 
-/// Records the traffic of real models into a file, a *cassette*, that a [`Replayer`](crate::Replayer) plays later.
+/// Records the calls of real models in a file, a *cassette*, which a [`Replayer`](crate::Replayer) plays
+/// later.
 ///
-/// Use it as a middleware, around every model that a generation calls, or [`wrap`](Recorder::wrap) one model. Failures are
-/// recorded like answers. The first call replaces the file, and every call writes it again. The file is readable JSON that
-/// can be checked in: settings that hold credentials, such as `apiKey`, are left out, and masked where the service repeats
-/// them.
+/// Use it as a middleware, around every model that a generation calls, or [`wrap`](Recorder::wrap) one model.
+/// Failures are recorded like answers. The first call replaces the file, and every call writes it again. The
+/// file is readable JSON and can be committed: settings with credentials, such as `apiKey`, are omitted, and
+/// masked where the service repeats them.
 ///
-/// A clone is another handle to the same recording.
+/// Clones share the recording.
 #[derive(Debug, Clone)]
 pub struct Recorder(Arc<Tape>);
 
@@ -83,7 +84,7 @@ impl Recorder {
     }
 
     async fn keep(&self, recording: Recording) -> Result<()> {
-        // Held until the file is written, so that an earlier state never overwrites a later one.
+        // The lock is held until the file is written, so that an earlier state never overwrites a later one.
         let mut cassette = self.0.cassette.lock().await;
         cassette.recordings.push(recording);
         let text = cassette.to_text()?;

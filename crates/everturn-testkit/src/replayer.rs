@@ -1,4 +1,4 @@
-//! Playing recorded calls.
+//! Replaying recorded calls.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,17 +18,17 @@ use crate::difference::{differences, distance};
 /// its differences.
 pub const NO_RECORDING: Reason = Reason::new("no-recording");
 
-/// The greatest number of differences in a message.
+/// The maximum number of differences in a message.
 const MAX_SHOWN: usize = 3;
 
-/// Answers from a cassette that a [`Recorder`](crate::Recorder) has made, without any model.
+/// Answers from a cassette of a [`Recorder`](crate::Recorder), without a model.
 ///
 /// Use it as a middleware, in the place of every model that a generation calls, or register [`Replayer::as_model`]. A request
 /// is matched by the model's name and by its content; credentials, the order of members and the references of tool calls do
 /// not matter. Several matching recordings are played once each, in their order, and the last one again from then on. The
 /// chunks are the recorded ones: a call that was recorded without streaming streams nothing.
 ///
-/// A clone is another handle to the same cassette.
+/// Clones share the cassette.
 #[derive(Debug, Clone)]
 pub struct Replayer {
     tape: Arc<Tape>,
@@ -61,7 +61,8 @@ impl Replayer {
         })
     }
 
-    /// Ignores the value at a JSON pointer of the requests too, such as `/config/seed` or a system message with the date.
+    /// Also ignores the value at a JSON pointer of the requests, such as `/config/seed` or a system message
+    /// with the date.
     pub fn ignoring(mut self, pointer: impl Into<String>) -> Self {
         self.ignored.push(pointer.into());
         self
@@ -155,7 +156,7 @@ impl Replayer {
     }
 }
 
-/// Returns the name of a model that may be given by its key.
+/// Returns the name of a model, given its name or key.
 fn bare(model: &str) -> &str {
     model.strip_prefix("/model/").unwrap_or(model)
 }

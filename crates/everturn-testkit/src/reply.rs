@@ -62,12 +62,12 @@ impl Reply {
         Self::content(text.into())
     }
 
-    /// Asks for a tool call.
+    /// Requests a tool call.
     pub fn tool(name: impl Into<String>, input: impl Into<serde_json::Value>) -> Self {
         Self::tools([ToolRequest::new(name, input)])
     }
 
-    /// Asks for several tool calls.
+    /// Requests several tool calls.
     pub fn tools(requests: impl IntoIterator<Item = ToolRequest>) -> Self {
         Self::content(requests.into_iter().map(Part::from).collect::<Content>())
     }
@@ -102,7 +102,7 @@ impl Reply {
         chunks.into_iter().fold(self, Self::chunk)
     }
 
-    /// Streams the reply itself: text word by word, other parts whole. A failure has nothing to stream.
+    /// Streams the reply itself: text word by word, other parts whole. A failure has no content to stream.
     pub fn streamed(self) -> Self {
         let message = match &self.ending {
             Ending::Response(response) => response.message.clone(),

@@ -1,4 +1,4 @@
-//! A model that follows a script.
+//! A model with a script.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,7 +18,7 @@ pub const SCRIPT_OVER: Reason = Reason::new("script-over");
 
 /// A model that plays prepared replies in order and records its requests.
 ///
-/// A clone is another handle to the same script, so a test keeps one and registers the other.
+/// Clones share the script, so a test keeps one and registers another.
 ///
 /// ```
 /// use everturn_ai::{Message, ModelRequest};
@@ -92,7 +92,7 @@ impl ScriptedModel {
         self
     }
 
-    /// Adds a reply to a script that may be playing already.
+    /// Adds a reply to a script that may already be running.
     pub fn push(&self, reply: impl Into<Reply>) {
         let reply = reply.into();
         self.state().script.push_back(Box::new(move |_| reply));
@@ -116,7 +116,7 @@ impl ScriptedModel {
     /// Registers the model under a name.
     ///
     /// # Errors
-    /// `ALREADY_EXISTS` if there is a model of that name.
+    /// `ALREADY_EXISTS` if a model of that name exists.
     pub fn register(&self, registry: &Registry, name: impl Into<String>) -> Result<ModelAction> {
         register_model(registry, name, self.clone())
     }
@@ -148,19 +148,22 @@ impl ScriptedModel {
     /// Checks that the request of a call, counted from 0, [`contains`] this JSON.
     ///
     /// # Panics
-    /// If there was no such call, or its request does not contain the JSON. The message names the place.
+    /// If there was no such call, or its request does not contain the JSON. The message contains the
+    /// location.
     #[track_caller]
     pub fn assert_asked(&self, call: usize, expected: &Value) {
         let requests = self.requests();
         let Some(request) = requests.get(call) else {
             panic!(
-                "the model was asked {} times, so there is no call {call}",
+                "the model was called {} times, so there is no call {call}",
                 requests.len()
             );
         };
         let request = serde_json::to_value(request).expect("a request has a JSON form");
         if let Err(difference) = contains(&request, expected) {
-            panic!("call {call} was not asked what was expected, {difference}\nthe request was {request:#}");
+            panic!(
+                "call {call} had another request than expected, {difference}\nthe request was {request:#}"
+            );
         }
     }
 
@@ -173,7 +176,7 @@ impl ScriptedModel {
         let actual = self.state().calls.len();
         assert!(
             actual == expected,
-            "the model was asked {actual} times, expected {expected}"
+            "the model was called {actual} times, expected {expected}"
         );
     }
 
@@ -184,7 +187,7 @@ impl ScriptedModel {
     #[track_caller]
     pub fn assert_finished(&self) {
         let left = self.replies_left();
-        assert!(left == 0, "{left} replies of the script were never asked for");
+        assert!(left == 0, "{left} replies of the script were not used");
     }
 
     /// Records the call and returns its reply. The lock is not held while a test's closure runs.
@@ -218,7 +221,7 @@ fn script_over(request: &ModelRequest, count: usize) -> Error {
         .unwrap_or_default();
     let before = count - 1;
     Error::failed_precondition(format!(
-        "the scripted model has {before} replies and was asked once more{last}; add a reply, or say what to do `otherwise`"
+        "the scripted model has {before} replies and was called once more{last}; add a reply, or set a default with `otherwise`"
     ))
     .with_reason(SCRIPT_OVER)
 }

@@ -1,9 +1,10 @@
 //! Checking that no sequence of faults makes a session unusable.
 //!
-//! [`check_program`] runs a program of [`Fault`]s (turns that fail, are aborted, left or killed, background runs that are taken over,
-//! interrupts that are answered rightly, wrongly, twice and never, branches and rewinds, imports, code that adds messages
-//! itself) on a store, through real agents. Every request that a model gets, and the one that it would get next, must be one
-//! that [every provider](crate::provider_rules) takes. Programs are made from random numbers of any source.
+//! [`check_program`] runs a program of [`Fault`]s on a store, through real agents: turns that fail, are
+//! aborted, cancelled or killed, background runs that are taken over, interrupts with correct, wrong,
+//! repeated and missing answers, branches and rewinds, imports, and agents that add messages themselves.
+//! Every request to a model, and the one that would come next, must be accepted by [every
+//! provider](crate::provider_rules). A program is made from random numbers of any source.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -25,22 +26,23 @@ use std::sync::Arc;
 use everturn_agent::WhileInterrupted;
 use everturn_agent::store::SessionStore;
 
-/// Something that happens to a session. `at` picks the snapshot that is continued: the session's latest, or an earlier one.
+/// An operation on a session, most of which fail or interrupt it. `at` selects the snapshot to continue: the
+/// session's latest, or an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// A message of the user, to which the model replies in one of many ways.
+    /// A message of the user, with one of many replies of the model.
     Say {
         /// The snapshot.
         at: u8,
         /// The model's reply.
         reply: u8,
     },
-    /// Answers to interrupts: right ones, some of them, wrong ones, edited ones, or with a message.
+    /// Answers to interrupts: correct, incomplete, wrong or edited ones, or with a message.
     Answer {
         /// The snapshot.
         at: u8,
-        /// The kind of the answers.
+        /// The kind of answers.
         how: u8,
     },
     /// An input without a message.
@@ -48,7 +50,7 @@ pub enum Fault {
         /// The snapshot.
         at: u8,
     },
-    /// A message at an earlier snapshot, after which all later ones are orphaned.
+    /// A message at an earlier snapshot, which supersedes all later ones.
     Rewind {
         /// The snapshot.
         at: u8,
@@ -62,21 +64,21 @@ pub enum Fault {
         /// The model's reply.
         reply: u8,
     },
-    /// A background run that is aborted inside its turn.
+    /// A background run that is aborted during its turn.
     Abort {
         /// The snapshot.
         at: u8,
         /// Whether a tool has answered before.
         after_tool: bool,
     },
-    /// A client that leaves inside its turn.
+    /// A client that disconnects during its turn.
     Leave {
         /// The snapshot.
         at: u8,
         /// Whether a tool has answered before.
         after_tool: bool,
     },
-    /// A process that dies inside a turn. Another one takes its background run over.
+    /// A process that dies during a turn. Another one takes over its background run.
     Kill {
         /// The snapshot.
         at: u8,
@@ -85,14 +87,14 @@ pub enum Fault {
         /// Whether the turn runs in the background.
         is_detached: bool,
     },
-    /// An agent that adds messages of any kind itself before it asks the model.
+    /// An agent that adds arbitrary messages before it calls the model.
     AddMessages {
         /// The snapshot.
         at: u8,
         /// The messages.
         messages: u32,
     },
-    /// A session that is exported and imported under another id, and continued there.
+    /// The session is exported, imported under another id, and continued there.
     Move,
 }
 
@@ -125,22 +127,22 @@ impl Fault {
     }
 }
 
-/// The extent of a program that was summary.
+/// A summary of a checked program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Checked {
-    /// The number of requests that were checked.
+    /// The number of checked requests.
     pub requests: usize,
-    /// The number of inputs that were refused or failed.
+    /// The number of inputs that were rejected or failed.
     pub failures: usize,
-    /// The number of snapshots whose messages no provider would take as they are.
+    /// The number of snapshots whose messages no provider would accept unrepaired.
     pub faulty: usize,
 }
 
 /// Runs a program on an empty store, and checks every request.
 ///
 /// # Errors
-/// The number of the fault after which a request is refused by a provider, with the reason.
+/// The number of the fault after which a provider rejects a request, with the reason.
 pub async fn check_program(
     store: Arc<dyn SessionStore>,
     policy: WhileInterrupted,

@@ -10,7 +10,7 @@ const AT_MOST: Duration = Duration::from_mins(1);
 /// The shortest pause between two polls of [`eventually`].
 const INTERVAL: Duration = Duration::from_millis(2);
 
-/// Waits until a condition holds that another task, thread or process brings about.
+/// Waits until a condition holds that depends on another task, thread or process.
 ///
 /// Polls the condition every few milliseconds, and less often if the check takes long.
 ///
@@ -26,7 +26,7 @@ const INTERVAL: Duration = Duration::from_millis(2);
 /// # Panics
 /// With `what` if the condition does not hold after a minute.
 pub async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    // Real time, because a paused clock may advance by a minute at once.
+    // Uses real time, because a paused clock may advance by a minute at once.
     let begun = std::time::Instant::now();
     let mut polled = begun;
     while !holds().await {

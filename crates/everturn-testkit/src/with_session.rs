@@ -8,8 +8,8 @@ use everturn_core::Context;
 /// Runs `test` in a new session with this custom state, so that a tool that works on a session can be tested without an
 /// agent.
 ///
-/// The tool finds the session as it does in an agent: as an argument of its `#[tool]` function, or with
-/// [`Session::current`]. The session that `test` is given is the same one.
+/// The tool gets the session as in an agent: as an argument of its `#[tool]` function, or with
+/// [`Session::current`]. `test` receives the same session.
 ///
 /// ```
 /// use everturn_agent::Session;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use everturn_ai::{ModelResponseChunk, Part, PartKind};
 use everturn_core::{Emitter, Result};
 
-/// Cuts content into chunks: text word by word, each with the space after it, other parts whole.
+/// Splits content into chunks: text word by word, each with the space after it, other parts whole.
 pub(crate) fn chunks(content: &[Part]) -> Vec<ModelResponseChunk> {
     content
         .iter()

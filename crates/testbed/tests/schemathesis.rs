@@ -51,7 +51,7 @@ fn schemathesis(server: &Testbed, checks: &str, folder: &Path) -> Command {
 
 #[test]
 #[ignore = "needs Python and its package schemathesis"]
-fn every_generated_request_is_answered_as_the_document_says() {
+fn every_generated_request_is_answered_as_documented() {
     let (server, folder) = (testbed(), tempfile::tempdir().unwrap());
 
     let schemathesis = schemathesis(&server, CHECKS, folder.path());

@@ -127,8 +127,8 @@ async fn fill(cache: usize) -> usize {
 }
 
 #[test]
-fn a_full_cache_takes_at_most_half_again_of_its_bytes() {
-    let test = "a_full_cache_takes_at_most_half_again_of_its_bytes";
+fn a_full_cache_uses_at_most_one_and_a_half_times_its_limit() {
+    let test = "a_full_cache_uses_at_most_one_and_a_half_times_its_limit";
     if let Some(cache) = measured() {
         let runtime = tokio::runtime::Runtime::new().unwrap();
         report(runtime.block_on(fill(cache)));

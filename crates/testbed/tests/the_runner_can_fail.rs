@@ -193,7 +193,7 @@ async fn a_wrong_previous_status_is_noticed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_goes_on_is_not_waited_for_for_ever() {
+async fn waiting_for_an_endless_run_times_out() {
     let bed = bed();
     let detached = json!({
         "type": "send",

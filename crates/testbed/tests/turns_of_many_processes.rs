@@ -324,7 +324,7 @@ async fn turns_of_three_processes_lose_nothing_and_no_refused_turn_works() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[expect(clippy::disallowed_methods, reason = "a kill may fall anywhere into the work")]
-async fn killed_processes_lose_nothing_that_was_acknowledged_and_let_go_of_their_locks() {
+async fn killed_processes_lose_no_acknowledged_turn_and_release_their_locks() {
     let Some(site) = Site::postgres() else {
         return;
     };

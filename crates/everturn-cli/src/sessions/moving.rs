@@ -245,9 +245,9 @@ async fn send(from: &AnyArchive, session: &str, to: &Archive, how: Import) -> Ou
     imported.map_err(|error| {
         let failure = Failure::from(error.context(format_args!("session '{session}'")));
         match failure.status() {
-            Some(Status::AlreadyExists) => failure.or_next(
-                "replace the other session with --replace, or choose another id for the copy",
-            ),
+            Some(Status::AlreadyExists) => {
+                failure.or_next("replace the other session with --replace, or choose another id for the copy")
+            }
             _ => failure,
         }
     })

@@ -68,7 +68,7 @@ async fn lines_are_messages_of_one_session() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_question_is_left_open_for_a_script_and_answered_later() {
+async fn a_script_leaves_a_question_open_and_answers_it_later() {
     let kitchen = Kitchen::on_a_server().await;
 
     let asked = kitchen
@@ -161,7 +161,7 @@ async fn a_hostile_answer_stays_text() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_turn_that_failed_is_shown_with_its_calls_and_its_cost_and_goes_on() {
+async fn a_failed_turn_is_shown_with_its_calls_and_its_cost_and_continues() {
     let kitchen = Kitchen::on_a_server().await;
 
     let failed = kitchen

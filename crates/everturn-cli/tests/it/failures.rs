@@ -74,7 +74,7 @@ async fn advice_about_the_token_is_given_only_if_the_server_rejects_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_lets_nobody_change_sessions_says_how_to() {
+async fn a_server_that_allows_no_changes_names_the_setting() {
     let kitchen = Kitchen::served(|server| server.archive(ArchiveAccess::none())).await;
     let id = kitchen.cook("dinner", "leeks").await;
 

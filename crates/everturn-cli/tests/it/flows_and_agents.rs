@@ -29,7 +29,7 @@ async fn agents_are_listed_with_their_descriptions() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flow_takes_json_or_text_and_streams() {
+async fn a_flow_accepts_json_or_text_and_streams() {
     let kitchen = Kitchen::on_a_server().await;
     let result = json!({ "theme": "soup", "dishes": 3 });
 

@@ -71,7 +71,7 @@ async fn a_run_is_aborted_on_its_server_and_through_its_store() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_that_is_over_or_unknown_is_not_aborted() {
+async fn a_finished_or_unknown_run_is_not_aborted() {
     let kitchen = Kitchen::on_a_server().await;
     kitchen.gate.add_permits(1);
     let id = kitchen.plan().await;

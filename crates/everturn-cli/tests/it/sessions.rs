@@ -82,7 +82,7 @@ async fn pay(sum: u32, call: &ToolContext) -> Result<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_shows_who_approved_what() {
+async fn a_session_shows_approvals_and_approvers() {
     let kitchen = Kitchen::in_sqlite().await;
     let store = Arc::clone(kitchen.chef.store().unwrap());
     let model = ScriptedModel::new()
@@ -216,7 +216,7 @@ async fn snapshots_are_labelled_and_forked_and_sessions_copied() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn deleting_says_what_will_go_and_needs_a_yes() {
+async fn deleting_lists_the_deletions_and_needs_a_confirmation() {
     for kitchen in places().await {
         let first = kitchen.cook("dinner", "leeks").await;
         let second = kitchen.cook("dinner", "peas").await;
@@ -395,7 +395,7 @@ async fn stores_and_sessions_are_checked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn conversations_that_models_refuse_are_found_and_mended() {
+async fn conversations_that_models_reject_are_found_and_repaired() {
     for kitchen in [Kitchen::in_sqlite().await, Kitchen::in_files().await] {
         let store = Arc::clone(kitchen.chef.store().unwrap());
         let meddler = custom_agent(&Registry::new(), "meddler", |session: AgentSession| async move {
@@ -446,7 +446,7 @@ async fn meddle(turn: Turn) -> everturn::HandlerResult<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_mends_nothing_that_is_stored() {
+async fn a_server_repairs_no_stored_session() {
     let kitchen = Kitchen::on_a_server().await;
     kitchen.cook("dinner", "leeks").await;
 
@@ -533,7 +533,7 @@ async fn tenants_are_listed_by_the_ids_of_their_principals() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_caller_has_used_moves_from_a_server() {
+async fn the_usage_of_a_caller_moves_from_a_server() {
     let old = Kitchen::on_a_server().await;
     old.cook("dinner", "leeks").await;
     let spent = old.spend(&Scope::default(), "dinner").await;
@@ -552,7 +552,7 @@ async fn what_a_caller_has_used_moves_from_a_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_tenants_move_with_what_they_have_used() {
+async fn all_tenants_move_with_their_usage() {
     let old = Kitchen::in_sqlite().await;
     old.cook_for("ann", "dinner", "leeks").await;
     old.cook_for("ben", "lunch", "peas").await;

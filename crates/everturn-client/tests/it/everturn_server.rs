@@ -57,7 +57,7 @@ async fn a_chat_is_the_same_as_in_the_process() {
 }
 
 #[tokio::test]
-async fn a_turn_that_fails_says_why_and_the_chat_goes_on() {
+async fn a_failed_turn_reports_its_cause_and_the_chat_continues() {
     let server = serve(|server| server).await;
     let mut chat = chef(server.address).chat().open().await.unwrap();
     let good = chat.run("soup").await.unwrap();
@@ -144,7 +144,7 @@ async fn a_turn_survives_its_connections_and_runs_once() {
 }
 
 #[tokio::test]
-async fn a_turn_that_nobody_keeps_ends_with_its_connection() {
+async fn a_turn_without_a_kept_stream_ends_with_its_connection() {
     let server = serve(|server| server).await;
     let proxy = Proxy::start(server.address, 1).await;
 

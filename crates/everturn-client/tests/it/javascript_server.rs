@@ -56,7 +56,7 @@ struct Count {
 
 #[tokio::test]
 #[ignore = "needs node and npm packages"]
-async fn a_chat_streams_and_goes_on_from_turn_to_turn() {
+async fn a_chat_streams_and_continues_from_turn_to_turn() {
     let agent: RemoteAgent = agent("/prompted");
     let mut chat = agent.chat().open().await.unwrap();
 

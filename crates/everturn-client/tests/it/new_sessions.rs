@@ -161,7 +161,7 @@ async fn an_invalid_prompt_input_is_refused_with_the_field_before_any_write() {
 }
 
 #[tokio::test]
-async fn overrides_of_a_call_are_not_silently_left_out() {
+async fn overrides_of_a_call_are_not_silently_omitted() {
     let (registry, store) = (Registry::new(), MemoryStore::new());
     counting(&registry, "open", &store, true);
     let server = serve_all(&registry).await;

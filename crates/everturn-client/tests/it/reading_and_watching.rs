@@ -176,7 +176,7 @@ async fn a_run_that_does_not_exist_cannot_be_watched() {
 }
 
 #[tokio::test]
-async fn a_watch_that_loses_its_connection_says_so_and_can_be_begun_again() {
+async fn a_watch_that_loses_its_connection_reports_it_and_can_be_restarted() {
     let server = Serving::start().await;
     let task = server.remote().chat().open().await.unwrap().detach("plan").await;
     let id = task.unwrap().snapshot_id().clone();
@@ -243,7 +243,7 @@ async fn a_status_of_a_newer_server_is_read_and_is_not_final() {
 }
 
 #[tokio::test]
-async fn patience_with_lost_workers_ends_where_it_was_said_to() {
+async fn waiting_for_lost_workers_ends_after_the_configured_time() {
     let hasty = impatient_builder()
         .takeover_patience(Duration::ZERO)
         .build()

@@ -40,7 +40,7 @@ async fn drained(flow: &RemoteFlow<Value, String, u32>) -> (Vec<u32>, Result<Str
 }
 
 #[tokio::test]
-async fn a_server_that_numbers_its_events_goes_on_after_the_last_one_seen() {
+async fn a_server_with_numbered_events_continues_after_the_last_one_received() {
     let server = Loopback::start([
         Reply::stream(numbered(&[(1, chunk(1)), (2, chunk(2))]))
             .header("x-genkit-stream-id", "stream-1")
@@ -116,7 +116,7 @@ async fn half_an_event_is_not_an_event() {
 }
 
 #[tokio::test]
-async fn a_stream_that_nobody_keeps_is_not_started_again() {
+async fn a_stream_that_is_not_kept_is_not_restarted() {
     for broken in [
         Reply::stream(plain(&[chunk(1)])).broken(),
         Reply::stream(plain(&[chunk(1)])),
@@ -235,7 +235,7 @@ async fn a_server_that_falls_silent_counts_as_lost() {
 }
 
 #[tokio::test]
-async fn a_turn_that_nobody_answered_is_not_sent_again() {
+async fn an_unanswered_turn_is_not_sent_again() {
     // Reads the request and closes the connection without a response. Requests are counted before the client
     // can observe it.
     let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();

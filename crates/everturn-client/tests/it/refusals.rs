@@ -113,7 +113,7 @@ async fn a_reply_that_is_none_is_an_error_of_the_server() {
 }
 
 #[tokio::test]
-async fn an_output_of_another_type_says_so() {
+async fn an_output_of_another_type_is_an_error() {
     let server = Loopback::start([Reply::json(&json!({"result": "seven"}))]).await;
     let flow: RemoteFlow<u32, u32> = impatient().flow(&server.url).unwrap();
 

@@ -121,7 +121,7 @@ async fn reading_is_the_same_here_and_there() {
 }
 
 #[tokio::test]
-async fn what_is_changed_there_is_changed_here() {
+async fn remote_changes_are_visible_locally() {
     let served = served(ArchiveAccess::everyone()).await;
     let (here, there) = (&served.here, &served.there);
     let line = served.turns("s", 3).await;
@@ -249,7 +249,7 @@ async fn errors_are_the_same_here_and_there() {
 }
 
 #[tokio::test]
-async fn a_server_that_allows_nobody_says_so() {
+async fn a_server_that_allows_no_changes_reports_it() {
     let served = served(ArchiveAccess::when(|_| false)).await;
     served.turns("s", 1).await;
 

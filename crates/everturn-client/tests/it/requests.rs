@@ -21,7 +21,7 @@ fn row(id: &str, session: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_conversation_that_the_server_keeps_goes_on_from_its_snapshot() {
+async fn a_conversation_kept_by_the_server_continues_from_its_snapshot() {
     let server = Loopback::start([
         answer(&json!({"sessionId": "s", "snapshotId": "r1", "finishReason": "stop"})),
         answer(&json!({"sessionId": "s", "snapshotId": "r2", "finishReason": "stop"})),
@@ -45,7 +45,7 @@ async fn a_conversation_that_the_server_keeps_goes_on_from_its_snapshot() {
 }
 
 #[tokio::test]
-async fn a_conversation_that_the_client_keeps_goes_on_from_its_state() {
+async fn a_conversation_kept_by_the_client_continues_from_its_state() {
     let state = json!({"sessionId": "s", "messages": [], "custom": {"counter": 1}, "later": true});
     let server = Loopback::start([
         answer(&json!({"sessionId": "s", "state": state, "finishReason": "stop"})),
@@ -94,7 +94,7 @@ async fn a_snapshot_of_another_session_is_refused() {
 }
 
 #[tokio::test]
-async fn a_session_nobody_has_spoken_in_begins_and_a_snapshot_that_is_missing_does_not() {
+async fn an_unused_session_starts_and_a_missing_snapshot_does_not() {
     let missing = Reply::new(
         404,
         "application/json",
@@ -112,7 +112,7 @@ async fn a_session_nobody_has_spoken_in_begins_and_a_snapshot_that_is_missing_do
 }
 
 #[tokio::test]
-async fn an_abort_is_understood_whichever_status_the_server_tells() {
+async fn an_abort_is_understood_for_every_status_of_the_server() {
     let reply = |status: &str| Reply::json(&json!({"result": {"snapshotId": "r", "status": status}}));
     let server = Loopback::start([
         reply("pending"),
@@ -191,7 +191,7 @@ async fn companions_may_be_elsewhere() {
 }
 
 #[tokio::test]
-async fn headers_are_asked_for_before_every_request_and_replace_fixed_ones() {
+async fn the_header_provider_is_called_before_every_request_and_replaces_fixed_headers() {
     let server = Loopback::start([
         answer(&json!({"sessionId": "s", "snapshotId": "r1"})),
         Reply::json(&row("r1", "s")),

@@ -189,7 +189,7 @@ async fn a_cancelled_context_ends_the_turn() {
 }
 
 #[tokio::test]
-async fn callers_show_who_they_are_when_the_connection_is_opened() {
+async fn callers_are_identified_when_the_connection_is_opened() {
     let server =
         serve(|server: Server| server.context(BearerTokens::new([("ann", "leek-leek-leek-leek")]))).await;
     let url = format!("http://{}/agents/chef", server.address);
@@ -213,7 +213,7 @@ async fn callers_show_who_they_are_when_the_connection_is_opened() {
 }
 
 #[tokio::test]
-async fn a_server_that_speaks_something_else_is_told_from_one_that_is_gone() {
+async fn a_server_with_another_protocol_is_distinguished_from_an_absent_one() {
     let code = |error: Error| error.status();
     let other = Loopback::start([
         Reply::new(404, "text/plain", "Cannot GET /agent"),
@@ -287,7 +287,7 @@ async fn a_connection_that_was_closed_for_idleness_is_opened_again() {
 }
 
 #[tokio::test]
-async fn an_input_too_large_for_the_server_says_so() {
+async fn an_input_too_large_for_the_server_is_an_error() {
     let limits = Limits::default().body_bytes(10_000);
     let server = serve(|server: Server| server.limits(limits)).await;
     let socket = socket(server.address).await;

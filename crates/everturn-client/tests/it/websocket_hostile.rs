@@ -111,7 +111,7 @@ async fn bytes_that_are_no_websocket_end_the_turn() {
 }
 
 #[tokio::test]
-async fn a_close_in_the_middle_of_a_turn_is_told_with_its_reason() {
+async fn a_close_in_the_middle_of_a_turn_is_reported_with_its_reason() {
     let (text, error) = broken(&impatient(), |mut peer| async move {
         let close = CloseFrame {
             code: CloseCode::Away,

@@ -1,4 +1,4 @@
-//! The reflection API over a WebSocket, with a server that plays the tools.
+//! The reflection API over a WebSocket, with a scripted server in place of the tools.
 
 use everturn_dev::{DevTools, Environment};
 use futures::{SinkExt as _, StreamExt as _};

@@ -194,7 +194,7 @@ async fn pages_and_foreign_names_are_refused() {
 }
 
 #[tokio::test]
-async fn actions_of_types_that_the_tools_do_not_know_are_not_listed() {
+async fn actions_of_types_unknown_to_the_tools_are_not_listed() {
     let registry = program();
     everturn_agent::agent(&registry, "chef")
         .system("You cook.")
@@ -266,7 +266,7 @@ async fn a_long_session_is_listed_in_pages_of_bounded_size() {
         .store(everturn_agent::store::MemoryStore::new())
         .define()
         .unwrap();
-    // The model repeats them, and every snapshot holds all before it.
+    // The model repeats the texts, and every snapshot contains all earlier ones.
     for _ in 0..4 {
         chef.chat()
             .resume("long")

@@ -1,4 +1,4 @@
-//! A program under the tools, and the tools' side of it.
+//! A program under the tools, and a client that acts as the tools.
 
 use std::sync::{Arc, Mutex};
 
@@ -52,7 +52,7 @@ pub(crate) fn program() -> Registry {
     registry
 }
 
-/// Starts the tools' side of a program in a folder of its own, over HTTP.
+/// Connects a program to the tools over HTTP, in a temporary folder.
 pub(crate) async fn started(registry: &Registry, environment: Environment) -> (DevTools, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let tools = DevTools::start_in(registry, environment, folder.path().to_owned())
@@ -61,7 +61,7 @@ pub(crate) async fn started(registry: &Registry, environment: Environment) -> (D
     (tools, folder)
 }
 
-/// A request as the tools make it: its status, its headers in lower case, and its body.
+/// Sends a request like the tools do, and returns its status, its headers in lower case, and its body.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) head: String,
@@ -126,7 +126,7 @@ pub(crate) async fn run_action(url: &str, body: Value) -> Answer {
     request(url, "POST", "/api/runAction", "", &body.to_string()).await
 }
 
-/// A trace server that remembers what was posted.
+/// A trace server that records the posts.
 pub(crate) struct TraceServer {
     pub(crate) url: String,
     pub(crate) posts: Arc<Mutex<Vec<(String, Value)>>>,
@@ -134,7 +134,7 @@ pub(crate) struct TraceServer {
 }
 
 impl TraceServer {
-    /// A server that answers every post with this text.
+    /// A server that responds to every post with this text.
     pub(crate) async fn answering(answer: &'static str) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());

@@ -1,4 +1,4 @@
-//! The log of the last traces.
+//! The log of recent traces.
 
 use everturn_ai::{Tool, ToolContext};
 use everturn_dev::Environment;

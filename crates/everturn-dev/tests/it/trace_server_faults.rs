@@ -48,13 +48,13 @@ async fn a_server_that_refuses_every_post() {
 }
 
 #[tokio::test]
-async fn a_server_that_never_answers_is_left_alone_after_the_first_post() {
+async fn no_post_follows_the_first_to_a_server_that_never_answers() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let began = tokio::time::Instant::now();
 
     runs_with(format!("http://{}", listener.local_addr().unwrap())).await;
 
-    // One post is waited for; the others are not tried.
+    // One post is awaited; the others are not tried.
     assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
 }
 
@@ -71,7 +71,7 @@ async fn spans_that_find_no_room_are_counted() {
         .unwrap();
     let (tools, _folder) = started(&registry, environment).await;
 
-    // Nobody empties the queue: this loop does not wait, and the server does not answer.
+    // Nothing empties the queue: this loop does not wait, and the server does not respond.
     for n in 0..10_000 {
         hello.run(n).await.unwrap();
     }

@@ -1,4 +1,4 @@
-//! A collector of the tests' own: it decodes what it is sent.
+//! A collector for tests, which decodes the received data.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -15,7 +15,7 @@ use opentelemetry_proto::tonic::logs::v1::LogRecord;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
 
-/// The listeners of a process hear of all its spans, so tests that look at them run one after the other.
+/// Listeners receive all spans of the process, so tests that inspect spans run one after the other.
 pub(crate) static ONE_AT_A_TIME: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 #[derive(Clone, Default)]
@@ -95,7 +95,7 @@ impl Collector {
         spans.into_iter().filter(|span| span.name == name).collect()
     }
 
-    /// The one span of that name.
+    /// The only span of that name.
     #[track_caller]
     pub(crate) fn span(&self, name: &str) -> Span {
         let mut named = self.named(name);

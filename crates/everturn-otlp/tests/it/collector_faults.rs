@@ -1,4 +1,4 @@
-//! A collector that is absent, slow or broken does not touch the program.
+//! A collector that is absent, slow or broken does not affect the program.
 
 use std::time::{Duration, Instant};
 
@@ -53,9 +53,9 @@ async fn spans_for_a_collector_that_is_absent_or_answers_nonsense_are_counted_as
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_collector_that_never_answers_holds_up_nobody_and_the_queue_is_bounded() {
+async fn a_collector_that_never_answers_blocks_nothing_and_the_queue_is_bounded() {
     let _alone = ONE_AT_A_TIME.lock().await;
-    // Accepted by the operating system, and read by nobody.
+    // The operating system accepts the connection, and nothing reads from it.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let telemetry = exporting(&format!("http://{}", silent.local_addr().unwrap()));
 
@@ -63,7 +63,7 @@ async fn a_collector_that_never_answers_holds_up_nobody_and_the_queue_is_bounded
     work(20_000).await;
     let took = began.elapsed();
 
-    // 40,000 spans: some are on their way, 16,384 wait, and the others are counted.
+    // 40,000 spans: some are being sent, 16,384 are queued, and the others are counted as lost.
     assert!(
         telemetry.dropped() >= 40_000 - 16_384 - 1024,
         "{}",

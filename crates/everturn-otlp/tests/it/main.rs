@@ -1,4 +1,4 @@
-//! What a collector gets.
+//! The data that a collector receives.
 
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 

@@ -115,7 +115,7 @@ async fn spans_have_parents_names_for_generative_ai_and_no_content() {
 }
 
 #[tokio::test]
-async fn a_collector_that_takes_spans_only_is_sent_no_lines() {
+async fn no_lines_are_sent_to_a_collector_for_spans_only() {
     let _alone = ONE_AT_A_TIME.lock().await;
     let collector = Collector::start().await;
     let telemetry = Otlp::new()
@@ -192,7 +192,7 @@ async fn dropping_the_export_sends_the_last_spans() {
     let desk = desk(&Registry::new(), [Reply::text("Bye.")]);
 
     desk.run_text("Hello?").await.unwrap();
-    // The collector needs this thread, which dropping holds up.
+    // The collector needs this thread, which a drop would block.
     tokio::task::spawn_blocking(move || drop(telemetry))
         .await
         .unwrap();

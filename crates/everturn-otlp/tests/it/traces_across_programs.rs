@@ -1,4 +1,4 @@
-//! Traces that a detach, a takeover and a remote agent are part of.
+//! Traces across a detach, a takeover and a remote agent.
 
 use std::sync::Arc;
 
@@ -81,7 +81,7 @@ async fn watching_a_detached_run_is_linked_to_the_call_that_detached_it() {
         texts(&event.attributes)["snapshotId"],
         task.snapshot_id().as_str()
     );
-    // The turn goes on in the trace of the call, after the call's span has ended.
+    // The turn continues in the trace of the call, after the call's span has ended.
     let turn = collector.span("runTurn-1");
     assert_eq!(turn.parent_span_id, detached.span_id);
     assert!(turn.end_time_unix_nano >= detached.end_time_unix_nano);
@@ -106,7 +106,7 @@ async fn a_takeover_is_a_trace_of_its_own_that_is_linked_to_the_first() {
     let collector = Collector::start().await;
     let telemetry = Otlp::new().endpoint(&collector.url).start().unwrap();
     let store: Arc<dyn SessionStore> = Arc::new(MemoryStore::new());
-    // The first worker dies: its runtime ends with its work under way.
+    // The first worker dies: its runtime and its tasks are dropped.
     let lost = {
         let store = Arc::clone(&store);
         std::thread::spawn(move || {
@@ -160,7 +160,7 @@ async fn a_takeover_is_a_trace_of_its_own_that_is_linked_to_the_first() {
         .find(|event| event.name == "detached")
         .unwrap();
     assert_eq!(texts(&left.attributes)["snapshotId"], lost.as_str());
-    // The turn that the second worker ran is a part of its own trace.
+    // The turn of the second worker belongs to that worker's trace.
     let turns = collector.named("runTurn-1");
     let turn = turns
         .iter()
@@ -170,7 +170,7 @@ async fn a_takeover_is_a_trace_of_its_own_that_is_linked_to_the_first() {
 }
 
 #[tokio::test]
-async fn a_remote_agent_is_a_part_of_the_trace_that_asks_it() {
+async fn a_remote_agent_is_part_of_the_trace_of_its_caller() {
     let _alone = ONE_AT_A_TIME.lock().await;
     let collector = Collector::start().await;
     let telemetry = Otlp::new().endpoint(&collector.url).start().unwrap();

@@ -1,4 +1,5 @@
-//! The page as a server serves it. What it does in a browser is tested in `tests/page`, by `./test studio`.
+//! The page as served by a server. The tests in `tests/page` cover its behaviour in a browser; run them with
+//! `./test studio`.
 
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 

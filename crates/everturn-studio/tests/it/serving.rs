@@ -1,11 +1,12 @@
-//! The page is served where it is asked for, behind the server's checks, and with headers that keep other scripts out.
+//! The page is served where configured, behind the server's checks, and with headers that block foreign
+//! scripts.
 
 use everturn_core::Registry;
 use everturn_server::{BearerTokens, Server};
 use everturn_studio::{ServeStudio, Studio};
 use reqwest::{Client, Response, StatusCode};
 
-/// A server at an address of its own, until the test ends.
+/// A server at its own address, until the test ends.
 struct Served {
     url: String,
     _running: tokio::task::JoinHandle<()>,
@@ -129,7 +130,7 @@ async fn the_page_is_loaded_without_a_token_and_the_agents_are_not() {
 }
 
 #[tokio::test]
-async fn a_server_that_was_not_asked_has_no_page() {
+async fn a_server_has_no_page_unless_configured() {
     let served = Served::start(server()).await;
 
     assert_eq!(served.get("/", &[]).await.status(), StatusCode::NOT_FOUND);

@@ -1,7 +1,8 @@
-//! The canonical form of requests, in which they are compared.
+//! The canonical form of requests, used to compare them.
 //!
-//! Two requests are equal if they differ only in credentials, in the order of members, or in the references of tool calls.
-//! Services make up references anew each time, so they are numbered in the order in which they appear.
+//! Two requests are equal if they differ only in credentials, in the order of members, or in the references
+//! of tool calls. Services generate new references each time, so references are numbered in order of
+//! appearance.
 
 use std::collections::HashMap;
 
@@ -81,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn references_do_not_tell_requests_apart() {
+    fn references_do_not_distinguish_requests() {
         assert_eq!(
             canonical(&tool_round("call_8f3")).unwrap(),
             canonical(&tool_round("call_x")).unwrap()
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_gone_and_settings_stay() {
+    fn credentials_are_removed_and_settings_stay() {
         let config = json!({"apiKey": "sk-1234567890", "temperature": 1});
         let request = ModelRequest {
             config: Some(config),

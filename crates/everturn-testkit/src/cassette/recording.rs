@@ -25,7 +25,8 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    /// Returns the response without its copy of the request and without its latency, which would be wrong when played.
+    /// Returns the response without its copy of the request and without its latency, which would be wrong on
+    /// replay.
     pub(crate) fn of(result: &Result<ModelResponse>) -> Self {
         match result {
             Ok(response) => Self::Response(Box::new(ModelResponse {

@@ -1,8 +1,8 @@
-//! Credentials that must not end up in a file.
+//! Credentials that must not be written to a file.
 
 use serde_json::Value;
 
-/// The endings of the names of settings that hold credentials, in lower case and without separators.
+/// The suffixes of the names of settings with credentials, in lower case and without separators.
 const NAMES: [&str; 9] = [
     "apikey",
     "accesskey",
@@ -18,7 +18,7 @@ const NAMES: [&str; 9] = [
 /// The replacement of a credential.
 const MASK: &str = "[removed]";
 
-/// The shortest masked text: a shorter one would be found everywhere.
+/// The shortest masked text: shorter ones match too often.
 const MIN_LENGTH: usize = 8;
 
 /// The credentials of one request's configuration.
@@ -37,7 +37,7 @@ impl Secrets {
         Self(found)
     }
 
-    /// Masks the credentials wherever the service has repeated them.
+    /// Masks the credentials wherever the service repeats them.
     pub(crate) fn mask(&self, value: &mut Value) {
         match value {
             Value::String(text) => {
@@ -73,7 +73,7 @@ fn take(config: &mut Value, found: &mut Vec<String>) {
 
 fn keep_texts(value: &Value, found: &mut Vec<String>) {
     match value {
-        // A header holds a scheme and the credential; the service may repeat both or only the credential.
+        // A header contains a scheme and the credential; the service may repeat both or only the credential.
         Value::String(text) => {
             found.extend(
                 text.split_whitespace()
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn credentials_are_known_by_name_at_any_depth() {
+    fn credentials_are_recognised_by_name_at_any_depth() {
         let mut config = json!({
             "apiKey": "k", "OPENAI_API_KEY": "k", "credentials": {"user": "u"},
             "headers": {"Authorization": "Bearer abc", "x-api-key": "k", "X-Trace": "t"},

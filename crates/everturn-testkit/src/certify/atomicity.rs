@@ -1,7 +1,7 @@
-//! Checks that concurrent saves behave as if they ran one after the other.
+//! Checks that concurrent saves are serialisable.
 //!
-//! A writer's work and the check of its result are separate functions, so that writers can be tasks here and processes
-//! in [`super::processes`].
+//! The work of a writer and the check of its result are separate functions, so that writers can be tasks here
+//! and processes in [`super::processes`].
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ list_promises! {
     "of an abort and a completion one wins permanently" => one_ending_wins,
 }
 
-/// Runs writers at once, in tasks of their own.
+/// Runs writers concurrently, in separate tasks.
 pub(super) async fn at_once<F, Fut, T>(store: &Arc<dyn SessionStore>, work: F) -> Result<Vec<T>, String>
 where
     F: Fn(u64, Arc<dyn SessionStore>) -> Fut,
@@ -109,7 +109,7 @@ async fn one_commit_at_a_tip_succeeds(store: Arc<dyn SessionStore>) -> Verdict {
     Ok(())
 }
 
-/// Returns the tip of the session in which the commits are made.
+/// Returns the tip of the session with the commits.
 pub(super) async fn tip(store: &dyn SessionStore) -> Result<SnapshotId, String> {
     let latest = store.latest(&scope(), &"s".into(), Detail::Metadata).await;
     let latest = latest.map_err(|error| error.to_string())?;
@@ -167,8 +167,8 @@ pub(super) async fn begin_rewriting(store: &dyn SessionStore) -> Verdict {
     save(store, first).await.map(|_| ())
 }
 
-/// Writes one version after the other, or reads and recognises every version it sees; each half of the writers does one
-/// of the two.
+/// Half of the writers write the versions one after the other; the others read, and recognise every version
+/// they read.
 pub(super) async fn rewrite(store: &dyn SessionStore, writer: u64) -> Verdict {
     let versions = versions();
     for round in 0..ROUNDS {
@@ -178,7 +178,7 @@ pub(super) async fn rewrite(store: &dyn SessionStore, writer: u64) -> Verdict {
         } else {
             let read = get(store, "row").await?;
             let whole = read.as_ref().is_some_and(|read| versions.contains(read));
-            ensure!(whole, "a reader saw a snapshot that nobody wrote");
+            ensure!(whole, "a reader received a snapshot that was never written");
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Checks that a turn is refused if another follows the snapshot it continues, and for no other reason.
+//! Checks that a turn is rejected if another one follows the snapshot it continues, and for no other reason.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use super::row::{get, put, row, save, save_in, scope};
 use super::{Verdict, ensure, list_promises};
 
 list_promises! {
-    "a branch is not in the way of a turn elsewhere" => a_branch_is_not_in_the_way,
+    "a branch does not block a turn elsewhere" => a_branch_is_not_in_the_way,
     "of two turns that continue one snapshot the second is refused" => the_second_turn_is_refused,
     "a snapshot that is orphaned or of another session follows no other" => only_kept_rows_follow,
     "a failed or aborted turn that is kept is a successor" => kept_failures_follow,
@@ -34,7 +34,7 @@ fn after(parent: &str, id: &str, seconds: i64) -> Snapshot {
     row
 }
 
-/// Creates the condition of a turn that continues this snapshot, or begins the session if the id is empty.
+/// Creates the precondition of a turn that continues this snapshot, or begins the session if the id is empty.
 fn continuing(id: &str) -> Precondition {
     Precondition::unfollowed(named(id))
 }
@@ -60,10 +60,13 @@ async fn take_turn(store: &dyn SessionStore, parent: &str, id: &str, seconds: i6
 
 async fn refuse_turn(store: &dyn SessionStore, parent: &str, id: &str, seconds: i64) -> Verdict {
     let refused = commit(store, after(parent, id, seconds), continuing(parent)).await;
-    let told = refused
+    let is_refused = refused
         .as_ref()
         .is_err_and(|error| error.status() == Status::Aborted && error.is(TIP_MOVED));
-    ensure!(told, "'{id}' must not follow '{parent}' any more: {refused:?}");
+    ensure!(
+        is_refused,
+        "'{id}' must not follow '{parent}' any more: {refused:?}"
+    );
     let read = store.get(&scope(), &id.into(), Detail::Metadata).await;
     ensure!(matches!(read, Ok(None)), "a refused snapshot is there: {read:?}");
     Ok(())
@@ -91,7 +94,7 @@ async fn a_branch_is_not_in_the_way(store: Arc<dyn SessionStore>) -> Verdict {
     for id in ["a", "b", "c", "d", "e", "f"] {
         ensure!(
             get(&*store, id).await?.is_some(),
-            "'{id}' was committed and is gone"
+            "'{id}' was committed and is missing"
         );
     }
     Ok(())
@@ -106,7 +109,7 @@ async fn the_second_turn_is_refused(store: Arc<dyn SessionStore>) -> Verdict {
     save(&*store, row("other", "foreign", 1)).await?;
     refuse_turn(&*store, "foreign", "astray", 3).await?;
 
-    // An unfinished run counts as a successor like a finished turn.
+    // An unfinished run counts as a successor, like a finished turn.
     let mut run = after("b", "run", 4);
     run.status = SnapshotStatus::Pending;
     let begun = commit(&*store, run, continuing("b")).await;
@@ -147,7 +150,7 @@ async fn only_kept_rows_follow(store: Arc<dyn SessionStore>) -> Verdict {
     let mut orphaned = after("a", "orphaned", 3);
     orphaned.orphaned = true;
     save(&*store, orphaned.clone()).await?;
-    // Another runtime's clock was slow.
+    // The clock of another runtime was slow.
     save(&*store, after("a", "early", 0)).await?;
     let mut foreign = row("other", "foreign", 4);
     foreign.parent_id = Some("a".into());
@@ -173,7 +176,8 @@ async fn only_kept_rows_follow(store: Arc<dyn SessionStore>) -> Verdict {
     take_turn(&*store, "a", "e", 6).await
 }
 
-/// A failed turn holds its finished rounds, so a turn that began before it must not be committed beside it.
+/// A failed turn contains its finished rounds, so a turn that began before it must not be committed next to
+/// it.
 async fn kept_failures_follow(store: Arc<dyn SessionStore>) -> Verdict {
     for (parent, status) in [("a", SnapshotStatus::Failed), ("b", SnapshotStatus::Aborted)] {
         save(&*store, row("s", parent, 1)).await?;
@@ -200,7 +204,7 @@ async fn one_turn_succeeds(store: Arc<dyn SessionStore>) -> Verdict {
     Ok(())
 }
 
-/// Writes a snapshot to begin branches at and the tip that follows it, which it returns.
+/// Writes a snapshot for branches and the tip that follows it, which it returns.
 pub(super) async fn begin_branching(store: &dyn SessionStore) -> Result<SnapshotId, String> {
     save(store, row("s", "root", 0)).await?;
     Ok(save(store, after("root", "turn-0", 1)).await?.snapshot_id)
@@ -227,7 +231,7 @@ fn turn_id(round: u64, writer: u64) -> String {
     format!("turn-{round}-{writer}")
 }
 
-/// Checks a round of [`continue_or_branch`] by who succeeded, and returns the tip after it.
+/// Checks a round of [`continue_or_branch`] by the successful writers, and returns the tip after it.
 pub(super) fn judge(round: u64, succeeded: impl Iterator<Item = bool>) -> Result<SnapshotId, String> {
     let (mut winners, mut branches) = (Vec::new(), 0);
     for (writer, _) in (0..).zip(succeeded).filter(|(_, succeeded)| *succeeded) {

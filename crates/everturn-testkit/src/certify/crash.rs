@@ -14,18 +14,18 @@ use super::row::{at, put, scope};
 use super::worker::{Role, Worker, report};
 use super::{Certificate, Verdict, ensure, examine};
 
-/// How many processes run, and are killed, at the same time.
+/// The number of concurrent processes.
 const AT_ONCE: usize = 10;
 
-/// How many batches of processes use one store.
+/// The number of batches of processes on one store.
 const BATCHES: usize = 5;
 
-/// Kills processes that save turns, at random points, and examines what they left in the store.
+/// Kills processes that save turns, at random points, and examines the store afterwards.
 ///
-/// Each process saves the turns of its own session and reports every save that has returned. After the kill, every
-/// reported turn must be there and complete, the session's latest must be no older, and the session must accept further
-/// turns. Ten processes at a time share a store. The store is opened again after they are dead, and used for fifty
-/// kills.
+/// Each process saves the turns of its own session and reports every save that has returned. After the kill,
+/// every reported turn must be stored completely, the session's latest snapshot must not be older, and the
+/// session must accept further turns. Ten processes at a time share a store. The store is reopened after they
+/// are dead, and used for fifty kills.
 ///
 /// The arguments are those of [`certify_processes`](super::certify_processes).
 pub async fn certify_crashes<F>(test: &str, folder: &Path, kills: usize, open: F) -> Certificate
@@ -114,8 +114,7 @@ async fn kill_one(
         );
         turns += 1;
     }
-    // The kill falls anywhere: while the store is opened, or at the beginning, in the middle or after the end of a
-    // save.
+    // The kill happens at any time: while the store is opened, or before, during or after a save.
     let span = if wanted == 0 { 40_000 } else { 5_000 };
     let delay = Duration::from_micros(random.u64(0..span));
     let slept = tokio::task::spawn_blocking(move || std::thread::sleep(delay)).await;
@@ -127,7 +126,7 @@ async fn kill_one(
     Ok((session, turns))
 }
 
-/// Checks what a killed process left after it had reported so many turns.
+/// Checks the store after a killed process that had reported so many turns.
 async fn check(store: &dyn SessionStore, session: &str, turns: usize) -> Verdict {
     let mut state = SessionState::default();
     for number in 0..turns {
@@ -143,7 +142,7 @@ async fn check(store: &dyn SessionStore, session: &str, turns: usize) -> Verdict
     }
     let latest = store.latest(&scope(), &session.into(), Detail::Whole).await;
     let latest = latest.map_err(|error| format!("the latest of '{session}': {error}"))?;
-    // A save that was under way may have succeeded, completely.
+    // A save in progress may have succeeded, completely.
     let saved = match &latest {
         Some(found) if *found == turn(session, &mut state.clone(), turns) => {
             turn(session, &mut state, turns);
@@ -167,7 +166,7 @@ async fn check(store: &dyn SessionStore, session: &str, turns: usize) -> Verdict
         }
     };
     let next = save_turn(store, turn(session, &mut state, saved)).await;
-    ensure!(next.is_ok(), "'{session}' cannot be gone on with: {next:?}");
+    ensure!(next.is_ok(), "'{session}' cannot be continued: {next:?}");
     Ok(())
 }
 
@@ -180,7 +179,7 @@ fn turn_id(session: &str, number: usize) -> String {
     format!("{session}-{number:05}")
 }
 
-/// Returns the snapshot of a session's next turn, which depends on its number alone.
+/// Returns the snapshot of a session's next turn, which depends only on its number.
 fn turn(session: &str, state: &mut SessionState, number: usize) -> Snapshot {
     state.session_id = Some(session.into());
     state

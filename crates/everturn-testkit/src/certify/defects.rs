@@ -1,4 +1,4 @@
-//! Stores that each break one promise, to show that the kit catches them.
+//! Stores that each break one promise, to show that the kit detects them.
 
 mod ledger_defects;
 mod lock_defects;
@@ -24,7 +24,7 @@ pub enum Defect {
     LockThatDoesNotExclude,
     /// Checks a precondition only for new snapshots.
     UncheckedRewrite,
-    /// Refuses a turn as soon as its snapshot is no longer the session's latest.
+    /// Rejects a turn as soon as its snapshot is no longer the session's latest.
     DemandsTheLatest,
     /// Lets two turns follow one snapshot.
     BlindToSuccessors,
@@ -34,13 +34,13 @@ pub enum Defect {
     SuccessorSoughtEarly,
     /// Leaves out the end of a long conversation.
     TornWrite,
-    /// Tells watchers the current status and no later one.
+    /// Sends watchers the current status and no later one.
     DroppedNotification,
     /// Considers the snapshot with the greatest id the latest.
     WrongLatest,
     /// Breaks ties by the smallest id.
     WrongTie,
-    /// Considers an orphaned snapshot the latest.
+    /// Considers a superseded snapshot the latest.
     OrphanedLatest,
     /// Lets a final snapshot change its status.
     MutableEnding,
@@ -62,7 +62,7 @@ pub enum Defect {
     DeafToHeartbeats,
     /// Overwrites an existing record of a journal.
     OverwrittenRecord,
-    /// Says of every session that it has no journal.
+    /// Reports that no session has a journal.
     OverlookedRecords,
     /// Writes a record without checking its guard.
     UnguardedRecord,
@@ -70,13 +70,13 @@ pub enum Defect {
     IgnoredLease,
     /// Keeps the journals of a deleted session.
     LeftoverJournals,
-    /// Loses an expense that is entered while another is.
+    /// Loses an expense that is recorded concurrently with another.
     LostExpense,
     /// Compares a budget before it takes its lock instead of under it.
     BudgetCheckedEarly,
-    /// Compares the budget of a session with what the turn found when it began.
+    /// Compares the budget of a session with the usage at the start of the turn.
     SessionBudgetCheckedEarly,
-    /// Keeps the account of a turn that a snapshot holds.
+    /// Keeps the account of a turn whose snapshot is stored.
     LeftoverAccount,
     /// Sweeps journals that are to be kept as long as their session.
     SweptRecords,
@@ -86,9 +86,9 @@ pub enum Defect {
     LateGrant,
     /// Grants a turn lock at a recalled snapshot regardless of the session's version.
     StaleRecall,
-    /// Lets no turn lock lapse.
+    /// Never lets a turn lock expire.
     EternalLock,
-    /// Grants turn locks regardless of the turns that wait.
+    /// Grants turn locks regardless of waiting turns.
     ForgottenQueue,
     /// Commits without checking the turn lock.
     UnfencedCommit,
@@ -145,24 +145,26 @@ impl Defect {
             Self::LostUpdate => "no update is lost under concurrent writers",
             Self::LockThatDoesNotExclude => "of many commits at one tip exactly one succeeds",
             Self::UncheckedRewrite => "a precondition holds for rewrites as well",
-            Self::DemandsTheLatest => "a branch is not in the way of a turn elsewhere",
+            Self::DemandsTheLatest => "a branch does not block a turn elsewhere",
             Self::BlindToSuccessors => "of two turns that continue one snapshot the second is refused",
             Self::CountsEveryChild => "a snapshot that is orphaned or of another session follows no other",
             Self::SuccessorSoughtEarly => "of many turns that continue one snapshot exactly one succeeds",
             Self::TornWrite => "a state is never torn",
-            Self::DroppedNotification => "a watcher is told of the last change",
+            Self::DroppedNotification => "a watcher receives the last change",
             Self::WrongLatest => "the latest snapshot is the one created last",
             Self::WrongTie => "snapshots of one moment are ordered by id",
             Self::OrphanedLatest => "an orphaned snapshot is never the latest",
             Self::MutableEnding => "a final snapshot keeps its status",
             Self::SharedTenants => "a tenant's snapshots are out of others' reach",
             Self::NamelessTenants => "a tenant is listed with its readable name",
-            Self::IdleDeletion => "deleted snapshots are gone from every view",
+            Self::IdleDeletion => "deleted snapshots are in no view",
             Self::LostCursor => "a session's snapshots are listed in order, page by page",
             Self::ForgetsUnknownFields => "unknown fields and part kinds survive",
             Self::ForgetsBookkeeping => "the framework's bookkeeping in a snapshot survives",
             Self::OverlooksRuns => "background runs of all tenants are found until they are over",
-            Self::DeafToHeartbeats => "silent background runs are told from those with a recent heartbeat",
+            Self::DeafToHeartbeats => {
+                "silent background runs are distinguished from those with a recent heartbeat"
+            }
             Self::OverwrittenRecord => "a record number of a journal is written once",
             Self::OverlookedRecords => "a journal is read as it was written, in order",
             Self::UnguardedRecord => "a record is written only if its guard allows it",
@@ -185,7 +187,7 @@ impl Defect {
         }
     }
 
-    /// Applies the defect to a snapshot that is written.
+    /// Applies the defect to the snapshot being written.
     fn damaged(self, mut row: Snapshot) -> Snapshot {
         if self == Self::ForgetsBookkeeping {
             row.bookkeeping = Bookkeeping::default();
@@ -228,14 +230,14 @@ impl DefectiveStore {
         }
     }
 
-    /// Gives other tasks time to interleave.
+    /// Yields, so that other tasks can interleave.
     async fn dawdle() {
         for _ in 0..8 {
             tokio::task::yield_now().await;
         }
     }
 
-    /// Returns the precondition as the defect misreads it.
+    /// Returns the precondition as changed by the defect.
     fn misread(&self, precondition: Precondition) -> Precondition {
         match (self.defect, precondition) {
             (Defect::DemandsTheLatest, Precondition::Unfollowed { snapshot, .. }) => {
@@ -490,7 +492,7 @@ impl SessionStore for DefectiveStore {
 }
 
 impl DefectiveStore {
-    /// Returns the name under which the store keeps a journal.
+    /// Returns the name of a journal in the store.
     fn journal_name(&self, key: &JournalKey) -> JournalKey {
         if self.defect == Defect::SweptRecords {
             return JournalKey::new(key.session().clone(), key.turn().replace(KEPT, ""));

@@ -1,4 +1,4 @@
-//! Checks that custom state of any JSON is read as it was written.
+//! Checks that custom state of any JSON is read as written.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ list_promises! {
     "a deep document is kept exactly or refused" => deep_documents_are_kept_or_refused,
 }
 
-/// Saves a document as custom state. Returns whether it was read back; `false` if it was refused as an invalid
-/// argument.
+/// Saves a document as custom state. Returns whether it was read again; `false` if it was rejected as an
+/// invalid argument.
 async fn kept_or_refused(store: &dyn SessionStore, id: &str, document: Value) -> Result<bool, String> {
     let mut written = row("s", id, 1);
     let state = written.state.as_mut().expect("snapshots here have states");

@@ -1,7 +1,6 @@
-//! Checks that a store says so when something outside of it is wrong: a lock that another process holds, stored data that
-//! was damaged, a tip that is missing.
+//! Checks that a store reports external faults: a lock held by another process, damaged data, a missing tip.
 //!
-//! The kit cannot know how to do that to a store, so the test of a store tells it: see [`Faults`].
+//! Causing such a fault depends on the store, so the store's test implements it: see [`Faults`].
 
 mod fault_defects;
 
@@ -14,50 +13,51 @@ use everturn_agent::{SessionId, Snapshot, SnapshotId};
 use everturn_core::{Error, Status};
 use futures::future::join_all;
 
-pub use self::fault_defects::{DefectiveKeeper, FaultDefect};
+pub use self::fault_defects::{DefectiveBackend, FaultDefect};
 use super::row::{put, row, save, scope};
 use super::{Certificate, Verdict, ensure, examine};
 
 /// The number of saves that wait for the lock at the same time.
 const SAVES: usize = 40;
 
-/// How much later than its deadline a save may be answered by a machine that has other things to do.
+/// How late a save may end after its deadline on a busy machine.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// The number of turns of the session that is damaged.
 const TURNS: i64 = 4;
 
-/// What the test of a store does to it from outside.
+/// The faults that a store's test can cause.
 ///
-/// A store that something cannot happen to, such as one in memory, answers [`Fault::Impossible`].
+/// A store that cannot have such a fault, such as one in memory, returns [`Fault::Impossible`].
 #[async_trait]
 pub trait Faults: Send + Sync {
-    /// Opens the store that the faults happen to, with nothing of it in memory. Called again after each fault.
+    /// Opens the faulty store without any cached data. Called again after each fault.
     async fn open(&self) -> Arc<dyn SessionStore>;
 
     /// Returns how long a save of that store waits for another process.
     fn busy_timeout(&self) -> Duration;
 
-    /// Takes the lock that a save needs, as another process would, and holds it until the guard is dropped.
+    /// Takes the lock that a save needs, like another process, and holds it until the guard is dropped.
     async fn hold_lock(&self) -> Fault<Box<dyn Send>>;
 
-    /// Changes a byte or more of a stored body of this snapshot, such that it can still be parsed.
+    /// Changes one or more bytes of a stored body of this snapshot, such that it can still be parsed.
     async fn damage(&self, snapshot: &SnapshotId) -> Fault<()>;
 
-    /// Removes this snapshot, which is the latest of its session, behind the back of the store.
+    /// Removes this snapshot, which is the latest of its session, without using the store.
     async fn remove(&self, snapshot: &SnapshotId) -> Fault<()>;
 }
 
-/// The outcome of an attempt to do something to a store.
+/// The result of causing a fault.
 #[derive(Debug)]
 pub enum Fault<T> {
-    /// It was done.
+    /// The fault was caused.
     Done(T),
-    /// It cannot happen to this store, for this reason.
+    /// This store cannot have the fault, for this reason.
     Impossible(&'static str),
 }
 
-/// Checks that a store keeps its deadlines while its lock is held elsewhere, and that it names what was damaged or lost.
+/// Checks that a store keeps its deadlines while another process holds its lock, and that its errors name
+/// damaged or lost data.
 ///
 /// Each promise is checked on a store from `make`.
 pub async fn certify_faults<F>(mut make: impl FnMut() -> F) -> Certificate
@@ -80,7 +80,7 @@ where
     certificate
 }
 
-/// A verdict, or why the promise cannot be broken.
+/// A verdict, or the reason why the promise cannot be broken.
 pub(super) type Examined = Result<Option<&'static str>, String>;
 
 async fn examine_fault(check: impl Future<Output = Examined>) -> Examined {
@@ -93,7 +93,7 @@ async fn examine_fault(check: impl Future<Output = Examined>) -> Examined {
     verdict.map(|()| excuse)
 }
 
-/// Returns from a check with the excuse if the fault cannot happen.
+/// Returns from a check with the reason if the fault is impossible.
 macro_rules! done {
     ($fault:expr) => {
         match $fault {
@@ -107,7 +107,7 @@ fn id(turn: i64) -> SnapshotId {
     SnapshotId::from(format!("turn-{turn}"))
 }
 
-/// A turn of the session, with the messages of all turns before it.
+/// A turn of the session, with the messages of all earlier turns.
 fn turn(number: i64) -> Snapshot {
     let mut turn = row("s", id(number).as_str(), number);
     let texts: Vec<String> = (0..=number)
@@ -175,7 +175,7 @@ async fn a_deadline_is_kept(faults: &dyn Faults) -> Examined {
     Ok(None)
 }
 
-/// Whether an error is of lost data, and names the session and the snapshot.
+/// Whether an error reports lost data, and names the session and the snapshot.
 fn names(error: &Error, snapshot: &SnapshotId) -> bool {
     let message = error.message();
     error.status() == Status::DataLoss

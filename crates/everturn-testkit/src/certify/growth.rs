@@ -1,4 +1,4 @@
-//! Checks that a conversation takes the room of its messages, not of its messages times its snapshots.
+//! Checks that a conversation needs space for its messages once, not once per snapshot.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use super::{Certificate, Verdict, ensure, examine};
 const TURNS: i64 = 150;
 
 /// The number of bytes that each turn adds.
-const SAID: usize = 2_048;
+const BYTES_PER_TURN: usize = 2_048;
 
 /// Saves a long conversation at every turn, then forks of it, and measures how the store grows.
 ///
-/// `size` returns how many bytes the store takes after it has tidied up. The messages cannot be compressed. A store
-/// that stores each snapshot by itself, such as the file store, breaks both promises; not every store has to make them.
+/// `size` returns the number of bytes of the store after compaction. The messages cannot be compressed. A
+/// store with independent snapshots, such as the file store, breaks both promises; they are optional.
 pub async fn certify_growth(store: Arc<dyn SessionStore>, size: impl AsyncFnMut() -> u64) -> Certificate {
     let mut growth = Growth {
         store,
@@ -29,11 +29,11 @@ pub async fn certify_growth(store: Arc<dyn SessionStore>, size: impl AsyncFnMut(
     };
     let mut certificate = Certificate::default();
     certificate.note(
-        "a turn takes the room of what it adds, however long the conversation",
+        "a turn needs space for its additions only, however long the conversation",
         examine(growth.is_linear()).await,
     );
     certificate.note(
-        "a fork takes next to no room",
+        "a fork needs almost no space",
         examine(growth.forks_are_small()).await,
     );
     certificate
@@ -55,10 +55,10 @@ impl<F: AsyncFnMut() -> u64> Growth<F> {
         self.talk().await?;
         let other = (self.size)().await.saturating_sub(empty + half);
 
-        let said = TURNS.unsigned_abs() * SAID as u64;
+        let written = TURNS.unsigned_abs() * BYTES_PER_TURN as u64;
         ensure!(
-            half >= said / 2,
-            "{half} bytes for {said} bytes of noise: the size is not that of the store"
+            half >= written / 2,
+            "{half} bytes for {written} bytes of noise: the size is not that of the store"
         );
         ensure!(
             other <= half * 3 / 2,
@@ -77,7 +77,7 @@ impl<F: AsyncFnMut() -> u64> Growth<F> {
         }
         let grown = (self.size)().await.saturating_sub(before);
 
-        let conversation = self.turns.unsigned_abs() * SAID as u64;
+        let conversation = self.turns.unsigned_abs() * BYTES_PER_TURN as u64;
         ensure!(
             grown < conversation,
             "{grown} bytes for 20 forks of a conversation of {conversation} bytes"
@@ -89,7 +89,7 @@ impl<F: AsyncFnMut() -> u64> Growth<F> {
         for _ in 0..TURNS {
             self.turns += 1;
             let text: String = std::iter::repeat_with(|| self.random.alphanumeric())
-                .take(SAID)
+                .take(BYTES_PER_TURN)
                 .collect();
             self.state.messages.push(Message::user(text));
             let mut turn = row("s", &format!("turn-{}", self.turns), self.turns);

@@ -11,7 +11,7 @@ use super::{Verdict, ensure, list_promises};
 
 list_promises! {
     "a snapshot without an id is given one" => a_snapshot_without_an_id_is_given_one,
-    "the id that the caller gives is kept" => the_id_that_is_asked_for_wins,
+    "the id that the caller gives is kept" => the_requested_id_wins,
     "a snapshot needs a session and stays in it" => a_snapshot_needs_a_session_and_stays_in_it,
     "hostile ids are kept exactly or refused" => hostile_ids_are_kept_exactly_or_refused,
 }
@@ -36,7 +36,7 @@ async fn a_snapshot_without_an_id_is_given_one(store: Arc<dyn SessionStore>) -> 
     Ok(())
 }
 
-async fn the_id_that_is_asked_for_wins(store: Arc<dyn SessionStore>) -> Verdict {
+async fn the_requested_id_wins(store: Arc<dyn SessionStore>) -> Verdict {
     let id = SnapshotId::from("asked");
 
     let saved = store

@@ -20,7 +20,7 @@ list_promises! {
     "a record is written only if its guard allows it" => a_guard_is_obeyed,
     "a record of a background run is written only under its lease" => a_lease_is_obeyed,
     "journals of turns, sessions and tenants are apart" => journals_are_apart,
-    "a dropped journal is gone and can be begun again" => a_dropped_journal_is_gone,
+    "a dropped journal is removed and can be started again" => a_dropped_journal_is_removed,
     "a commit drops the journals of its turns, and only a commit" => a_commit_drops_journals,
     "a deleted session leaves no journal" => a_deleted_session_leaves_no_journal,
     "old journals are swept and young ones stay" => old_journals_are_swept,
@@ -28,7 +28,7 @@ list_promises! {
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "it is what `map_err` gives")]
-fn told(error: Error) -> String {
+fn message(error: Error) -> String {
     format!("{error:?}")
 }
 
@@ -44,10 +44,10 @@ async fn write(journal: &dyn Journal, key: &JournalKey, sequence: u64, body: Val
 
 async fn bodies(journal: &dyn Journal, scope: &Scope, key: &JournalKey) -> Result<Vec<(u64, Value)>, String> {
     let is_said_to_be_empty = journal.is_known_empty(scope, key.session());
-    let records = journal.read(scope, key).await.map_err(told)?;
+    let records = journal.read(scope, key).await.map_err(message)?;
     ensure!(
         records.is_empty() || !is_said_to_be_empty,
-        "session '{}' has a journal, and is said to have none",
+        "session '{}' has a journal, and the store reports none",
         key.session()
     );
     Ok(records
@@ -75,7 +75,9 @@ async fn a_journal_is_read_as_it_was_written(store: Arc<dyn SessionStore>) -> Ve
     );
 
     for (number, body) in &written {
-        write(journal, &key, *number, body.clone()).await.map_err(told)?;
+        write(journal, &key, *number, body.clone())
+            .await
+            .map_err(message)?;
     }
 
     let read = bodies(journal, &scope(), &key).await?;
@@ -114,7 +116,7 @@ async fn a_number_is_written_once(store: Arc<dyn SessionStore>) -> Verdict {
         let last = read.last().map(|(_, body)| body.clone());
         ensure!(
             winner.is_some() && last == winner.map(|writer| json!(writer)),
-            "writer {winner:?} was told that it wrote, and {last:?} was read"
+            "writer {winner:?} received a success, and {last:?} was read"
         );
     }
     Ok(())
@@ -214,7 +216,7 @@ async fn journals_are_apart(store: Arc<dyn SessionStore>) -> Verdict {
     let stranger = Scope::new("stranger");
     let keys = [turn("s", "t"), turn("s", "u"), turn("r", "t")];
     for (number, key) in keys.iter().enumerate() {
-        write(journal, key, 0, json!(number)).await.map_err(told)?;
+        write(journal, key, 0, json!(number)).await.map_err(message)?;
     }
     let own = JournalRecord {
         sequence: 0,
@@ -230,30 +232,30 @@ async fn journals_are_apart(store: Arc<dyn SessionStore>) -> Verdict {
         let read = bodies(journal, &scope(), key).await?;
         ensure!(read == [(0, json!(number))], "{key:?} reads as {read:?}");
     }
-    journal.clear(&stranger, &keys[0]).await.map_err(told)?;
+    journal.clear(&stranger, &keys[0]).await.map_err(message)?;
     let read = bodies(journal, &scope(), &keys[0]).await?;
     ensure!(read.len() == 1, "a stranger dropped the journal");
     Ok(())
 }
 
-async fn a_dropped_journal_is_gone(store: Arc<dyn SessionStore>) -> Verdict {
+async fn a_dropped_journal_is_removed(store: Arc<dyn SessionStore>) -> Verdict {
     let Some(journal) = store.journal() else {
         return Ok(());
     };
     let (gone, stays) = (turn("s", "gone"), turn("s", "stays"));
     for key in [&gone, &stays] {
-        write(journal, key, 0, json!(1)).await.map_err(told)?;
+        write(journal, key, 0, json!(1)).await.map_err(message)?;
     }
 
     for _ in 0..2 {
-        journal.clear(&scope(), &gone).await.map_err(told)?;
+        journal.clear(&scope(), &gone).await.map_err(message)?;
         ensure!(
             bodies(journal, &scope(), &gone).await?.is_empty(),
             "a dropped journal is still read"
         );
     }
 
-    write(journal, &gone, 0, json!(2)).await.map_err(told)?;
+    write(journal, &gone, 0, json!(2)).await.map_err(message)?;
     ensure!(
         bodies(journal, &scope(), &gone).await? == [(0, json!(2))],
         "a journal cannot be begun again"
@@ -271,7 +273,7 @@ async fn a_commit_drops_journals(store: Arc<dyn SessionStore>) -> Verdict {
     };
     let (held, other) = (turn("s", "held"), turn("s", "other"));
     for key in [&held, &other] {
-        write(journal, key, 0, json!(1)).await.map_err(told)?;
+        write(journal, key, 0, json!(1)).await.map_err(message)?;
     }
     let journals = [held.clone()];
     let refused = store
@@ -298,7 +300,7 @@ async fn a_commit_drops_journals(store: Arc<dyn SessionStore>) -> Verdict {
             &journals,
         )
         .await
-        .map_err(told)?;
+        .map_err(message)?;
 
     ensure!(
         bodies(journal, &scope(), &held).await?.is_empty(),
@@ -315,17 +317,17 @@ async fn a_deleted_session_leaves_no_journal(store: Arc<dyn SessionStore>) -> Ve
     let Some(journal) = store.journal() else {
         return Ok(());
     };
-    // One session has a snapshot; the other died in its first turn.
+    // One session has a snapshot; the other ended during its first turn.
     save(&*store, row("row", "a", 1)).await?;
     for session in ["row", "none", "stays"] {
         write(journal, &turn(session, "t"), 0, json!(1))
             .await
-            .map_err(told)?;
+            .map_err(message)?;
     }
 
     for session in ["row", "none"] {
         let deletion = Deletion::Session(session.into());
-        store.delete(&scope(), &deletion).await.map_err(told)?;
+        store.delete(&scope(), &deletion).await.map_err(message)?;
         ensure!(
             bodies(journal, &scope(), &turn(session, "t")).await?.is_empty(),
             "the journal of the deleted session '{session}' is still there"
@@ -343,13 +345,13 @@ async fn old_journals_are_swept(store: Arc<dyn SessionStore>) -> Verdict {
         return Ok(());
     };
     let key = turn("s", "t");
-    write(journal, &key, 0, json!(1)).await.map_err(told)?;
+    write(journal, &key, 0, json!(1)).await.map_err(message)?;
     let hour = SignedDuration::from_hours(1);
     let now = Timestamp::now();
 
-    let early = journal.sweep(now - hour).await.map_err(told)?;
+    let early = journal.sweep(now - hour).await.map_err(message)?;
     let kept = bodies(journal, &scope(), &key).await?.len();
-    let late = journal.sweep(now + hour).await.map_err(told)?;
+    let late = journal.sweep(now + hour).await.map_err(message)?;
     let left = bodies(journal, &scope(), &key).await?.len();
 
     ensure!(
@@ -369,14 +371,14 @@ async fn kept_journals_stay_with_their_session(store: Arc<dyn SessionStore>) -> 
     };
     save(&*store, row("s", "a", 1)).await?;
     let key = JournalKey::kept("s".into(), "question");
-    write(journal, &key, 0, json!(1)).await.map_err(told)?;
+    write(journal, &key, 0, json!(1)).await.map_err(message)?;
     let later = Timestamp::now() + SignedDuration::from_hours(1);
 
-    let swept = journal.sweep(later).await.map_err(told)?;
+    let swept = journal.sweep(later).await.map_err(message)?;
     let kept = bodies(journal, &scope(), &key).await?.len();
     let again = write(journal, &key, 0, json!(2)).await;
     let deletion = Deletion::Session("s".into());
-    store.delete(&scope(), &deletion).await.map_err(told)?;
+    store.delete(&scope(), &deletion).await.map_err(message)?;
     let left = bodies(journal, &scope(), &key).await?.len();
 
     ensure!(

@@ -155,7 +155,7 @@ async fn commit(store: &dyn SessionStore, row: Snapshot, tip: &str) -> Result<Op
     store.save(&scope(), Some(&id), precondition, put(row)).await
 }
 
-/// Returns whether a late writer was refused with the right error.
+/// Returns whether a late writer was rejected with the right error.
 fn is_told(refused: &Result<Option<Snapshot>, Error>) -> bool {
     refused
         .as_ref()

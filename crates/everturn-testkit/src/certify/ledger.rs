@@ -26,7 +26,7 @@ list_promises! {
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "it is what `map_err` gives")]
-fn told(error: Error) -> String {
+fn message(error: Error) -> String {
     format!("{error:?}")
 }
 
@@ -47,7 +47,7 @@ async fn of_turn(
     let accounts = ledger
         .of_session(scope, account.key().session())
         .await
-        .map_err(told)?;
+        .map_err(message)?;
     let mut own = accounts.iter().filter(|found| found.account == *account);
     Ok(own.next().map(|found| found.used).unwrap_or_default())
 }
@@ -58,7 +58,7 @@ async fn accounts_add_up(store: Arc<dyn SessionStore>) -> Verdict {
     };
     let (first, second) = (account("s", "one", None), account("s", "two", Some("base")));
     ensure!(
-        ledger.of_tenant(&scope()).await.map_err(told)?.is_zero(),
+        ledger.of_tenant(&scope()).await.map_err(message)?.is_zero(),
         "a tenant that spent nothing has an account"
     );
 
@@ -66,17 +66,17 @@ async fn accounts_add_up(store: Arc<dyn SessionStore>) -> Verdict {
         let expense = Expense::new()
             .of_tenant(used(tokens, 1))
             .of_turn(account.clone(), used(tokens, 1));
-        ledger.spend(&scope(), &expense).await.map_err(told)?;
+        ledger.spend(&scope(), &expense).await.map_err(message)?;
     }
     let only_tenant = Expense::new().of_tenant(used(8, 0));
-    let after = ledger.spend(&scope(), &only_tenant).await.map_err(told)?;
+    let after = ledger.spend(&scope(), &only_tenant).await.map_err(message)?;
 
-    let tenant = ledger.of_tenant(&scope()).await.map_err(told)?;
+    let tenant = ledger.of_tenant(&scope()).await.map_err(message)?;
     ensure!(
         tenant.input_tokens == 15 && tenant.model_calls == 3,
         "the tenant's account is {tenant:?}"
     );
-    ensure!(after == tenant, "an expense answered {after:?}");
+    ensure!(after == tenant, "an expense returned {after:?}");
     let sum = of_turn(ledger, &scope(), &first).await?;
     ensure!(sum == used(1, 1) + used(4, 1), "the account of a turn is {sum:?}");
     let other = of_turn(ledger, &scope(), &second).await?;
@@ -97,7 +97,7 @@ async fn no_expense_is_lost(store: Arc<dyn SessionStore>) -> Verdict {
                 let expense = Expense::new()
                     .of_tenant(used(1, 1))
                     .of_turn(own.clone(), used(1, 1));
-                ledger.spend(&scope(), &expense).await.map_err(told)?;
+                ledger.spend(&scope(), &expense).await.map_err(message)?;
             }
             Ok::<_, String>(())
         })
@@ -107,7 +107,7 @@ async fn no_expense_is_lost(store: Arc<dyn SessionStore>) -> Verdict {
     }
 
     let ledger = store.ledger().ok_or("the store has stopped keeping a ledger")?;
-    let tenant = ledger.of_tenant(&scope()).await.map_err(told)?;
+    let tenant = ledger.of_tenant(&scope()).await.map_err(message)?;
     ensure!(
         tenant.model_calls == 64,
         "of 64 calls the tenant's account has {}",
@@ -141,7 +141,7 @@ async fn a_budget_holds(store: Arc<dyn SessionStore>) -> Verdict {
             match ledger.spend(&scope(), &call_within(9)).await {
                 Ok(_) => Ok(true),
                 Err(error) if error.status() == Status::ResourceExhausted => Ok(false),
-                Err(error) => Err(told(error)),
+                Err(error) => Err(message(error)),
             }
         })
     });
@@ -179,7 +179,7 @@ async fn a_budget_of_a_session_holds(store: Arc<dyn SessionStore>) -> Verdict {
             match ledger.spend(&scope(), &expense).await {
                 Ok(_) => Ok(1),
                 Err(error) if error.status() == Status::ResourceExhausted => Ok(0),
-                Err(error) => Err(told(error)),
+                Err(error) => Err(message(error)),
             }
         })
     });
@@ -193,7 +193,7 @@ async fn a_budget_of_a_session_holds(store: Arc<dyn SessionStore>) -> Verdict {
         "{admitted} calls of a session were admitted where 9 are left"
     );
     let ledger = store.ledger().ok_or("the store has stopped keeping a ledger")?;
-    let accounts = ledger.of_session(&scope(), &"s".into()).await.map_err(told)?;
+    let accounts = ledger.of_session(&scope(), &"s".into()).await.map_err(message)?;
     let (branches, turns): (Vec<_>, Vec<_>) = accounts
         .iter()
         .partition(|account| account.account.key().is_branch());
@@ -214,7 +214,7 @@ async fn a_refused_expense_changes_nothing(store: Arc<dyn SessionStore>) -> Verd
         return Ok(());
     };
     let own = account("s", "turn", None);
-    ledger.spend(&scope(), &call_within(1)).await.map_err(told)?;
+    ledger.spend(&scope(), &call_within(1)).await.map_err(message)?;
 
     let refused = ledger
         .spend(&scope(), &call_within(1).of_turn(own.clone(), used(5, 1)))
@@ -227,7 +227,7 @@ async fn a_refused_expense_changes_nothing(store: Arc<dyn SessionStore>) -> Verd
         error.is(reason::LIMIT_REACHED),
         "a call beyond the budget was refused with {error:?}"
     );
-    let tenant = ledger.of_tenant(&scope()).await.map_err(told)?;
+    let tenant = ledger.of_tenant(&scope()).await.map_err(message)?;
     ensure!(
         tenant.model_calls == 1,
         "a refused call counts for the tenant: {tenant:?}"
@@ -246,7 +246,7 @@ async fn a_commit_drops_the_account(store: Arc<dyn SessionStore>) -> Verdict {
         let expense = Expense::new()
             .of_tenant(used(1, 1))
             .of_turn(account.clone(), used(1, 1));
-        ledger.spend(&scope(), &expense).await.map_err(told)?;
+        ledger.spend(&scope(), &expense).await.map_err(message)?;
     }
     let commit = |precondition| {
         let journals = [held.key().clone()];
@@ -265,7 +265,7 @@ async fn a_commit_drops_the_account(store: Arc<dyn SessionStore>) -> Verdict {
         !of_turn(ledger, &scope(), &held).await?.is_zero(),
         "a commit that failed dropped an account"
     );
-    commit(Precondition::Tip(None)).await.map_err(told)?;
+    commit(Precondition::Tip(None)).await.map_err(message)?;
 
     ensure!(
         of_turn(ledger, &scope(), &held).await?.is_zero(),
@@ -275,7 +275,7 @@ async fn a_commit_drops_the_account(store: Arc<dyn SessionStore>) -> Verdict {
         of_turn(ledger, &scope(), &other).await? == used(1, 1),
         "the account of another turn was dropped"
     );
-    let tenant = ledger.of_tenant(&scope()).await.map_err(told)?;
+    let tenant = ledger.of_tenant(&scope()).await.map_err(message)?;
     ensure!(tenant.model_calls == 2, "a commit changed the tenant's account");
     Ok(())
 }
@@ -286,9 +286,9 @@ async fn an_account_outlives_its_journal(store: Arc<dyn SessionStore>) -> Verdic
     };
     let own = account("s", "turn", None);
     let expense = Expense::new().of_turn(own.clone(), used(3, 1));
-    ledger.spend(&scope(), &expense).await.map_err(told)?;
+    ledger.spend(&scope(), &expense).await.map_err(message)?;
 
-    journal.clear(&scope(), own.key()).await.map_err(told)?;
+    journal.clear(&scope(), own.key()).await.map_err(message)?;
 
     ensure!(
         of_turn(ledger, &scope(), &own).await? == used(3, 1),
@@ -307,23 +307,23 @@ async fn accounts_are_apart(store: Arc<dyn SessionStore>) -> Verdict {
         let expense = Expense::new()
             .of_tenant(used(1, 1))
             .of_turn(account.clone(), used(1, 1));
-        ledger.spend(&scope, &expense).await.map_err(told)?;
+        ledger.spend(&scope, &expense).await.map_err(message)?;
     }
 
     let session = Deletion::Session("s".into());
-    store.delete(&scope(), &session).await.map_err(told)?;
+    store.delete(&scope(), &session).await.map_err(message)?;
     ensure!(
         of_turn(ledger, &scope(), &own).await?.is_zero(),
         "a deleted session leaves an account"
     );
-    let tenant = ledger.of_tenant(&scope()).await.map_err(told)?;
+    let tenant = ledger.of_tenant(&scope()).await.map_err(message)?;
     ensure!(
         tenant.model_calls == 2,
         "deleting a session changed the tenant's account"
     );
-    store.delete(&scope(), &Deletion::Tenant).await.map_err(told)?;
+    store.delete(&scope(), &Deletion::Tenant).await.map_err(message)?;
 
-    let tenant = ledger.of_tenant(&scope()).await.map_err(told)?;
+    let tenant = ledger.of_tenant(&scope()).await.map_err(message)?;
     ensure!(tenant.is_zero(), "a deleted tenant leaves an account");
     ensure!(
         of_turn(ledger, &scope(), &neighbour).await?.is_zero(),

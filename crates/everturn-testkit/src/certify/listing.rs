@@ -65,7 +65,7 @@ async fn snapshots_are_listed(store: Arc<dyn SessionStore>) -> Verdict {
     );
     ensure!(
         whole.items.iter().all(|row| row.state.is_some()),
-        "whole snapshots were asked for"
+        "whole snapshots were requested"
     );
     ensure!(
         none == [Vec::<String>::new()],

@@ -1,4 +1,4 @@
-//! Checks that background runs are found, so that none is lost. A store that cannot list them is excused.
+//! Checks that all background runs are found. A store that cannot list them is excused.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::{Verdict, ensure, list_promises};
 
 list_promises! {
     "background runs of all tenants are found until they are over" => runs_are_found,
-    "silent background runs are told from those with a recent heartbeat" => silent_runs_are_told_from_others,
+    "silent background runs are distinguished from those with a recent heartbeat" => silent_runs_are_distinguished,
     "background runs are listed in order, page by page" => runs_are_paged,
 }
 
@@ -63,7 +63,7 @@ async fn runs_are_found(store: Arc<dyn SessionStore>) -> Verdict {
     let runs = all(&*store, PendingQuery::default()).await?.unwrap_or_default();
     ensure!(
         runs == ["global/a", "stranger/b", "global/c", "stranger/d"],
-        "the runs under way: {runs:?}"
+        "the running background runs: {runs:?}"
     );
 
     for (tenant, id, status) in [
@@ -86,7 +86,7 @@ async fn runs_are_found(store: Arc<dyn SessionStore>) -> Verdict {
     Ok(())
 }
 
-async fn silent_runs_are_told_from_others(store: Arc<dyn SessionStore>) -> Verdict {
+async fn silent_runs_are_distinguished(store: Arc<dyn SessionStore>) -> Verdict {
     for (id, seconds) in [("early", 1), ("kept", 2), ("late", 9)] {
         save_in(&*store, &scope(), run("s", id, seconds)).await?;
     }

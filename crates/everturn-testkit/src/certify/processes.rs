@@ -1,4 +1,4 @@
-//! Checks that a store keeps its promises to processes that share it.
+//! Checks that a store keeps its promises when several processes share it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,17 +39,17 @@ const PROMISES: [(&str, Check); 7] = [
     ("what a process has saved every other process sees", |crew| {
         Box::pin(saves_are_seen(crew))
     }),
-    ("a watcher hears of another process's change", |crew| {
-        Box::pin(a_change_is_heard(crew))
+    ("a watcher receives another process's change", |crew| {
+        Box::pin(a_change_is_received(crew))
     }),
 ];
 
 /// Runs the checks of atomicity, compare-and-set and watching with sixteen processes on one store.
 ///
-/// `test` is the full name, with modules, of the test that calls this function. The function starts the test's program
-/// again to run that test alone; there, the call acts as a worker and returns an empty certificate. `open` opens the
-/// store in a folder that exists and may already hold a store; the folders are created inside `folder`, which should be
-/// empty.
+/// `test` is the full name, with modules, of the calling test. This function starts the test program again
+/// with only that test; in that process, the call acts as a worker and returns an empty certificate. `open`
+/// opens the store in an existing folder, which may already contain a store; the folders are created inside
+/// `folder`, which should be empty.
 ///
 /// ```no_run
 /// use std::path::PathBuf;
@@ -101,7 +101,7 @@ where
     certificate
 }
 
-/// An order to a worker, about the store it opened last.
+/// A command for a worker, about the store it opened last.
 #[derive(Debug, Serialize, Deserialize)]
 enum Order {
     Open {
@@ -134,10 +134,10 @@ enum Order {
     },
 }
 
-/// Whether an order changed something, or what went wrong.
+/// Whether a command changed something, or its error.
 type Report = Result<bool, String>;
 
-/// Runs a worker until its orders end.
+/// Runs a worker until its input ends.
 async fn obey<F>(open: &F)
 where
     F: AsyncFn(PathBuf) -> Arc<dyn SessionStore>,
@@ -186,7 +186,7 @@ async fn follow(store: &Arc<dyn SessionStore>, order: Order) -> Report {
             );
             ensure!(
                 latest.as_str() == id,
-                "'{id}' was saved, and another process takes '{latest}' for the latest"
+                "'{id}' was saved, and for another process '{latest}' is the latest"
             );
             Ok(true)
         }
@@ -200,24 +200,24 @@ struct Crew<'a> {
 }
 
 impl Crew<'_> {
-    /// Gives every worker an order at the same time; returns which of them changed something.
+    /// Sends every worker a command at the same time; returns which of them changed something.
     async fn all(&mut self, order: impl Fn(u64) -> Order) -> Result<Vec<bool>, String> {
         for (writer, worker) in (0..).zip(self.workers.iter_mut()) {
             worker.order(&order(writer)).await?;
         }
         let reports = self.workers.iter_mut().map(Worker::next_report::<Report>);
-        join_all(reports).await.into_iter().map(heard).collect()
+        join_all(reports).await.into_iter().map(outcome).collect()
     }
 
-    /// Gives one worker an order.
+    /// Sends one worker a command.
     async fn one(&mut self, writer: usize, order: Order) -> Result<bool, String> {
         let worker = &mut self.workers[writer];
         worker.order(&order).await?;
-        heard(worker.next_report().await)
+        outcome(worker.next_report().await)
     }
 }
 
-fn heard(report: Result<Option<Report>, String>) -> Report {
+fn outcome(report: Result<Option<Report>, String>) -> Report {
     report?.ok_or("a worker ended; does the test that was named call this, and did it panic?")?
 }
 
@@ -325,7 +325,7 @@ async fn saves_are_seen(crew: &mut Crew<'_>) -> Verdict {
     Ok(())
 }
 
-async fn a_change_is_heard(crew: &mut Crew<'_>) -> Verdict {
+async fn a_change_is_received(crew: &mut Crew<'_>) -> Verdict {
     for round in 0..4 {
         let id = format!("run-{round}");
         atomicity::begin_run(&*crew.store, &id).await?;
@@ -335,14 +335,14 @@ async fn a_change_is_heard(crew: &mut Crew<'_>) -> Verdict {
         let first = next(&mut statuses).await?;
         ensure!(
             first == Some(SnapshotStatus::Pending),
-            "the watcher heard {first:?} first"
+            "the watcher received {first:?} first"
         );
 
         let status = SnapshotStatus::Aborted;
         crew.one(round, Order::End { id, status }).await?;
 
-        let heard = next(&mut statuses).await?;
-        ensure!(heard == Some(status), "the watcher heard {heard:?}");
+        let received = next(&mut statuses).await?;
+        ensure!(received == Some(status), "the watcher received {received:?}");
     }
     Ok(())
 }

@@ -8,9 +8,9 @@ use super::row::{get, row, save, scope};
 use super::{Verdict, ensure, list_promises};
 
 list_promises! {
-    "deleted snapshots are gone from every view" => deleted_snapshots_are_gone,
-    "a deleted session is gone and its neighbours stay" => a_deleted_session_is_gone,
-    "snapshots that share data with a deleted one stay whole" => sharers_stay_whole,
+    "deleted snapshots are in no view" => deleted_snapshots_are_in_no_view,
+    "a deleted session is removed and its neighbours stay" => a_deleted_session_is_removed,
+    "snapshots that share data with a deleted one stay whole" => sharing_snapshots_stay_whole,
 }
 
 async fn delete(store: &dyn SessionStore, deletion: Deletion) -> Result<u64, String> {
@@ -20,7 +20,7 @@ async fn delete(store: &dyn SessionStore, deletion: Deletion) -> Result<u64, Str
         .map_err(|error| error.to_string())
 }
 
-async fn deleted_snapshots_are_gone(store: Arc<dyn SessionStore>) -> Verdict {
+async fn deleted_snapshots_are_in_no_view(store: Arc<dyn SessionStore>) -> Verdict {
     for (id, seconds) in [("a", 1), ("b", 2), ("c", 3)] {
         save(&*store, row("s", id, seconds)).await?;
     }
@@ -55,7 +55,7 @@ async fn deleted_snapshots_are_gone(store: Arc<dyn SessionStore>) -> Verdict {
     Ok(())
 }
 
-async fn a_deleted_session_is_gone(store: Arc<dyn SessionStore>) -> Verdict {
+async fn a_deleted_session_is_removed(store: Arc<dyn SessionStore>) -> Verdict {
     for (session, id) in [("gone", "a"), ("gone", "b"), ("stays", "c")] {
         save(&*store, row(session, id, 1)).await?;
     }
@@ -81,7 +81,7 @@ async fn a_deleted_session_is_gone(store: Arc<dyn SessionStore>) -> Verdict {
     Ok(())
 }
 
-async fn sharers_stay_whole(store: Arc<dyn SessionStore>) -> Verdict {
+async fn sharing_snapshots_stay_whole(store: Arc<dyn SessionStore>) -> Verdict {
     let mut parent = row("s", "parent", 1);
     let state = parent.state.as_mut().expect("snapshots here have states");
     state.custom = Some(Arc::new(serde_json::json!({"kept": "k".repeat(50_000)})));

@@ -1,4 +1,4 @@
-//! The snapshots that the checks use, and checks that a snapshot is read as it was written.
+//! The snapshots of the checks, and checks that a snapshot is read as written.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ list_promises! {
     "branches of one history stay apart" => branches_stay_apart,
 }
 
-/// Returns the scope in which most checks work.
+/// Returns the scope of most checks.
 pub(super) fn scope() -> Scope {
     Scope::default()
 }
@@ -117,7 +117,7 @@ async fn a_snapshot_is_read_as_it_was_written(store: Arc<dyn SessionStore>) -> V
 
     ensure!(read.as_ref() == Some(&full), "wrote {full:?}, read {read:?}");
 
-    // As another runtime leaves a run that it stops.
+    // The status in which another runtime leaves a run that it stops.
     let mut stopping = row("s", "stopping", 9);
     stopping.status = SnapshotStatus::Aborting;
     stopping.heartbeat_at = Some(at(9));
@@ -283,7 +283,7 @@ async fn a_final_snapshot_keeps_its_status(store: Arc<dyn SessionStore>) -> Verd
         save(&*store, labelled.clone()).await?;
         ensure!(
             get(&*store, &id).await? == Some(labelled),
-            "a label on a snapshot that is over was not kept"
+            "a label on a finished snapshot was not kept"
         );
     }
     let mut expired = row("s", "expired", 1);

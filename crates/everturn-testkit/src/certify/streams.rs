@@ -21,11 +21,12 @@
 //! # }
 //! ```
 //!
-//! Logs differ in what a test can control: whether time can pass, whether a second handle can be opened as by another
-//! process, how much of a stream is kept. A promise about an ability that [`LogUnderTest`] does not have is not
-//! examined.
+//! Logs differ in what a test can control: whether time can pass, whether a second handle can be opened as by
+//! another process, how much of a stream is kept. Promises about an ability that [`LogUnderTest`] does not
+//! have are not checked.
 //!
-//! [`stream_defects`] holds logs that each break one promise. A test shows that the kit catches each of them.
+//! [`stream_defects`] contains logs that each break one promise. A test shows that the kit detects each of
+//! them.
 
 mod elsewhere;
 mod ends;
@@ -49,12 +50,12 @@ use futures::future::BoxFuture;
 
 use super::{Certificate, Verdict, examine, list_promises};
 
-/// How long a written event may take to be read.
+/// How long a written event may take to reach readers.
 const SOON: Duration = Duration::from_secs(10);
 
 type Pass = dyn Fn(Duration) -> BoxFuture<'static, ()> + Send + Sync;
 
-/// A log, and the ways in which a test can control it.
+/// A log, and the abilities that a test controls.
 #[must_use = "a log is examined by `certify_stream_log`"]
 pub struct LogUnderTest {
     log: Arc<dyn StreamLog>,
@@ -123,7 +124,7 @@ impl fmt::Debug for LogUnderTest {
 
 type Check = fn(Arc<LogUnderTest>) -> BoxFuture<'static, Verdict>;
 
-/// Runs every check that the log from `make` is able to undergo, each on a new log.
+/// Runs every check that the log from `make` supports, each on a new log.
 ///
 /// Needs a tokio runtime. Checks of concurrency find more on a runtime with several threads, and checks of expiry may
 /// need paused time: run it on both.
@@ -176,7 +177,7 @@ async fn write(writer: &dyn StreamWriter, numbers: impl IntoIterator<Item = u64>
         let position = writer.append(chunk(number)).await;
         let position = position.map_err(|error| format!("chunk {number} cannot be written: {error}"))?;
         if position != Position::new(number) {
-            return Err(format!("chunk {number} is said to be at {position}"));
+            return Err(format!("chunk {number} is reported at {position}"));
         }
     }
     Ok(())
@@ -218,7 +219,8 @@ async fn rest(mut entries: Entries) -> Result<Vec<Entry>, String> {
     }
 }
 
-/// Returns the entries that a reader must get after a position in a stream of so many chunks and an output.
+/// Returns the entries that a reader must receive after a position in a stream of so many chunks and an
+/// output.
 fn expected(after: u64, chunks: u64) -> Vec<Entry> {
     let chunk = |number| Entry {
         position: Position::new(number),
@@ -231,7 +233,7 @@ fn expected(after: u64, chunks: u64) -> Vec<Entry> {
     (after + 1..=chunks).map(chunk).chain([end]).collect()
 }
 
-/// Checks that a reader got the expected entries.
+/// Checks that a reader received the expected entries.
 fn same(got: &[Entry], wanted: &[Entry]) -> Verdict {
     let matching = got
         .iter()

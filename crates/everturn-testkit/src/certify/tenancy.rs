@@ -24,29 +24,29 @@ async fn snapshots_are_out_of_reach(store: Arc<dyn SessionStore>) -> Verdict {
     let mut written = row("s", "a", 1);
     written.parent_id = Some("p".into());
     save_in(&*store, &own, written).await?;
-    let told = |error: everturn_core::Error| error.to_string();
+    let message = |error: everturn_core::Error| error.to_string();
 
     let got = store
         .get(&other, &"a".into(), Detail::Whole)
         .await
-        .map_err(told)?;
+        .map_err(message)?;
     ensure!(got.is_none(), "a stranger read the snapshot");
     let latest = store
         .latest(&other, &"s".into(), Detail::Whole)
         .await
-        .map_err(told)?;
+        .map_err(message)?;
     ensure!(latest.is_none(), "a stranger found the latest snapshot");
     let listed = store
         .list(&other, &SnapshotQuery::of("s".into()))
         .await
-        .map_err(told)?;
+        .map_err(message)?;
     ensure!(listed.items.is_empty(), "a stranger listed the snapshots");
     let sessions = store
         .sessions(&other, &SessionQuery::default())
         .await
-        .map_err(told)?;
+        .map_err(message)?;
     ensure!(sessions.items.is_empty(), "a stranger listed the sessions");
-    let children = store.children(&other, &"p".into()).await.map_err(told)?;
+    let children = store.children(&other, &"p".into()).await.map_err(message)?;
     ensure!(children.is_empty(), "a stranger found the children");
     if let Some(mut statuses) = store.watch(&other, &"a".into()) {
         ensure!(
@@ -57,11 +57,11 @@ async fn snapshots_are_out_of_reach(store: Arc<dyn SessionStore>) -> Verdict {
     let deleted = store
         .delete(&other, &Deletion::Session("s".into()))
         .await
-        .map_err(told)?
+        .map_err(message)?
         + store
             .delete(&other, &Deletion::Snapshots(vec!["a".into()]))
             .await
-            .map_err(told)?;
+            .map_err(message)?;
     ensure!(deleted == 0, "a stranger deleted {deleted} snapshots");
     ensure!(get(&*store, "a").await?.is_some(), "the snapshot is gone");
     Ok(())
@@ -102,12 +102,12 @@ async fn tenants_are_deleted_whole(store: Arc<dyn SessionStore>) -> Verdict {
     orphan.orphaned = true;
     save_in(&*store, &own, orphan).await?;
     save_in(&*store, &other, row("s", "a", 1)).await?;
-    let told = |error: everturn_core::Error| error.to_string();
+    let message = |error: everturn_core::Error| error.to_string();
     let listed = async || match store.tenants(None).await {
         Ok(page) => Ok(Some(page.items)),
-        // A store need not know its tenants.
+        // A store may be unable to list its tenants.
         Err(error) if error.status() == Status::Unimplemented => Ok(None),
-        Err(error) => Err(told(error)),
+        Err(error) => Err(message(error)),
     };
 
     let mut both = [own.clone(), other.clone()];
@@ -117,7 +117,7 @@ async fn tenants_are_deleted_whole(store: Arc<dyn SessionStore>) -> Verdict {
         before.as_ref().is_none_or(|before| *before == both),
         "the tenants {both:?} are listed as {before:?}"
     );
-    let deleted = store.delete(&own, &Deletion::Tenant).await.map_err(told)?;
+    let deleted = store.delete(&own, &Deletion::Tenant).await.map_err(message)?;
     ensure!(
         deleted == 4,
         "4 snapshots of the tenant, and {deleted} were deleted"
@@ -128,7 +128,7 @@ async fn tenants_are_deleted_whole(store: Arc<dyn SessionStore>) -> Verdict {
     let kept = store
         .get(&other, &"a".into(), Detail::Whole)
         .await
-        .map_err(told)?;
+        .map_err(message)?;
     ensure!(kept.is_some(), "another tenant's snapshot is gone");
     let after = listed().await?;
     ensure!(
@@ -142,17 +142,17 @@ async fn tenants_are_listed_by_name(store: Arc<dyn SessionStore>) -> Verdict {
     let named = Principal::new("ann@example.com").scope();
     let hash = Scope::new(named.as_str());
     save_in(&*store, &named, row("s", "a", 1)).await?;
-    // Later calls may not have the name.
+    // Later calls may omit the name.
     save_in(&*store, &hash, row("t", "b", 2)).await?;
-    let told = |error: everturn_core::Error| error.to_string();
+    let message = |error: everturn_core::Error| error.to_string();
     let name = async || match store.tenants(None).await {
         Ok(page) => Ok(page
             .items
             .first()
             .map(|tenant| tenant.tenant().map(str::to_owned))),
-        // A store need not know its tenants.
+        // A store may be unable to list its tenants.
         Err(error) if error.status() == Status::Unimplemented => Ok(Some(Some("ann@example.com".to_owned()))),
-        Err(error) => Err(told(error)),
+        Err(error) => Err(message(error)),
     };
 
     let before = name().await?;
@@ -160,8 +160,8 @@ async fn tenants_are_listed_by_name(store: Arc<dyn SessionStore>) -> Verdict {
         before == Some(Some("ann@example.com".to_owned())),
         "the tenant 'ann@example.com' is listed as {before:?}"
     );
-    store.delete(&hash, &Deletion::Tenant).await.map_err(told)?;
-    // If the tenant comes back without its name, nobody knows the name any more.
+    store.delete(&hash, &Deletion::Tenant).await.map_err(message)?;
+    // A tenant that returns without its name has no name any more.
     save_in(&*store, &hash, row("s", "a", 1)).await?;
     let after = name().await?;
     ensure!(

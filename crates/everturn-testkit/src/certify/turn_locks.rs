@@ -1,4 +1,4 @@
-//! Checks that turn locks, if a store keeps them, exclude, lapse and fence.
+//! Checks that turn locks, if a store supports them, exclude, expire and fence.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use super::{Verdict, ensure, list_promises};
 list_promises! {
     "of many turns that ask for one place one holds the lock" => one_turn_holds_the_lock,
     "locks of tenants, sessions and branches are apart" => locks_are_apart,
-    "a lapsed lock goes to the next turn, and a renewed one does not" => a_lapsed_lock_goes_on,
+    "a lapsed lock goes to the next turn, and a renewed one does not" => an_expired_lock_is_granted_again,
     "a turn that lost its lock cannot commit" => a_fenced_turn_cannot_commit,
     "a turn that lost its lock cannot write a record" => a_fenced_turn_cannot_record,
     "a turn that is too late is not granted its lock" => a_late_turn_is_refused,
@@ -26,14 +26,14 @@ list_promises! {
     "a lock goes along with its branch" => a_lock_goes_along,
 }
 
-/// A lease that does not lapse during a check.
+/// A lease that does not expire during a check.
 const LONG: Duration = Duration::from_mins(5);
 
-/// A lease that lapses at once.
+/// A lease that expires at once.
 const SHORT: Duration = Duration::from_millis(50);
 
 #[allow(clippy::needless_pass_by_value, reason = "it is what `map_err` gives")]
-fn told(error: Error) -> String {
+fn message(error: Error) -> String {
     format!("{error:?}")
 }
 
@@ -47,7 +47,7 @@ fn request(snapshot: &str, turn: &str, lease: Duration) -> LockRequest {
 }
 
 async fn take(locks: &dyn TurnLocks, request: &LockRequest) -> Result<LockGrant, String> {
-    locks.take(&scope(), request).await.map_err(told)
+    locks.take(&scope(), request).await.map_err(message)
 }
 
 async fn is_held(locks: &dyn TurnLocks, snapshot: &str, turn: &str) -> Result<bool, String> {
@@ -68,7 +68,7 @@ async fn begin(store: &dyn SessionStore) -> Verdict {
             put(row("s", "a", 1)),
         )
         .await;
-    saved.map(drop).map_err(told)
+    saved.map(drop).map_err(message)
 }
 
 /// Commits a snapshot after another one under the lock of a turn.
@@ -115,7 +115,7 @@ async fn one_turn_holds_the_lock(store: Arc<dyn SessionStore>) -> Verdict {
         }
         ensure!(
             holder.is_some() && named.iter().all(|by| Some(by) == holder.as_ref()),
-            "{holder:?} holds the lock, and others were told that {named:?} do"
+            "{holder:?} holds the lock, and others received {named:?} as its holders"
         );
         begin(&*store).await?;
     }
@@ -136,7 +136,7 @@ async fn locks_are_apart(store: Arc<dyn SessionStore>) -> Verdict {
         let saved = store
             .save(&scope(), Some(&id), Precondition::None, put(row))
             .await;
-        saved.map_err(told)?;
+        saved.map_err(message)?;
     }
 
     ensure!(
@@ -145,24 +145,24 @@ async fn locks_are_apart(store: Arc<dyn SessionStore>) -> Verdict {
     );
     ensure!(
         is_held(locks, "c", "turn-2").await?,
-        "a lock of another branch is in the way"
+        "a lock of another branch blocks the turn"
     );
     let elsewhere = LockRequest::new("other".into(), "turn-3".into(), after(""), LONG);
     ensure!(
         take(locks, &elsewhere).await? == LockGrant::Held,
-        "a lock of another session is in the way"
+        "a lock of another session blocks the turn"
     );
     let tenant = Scope::new("another tenant");
     let foreign = request("", "turn-4", LONG);
-    let granted = locks.take(&tenant, &foreign).await.map_err(told)?;
+    let granted = locks.take(&tenant, &foreign).await.map_err(message)?;
     ensure!(
         granted == LockGrant::Held,
-        "a lock of another tenant is in the way"
+        "a lock of another tenant blocks the turn"
     );
     locks
         .release(&tenant, &"s".into(), &"turn-1".into())
         .await
-        .map_err(told)?;
+        .map_err(message)?;
     ensure!(
         !is_held(locks, "b", "turn-5").await?,
         "another tenant released a lock"
@@ -170,7 +170,7 @@ async fn locks_are_apart(store: Arc<dyn SessionStore>) -> Verdict {
     Ok(())
 }
 
-async fn a_lapsed_lock_goes_on(store: Arc<dyn SessionStore>) -> Verdict {
+async fn an_expired_lock_is_granted_again(store: Arc<dyn SessionStore>) -> Verdict {
     let Some(locks) = store.turn_locks() else {
         return Ok(());
     };
@@ -179,7 +179,7 @@ async fn a_lapsed_lock_goes_on(store: Arc<dyn SessionStore>) -> Verdict {
     let (session, holder) = ("s".into(), SnapshotId::from("turn-1"));
     let renewed = locks.renew(&scope(), &session, &holder, LONG).await;
     ensure!(
-        renewed.map_err(told)?,
+        renewed.map_err(message)?,
         "a turn that holds its lock cannot renew it"
     );
     lapse().await;
@@ -190,7 +190,7 @@ async fn a_lapsed_lock_goes_on(store: Arc<dyn SessionStore>) -> Verdict {
 
     let renewed = locks.renew(&scope(), &session, &holder, SHORT).await;
     ensure!(
-        renewed.map_err(told)?,
+        renewed.map_err(message)?,
         "a turn that holds its lock cannot renew it"
     );
     lapse().await;
@@ -201,7 +201,7 @@ async fn a_lapsed_lock_goes_on(store: Arc<dyn SessionStore>) -> Verdict {
     );
     let renewed = locks.renew(&scope(), &session, &holder, LONG).await;
     ensure!(
-        !renewed.map_err(told)?,
+        !renewed.map_err(message)?,
         "a turn renewed a lock that another turn has"
     );
     Ok(())
@@ -234,13 +234,13 @@ async fn a_fenced_turn_cannot_commit(store: Arc<dyn SessionStore>) -> Verdict {
         matches!(&again, Err(error) if error.is(TURN_LOCK_LOST)),
         "a commit that releases its lock left it behind: {again:?}"
     );
-    // A lapsed lock that nobody took is still its holder's.
+    // An expired lock that no other turn took still belongs to its holder.
     take(locks, &request("b", "turn-3", SHORT)).await?;
     lapse().await;
     let slow = commit(&*store, ("b", "c", 4), "turn-3", true).await;
     ensure!(
         matches!(slow, Ok(Some(_))),
-        "a lapsed lock that nobody took: {slow:?}"
+        "an expired lock that was not taken: {slow:?}"
     );
     Ok(())
 }
@@ -271,7 +271,7 @@ async fn a_fenced_turn_cannot_record(store: Arc<dyn SessionStore>) -> Verdict {
     };
     take(locks, &request("a", "turn-1", SHORT)).await?;
     for sequence in 0..2 {
-        record(sequence, "turn-1").await.map_err(told)?;
+        record(sequence, "turn-1").await.map_err(message)?;
     }
     lapse().await;
     ensure!(
@@ -284,7 +284,7 @@ async fn a_fenced_turn_cannot_record(store: Arc<dyn SessionStore>) -> Verdict {
         matches!(&fenced, Err(error) if error.status() == Status::Aborted && error.is(TURN_LOCK_LOST)),
         "a record of a turn whose lock another turn has: {fenced:?}"
     );
-    record(2, "turn-2").await.map_err(told)
+    record(2, "turn-2").await.map_err(message)
 }
 
 async fn a_late_turn_is_refused(store: Arc<dyn SessionStore>) -> Verdict {
@@ -303,7 +303,7 @@ async fn a_late_turn_is_refused(store: Arc<dyn SessionStore>) -> Verdict {
     ensure!(is_held(locks, "a", "turn-2").await?, "a free lock is not granted");
     commit(&*store, ("a", "b", 2), "turn-2", true)
         .await
-        .map_err(told)?;
+        .map_err(message)?;
 
     refused(&request("a", "turn-3", LONG)).await?;
     refused(&request("a", "turn-3", LONG).waiting()).await?;
@@ -323,11 +323,11 @@ async fn recalled_turns_are_checked(store: Arc<dyn SessionStore>) -> Verdict {
     begin(&*store).await?;
     for at in [ResumeAt::Tip("s".into()), ResumeAt::Snapshot("a".into())] {
         let Some(recalled) = locks.recall(&scope(), &at).await else {
-            // A store need not remember anything.
+            // A store may keep nothing in memory.
             continue;
         };
         let stored = store.latest(&scope(), &"s".into(), Detail::Whole).await;
-        let stored = stored.map_err(told)?;
+        let stored = stored.map_err(message)?;
         ensure!(
             stored.as_ref() == Some(&recalled.snapshot),
             "{recalled:?} was recalled, and {stored:?} is stored"
@@ -339,14 +339,14 @@ async fn recalled_turns_are_checked(store: Arc<dyn SessionStore>) -> Verdict {
             "an unchanged session is not granted: {granted:?}"
         );
         let released = locks.release(&scope(), &"s".into(), &"turn-1".into()).await;
-        released.map_err(told)?;
+        released.map_err(message)?;
 
         let mut noted = recalled.snapshot.clone();
         noted.note = Some(format!("{} was here", recalled.version));
         let changed = store
             .save(&scope(), Some(&"a".into()), Precondition::None, put(noted))
             .await;
-        changed.map_err(told)?;
+        changed.map_err(message)?;
 
         let stale = request("a", "turn-2", LONG).as_of(recalled.version);
         let refused = locks.take(&scope(), &stale).await;
@@ -377,13 +377,13 @@ async fn waiting_turns_take_their_turn(store: Arc<dyn SessionStore>) -> Verdict 
             "a turn that waits: {granted:?}"
         );
     }
-    // One that died while it waited is passed over.
+    // A turn that died while it waited is skipped.
     take(locks, &request("a", "turn-2", SHORT).waiting()).await?;
     lapse().await;
     locks
         .release(&scope(), &"s".into(), &"turn-1".into())
         .await
-        .map_err(told)?;
+        .map_err(message)?;
 
     ensure!(
         take(locks, &waiting("turn-4")).await? != LockGrant::Held,
@@ -400,7 +400,7 @@ async fn waiting_turns_take_their_turn(store: Arc<dyn SessionStore>) -> Verdict 
     locks
         .release(&scope(), &"s".into(), &"turn-3".into())
         .await
-        .map_err(told)?;
+        .map_err(message)?;
     ensure!(
         take(locks, &waiting("turn-4")).await? == LockGrant::Held,
         "the last turn in the queue is not granted the free lock"
@@ -416,17 +416,17 @@ async fn a_lock_goes_along(store: Arc<dyn SessionStore>) -> Verdict {
     ensure!(is_held(locks, "a", "turn-1").await?, "a free lock is not granted");
     take(locks, &request("a", "turn-2", LONG).waiting()).await?;
 
-    // In the middle of its turn the turn keeps its lock.
+    // A turn keeps its lock until its end.
     commit(&*store, ("a", "b", 2), "turn-1", false)
         .await
-        .map_err(told)?;
+        .map_err(message)?;
     ensure!(
         !is_held(locks, "b", "turn-3").await?,
         "a commit in the middle of a turn released the lock"
     );
     commit(&*store, ("b", "c", 3), "turn-1", true)
         .await
-        .map_err(told)?;
+        .map_err(message)?;
 
     ensure!(
         !is_held(locks, "c", "turn-3").await?,

@@ -1,4 +1,4 @@
-//! Checks that watchers are told of status changes.
+//! Checks that watchers receive status changes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use super::row::{row, save, scope};
 use super::{Verdict, ensure, list_promises};
 
 list_promises! {
-    "a watcher is told the current status at once" => the_current_status_comes_first,
-    "a watcher is told of the last change" => the_last_change_is_heard,
+    "a watcher receives the current status at once" => the_current_status_comes_first,
+    "a watcher receives the last change" => the_last_change_is_received,
     "watching a missing snapshot ends at once" => a_missing_snapshot_ends_the_watch,
 }
 
@@ -32,19 +32,22 @@ async fn the_current_status_comes_first(store: Arc<dyn SessionStore>) -> Verdict
         written.status = status;
         save(&*store, written).await?;
         let Some(mut statuses) = store.watch(&scope(), &id.as_str().into()) else {
-            ensure!(!store.can_watch(), "the store says that it can watch, and cannot");
+            ensure!(
+                !store.can_watch(),
+                "the store reports that it can watch, and cannot"
+            );
             return Ok(());
         };
         let first = next(&mut statuses).await?;
         ensure!(
             first == Some(status),
-            "the snapshot is {status:?}, and the watcher heard {first:?}"
+            "the snapshot is {status:?}, and the watcher received {first:?}"
         );
     }
     Ok(())
 }
 
-async fn the_last_change_is_heard(store: Arc<dyn SessionStore>) -> Verdict {
+async fn the_last_change_is_received(store: Arc<dyn SessionStore>) -> Verdict {
     if !store.can_watch() {
         return Ok(());
     }
@@ -69,7 +72,7 @@ async fn the_last_change_is_heard(store: Arc<dyn SessionStore>) -> Verdict {
             match next(&mut statuses).await? {
                 Some(SnapshotStatus::Pending) => {}
                 Some(SnapshotStatus::Aborted) => break,
-                other => return Err(format!("the watcher heard {other:?}")),
+                other => return Err(format!("the watcher received {other:?}")),
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Other processes that work on a store: the test's own program, started again.
 //!
-//! A worker runs only the test that started it, which finds its [`Role`] in the environment. It reads orders from its
-//! standard input and writes reports to its standard output, as lines of JSON.
+//! A worker runs only the test that started it, which reads its [`Role`] from the environment. It receives
+//! commands on its standard input and writes reports to its standard output, as lines of JSON.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -14,13 +14,13 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 const VARIABLE: &str = "EVERTURN_CERTIFY_WORKER";
 
-/// Marks the kit's lines among those that the test runner prints.
+/// Marks the kit's lines among those of the test runner.
 const MARK: &str = "everturn-certify ";
 
 /// The role of a worker process.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Role {
-    /// Executes orders.
+    /// Executes commands.
     Obey,
     /// Saves the turns of a session until it is killed.
     Talk { folder: PathBuf, session: String },
@@ -64,13 +64,13 @@ impl Worker {
         })
     }
 
-    /// Sends the worker an order.
+    /// Sends the worker a command.
     pub(super) async fn order(&mut self, order: &impl Serialize) -> Result<(), String> {
         let mut line = serde_json::to_string(order).map_err(|error| error.to_string())?;
         line.push('\n');
         let orders = self.orders.as_mut().expect("it is piped");
         let sent = orders.write_all(line.as_bytes()).await;
-        sent.map_err(|error| format!("a worker takes no orders: {error}"))
+        sent.map_err(|error| format!("sending a command to a worker failed: {error}"))
     }
 
     /// Returns the worker's next report; `None` when it has ended.
@@ -82,7 +82,7 @@ impl Worker {
             .map_err(|error| error.to_string())?
         {
             if let Some(report) = line.strip_prefix(MARK) {
-                // A killed process may leave half a line.
+                // A killed process may leave an incomplete line.
                 return Ok(serde_json::from_str(report).ok());
             }
         }
@@ -95,7 +95,7 @@ impl Worker {
     }
 }
 
-/// In a worker: returns the next order, or `None` after the last.
+/// In a worker: returns the next command, or `None` after the last.
 pub(super) async fn next_order<T: DeserializeOwned>() -> Option<T> {
     let read = || {
         let mut line = String::new();
@@ -109,7 +109,7 @@ pub(super) async fn next_order<T: DeserializeOwned>() -> Option<T> {
 pub(super) fn report(report: &impl Serialize) {
     let line = serde_json::to_string(report).expect("reports are plain data");
     let mut out = std::io::stdout().lock();
-    // The test runner may have begun a line. If the parent is gone, the write fails and the parent's death ends this
-    // process.
+    // The test runner may have begun a line. If the parent has exited, the write fails, and this process
+    // ends.
     let _ = writeln!(out, "\n{MARK}{line}").and_then(|()| out.flush());
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{directory, skip};
 use crate::Reply;
 
-/// Reads a file of the data, YAML or JSON, as JSON. If the file does not exist, says so and returns `None`.
+/// Reads a data file, YAML or JSON, as JSON. If the file does not exist, prints so and returns `None`.
 ///
 /// # Panics
 /// If the file cannot be parsed; if it does not exist and `CI` is `true`.
@@ -22,7 +22,7 @@ pub fn load(file: &str) -> Option<Value> {
     }
     let text =
         fs::read_to_string(&path).unwrap_or_else(|error| panic!("cannot read {}: {error}", path.display()));
-    // Every JSON text is YAML too, but JSON's own parser is the stricter and faster one.
+    // Every JSON text is YAML too, but the JSON parser is stricter and faster.
     let parsed = match path.extension() {
         Some(extension) if extension == "json" => serde_json::from_str(&text).map_err(Error::from),
         _ => yaml_serde::from_str(&text).map_err(Error::foreign),

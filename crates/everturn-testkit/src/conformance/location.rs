@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
-/// Returns the folder with the data. If there is none, says so and returns `None`.
+/// Returns the folder with the data. If it does not exist, prints so and returns `None`.
 ///
 /// # Panics
 /// If there is no such folder and `CI` is `true`.
@@ -21,7 +21,8 @@ pub fn directory() -> Option<PathBuf> {
     None
 }
 
-/// Returns the chosen folder, or the default: a crate is two folders deep in the repository, and `shared` is beside it.
+/// Returns the configured folder, or the default: `shared` next to the repository, two folders above the
+/// crate.
 fn candidate(chosen: Option<OsString>, manifest: Option<OsString>) -> PathBuf {
     match chosen.filter(|chosen| !chosen.is_empty()) {
         Some(chosen) => chosen.into(),
@@ -32,7 +33,7 @@ fn candidate(chosen: Option<OsString>, manifest: Option<OsString>) -> PathBuf {
 /// Prints that the running test is skipped, with the reason.
 ///
 /// # Panics
-/// If `CI` is `true`: there, everything that a test needs must be present.
+/// If `CI` is `true`: all requirements of a test must be met there.
 pub fn skip(reason: impl Display) {
     assert!(
         !is_ci(env::var_os("CI")),

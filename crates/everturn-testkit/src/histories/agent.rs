@@ -12,19 +12,19 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
 /// Returns the user's text of a turn.
-pub(super) fn said(text: u8) -> String {
+pub(super) fn user_text(text: u8) -> String {
     format!("say {text}")
 }
 
-/// The additions of a turn beside the user's message.
+/// The additions of a turn, except the user's message.
 struct Answer {
     message: Message,
     custom: Value,
     artifact: Option<Artifact>,
 }
 
-fn answer(said: &str, custom: &Value) -> Answer {
-    let number: u8 = said.trim_start_matches("say ").parse().unwrap_or_default();
+fn answer(text: &str, custom: &Value) -> Answer {
+    let number: u8 = text.trim_start_matches("say ").parse().unwrap_or_default();
     let turns = custom["turns"].as_u64().unwrap_or_default() + 1;
     let mut custom = if custom.is_object() {
         custom.clone()
@@ -40,17 +40,17 @@ fn answer(said: &str, custom: &Value) -> Answer {
     // Some artifacts are so large that a store may keep them separately.
     let artifact = number.is_multiple_of(3).then(|| {
         let length = if number.is_multiple_of(16) { 3_000 } else { 10 };
-        let text = format!("{turns} {}", "carrot ".repeat(length));
-        Artifact::text(format!("plan {}", number % 2), text)
+        let contents = format!("{turns} {}", "carrot ".repeat(length));
+        Artifact::text(format!("plan {}", number % 2), contents)
     });
     Answer {
-        message: Message::model(format!("heard: {said}")),
+        message: Message::model(format!("reply to: {text}")),
         custom,
         artifact,
     }
 }
 
-/// Holds a turn back until the test lets it end.
+/// Blocks a turn until the test lets it end.
 #[derive(Debug)]
 pub(super) struct Gate {
     pub(super) entered: Semaphore,
@@ -97,8 +97,8 @@ pub(super) fn agent(
 }
 
 async fn turn(turn: Turn) -> HandlerResult<FinishReason> {
-    let said = turn.message().map(|message| message.text().into_owned());
-    let answer = answer(&said.unwrap_or_default(), &turn.custom());
+    let text = turn.message().map(|message| message.text().into_owned());
+    let answer = answer(&text.unwrap_or_default(), &turn.custom());
     turn.add_message(answer.message);
     turn.set_custom(answer.custom);
     if let Some(artifact) = answer.artifact {
@@ -107,12 +107,12 @@ async fn turn(turn: Turn) -> HandlerResult<FinishReason> {
     Ok(FinishReason::Stop)
 }
 
-/// Returns the state after a turn, computed the simple way: by copying everything.
+/// Returns the state after a turn, computed by copying everything.
 pub(super) fn after_turn(state: &SessionState, text: u8) -> SessionState {
-    let said = said(text);
-    let answer = answer(&said, state.custom.as_deref().unwrap_or(&Value::Null));
+    let user_text = user_text(text);
+    let answer = answer(&user_text, state.custom.as_deref().unwrap_or(&Value::Null));
     let mut messages: Vec<Message> = state.messages.iter().cloned().collect();
-    messages.push(Message::user(said));
+    messages.push(Message::user(user_text));
     messages.push(answer.message);
     let mut artifacts = state.artifacts.to_vec();
     if let Some(artifact) = answer.artifact {

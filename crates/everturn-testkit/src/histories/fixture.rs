@@ -1,4 +1,4 @@
-//! A program under way: the store and the model beside it.
+//! A running program: the store, and the model to compare it with.
 
 mod comparison;
 
@@ -15,7 +15,7 @@ use everturn_agent::{
 use everturn_core::{Error, Status};
 use jiff::{SignedDuration, Timestamp};
 
-use super::agent::{Gate, agent, said};
+use super::agent::{Gate, agent, user_text};
 use super::model::{Model, Rules};
 use super::step::{Return, Step};
 use crate::certify::ensure;
@@ -36,7 +36,7 @@ pub(super) struct Fixture {
     archive: Archive,
     seconds: Arc<AtomicI64>,
     model: Model,
-    /// Every session and every snapshot there ever was.
+    /// Every session and snapshot ever created, including deleted ones.
     sessions: Vec<SessionId>,
     ids: Vec<SnapshotId>,
     /// The snapshot that the last step concerned.
@@ -83,7 +83,7 @@ impl Fixture {
         self.sessions[pick % self.sessions.len()].clone()
     }
 
-    /// Picks a snapshot that exists or existed; before the first, one that never did.
+    /// Picks a snapshot that exists or existed; before the first one, an id that never existed.
     fn snapshot(&self, pick: usize) -> SnapshotId {
         match self.ids.len() {
             0 => "never".into(),
@@ -109,7 +109,12 @@ impl Fixture {
         match *step {
             Step::Turn { session, text } => {
                 let session = self.session(session);
-                let reply = self.agent.chat().resume(session.clone()).run(said(text)).await;
+                let reply = self
+                    .agent
+                    .chat()
+                    .resume(session.clone())
+                    .run(user_text(text))
+                    .await;
                 let expected = self
                     .model
                     .turn(&session, self.model.latest(&session), text, self.now());
@@ -180,7 +185,7 @@ impl Fixture {
             Timeline::Linear => &self.rewinding,
             _ => &self.agent,
         };
-        let reply = agent.chat().snapshot(id.clone()).run(said(text)).await;
+        let reply = agent.chat().snapshot(id.clone()).run(user_text(text)).await;
         let expected = self.turn_from(&id, text);
         let session = self.model.find(&id).and_then(|parent| parent.session_id.clone());
         let is_tip = session.is_some_and(|session| {
@@ -212,7 +217,7 @@ impl Fixture {
         let only_one = id == other && other_expected.is_ok() && !self.model.is_followed(&id);
 
         let chat = self.gated.chat().snapshot(id.clone());
-        let mut running = tokio::spawn(async move { chat.run(said(text)).await });
+        let mut running = tokio::spawn(async move { chat.run(user_text(text)).await });
         let over = tokio::select! {
             reply = &mut running => Some(reply),
             entered = self.gate.entered.acquire() => {
@@ -220,8 +225,8 @@ impl Fixture {
                 None
             }
         };
-        let meanwhile = self.agent.chat().snapshot(other).run(said(text)).await;
-        // The turn under way knows nothing of the other, and ends later.
+        let meanwhile = self.agent.chat().snapshot(other).run(user_text(text)).await;
+        // The running turn started before the other one, and ends later.
         self.seconds.fetch_add(1, Ordering::SeqCst);
         let expected = self.turn_from(&id, text);
         let reply = if let Some(reply) = over {
@@ -247,7 +252,7 @@ impl Fixture {
         Ok(())
     }
 
-    /// Repeats in the model the turn that the store has taken, and returns its result.
+    /// Applies the store's turn to the model, and returns its result.
     fn apply_turn(
         &mut self,
         reply: Result<AgentReply, Error>,
@@ -311,7 +316,7 @@ impl Fixture {
         }
     }
 
-    /// Checks that a session now exists a second time, under ids of its own.
+    /// Checks that a session now exists a second time, with other ids.
     async fn check_copy(
         &mut self,
         session: &SessionId,
@@ -342,7 +347,7 @@ impl Fixture {
             {
                 ensure!(
                     !self.ids.contains(name),
-                    "the parent of a copy is a snapshot that it should not know"
+                    "the parent of a copy is a snapshot of another session"
                 );
                 names.insert(gone.clone(), name.clone());
             }
@@ -400,7 +405,7 @@ impl Fixture {
         })
     }
 
-    /// Changes the model's snapshot as the store's was changed; `change` returns whether it changed anything.
+    /// Applies the store's change to the model's snapshot; `change` returns whether it changed anything.
     fn changed(
         &mut self,
         id: &SnapshotId,
@@ -483,7 +488,8 @@ impl Fixture {
                 Import::default()
             }
             Return::Replacing => {
-                // This turn is refused if the session ends in a pending snapshot, which serves the purpose as well.
+                // This turn is rejected if the session ends in a pending snapshot, which serves the purpose
+                // as well.
                 let _ = self.agent.chat().resume(session.clone()).run("meanwhile").await;
                 Import::default().replacing()
             }
@@ -517,6 +523,6 @@ fn same_failure<T, U>(found: Result<T, Error>, expected: Result<U, Status>) -> S
         (Err((_, message)), Err(expected)) => Err(format!("failed with {message} instead of {expected:?}")),
         (Err((_, message)), Ok(_)) => Err(format!("failed: {message}")),
         (Ok(_), Err(expected)) => Err(format!("succeeded instead of failing with {expected:?}")),
-        (Ok(_), Ok(_)) => Err("succeeded in another way".to_owned()),
+        (Ok(_), Ok(_)) => Err("succeeded differently".to_owned()),
     }
 }

@@ -18,7 +18,7 @@ pub(super) struct Model {
     pub(super) snapshots: Vec<Snapshot>,
 }
 
-/// Rules of retention, by the clock of the program.
+/// Rules of retention, by the program's clock.
 pub(super) struct Rules {
     pub(super) horizon: Option<Timestamp>,
     pub(super) count: Option<usize>,
@@ -130,9 +130,10 @@ impl Model {
         }
     }
 
-    /// Orphans the snapshots that do not lead to `tip`, which is `to` itself or a new snapshot that continues it.
+    /// Supersedes the snapshots that do not lead to `tip`, which is `to` itself or a new snapshot that
+    /// continues it.
     pub(super) fn rewind(&mut self, to: &SnapshotId, tip: &SnapshotId) {
-        // The formerly orphaned branch that becomes the session's again, back to where it left the kept one.
+        // The superseded branch that belongs to the session again, back to where it left the kept one.
         let mut line = HashSet::from([tip.clone()]);
         let mut next = Some(to.clone());
         let mut fork = None;
@@ -236,8 +237,8 @@ impl Model {
         line
     }
 
-    /// Returns the snapshots that the rules delete. Sessions with orphaned snapshots only are not listed, and so not
-    /// reached.
+    /// Returns the snapshots that the rules delete. Sessions with only superseded snapshots are not listed,
+    /// and so not reached.
     pub(super) fn expendable(&self, rules: &Rules) -> HashSet<SnapshotId> {
         let expendable = |snapshot: &&Snapshot| {
             let session = snapshot

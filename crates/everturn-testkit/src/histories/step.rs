@@ -1,11 +1,11 @@
 //! The steps of a program.
 
-/// One operation on the histories in a store. Sessions and snapshots are picked by number from all there ever were,
-/// including deleted ones.
+/// One operation on the histories in a store. Sessions and snapshots are picked by number from all ever
+/// created, including deleted ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Step {
-    /// Continues a session at its tip, or begins it.
+    /// Continues a session at its tip, or starts it.
     Turn {
         /// The number of the session.
         session: usize,
@@ -19,24 +19,24 @@ pub enum Step {
         /// The text of the user.
         text: u8,
     },
-    /// Continues from two snapshots at the same time: the second turn runs while the first is under way. If both
-    /// continue a snapshot without a successor, only one turn succeeds.
+    /// Continues from two snapshots at the same time: the second turn runs during the first. If both continue
+    /// a snapshot without a successor, only one turn succeeds.
     Overlap {
-        /// The snapshot of the turn that takes longer.
+        /// The snapshot of the longer turn.
         snapshot: usize,
-        /// The snapshot of the turn that runs meanwhile.
+        /// The snapshot of the turn that runs during the longer one.
         beside: usize,
         /// The text of the user in both turns.
         text: u8,
     },
-    /// Rewinds to a snapshot and continues from it, orphaning the snapshots after it.
+    /// Rewinds to a snapshot and continues from it, superseding the snapshots after it.
     Rewind {
         /// The number of the snapshot.
         snapshot: usize,
         /// The text of the user.
         text: u8,
     },
-    /// Writes the snapshot of a background run that is under way.
+    /// Writes the snapshot of a running background run.
     AddPending {
         /// The number of the session.
         session: usize,
@@ -123,7 +123,7 @@ impl Step {
         match kind % 32 {
             0..=9 => Self::Turn {
                 session: session % 3,
-                // So few texts that some are repeated.
+                // Only a few texts, so that some are repeated.
                 text: detail % 64,
             },
             10 | 11 => Self::Resume {

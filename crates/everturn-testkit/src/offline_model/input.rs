@@ -1,8 +1,8 @@
-//! The texts and numbers in a message, for filling in an input.
+//! The texts and numbers in a message, used to fill in a tool's input.
 
 use super::text::words;
 
-/// Prepositions after which the topic of a sentence comes.
+/// Prepositions before the topic of a sentence.
 const BEFORE_SUBJECT: [&str; 9] = ["about", "at", "for", "from", "in", "of", "on", "to", "with"];
 
 /// The texts and numbers of one message. Each number is used once.
@@ -51,11 +51,11 @@ impl Input {
         trimmed(&subject.join(" ")).to_owned()
     }
 
-    /// Returns whether the text has all the words of `name`.
+    /// Returns whether the text contains all the words of `name`.
     pub(super) fn mentions(&self, name: &str) -> bool {
-        let said = words(&self.text);
+        let user_words = words(&self.text);
         let wanted = words(name);
-        !wanted.is_empty() && wanted.iter().all(|word| said.contains(word))
+        !wanted.is_empty() && wanted.iter().all(|word| user_words.contains(word))
     }
 }
 

@@ -9,7 +9,7 @@ use super::text::last_user_text;
 /// The depth of a sample; a schema may refer to itself.
 const MAX_DEPTH: usize = 8;
 
-/// Returns the structured output that a request asks for; `None` if it asks for text.
+/// Returns the structured output for a request; `None` if it asks for text.
 pub(super) fn output(request: &ModelRequest) -> Option<String> {
     let output = request.output.as_ref()?;
     let format = output.format.as_deref();
@@ -32,7 +32,7 @@ fn lines(items: &[Value]) -> String {
     lines.join("\n")
 }
 
-/// Returns a value of the schema's shape, with texts and numbers from the message where it has some.
+/// Returns a value of the schema's shape, with texts and numbers from the message where possible.
 pub(super) fn sample(schema: &Value, input: &mut Input) -> Value {
     Sampler { root: schema, input }.value(schema, 0)
 }
@@ -184,7 +184,7 @@ fn number(schema: &Value, offered: Option<f64>, is_integer: bool) -> Value {
         .max(lowest.unwrap_or(f64::MIN))
         .min(highest.unwrap_or(f64::MAX));
     if is_integer {
-        // A float that large has no fraction, and `as` stops at the ends of the range.
+        // A float that large has no fraction, and `as` saturates at the ends of the range.
         #[expect(
             clippy::cast_possible_truncation,
             reason = "the bounds of an integer type are whole numbers"

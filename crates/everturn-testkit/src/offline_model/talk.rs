@@ -4,7 +4,7 @@ use everturn_ai::{ModelRequest, Part, Role};
 
 use super::text::{last_user_text, user_texts, words};
 
-/// How many characters of a tool's answer are repeated.
+/// The maximum length of a repeated tool result.
 const MAX_QUOTED_CHARS: usize = 400;
 
 const ABOUT: &str = "I am the offline model: a handful of rules, and nothing that understands you.";
@@ -15,19 +15,21 @@ pub(super) fn reply(request: &ModelRequest) -> String {
         return report;
     }
     let text = last_user_text(request);
-    let said = words(&text);
-    let says = |candidates: &[&str]| said.iter().any(|word| candidates.contains(&word.as_str()));
+    let user_words = words(&text);
+    let has_any = |candidates: &[&str]| user_words.iter().any(|word| candidates.contains(&word.as_str()));
     if text.is_empty() {
         format!("You sent no text. {ABOUT}")
-    } else if says(&["help", "tools", "who"]) || (says(&["what"]) && says(&["can"]) && says(&["you"])) {
+    } else if has_any(&["help", "tools", "who"])
+        || (has_any(&["what"]) && has_any(&["can"]) && has_any(&["you"]))
+    {
         introduction(request)
-    } else if says(&["remember", "earlier", "before", "history"]) {
+    } else if has_any(&["remember", "earlier", "before", "history"]) {
         memory(request)
-    } else if says(&["hello", "hi", "hey", "morning", "evening"]) {
+    } else if has_any(&["hello", "hi", "hey", "morning", "evening"]) {
         format!("Hello! {ABOUT} Ask me for help to see what I can do.")
-    } else if says(&["thanks", "thank"]) {
+    } else if has_any(&["thanks", "thank"]) {
         "You are welcome.".to_owned()
-    } else if says(&["bye", "goodbye"]) {
+    } else if has_any(&["bye", "goodbye"]) {
         "Goodbye. This conversation can be resumed from here.".to_owned()
     } else {
         let position = user_texts(request).len();
@@ -68,7 +70,7 @@ fn memory(request: &ModelRequest) -> String {
     format!("So far you have said:{}", lines.concat())
 }
 
-/// Returns the answers of the tools, if the last message holds them.
+/// Returns the results of the tools, if the last message contains some.
 fn tool_report(request: &ModelRequest) -> Option<String> {
     let message = request
         .messages

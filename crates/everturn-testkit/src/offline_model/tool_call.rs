@@ -1,4 +1,4 @@
-//! Deciding whether the user asks for a tool.
+//! Selecting the tool that the user's message asks for.
 
 use everturn_ai::{ModelRequest, ToolChoice, ToolDefinition, ToolRequest};
 use serde_json::Value;
@@ -26,12 +26,12 @@ pub(super) fn wanted(request: &ModelRequest) -> Option<ToolRequest> {
         Some(ToolChoice::Auto) | None => false,
     };
     let text = last_user_text(request);
-    let said = telling(&text);
+    let user_words = distinctive(&text);
     // `max_by_key` would return the last of equal tools; the first is the better guess.
     let (score, tool) = request
         .tools()
         .iter()
-        .map(|tool| (score(tool, &said), tool))
+        .map(|tool| (score(tool, &user_words), tool))
         .reduce(|best, next| if next.0 > best.0 { next } else { best })?;
     (is_required || score > 0).then(|| call(tool, &text, request.messages.len()))
 }
@@ -39,7 +39,7 @@ pub(super) fn wanted(request: &ModelRequest) -> Option<ToolRequest> {
 fn call(tool: &ToolDefinition, text: &str, position: usize) -> ToolRequest {
     let any = Value::Bool(true);
     let input = sample(tool.input_schema.as_ref().unwrap_or(&any), &mut Input::of(text));
-    // A model sends an object of arguments, even if the schema does not say so.
+    // A model sends an object of arguments, even if the schema does not require it.
     let input = if input.is_null() {
         Value::Object(serde_json::Map::new())
     } else {
@@ -49,21 +49,21 @@ fn call(tool: &ToolDefinition, text: &str, position: usize) -> ToolRequest {
 }
 
 /// Scores how well a tool fits the text; 0 if not at all. A name counts more than any description.
-fn score(tool: &ToolDefinition, said: &[String]) -> usize {
-    let is_said = |word: &String| said.iter().any(|said| is_related(word, said));
-    let name = telling(&tool.name);
-    if !name.is_empty() && name.iter().all(is_said) {
+fn score(tool: &ToolDefinition, user_words: &[String]) -> usize {
+    let is_mentioned = |word: &String| user_words.iter().any(|own| is_related(word, own));
+    let name = distinctive(&tool.name);
+    if !name.is_empty() && name.iter().all(is_mentioned) {
         return 100 + name.len();
     }
-    let shared = telling(&tool.description)
+    let shared = distinctive(&tool.description)
         .iter()
-        .filter(|word| is_said(word))
+        .filter(|word| is_mentioned(word))
         .count();
     if shared >= MIN_SHARED { shared } else { 0 }
 }
 
 /// Returns the distinctive words of a text, each once.
-fn telling(text: &str) -> Vec<String> {
+fn distinctive(text: &str) -> Vec<String> {
     let mut words = words(text);
     words.retain(|word| !COMMON.contains(&word.as_str()));
     words.sort_unstable();
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_is_asked_for_by_its_name_or_its_description() {
+    fn a_tool_is_selected_by_its_name_or_its_description() {
         assert_eq!(
             name("How is the weather in Bern?", None).as_deref(),
             Some("getWeather")

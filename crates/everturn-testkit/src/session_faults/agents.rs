@@ -1,4 +1,4 @@
-//! The agents to which faults happen.
+//! The agents of the program.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::{Reply, ScriptedModel};
 
-/// The circumstances that all agents of a program share.
+/// The settings that all agents of a program share.
 #[derive(Clone)]
 pub(super) struct Setting {
     pub(super) store: Arc<dyn SessionStore>,
@@ -34,7 +34,7 @@ impl Setting {
         registry
     }
 
-    /// Returns an agent around a prompt, as one process has it.
+    /// Returns an agent around a prompt, as defined in one process.
     pub(super) fn clerk(&self, timeline: Timeline) -> Agent {
         agent(&self.registry(), "clerk")
             .system("Be kind.")
@@ -48,7 +48,7 @@ impl Setting {
             .expect("an agent with a name and a store")
     }
 
-    /// Returns an agent that adds the messages which the user's text numbers, and asks the model.
+    /// Returns an agent that adds the messages selected by the user's text, and calls the model.
     pub(super) fn writer(&self) -> Agent {
         custom_agent(&self.registry(), "writer", |session: AgentSession| async move {
             session.run(add_messages).await?;
@@ -61,7 +61,7 @@ impl Setting {
         .expect("an agent with a name and a store")
     }
 
-    /// Returns an agent without a store, for conversations that are only probe_model at.
+    /// Returns an agent without a store, for conversations that are only examined.
     pub(super) fn probe(&self) -> Agent {
         agent(&self.registry(), "probe")
             .tools(tools())
@@ -96,7 +96,7 @@ fn tools() -> [Tool; 4] {
 async fn add_messages(turn: Turn) -> HandlerResult<AgentFinishReason> {
     let number = turn.message().and_then(|message| message.text().parse().ok());
     turn.add_messages(messages(number.unwrap_or_default()));
-    // A model that fails leaves the messages that were added.
+    // A failed model call keeps the added messages.
     let _ = turn
         .generate()
         .history()
@@ -110,7 +110,7 @@ fn call(name: &str, reference: u32) -> ToolRequest {
     ToolRequest::new(name, json!({})).with_reference(reference.to_string())
 }
 
-/// Returns messages of any kind.
+/// Returns arbitrary messages.
 fn messages(number: u32) -> Vec<Message> {
     let count = number % 4;
     let message = |index: u32| {

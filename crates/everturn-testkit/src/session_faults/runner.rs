@@ -1,4 +1,4 @@
-//! A program under way.
+//! A running program.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -28,16 +28,16 @@ pub(super) struct Runner {
     rewinding: Agent,
     writer: Agent,
     probe: Agent,
-    /// The model of the agent that only looks.
+    /// The model of the examining agent.
     probe_model: ScriptedModel,
     archive: Archive,
     seconds: Arc<AtomicI64>,
     session: SessionId,
     sessions: usize,
-    /// The ids of all snapshots there ever were.
+    /// The ids of all snapshots ever created.
     seen: Vec<SnapshotId>,
     summary: Checked,
-    /// How many requests of the agents' model were checked.
+    /// The number of checked requests of the agents' model.
     checked: usize,
 }
 
@@ -46,7 +46,7 @@ impl Runner {
         let seconds = Arc::new(AtomicI64::new(0));
         let clock = Clock::new({
             let seconds = Arc::clone(&seconds);
-            // Each look at the clock takes a moment, so that snapshots are in order.
+            // Each reading of the clock advances it, so that snapshots are ordered.
             move || {
                 let millis = SignedDuration::from_millis(seconds.fetch_add(1, Ordering::SeqCst));
                 Timestamp::UNIX_EPOCH + millis
@@ -84,10 +84,10 @@ impl Runner {
         self.summary
     }
 
-    /// Applies a fault. That an input is refused or fails is part of the program.
+    /// Applies a fault. Rejected and failed inputs are part of the program.
     ///
     /// # Errors
-    /// A sentence if a stored message was changed.
+    /// A description of a changed stored message.
     pub(super) async fn apply(&mut self, fault: Fault) -> Result<(), String> {
         let before = self.seen.len();
         let outcome = match fault {
@@ -125,7 +125,7 @@ impl Runner {
         }
     }
 
-    /// Returns where an invocation begins: at the latest snapshot for zero, else at an earlier one.
+    /// Returns where an invocation starts: at the latest snapshot for zero, else at an earlier one.
     fn init(&self, at: u8) -> AgentInit {
         let back = usize::from(at).checked_sub(1);
         let earlier = back.and_then(|back| self.seen.get(back % self.seen.len().max(1)));
@@ -186,7 +186,7 @@ impl Runner {
             .await
     }
 
-    /// Makes the model hang in the next turn; the gate tells when it does.
+    /// Makes the model hang in the next turn; the gate is reached when it does.
     fn hang(&self, after_tool: bool) -> Gate {
         let gate = Gate::new();
         self.expect(after_tool.then(tool_reply));
@@ -229,7 +229,7 @@ impl Runner {
         let gate = self.hang(after_tool);
         let (init, setting, reached) = (self.init(at), self.setting.clone(), gate.clone());
         let killed = tokio::task::spawn_blocking(move || {
-            // A runtime of its own stands for a process: all its work ends where it is.
+            // A separate runtime stands for a process: dropping it ends all its work.
             let process = tokio::runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()?;
@@ -250,7 +250,7 @@ impl Runner {
                 }
                 Ok(connection)
             });
-            // Before the connection, which would tell the driver that its client has left.
+            // Ended before the connection is dropped, which would cancel the turn regularly.
             process.shutdown_background();
             begun.map(drop)
         });
@@ -317,7 +317,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Checks all requests since the last check, and those that would be next.
+    /// Checks all requests since the last check, and the next possible ones.
     pub(super) async fn check(&mut self) -> Result<(), String> {
         let requests = self.setting.model.requests();
         for request in &requests[self.checked..] {
@@ -337,16 +337,19 @@ impl Runner {
                 ..SessionState::default()
             };
             let mut connection = self.probe.connect(AgentInit::state(state));
-            let said = async {
+            let turn = async {
                 connection.send(input).await?;
                 connection.close();
                 connection.output().await
             };
-            let output = said.await.map_err(|error| error.to_string())?;
+            let output = turn.await.map_err(|error| error.to_string())?;
             if let Some(error) = output.error {
-                return Err(format!("the session cannot go on: {}", error.message));
+                return Err(format!("the session cannot continue: {}", error.message));
             }
-            let next = self.probe_model.last_request().ok_or("the model was not asked")?;
+            let next = self
+                .probe_model
+                .last_request()
+                .ok_or("the model was not called")?;
             self.check_request(&next.messages)?;
         }
         Ok(())
@@ -364,7 +367,7 @@ impl Runner {
     }
 }
 
-/// Returns an input that the session must take: a message, or answers if the outcome of a call is unknown.
+/// Returns an input that the session must accept: a message, or answers if the outcome of a call is unknown.
 fn next_input(messages: &History) -> AgentInput {
     let open = history::awaiting(messages).and_then(|place| messages.get(place));
     let questions: Vec<&Part> = open.into_iter().flat_map(Message::interrupts).collect();

@@ -1,4 +1,4 @@
-//! A replayer plays the calls that a recorder recorded.
+//! A replayer plays the calls of a recorder.
 
 use std::fs;
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ fn request(text: &str) -> ModelRequest {
     ModelRequest::new(Message::user(text))
 }
 
-/// Asks a model that is recorded.
+/// Calls a recorded model.
 async fn record(folder: &Folder, requests: &[ModelRequest], replies: Vec<Reply>) {
     let model = Recorder::new(folder.cassette()).wrap("chef", ScriptedModel::new().replies(replies));
     for request in requests {
@@ -183,7 +183,7 @@ async fn a_model_that_was_never_recorded_is_named() {
 }
 
 #[tokio::test]
-async fn ignored_fields_do_not_tell_requests_apart() {
+async fn ignored_fields_do_not_distinguish_requests() {
     let folder = Folder::new();
     let seeded = |seed: u32| ModelRequest {
         config: Some(json!({"seed": seed})),

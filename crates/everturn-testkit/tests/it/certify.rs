@@ -1,4 +1,4 @@
-//! The kit passes a store that keeps its promises and catches every one that does not.
+//! The kit passes a correct store and detects every defect.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use everturn_agent::SnapshotId;
 use everturn_agent::store::{Detail, MemoryStore, Scope, SessionStore, SnapshotQuery};
 use everturn_testkit::certify::defects::{Defect, DefectiveStore};
-use everturn_testkit::certify::faults::{DefectiveKeeper, Fault, FaultDefect, Faults};
+use everturn_testkit::certify::faults::{DefectiveBackend, Fault, FaultDefect, Faults};
 use everturn_testkit::certify::{certify, certify_faults, certify_growth};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -17,7 +17,8 @@ async fn the_store_in_memory_keeps_every_promise() {
     certificate.assert_kept();
 }
 
-// On one thread, where tasks take turns whenever one yields: a race that a defect leaves open is run into every time.
+// On one thread, where tasks switch whenever one yields, so every race that a defect leaves open occurs each
+// time.
 #[tokio::test]
 async fn every_planted_defect_is_caught() {
     let examined = Defect::ALL.map(|defect| async move {
@@ -50,7 +51,7 @@ async fn a_wrong_measure_of_the_stores_size_is_noticed() {
     assert_eq!(certificate.broken().count(), 1, "{certificate}");
 }
 
-/// How many bytes the store would take if each snapshot were a document.
+/// The number of bytes that the store would need if each snapshot were a document.
 async fn documents(store: &MemoryStore) -> u64 {
     let mut bytes = 0;
     let sessions = std::iter::once("s".to_owned()).chain((0..20).map(|fork| format!("fork-{fork}")));
@@ -68,7 +69,7 @@ async fn documents(store: &MemoryStore) -> u64 {
     bytes
 }
 
-/// A store in memory: nothing outside of the process can happen to it.
+/// A store in memory, which cannot have external faults.
 struct InMemory(MemoryStore);
 
 #[async_trait]
@@ -95,7 +96,7 @@ impl Faults for InMemory {
 }
 
 #[tokio::test]
-async fn a_store_to_which_nothing_can_happen_says_so() {
+async fn a_store_without_external_faults_reports_it() {
     let certificate = certify_faults(|| InMemory(MemoryStore::new())).await;
 
     certificate.assert_kept();
@@ -109,7 +110,7 @@ async fn a_store_to_which_nothing_can_happen_says_so() {
 
 #[tokio::test]
 async fn a_store_that_names_its_faults_keeps_every_promise() {
-    let certificate = certify_faults(|| DefectiveKeeper::new(None)).await;
+    let certificate = certify_faults(|| DefectiveBackend::new(None)).await;
 
     certificate.assert_kept();
     assert!(
@@ -125,7 +126,7 @@ async fn every_fault_that_is_not_noticed_is_caught() {
     let examined = FaultDefect::ALL.map(|defect| async move {
         (
             defect,
-            certify_faults(|| DefectiveKeeper::new(Some(defect))).await,
+            certify_faults(|| DefectiveBackend::new(Some(defect))).await,
         )
     });
 

@@ -1,4 +1,4 @@
-//! The kit passes a stream log that keeps its promises and catches every one that does not.
+//! The kit passes a correct stream log and detects every defect.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn memory() -> MemoryStreamLog {
     options.max_stream_bytes(MAX_STREAM_BYTES).build()
 }
 
-/// A log whose time is that of tokio.
+/// A log that uses tokio's time.
 fn under_test(log: impl StreamLog + Clone) -> LogUnderTest {
     LogUnderTest::new(log.clone())
         .elsewhere(log)

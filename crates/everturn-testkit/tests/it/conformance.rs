@@ -1,4 +1,4 @@
-//! The published cases can be read, and scripted.
+//! The published cases can be parsed and scripted.
 
 use everturn_testkit::{ScriptedModel, conformance};
 use serde_json::json;

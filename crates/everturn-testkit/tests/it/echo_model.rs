@@ -1,4 +1,4 @@
-//! An echo repeats the last user message.
+//! The echo model repeats the last user message.
 
 use everturn_ai::{Message, Model, ModelRequest, Part};
 use everturn_core::{Context, Emitter, Registry};

@@ -1,4 +1,4 @@
-//! The check of histories passes a store that keeps them and catches those that do not.
+//! The check of histories passes a correct store and detects defects.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use everturn_agent::store::MemoryStore;
 use everturn_testkit::certify::defects::{Defect, DefectiveStore};
 use everturn_testkit::histories::{Return, Step, check_program};
 
-/// A program in which every kind of step finds something to do.
+/// A program in which every kind of step has an effect.
 fn program() -> Vec<Step> {
     let turn = |session, text| Step::Turn { session, text };
     vec![
@@ -94,7 +94,7 @@ async fn the_store_in_memory_keeps_histories() {
 }
 
 #[tokio::test]
-async fn a_store_that_only_says_it_deleted_is_caught() {
+async fn a_store_that_only_reports_a_deletion_is_detected() {
     let store = Arc::new(DefectiveStore::new(Defect::IdleDeletion));
 
     let found = check_program(store, SnapshotIds::Uuid, &program())

@@ -1,4 +1,4 @@
-//! The offline model gives every request an answer, and the same request the same one.
+//! The offline model answers every request, and equal requests equally.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn answer(request: ModelRequest) -> String {
     response.text().into_owned()
 }
 
-async fn said(text: &str) -> String {
+async fn reply_to(text: &str) -> String {
     answer(ModelRequest::new(Message::user(text))).await
 }
 
@@ -34,11 +34,11 @@ struct Forecast {
 
 #[tokio::test]
 async fn small_talk_is_answered() {
-    assert!(said("Hello!").await.starts_with("Hello!"));
-    assert_eq!(said("Thank you").await, "You are welcome.");
-    assert!(said("What can you do?").await.contains("no tools here"));
-    assert!(said("Leeks are green.").await.contains("“Leeks are green.”"));
-    assert!(said("").await.contains("no text"));
+    assert!(reply_to("Hello!").await.starts_with("Hello!"));
+    assert_eq!(reply_to("Thank you").await, "You are welcome.");
+    assert!(reply_to("What can you do?").await.contains("no tools here"));
+    assert!(reply_to("Leeks are green.").await.contains("“Leeks are green.”"));
+    assert!(reply_to("").await.contains("no text"));
 }
 
 #[tokio::test]
@@ -99,7 +99,7 @@ async fn help_names_the_tools() {
 }
 
 #[tokio::test]
-async fn structured_output_has_the_shape_that_is_asked_for() {
+async fn structured_output_has_the_requested_shape() {
     let output = |format: &str, schema: Value| {
         let output = OutputConfig {
             format: Some(format.to_owned()),

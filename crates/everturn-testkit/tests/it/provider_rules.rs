@@ -1,4 +1,4 @@
-//! Each provider's rules refuse known bad conversations, and take good ones.
+//! Each provider's rules reject known invalid conversations, and accept valid ones.
 
 use everturn_ai::{Message, Messages, Part, ToolRequest, ToolResponse};
 use everturn_testkit::provider_rules::Provider;
@@ -13,7 +13,7 @@ fn answer(reference: &str) -> Part {
     Part::from(ToolResponse::to(&request, "done"))
 }
 
-/// Returns the providers that take a conversation.
+/// Returns the providers that accept a conversation.
 fn takers(messages: Vec<Message>) -> Vec<Provider> {
     let messages = Messages::from(messages);
     Provider::ALL
@@ -54,7 +54,7 @@ fn a_call_without_an_answer_is_refused() {
     .concat();
 
     for bad in [open, passed_over, partly] {
-        // Ollama pairs nothing.
+        // Ollama does not pair calls and answers.
         assert_eq!(takers(bad), [Provider::Ollama]);
     }
 }
@@ -97,7 +97,7 @@ fn an_answer_in_the_wrong_place_is_refused_where_places_matter() {
 
     let takers = takers(late);
 
-    // Responses pairs by id, and two providers read the answers of tools as the user's.
+    // Responses pairs by id, and two providers treat tool results as the user's.
     assert_eq!(
         takers,
         [Provider::OpenAiResponses, Provider::Anthropic, Provider::Gemini]

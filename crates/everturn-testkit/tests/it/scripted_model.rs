@@ -1,4 +1,4 @@
-//! A scripted model does what the script says, and tells what it was asked.
+//! A scripted model follows its script, and records its requests.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ async fn replies_are_played_in_order() {
 }
 
 #[tokio::test]
-async fn a_script_that_is_over_says_so() {
+async fn a_finished_script_is_an_error() {
     let model = ScriptedModel::new().reply("one");
     ask(&model, "first").await.unwrap();
 
@@ -57,8 +57,8 @@ async fn a_script_can_have_a_fallback_reply() {
 #[tokio::test]
 async fn a_reply_can_be_made_from_the_request() {
     let model = ScriptedModel::new().reply_with(|request| {
-        let said = request.messages.last().map(Message::text).unwrap_or_default();
-        Reply::text(said.to_uppercase())
+        let text = request.messages.last().map(Message::text).unwrap_or_default();
+        Reply::text(text.to_uppercase())
     });
 
     assert_eq!(ask(&model, "leeks").await.unwrap().text(), "LEEKS");
@@ -170,7 +170,7 @@ async fn a_gate_holds_the_answer_until_it_is_opened() {
 }
 
 #[tokio::test]
-async fn tools_are_asked_for_in_one_message() {
+async fn tools_are_requested_in_one_message() {
     let calls = [
         ToolRequest::new("a", json!({})).with_reference("1"),
         ToolRequest::new("b", json!({"n": 1})),
@@ -217,7 +217,7 @@ async fn every_call_is_remembered_with_its_circumstances() {
 
 #[tokio::test]
 #[should_panic(expected = r#"at /messages/0/content/0/text: expected "b", found "a""#)]
-async fn asserting_what_was_not_asked_names_the_place() {
+async fn a_failed_assertion_names_the_place() {
     let model = ScriptedModel::new().reply("one");
     ask(&model, "a").await.unwrap();
 
@@ -231,13 +231,13 @@ fn asserting_a_call_that_was_not_made_fails() {
 }
 
 #[test]
-#[should_panic(expected = "1 replies of the script were never asked for")]
+#[should_panic(expected = "1 replies of the script were not used")]
 fn asserting_the_end_of_an_unfinished_script_fails() {
     ScriptedModel::new().reply("one").assert_finished();
 }
 
 #[test]
-#[should_panic(expected = "the model was asked 0 times, expected 1")]
+#[should_panic(expected = "the model was called 0 times, expected 1")]
 fn asserting_another_number_of_calls_fails() {
     ScriptedModel::new().assert_calls(1);
 }

@@ -1,4 +1,4 @@
-//! Sessions in memory stay usable, whatever happens to them.
+//! Sessions in memory stay usable after any sequence of faults.
 
 use std::sync::Arc;
 
@@ -65,7 +65,7 @@ fn every_fault_leaves_a_session_that_every_provider_accepts() {
     ] {
         let summary = summary(policy, &program()).unwrap();
 
-        // Much was checked, and much of it needed mending.
+        // Many requests were checked, and many of them needed a repair.
         assert!(summary.requests > 400, "{policy:?}: {summary:?}");
         assert!(summary.faulty > 50, "{policy:?}: {summary:?}");
         assert!(summary.failures > 5, "{policy:?}: {summary:?}");

@@ -243,7 +243,7 @@ async fn declining_needs_the_right_to_answer_and_no_form() {
 }
 
 #[tokio::test]
-async fn a_turn_loop_of_ones_own_refuses_and_takes_the_same_answers() {
+async fn a_custom_turn_loop_accepts_and_rejects_the_same_answers() {
     let (desk, _) = Desk::asked("tip", json!({})).await;
     let model = ScriptedModel::new()
         .reply(Reply::tool("refund", json!({ "cents": 500 })))
@@ -297,7 +297,7 @@ async fn a_turn_loop_of_ones_own_refuses_and_takes_the_same_answers() {
 }
 
 #[tokio::test]
-async fn over_http_a_token_decides_and_the_refusal_says_why() {
+async fn over_http_a_token_decides_and_the_refusal_has_a_reason() {
     let (desk, asked) = Desk::asked("refund", json!({ "cents": 500 })).await;
     let server = desk.app.server().context(context_fn(|request| {
         let caller = match request.bearer_token() {
@@ -344,7 +344,7 @@ async fn over_http_a_token_decides_and_the_refusal_says_why() {
 }
 
 #[tokio::test]
-async fn an_unknown_outcome_is_settled_by_an_operator_in_either_form() {
+async fn an_operator_resolves_an_unknown_outcome_in_either_form() {
     for is_respond in [true, false] {
         let (desk, asked) = Desk::asked("pay", json!({})).await;
         let answer = || {
@@ -373,7 +373,7 @@ async fn an_unknown_outcome_is_settled_by_an_operator_in_either_form() {
 }
 
 #[tokio::test]
-async fn the_program_itself_settles_an_unknown_outcome() {
+async fn the_program_itself_resolves_an_unknown_outcome() {
     let (desk, asked) = Desk::asked("pay", json!({})).await;
     let program = Context::new().with(alice().scope());
 
@@ -383,7 +383,7 @@ async fn the_program_itself_settles_an_unknown_outcome() {
 }
 
 #[tokio::test]
-async fn a_tool_may_leave_an_unknown_outcome_to_its_caller() {
+async fn a_tool_may_let_its_caller_resolve_an_unknown_outcome() {
     let (desk, asked) = Desk::asked("tip", json!({})).await;
 
     assert_eq!(

@@ -216,7 +216,7 @@ async fn an_agent_that_is_defined_twice_is_named() {
 }
 
 #[tokio::test]
-async fn names_that_are_defined_in_time_are_no_mistakes() {
+async fn names_defined_in_time_are_valid() {
     let folder = prompts(&[(
         "chef.prompt",
         "---\nmodel: echo\ntools: [in_season]\nuse: [retry]\nmy.note: kept\n---\nYou cook. {{>style}}\n",

@@ -45,7 +45,7 @@ fn answer_of(model: &ScriptedModel, call: usize) -> Value {
 }
 
 #[tokio::test]
-async fn a_tool_takes_the_database_of_the_application_and_the_caller() {
+async fn a_tool_receives_the_database_of_the_application_and_the_caller() {
     let model = ScriptedModel::new()
         .reply(Reply::tool("list_orders", json!({})))
         .reply("Leeks.");
@@ -61,7 +61,7 @@ async fn a_tool_takes_the_database_of_the_application_and_the_caller() {
 }
 
 #[tokio::test]
-async fn a_tool_without_a_caller_is_told_so_or_takes_none() {
+async fn a_tool_fails_without_a_caller_unless_it_is_optional() {
     let model = ScriptedModel::new()
         .reply(Reply::tool("list_orders", json!({})))
         .reply(Reply::tool("whoami", json!({})))

@@ -136,7 +136,7 @@ fn every_path_in_the_map_is_declared_in_its_crate() {
 }
 
 #[test]
-fn every_row_of_the_map_says_where_or_why_not() {
+fn every_row_of_the_map_has_a_place_or_a_reason() {
     let map = map();
     let rows = map.lines().filter(|line| line.starts_with("| "));
 
@@ -149,7 +149,7 @@ fn every_row_of_the_map_says_where_or_why_not() {
 }
 
 #[test]
-fn the_search_finds_what_is_missing() {
+fn the_search_finds_missing_items() {
     let source = sources("everturn_agent");
 
     assert!(declares(&source, "AgentBuilder") && !declares(&source, "AgentBuild"));

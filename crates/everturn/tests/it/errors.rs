@@ -41,7 +41,7 @@ fn assert_kept(error: &Error, message: &str) {
 }
 
 #[test]
-fn an_error_inside_anothers_error_keeps_all_that_it_says() {
+fn an_error_inside_a_foreign_error_is_kept_completely() {
     let cases: [(HandlerError, &str); 8] = [
         (eaten().into(), "no leeks on shelf 4"),
         (anyhow::Error::from(eaten()).into(), "no leeks on shelf 4"),
@@ -107,7 +107,7 @@ fn others(kind: &str) -> Result<(), anyhow::Error> {
 
 /// Every kind of user function converts any error with `?`, and none needs an explicit type.
 #[tokio::test]
-async fn every_function_of_a_user_takes_any_error() {
+async fn every_user_function_converts_any_error() {
     let app = app(OfflineModel::new()).await;
 
     let flow = app

@@ -71,7 +71,7 @@ async fn a_custom_turn_loop_streams_keeps_state_and_adds_artifacts() {
 }
 
 #[tokio::test]
-async fn work_goes_on_in_the_background_and_the_chat_goes_on_from_it() {
+async fn work_continues_in_the_background_and_the_chat_continues_from_it() {
     let app = app(&["Soup all week.", "You are welcome."]).await;
     let chef = app
         .agent("chef")

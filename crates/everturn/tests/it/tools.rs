@@ -54,7 +54,7 @@ async fn a_tool_changes_the_state_of_its_session_and_the_prompt_shows_it() {
 }
 
 #[tokio::test]
-async fn the_model_is_told_what_the_tool_is_for() {
+async fn the_model_receives_the_description_of_the_tool() {
     let model = ScriptedModel::new().reply("Fine.");
     let app = Everturn::builder()
         .model("scripted", model.clone())

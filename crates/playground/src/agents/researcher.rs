@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_topic_is_what_follows_the_request() {
+    fn the_topic_follows_the_request() {
         assert_eq!(topic_of("Research the history of soup."), "the history of soup");
         assert_eq!(topic_of("Rust"), "Rust");
         assert_eq!(topic_of("  "), "leeks");

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_without_a_slash_is_said() {
+    fn a_line_without_a_slash_is_a_message() {
         assert_eq!(
             Command::parse("  And leeks? ").unwrap(),
             Command::Say("And leeks?".to_owned())
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_takes_the_rest_of_the_line() {
+    fn the_rest_of_the_line_is_the_argument_of_a_command() {
         assert_eq!(
             Command::parse("/detach  Plan the week ").unwrap(),
             Command::Detach("Plan the week".to_owned())

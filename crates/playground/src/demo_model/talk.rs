@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kitchen_knows_the_pantry_and_leaves_the_rest_to_the_tools() {
+    fn the_chef_answers_from_the_pantry_and_otherwise_uses_tools() {
         let system = "You are a chef. The pantry holds leeks,beans. What you are given";
 
         let dishes = kitchen("What can I cook?", system).unwrap();

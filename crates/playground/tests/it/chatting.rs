@@ -64,7 +64,7 @@ fn a_turn_is_shown_with_the_tools_it_calls() {
 }
 
 #[test]
-fn the_next_visit_finds_the_conversations_of_the_last_and_of_one_agent_only() {
+fn the_next_chat_lists_the_earlier_conversations_of_one_agent_only() {
     let folder = tempfile::tempdir().expect("there is room for a folder");
     visit_in(
         folder.path(),
@@ -83,7 +83,7 @@ fn the_next_visit_finds_the_conversations_of_the_last_and_of_one_agent_only() {
 }
 
 #[test]
-fn a_branch_knows_only_what_was_said_before_it() {
+fn a_branch_contains_only_the_messages_before_it() {
     let transcript = visit(&[
         "The first thing",
         "The second thing",
@@ -116,7 +116,7 @@ fn the_history_shows_where_a_branch_began_and_where_the_conversation_is() {
 }
 
 #[test]
-fn a_conversation_is_resumed_where_it_was_left() {
+fn a_conversation_resumes_where_it_stopped() {
     let transcript = visit(&[
         "Remember the leeks",
         "/new",
@@ -157,7 +157,7 @@ fn money_moves_only_after_a_yes() {
 }
 
 #[test]
-fn a_question_that_nobody_answered_is_asked_again() {
+fn an_unanswered_question_is_asked_again() {
     let transcript = visit(&["/agent banker", "Transfer 50 to Ann", "no", "/branch 1", "yes"]);
 
     assert_eq!(
@@ -185,7 +185,7 @@ fn a_background_run_is_awaited_before_the_program_ends() {
 }
 
 #[test]
-fn a_failed_command_is_reported_and_the_visit_continues() {
+fn a_failed_command_is_reported_and_the_chat_continues() {
     let transcript = visit(&["/dance", "/branch 7", "/resume 9", "/agent nobody", "Hello"]);
 
     assert!(

@@ -31,7 +31,7 @@ fn the_printed_lines_work_when_they_are_pasted() {
 }
 
 #[test]
-fn a_conversation_goes_on_after_a_restart() {
+fn a_conversation_continues_after_a_restart() {
     if !has_curl() {
         return;
     }
@@ -59,7 +59,7 @@ fn a_conversation_goes_on_after_a_restart() {
 }
 
 #[test]
-fn a_background_run_goes_on_after_its_process_was_killed() {
+fn a_background_run_continues_after_its_process_was_killed() {
     if !has_curl() {
         return;
     }
@@ -82,7 +82,7 @@ fn a_background_run_goes_on_after_its_process_was_killed() {
 }
 
 #[test]
-fn health_and_the_description_of_the_routes_are_where_it_says() {
+fn health_and_openapi_routes_are_where_printed() {
     if !has_curl() {
         return;
     }
@@ -100,7 +100,7 @@ fn health_and_the_description_of_the_routes_are_where_it_says() {
 }
 
 #[test]
-fn a_usual_port_that_is_taken_is_left_alone() {
+fn a_used_default_port_is_replaced_by_a_free_one() {
     let folder = tempfile::tempdir().unwrap();
     // Where this fails, somebody else has taken it.
     let _taken = TcpListener::bind("127.0.0.1:8080");

@@ -71,7 +71,7 @@ fn flood(host: &str, closed: &AtomicUsize) {
 }
 
 #[test]
-fn a_flood_of_pings_that_nobody_reads_the_answers_to() {
+fn a_flood_of_pings_with_unread_answers() {
     let _alone = alone();
     let server = talking("memory");
     let observer = Observer::of(&server);
@@ -140,7 +140,7 @@ fn requests_with_thousands_of_answers_to_interrupts() {
 }
 
 #[test]
-fn large_answers_that_nobody_reads() {
+fn large_unread_answers() {
     let _alone = alone();
     let server = talking("memory");
     let text = "x".repeat(4 * MEGABYTE - 1024);

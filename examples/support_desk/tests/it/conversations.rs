@@ -6,7 +6,7 @@ use tempfile::TempDir;
 use crate::support::{ModelServer, Program, calls, says};
 
 #[tokio::test]
-async fn a_customer_asks_about_an_order_and_comes_back_later() {
+async fn a_customer_asks_about_an_order_and_returns_later() {
     let data = TempDir::new().unwrap();
     let model = ModelServer::start([
         calls("look_up", &json!({"number": 7})),

@@ -6,7 +6,7 @@ use tempfile::TempDir;
 use crate::support::{ModelServer, Program, calls, says};
 
 #[tokio::test]
-async fn a_model_server_that_is_down_is_told_to_the_customer_and_to_the_operator() {
+async fn an_unavailable_model_server_is_reported_to_the_customer_and_the_operator() {
     let data = TempDir::new().unwrap();
     let model = ModelServer::start([]).await;
     let desk = Program::start(data.path(), &model.url).await;
@@ -38,7 +38,7 @@ async fn a_model_server_that_is_down_is_told_to_the_customer_and_to_the_operator
 }
 
 #[tokio::test]
-async fn the_model_mends_its_mistakes() {
+async fn the_model_corrects_its_mistakes() {
     let data = TempDir::new().unwrap();
     let model = ModelServer::start([
         calls("look_up", &json!({"number": "seven"})),

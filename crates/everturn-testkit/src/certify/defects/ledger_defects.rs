@@ -19,14 +19,14 @@ impl UsageLedger for DefectiveStore {
                 Self::dawdle().await;
                 expense.admission = None;
             }
-            // Each turn compares with what its own snapshot holds.
+            // Each turn compares with the usage in its own snapshot.
             Defect::SessionBudgetCheckedEarly => {
                 if let Some(session) = &mut expense.session {
                     session.after(UsageTotal::default())?;
                     session.admission = None;
                 }
             }
-            // The account holds what one writer read and another has changed since.
+            // The account contains the value that one writer read, although another has changed it since.
             Defect::LostExpense => {
                 let before = self.store.of_tenant(&scope).await?;
                 Self::dawdle().await;

@@ -1,4 +1,4 @@
-//! Stores that do not notice what happens to them from outside, to show that the kit can tell.
+//! Stores that do not notice external faults, to show that the kit detects them.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,15 +18,15 @@ use tokio::sync::{Mutex as Queue, watch};
 
 use super::{Fault, Faults};
 
-/// What is wrong with a [`DefectiveKeeper`].
+/// The defect of a [`DefectiveBackend`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FaultDefect {
-    /// Lets saves wait for the lock one after the other, each for the whole timeout.
+    /// Makes saves wait for the lock one after the other, each for the whole timeout.
     WaitsInTurn,
-    /// Lets reads wait for the lock.
+    /// Makes reads wait for the lock.
     ReadsWait,
-    /// Reads a damaged body as if it were whole.
+    /// Reads a damaged body as valid.
     AcceptedDamage,
     /// Resumes the snapshot before a missing one.
     ForgottenTip,
@@ -51,12 +51,12 @@ impl FaultDefect {
     }
 }
 
-/// A place in memory that a store is opened on, with a lock that others may hold, and data that can be damaged.
+/// In-memory data of a store, with a lock that others may hold, and data that can be damaged.
 #[derive(Debug, Clone)]
-pub struct DefectiveKeeper(Arc<Keeper>);
+pub struct DefectiveBackend(Arc<Backend>);
 
 #[derive(Debug)]
-struct Keeper {
+struct Backend {
     defect: Option<FaultDefect>,
     rows: MemoryStore,
     is_held: watch::Sender<bool>,
@@ -65,13 +65,13 @@ struct Keeper {
     missing: Mutex<Option<(SessionId, SnapshotId)>>,
 }
 
-impl DefectiveKeeper {
+impl DefectiveBackend {
     /// How long a save waits for the lock.
     const TIMEOUT: Duration = Duration::from_millis(200);
 
-    /// A place with this defect; `None` for one that keeps every promise.
+    /// Data with this defect; `None` for a store without defects.
     pub fn new(defect: Option<FaultDefect>) -> Self {
-        Self(Arc::new(Keeper {
+        Self(Arc::new(Backend {
             defect,
             rows: MemoryStore::new(),
             is_held: watch::Sender::new(false),
@@ -96,12 +96,12 @@ impl DefectiveKeeper {
 
     async fn wait_to_read(&self) {
         if self.has(FaultDefect::ReadsWait) {
-            // Not for good, because the lock is released only after the reads.
+            // Bounded, because the lock is released only after the reads.
             let _ = self.wait_for_lock(Instant::now() + Duration::from_secs(8)).await;
         }
     }
 
-    /// What a reader is given in the place of a stored snapshot.
+    /// What a reader receives instead of a stored snapshot.
     fn given(&self, row: Option<Snapshot>) -> Result<Option<Snapshot>> {
         let Some(mut row) = row else {
             return Ok(None);
@@ -142,7 +142,7 @@ impl DefectiveKeeper {
 }
 
 #[async_trait]
-impl Faults for DefectiveKeeper {
+impl Faults for DefectiveBackend {
     async fn open(&self) -> Arc<dyn SessionStore> {
         Arc::new(self.clone())
     }
@@ -152,7 +152,7 @@ impl Faults for DefectiveKeeper {
     }
 
     async fn hold_lock(&self) -> Fault<Box<dyn Send>> {
-        struct Held(DefectiveKeeper);
+        struct Held(DefectiveBackend);
         impl Drop for Held {
             fn drop(&mut self) {
                 self.0.0.is_held.send_replace(false);
@@ -185,7 +185,7 @@ impl Faults for DefectiveKeeper {
 }
 
 #[async_trait]
-impl SessionStore for DefectiveKeeper {
+impl SessionStore for DefectiveBackend {
     async fn get(&self, scope: &Scope, id: &SnapshotId, detail: Detail) -> Result<Option<Snapshot>> {
         self.wait_to_read().await;
         self.given(self.0.rows.get(scope, id, detail).await?)

@@ -65,7 +65,7 @@ async fn once(log: Arc<LogUnderTest>) -> Verdict {
             .map(|error| error.status());
         ensure!(
             again == Some(Status::AlreadyExists),
-            "elsewhere, a key that is taken was answered with {again:?}"
+            "elsewhere, opening a used key returned {again:?}"
         );
     }
     finish(writer).await
@@ -78,8 +78,8 @@ async fn stopped(log: Arc<LogUnderTest>) -> Verdict {
     let asked = log.other()?.stop(&key("s")).await;
     asked.map_err(|error| format!("the stream cannot be stopped from elsewhere: {error}"))?;
 
-    let heard = tokio::time::timeout(SOON, stop.cancelled()).await;
-    ensure!(heard.is_ok(), "a stop from elsewhere does not reach the writer");
+    let stopped = tokio::time::timeout(SOON, stop.cancelled()).await;
+    ensure!(stopped.is_ok(), "a stop from elsewhere does not reach the writer");
     write(&*writer, 1..=2).await?;
     finish(writer).await?;
     same(
@@ -95,8 +95,12 @@ async fn lost(log: Arc<LogUnderTest>) -> Verdict {
 
     drop(writer);
 
-    let told = rest(reader).await?;
-    let is_lost = matches!(&told[told.len() - 1].event, StreamEvent::Failed(error) if error.is(WRITER_LOST));
-    ensure!(is_lost && told.len() == 3, "elsewhere, the stream is {told:?}");
+    let entries = rest(reader).await?;
+    let is_lost =
+        matches!(&entries[entries.len() - 1].event, StreamEvent::Failed(error) if error.is(WRITER_LOST));
+    ensure!(
+        is_lost && entries.len() == 3,
+        "elsewhere, the stream is {entries:?}"
+    );
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Checks that every stream ends once and that every reader learns how.
+//! Checks that every stream ends once and that every reader receives the end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,8 +34,8 @@ async fn errors_are_kept(log: Arc<LogUnderTest>) -> Verdict {
         finished.map_err(|error| format!("the stream cannot be finished: {error}"))?;
     }
 
-    let told = rest(log.read("private", 1).await?).await?;
-    let error = failure(&told)?;
+    let entries = rest(log.read("private", 1).await?).await?;
+    let error = failure(&entries)?;
     ensure!(
         error.status() == private.status(),
         "the status has become {}",
@@ -56,8 +56,8 @@ async fn errors_are_kept(log: Arc<LogUnderTest>) -> Verdict {
         !shown.contains("row 17"),
         "clients are shown the private text {shown:?}"
     );
-    let told = rest(log.read("public", 0).await?).await?;
-    let shown = failure(&told)?.to_wire(Exposure::Public).message;
+    let entries = rest(log.read("public", 0).await?).await?;
+    let shown = failure(&entries)?.to_wire(Exposure::Public).message;
     ensure!(
         shown == "no such recipe",
         "clients are shown {shown:?} and not the public text"
@@ -78,19 +78,19 @@ async fn a_lost_writer(log: Arc<LogUnderTest>) -> Verdict {
         (log.read("s", 0).await?, 0),
         (log.read("s", 9).await?, 3),
     ] {
-        let told = rest(reader).await?;
-        let error = failure(&told)?;
+        let entries = rest(reader).await?;
+        let error = failure(&entries)?;
         ensure!(
             error.is(WRITER_LOST) && error.status() == Status::Unavailable,
             "the stream ended with {error:?}"
         );
-        let chunks = &told[..told.len() - 1];
+        let chunks = &entries[..entries.len() - 1];
         same(chunks, &expected(after, 3)[..chunks.len()])?;
         ensure!(
-            chunks.len() as u64 == 3 - after && told[chunks.len()].position.number() == 4,
+            chunks.len() as u64 == 3 - after && entries[chunks.len()].position.number() == 4,
             "after {after} there are {} chunks, and the end is at {}",
             chunks.len(),
-            told[chunks.len()].position
+            entries[chunks.len()].position
         );
     }
     Ok(())
@@ -99,8 +99,11 @@ async fn a_lost_writer(log: Arc<LogUnderTest>) -> Verdict {
 async fn a_writer_that_goes_at_once(log: Arc<LogUnderTest>) -> Verdict {
     drop(log.open("s").await?);
 
-    let told = rest(log.read("s", 0).await?).await?;
-    ensure!(failure(&told)?.is(WRITER_LOST), "the stream ended with {told:?}");
+    let entries = rest(log.read("s", 0).await?).await?;
+    ensure!(
+        failure(&entries)?.is(WRITER_LOST),
+        "the stream ended with {entries:?}"
+    );
     let again = log.log.open(&key("s")).await.err().map(|error| error.status());
     ensure!(
         again == Some(Status::AlreadyExists),
@@ -112,17 +115,17 @@ async fn a_writer_that_goes_at_once(log: Arc<LogUnderTest>) -> Verdict {
 async fn a_stop_is_passed_on(log: Arc<LogUnderTest>) -> Verdict {
     let (writer, other) = (log.open("s").await?, log.open("other").await?);
     let (stop, others) = (writer.stop_requested(), other.stop_requested());
-    ensure!(!stop.is_cancelled(), "a stop was asked for by nobody");
+    ensure!(
+        !stop.is_cancelled(),
+        "the writer received a stop that was not requested"
+    );
 
     let asked = log.log.stop(&key("s")).await;
     asked.map_err(|error| format!("the stream cannot be stopped: {error}"))?;
 
-    let heard = tokio::time::timeout(SOON, stop.cancelled()).await;
-    ensure!(heard.is_ok(), "the stop does not reach the writer");
-    ensure!(
-        !others.is_cancelled(),
-        "the stop reaches a writer that it was not meant for"
-    );
+    let stopped = tokio::time::timeout(SOON, stop.cancelled()).await;
+    ensure!(stopped.is_ok(), "the stop does not reach the writer");
+    ensure!(!others.is_cancelled(), "the stop reached another writer");
     write(&*writer, 1..=2).await?;
     let mut reader = log.read("s", 2).await?;
     let early = tokio::time::timeout(Duration::from_millis(20), next(&mut reader)).await;
@@ -137,7 +140,7 @@ async fn a_late_stop(log: Arc<LogUnderTest>) -> Verdict {
     finish(writer).await?;
 
     let asked = log.log.stop(&key("s")).await;
-    asked.map_err(|error| format!("a stream that is over cannot be stopped: {error}"))?;
+    asked.map_err(|error| format!("stopping a finished stream failed: {error}"))?;
 
     same(&rest(log.read("s", 0).await?).await?, &expected(0, 2))
 }

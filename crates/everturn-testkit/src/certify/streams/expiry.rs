@@ -23,7 +23,7 @@ impl LogUnderTest {
             .ok_or_else(|| "time cannot be made to pass".to_owned())
     }
 
-    /// Lets about that percentage of the keeping time pass.
+    /// Lets about that percentage of the retention period pass.
     async fn pass(&self, percent: u32) -> Verdict {
         let Expiry { keep_for, pass } = self.expiry()?;
         pass(*keep_for * percent / 100 + Duration::from_millis(1)).await;

@@ -13,7 +13,7 @@ list_promises! {
     "a reader waits for events that are not written yet" => waits,
     "a reader sees neither gap nor duplicate between existing and new events" => seamless,
     "readers that come and go get every event once" => come_and_go,
-    "neither writers nor readers wait for a slow reader" => nobody_waits,
+    "neither writers nor readers wait for a slow reader" => the_writer_never_waits,
 }
 
 async fn at_once(log: Arc<LogUnderTest>) -> Verdict {
@@ -109,7 +109,7 @@ async fn come_and_go(log: Arc<LogUnderTest>) -> Verdict {
                         return same(&seen, &expected(0, CHUNKS));
                     }
                     Some(entry) => seen.push(entry),
-                    None => return Err("the stream is over without an end".to_owned()),
+                    None => return Err("the stream finished without an end entry".to_owned()),
                 }
             }
         }
@@ -118,7 +118,7 @@ async fn come_and_go(log: Arc<LogUnderTest>) -> Verdict {
     wrote.and(read)
 }
 
-async fn nobody_waits(log: Arc<LogUnderTest>) -> Verdict {
+async fn the_writer_never_waits(log: Arc<LogUnderTest>) -> Verdict {
     const CHUNKS: u64 = 300;
     let writer = log.open("s").await?;
     let mut slow = log.read("s", 0).await?;

@@ -9,15 +9,15 @@ use super::super::ensure;
 use super::{LogUnderTest, Verdict, expected, finish, key, list_promises, read, rest, same, write};
 
 list_promises! {
-    "a stream that nobody opened is unknown" => unknown,
+    "a stream that was never opened is unknown" => unknown,
     "a key is opened once" => once,
     "of many concurrent openings of a key one succeeds" => one_of_many,
     "a stream is out of reach in other scopes" => scopes_are_apart,
     "similar and hostile keys are apart or refused" => hostile_keys,
-    "erased streams are gone, and no others" => erasure,
+    "erased streams are removed, and no others" => erasure,
 }
 
-/// Returns the status and message with which both reading and stopping a stream are refused.
+/// Returns the status and message with which both reading and stopping a stream are rejected.
 async fn refusals(log: &dyn StreamLog, key: &StreamKey) -> Result<(Status, String), String> {
     let Err(read) = log.read(key, Position::START).await else {
         return Err(format!("{key:?} can be read"));
@@ -45,7 +45,7 @@ async fn once(log: Arc<LogUnderTest>) -> Verdict {
         let again = log.log.open(&key("s")).await;
         match again.err().map(|error| error.status()) {
             Some(Status::AlreadyExists) => Ok(()),
-            other => Err(format!("a key that is taken was answered with {other:?}")),
+            other => Err(format!("opening a used key returned {other:?}")),
         }
     };
     let writer = log.open("s").await?;
@@ -74,7 +74,7 @@ async fn one_of_many(log: Arc<LogUnderTest>) -> Verdict {
                 Ok(writer) => writers.push(writer),
                 Err(error) => ensure!(
                     error.status() == Status::AlreadyExists,
-                    "a key that is taken was answered with {error}"
+                    "opening a used key returned {error}"
                 ),
             }
         }
@@ -94,7 +94,7 @@ async fn scopes_are_apart(log: Arc<LogUnderTest>) -> Verdict {
     );
     ensure!(
         foreign_said == missing_said,
-        "a foreign stream is told from a missing one: {foreign_said:?} and {missing_said:?}"
+        "a foreign stream is distinguished from a missing one: {foreign_said:?} and {missing_said:?}"
     );
     ensure!(
         !writer.stop_requested().is_cancelled(),
@@ -128,7 +128,7 @@ async fn erasure(log: Arc<LogUnderTest>) -> Verdict {
     let writer = open(&later).await?;
     write(&*writer, 1..=2).await?;
     let about = writer.about(&dinner).await;
-    about.map_err(|error| format!("a stream cannot be said to be about a session: {error}"))?;
+    about.map_err(|error| format!("setting the subject of a stream failed: {error}"))?;
 
     let erase = async |subject: &StreamSubject| {
         let erased = log.log.erase(subject).await;

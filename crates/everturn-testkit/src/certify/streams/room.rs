@@ -34,7 +34,7 @@ async fn too_large(log: Arc<LogUnderTest>) -> Verdict {
     };
     ensure!(
         refusal.status() == Status::ResourceExhausted,
-        "the writer is told {refusal:?}"
+        "the writer received {refusal:?}"
     );
     let again = writer
         .append(share(&log, 1000)?)
@@ -43,22 +43,22 @@ async fn too_large(log: Arc<LogUnderTest>) -> Verdict {
         .map(|error| error.status());
     ensure!(
         again == Some(Status::ResourceExhausted),
-        "after that, a small chunk is answered with {again:?}: there would be a gap"
+        "after that, a small chunk returned {again:?}: there would be a gap"
     );
     let finished = writer.finish(Ok(piece.clone())).await;
-    ensure!(finished.is_err(), "a stream that is over can be finished");
+    ensure!(finished.is_err(), "a finished stream can be finished again");
 
     for reader in [early, log.read("s", 0).await?, log.read("s", 99).await?] {
-        let told = rest(reader).await?;
-        let is_whole = told.len() == kept + 1 || told.len() == 1;
+        let entries = rest(reader).await?;
+        let is_whole = entries.len() == kept + 1 || entries.len() == 1;
         ensure!(
             is_whole,
             "of {kept} chunks that were taken, {} are read",
-            told.len() - 1
+            entries.len() - 1
         );
-        match told.last().map(|entry| &entry.event) {
+        match entries.last().map(|entry| &entry.event) {
             Some(StreamEvent::Failed(error)) if error.status() == Status::ResourceExhausted => {}
-            end => return Err(format!("the readers are told {end:?}")),
+            end => return Err(format!("the readers received {end:?}")),
         }
     }
     write(&*other, 1..=3).await?;

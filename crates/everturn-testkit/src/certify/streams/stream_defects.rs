@@ -1,4 +1,4 @@
-//! Stream logs that each break one promise, to show that the kit catches them.
+//! Stream logs that each break one promise, to show that the kit detects them.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -21,9 +21,9 @@ use tokio_util::sync::CancellationToken;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StreamDefect {
-    /// Reads the existing events before it begins to listen, and so misses events written in between.
+    /// Reads the existing events before it subscribes, and so misses events written in between.
     GapAfterReplay,
-    /// Listens from before the last event that it has read, and so repeats it.
+    /// Subscribes from before the last event that it has read, and so repeats it.
     DuplicateAfterReplay,
     /// Returns existing events in the wrong order.
     OutOfOrder,
@@ -43,7 +43,7 @@ pub enum StreamDefect {
     SharedScopes,
     /// Joins scope and id with a slash.
     JoinedKeys,
-    /// Tells a stream of another scope from a missing one.
+    /// Distinguishes a stream of another scope from a missing one.
     ToldApart,
     /// Lets a key be opened again while its stream exists.
     ReusedKeys,
@@ -55,7 +55,7 @@ pub enum StreamDefect {
     ExpiringWriters,
     /// Never frees the key of a stream.
     TakenForGood,
-    /// Shows every reader the private text of an error.
+    /// Sends every reader the private text of an error.
     PublishedErrors,
     /// Does not pass a request to stop on to the writer.
     DeafToStops,
@@ -65,7 +65,7 @@ pub enum StreamDefect {
     Unbounded,
     /// Drops events beyond the limit and continues after them.
     GapAtTheBound,
-    /// Says that it has erased streams, and has not.
+    /// Reports that streams were erased without erasing them.
     IdleErasure,
 }
 
@@ -130,7 +130,7 @@ impl std::fmt::Debug for Streams {
 }
 
 impl DefectiveLog {
-    /// Creates a log that keeps finished streams for that long and so many bytes of each, except for its defect.
+    /// Creates a log with this retention period and size limit, and with its defect.
     pub fn new(defect: StreamDefect, keep_for: Duration, max_stream_bytes: usize) -> Self {
         let most = match defect {
             StreamDefect::Unbounded | StreamDefect::GapAtTheBound => usize::MAX,
@@ -156,7 +156,7 @@ impl DefectiveLog {
         self.streams.lock()
     }
 
-    /// Returns the key as the defect changes it.
+    /// Returns the key as changed by the defect.
     fn key(&self, key: &StreamKey) -> StreamKey {
         match self.defect {
             StreamDefect::SharedScopes => StreamKey::new("everybody", key.id()),
@@ -173,12 +173,12 @@ impl DefectiveLog {
     fn unknown(&self, key: &StreamKey, error: Error) -> Error {
         let is_foreign = self.streams().opened.keys().any(|other| other.id() == key.id());
         if self.defect == StreamDefect::ToldApart && error.status() == Status::NotFound && is_foreign {
-            return Error::permission_denied("this stream is somebody else's");
+            return Error::permission_denied("this stream belongs to another caller");
         }
         error
     }
 
-    /// Returns the entries as the defect changes them.
+    /// Returns the entries as changed by the defect.
     async fn entries(&self, key: &StreamKey, after: Position) -> Result<Entries> {
         let entries = self.log.read(key, after).await?;
         Ok(match self.defect {
@@ -203,7 +203,7 @@ impl DefectiveLog {
         })
     }
 
-    /// Returns the existing entries and, a little later, those that are new by then.
+    /// Returns the existing entries and, a little later, the newer ones.
     fn replayed(&self, key: StreamKey, after: Position, mut entries: Entries) -> Entries {
         let mut there = Vec::new();
         while let Some(Some(entry)) = entries.next().now_or_never() {
