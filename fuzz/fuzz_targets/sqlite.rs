@@ -12,7 +12,7 @@ use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
-/// A good database of each kind.
+/// A valid database of each kind.
 static GOOD: LazyLock<TempDir> = LazyLock::new(|| {
     let folder = tempfile::tempdir().expect("a folder can be made");
     runtime().block_on(async {
@@ -30,7 +30,7 @@ fn runtime() -> Runtime {
 fuzz_target!(|input: (bool, Vec<fuzz_entry::Damage>)| {
     let (is_store, damages) = input;
     let folder = tempfile::tempdir().expect("a folder can be made");
-    // Outside of the runtime below, because filling the databases starts one of its own.
+    // Outside the runtime below, because filling the databases starts another one.
     let good = GOOD.path();
     runtime().block_on(async {
         if is_store {

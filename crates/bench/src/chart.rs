@@ -8,7 +8,7 @@ const WIDTH: f64 = 760.0;
 const NAMES: f64 = 250.0;
 const BAR: f64 = 22.0;
 
-/// Draws the last column of a table that every row can be compared in.
+/// Draws the last column of a table in which all rows can be compared.
 pub(crate) fn bars(table: &Table) -> String {
     let filled = |column: &usize| {
         table
@@ -17,7 +17,7 @@ pub(crate) fn bars(table: &Table) -> String {
             .filter(|row| row.cells[*column].is_some())
             .count()
     };
-    // Long conversations have few rows; the chart shows the longest that most take part in.
+    // Long conversations have few rows; the chart shows the longest with most contenders.
     let column = (0..table.columns.len())
         .rev()
         .max_by_key(|column| (filled(column), *column));
@@ -32,7 +32,7 @@ pub(crate) fn bars(table: &Table) -> String {
         .fold((f64::MAX, f64::MIN_POSITIVE), |(low, high), (_, value)| {
             (low.min(*value), high.max(*value))
         });
-    // A tenth of the smallest is where bars begin: a logarithm has no zero.
+    // Bars begin at a tenth of the smallest value, because a logarithm has no zero.
     let (low, high) = ((low / 10.0).ln(), high.ln());
     let height = 46.0 + BAR * f64::from(u32::try_from(rows.len()).unwrap_or(u32::MAX));
     let better = match table.better {

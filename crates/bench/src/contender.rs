@@ -1,4 +1,4 @@
-//! Contenders: programs that do the work, and the stores they do it with.
+//! Contenders: programs that do the work, and their stores.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use everturn::serde_json;
 
 use crate::worker::bytes_in;
 
-/// How long a contender may take for one piece of work.
+/// The timeout of one piece of work.
 const PATIENCE: Duration = Duration::from_mins(15);
 
-/// What is known of the peers on this machine.
+/// The installed peers.
 #[derive(Debug)]
 pub(crate) struct Peers {
     pub(crate) npm: Option<PathBuf>,
@@ -56,7 +56,7 @@ impl Program {
         }
     }
 
-    /// Returns the command that starts the program, if it is on this machine.
+    /// Returns the command that starts the program, if it is installed.
     fn command(self, peers: &Peers) -> Result<Option<Command>> {
         let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("peers");
         let python = |script: &str| {
@@ -84,7 +84,8 @@ impl Program {
         })
     }
 
-    /// Returns the size of the program with its libraries; `None` if it is not on this machine or not known.
+    /// Returns the size of the program with its libraries; `None` if it is not installed or the size is
+    /// unknown.
     ///
     /// # Errors
     /// `INTERNAL` if this program's own file is not found.
@@ -102,7 +103,7 @@ impl Program {
         Ok(bytes.map(|bytes| bytes as f64 / 1e6))
     }
 
-    /// Starts the program; `None` if it is not on this machine.
+    /// Starts the program; `None` if it is not installed.
     ///
     /// # Errors
     /// `INTERNAL` if it does not start.
@@ -114,7 +115,7 @@ impl Program {
     }
 }
 
-/// A program under way; killed when dropped.
+/// A running program; killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Contender {
     program: Program,
@@ -136,15 +137,15 @@ impl Contender {
             .spawn()
             .map_err(|error| Error::internal(format!("{} did not start: {error}", program.name())))?;
         let input = child.stdin.take();
-        let (said, answers) = channel();
+        let (sender, answers) = channel();
         let output = child.stdout.take();
-        // Ends with the process, whose output ends then.
+        // This thread ends with the process, which closes its output.
         std::thread::spawn(move || {
             let lines = output
                 .into_iter()
                 .flat_map(|output| BufReader::new(output).lines());
             for line in lines.map_while(std::result::Result::ok) {
-                if said.send(line).is_err() {
+                if sender.send(line).is_err() {
                     break;
                 }
             }
@@ -157,10 +158,10 @@ impl Contender {
         })
     }
 
-    /// Has a piece of work done; `None` if the program cannot do it.
+    /// Does a piece of work; `None` if the program does not support it.
     ///
     /// # Errors
-    /// `INTERNAL` if the program ended or failed, `DEADLINE_EXCEEDED` if it takes too long.
+    /// `INTERNAL` if the program ended or failed, `DEADLINE_EXCEEDED` after the timeout.
     pub(crate) fn ask(&mut self, work: &Value) -> Result<Option<Value>> {
         let name = self.program.name();
         let input = self
@@ -188,7 +189,7 @@ impl Contender {
         Ok(version.unwrap_or(self.program.name()).to_owned())
     }
 
-    /// Returns the bytes of memory that the process holds now.
+    /// Returns the resident memory of the process, in bytes.
     pub(crate) fn resident_bytes(&self) -> Option<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -196,21 +197,21 @@ impl Contender {
         Some(kilobytes * 1024)
     }
 
-    /// Returns the seconds of processor time that the process used so far.
+    /// Returns the processor time of the process so far, in seconds.
     pub(crate) fn processor_seconds(&self) -> Option<f64> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).ok()?;
-        // The name in parentheses may hold spaces; times are the 12th and 13th fields after it.
+        // The name in parentheses may contain spaces; times are the 12th and 13th fields after it.
         let (_, fields) = stat.rsplit_once(')')?;
         let ticks = fields.split_whitespace().skip(11).take(2);
         let ticks: f64 = ticks.filter_map(|field| field.parse::<f64>().ok()).sum();
-        // Linux counts a hundred to the second for every program.
+        // Linux reports a hundred ticks per second for every program.
         Some(ticks / 100.0)
     }
 }
 
 impl Drop for Contender {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! The load on servers: turns asked for on many connections.
+//! The load on servers: turns on many connections.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -10,10 +10,10 @@ use tokio::net::TcpStream;
 
 use crate::worker::question;
 
-/// Asks for turns for so many seconds, at least one turn on each connection: how many were answered.
+/// Requests turns for so many seconds, at least one turn on each connection; returns the number of responses.
 ///
 /// # Errors
-/// `INTERNAL` if a turn is not answered with an output.
+/// `INTERNAL` if a turn has no output.
 pub(crate) async fn load(
     address: SocketAddr,
     path: &str,
@@ -33,7 +33,7 @@ pub(crate) async fn load(
     Ok(f64::from(answered))
 }
 
-/// Asks for a streamed turn on each of so many connections, and returns them when each has its first chunk.
+/// Requests a streamed turn on each of so many connections, and returns them after their first chunks.
 ///
 /// # Errors
 /// `INTERNAL` if a stream ends before its first chunk.
@@ -66,8 +66,9 @@ fn request(address: SocketAddr, path: &str, accept: &str) -> String {
     )
 }
 
-/// Asks one request after another on one connection, as long as `goes_on` says so of the number of answers.
-async fn ask_while(address: SocketAddr, request: String, goes_on: impl Fn(u32) -> bool) -> Result<u32> {
+/// Sends one request after another on one connection, while `continues` returns true for the number of
+/// responses.
+async fn ask_while(address: SocketAddr, request: String, continues: impl Fn(u32) -> bool) -> Result<u32> {
     let mut stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     let mut answered = 0;
@@ -89,13 +90,13 @@ async fn ask_while(address: SocketAddr, request: String, goes_on: impl Fn(u32) -
             )));
         }
         answered += 1;
-        if !goes_on(answered) {
+        if !continues(answered) {
             return Ok(answered);
         }
     }
 }
 
-/// Whether this is a whole answer, by its last chunk or by its length.
+/// Whether this is a whole response, by its last chunk or by its length.
 fn is_whole(answer: &[u8]) -> bool {
     const LENGTH: &[u8] = b"\r\ncontent-length:";
     if answer.ends_with(b"\r\n0\r\n\r\n") {

@@ -1,8 +1,8 @@
-//! The same work on this project and on its peers, side by side, in one run: what `./bench` runs.
+//! Runs the same work on this project and on its peers, side by side: the program behind `./bench`.
 //!
-//! Every contender is a process that reads one piece of work a line and answers it with a line; this project is one of them
-//! (`bench worker`), so all are asked and timed alike. Rounds are interleaved, the median of each contender counts, and tables
-//! show how far its rounds were apart.
+//! Every contender is a process that reads one piece of work per line and answers it with a line. This
+//! project is one of them (`bench worker`), so all are measured alike. Rounds are interleaved, tables show
+//! the median of each contender and the spread of its rounds.
 
 mod chart;
 mod contender;

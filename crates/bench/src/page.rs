@@ -1,4 +1,4 @@
-//! The page that keeps what was measured last.
+//! The page with the latest measurements.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -13,15 +13,15 @@ use crate::works::Measurements;
 const BEGIN: &str = "<!-- ./bench writes from here -->";
 const END: &str = "<!-- to here -->";
 
-/// Marks what another run has measured.
+/// Marks measurements of an earlier run.
 const EARLIER: &str = " (earlier)";
 
-/// Ends what is said of a contender that is not on this machine, in the place of its version.
+/// Ends the entry of a contender that is not installed, in place of its version.
 pub(crate) const LEFT_OUT: &str = ": not here, left out";
 
-/// Writes the tables between two marks of a page, and a chart of each beside it.
+/// Writes the tables between two marks of a page, and a chart for each.
 ///
-/// Who did not take part keeps the row of an earlier run, which says so: not every machine has every peer.
+/// An absent contender keeps the row of an earlier run, with a mark: not every machine has every peer.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` if the page has no marks; `INTERNAL` if it cannot be read or written.
@@ -68,7 +68,7 @@ pub(crate) fn write(page: &Path, measured: &Measurements) -> Result<()> {
     Ok(())
 }
 
-/// Returns the rows of an earlier page that a table lacks, if it had the same columns then.
+/// Returns the rows of an earlier page that a table lacks, if the columns are the same.
 fn rows_of(table: &Table, earlier: &str) -> String {
     let heading = format!("\n### {}\n", table.title);
     let own = table.to_markdown();
@@ -98,7 +98,7 @@ fn rows_of(table: &Table, earlier: &str) -> String {
     kept
 }
 
-/// Returns the version that an earlier page names for a contender that was left out now.
+/// Returns the version that an earlier page names for an absent contender.
 fn version_of(version: &str, earlier: &str) -> String {
     let known = version.strip_suffix(LEFT_OUT).and_then(|name| {
         let mut lines = earlier.lines().filter_map(|line| line.strip_prefix("- "));

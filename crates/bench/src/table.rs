@@ -1,4 +1,4 @@
-//! Tables of what was measured.
+//! Tables of measurements.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    /// Sums up rounds; `None` if there were none.
+    /// Summarises rounds; `None` if there were none.
     pub(crate) fn of(mut rounds: Vec<f64>) -> Option<Self> {
         rounds.sort_by(f64::total_cmp);
         let middle = |below: usize| rounds.get(below / 2).copied();
@@ -23,7 +23,7 @@ impl Measured {
     }
 }
 
-/// Whether less of it is better, or more.
+/// Whether lower or higher is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Better {
     Less,
@@ -40,7 +40,7 @@ pub(crate) struct Row {
     pub(crate) cells: Vec<Option<Measured>>,
 }
 
-/// What was measured of one piece of work.
+/// The measurements of one piece of work.
 #[derive(Debug)]
 pub(crate) struct Table {
     pub(crate) name: &'static str,
@@ -52,7 +52,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Returns how many times better this project is than a row, in a column.
+    /// Returns the ratio of a row to this project, in a column.
     fn ratio(&self, row: &Row, column: usize) -> Option<f64> {
         if row.is_ours {
             return None;
@@ -68,7 +68,7 @@ impl Table {
         })
     }
 
-    /// Returns the table as Markdown, with the ratio to this project behind each value.
+    /// Returns the table as Markdown, with the ratio to this project after each value.
     pub(crate) fn to_markdown(&self) -> String {
         let mut text = format!("| {} |", self.unit);
         let mut line = String::from("|---|");
@@ -107,7 +107,7 @@ fn spread(cell: &Measured) -> String {
     format!("{} ({low}–{high})", short(cell.median))
 }
 
-/// Returns a number in as many digits as it is worth.
+/// Returns a number with its significant digits.
 pub(crate) fn short(value: f64) -> String {
     match value.abs() {
         large if large >= 1e6 => format!("{:.1} M", value / 1e6),

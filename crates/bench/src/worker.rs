@@ -1,4 +1,5 @@
-//! This project as a worker: it reads one piece of work a line, as JSON, and answers each with a line, as every peer does.
+//! This project as a worker: it reads one piece of work per line, as JSON, and answers each with a line, like
+//! every peer.
 
 mod everturn_work;
 mod floor;
@@ -21,10 +22,10 @@ fn answer() -> String {
     "a".repeat(1500)
 }
 
-/// A model that has nothing to think about.
+/// A model that answers immediately.
 struct Silent;
 
-/// In how many pieces [`Silent`] answers.
+/// The number of pieces in which [`Silent`] answers.
 static PIECES: AtomicUsize = AtomicUsize::new(1);
 
 /// Whether [`Silent`] sends one piece and then never answers.
@@ -53,15 +54,15 @@ impl Model for Silent {
     }
 }
 
-/// Does the work that is asked for until the input ends.
+/// Does the requested work until the input ends.
 pub(crate) async fn work() -> Result<()> {
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     let mut out = tokio::io::stdout();
-    // What a piece of work leaves running, which ends with this process.
+    // Values that a piece of work leaves running, which end with this process.
     let mut kept = Vec::new();
     while let Some(line) = lines.next_line().await? {
-        let asked: Value = serde_json_from(&line)?;
-        let answer = match done(&asked, &mut kept).await {
+        let request: Value = serde_json_from(&line)?;
+        let answer = match done(&request, &mut kept).await {
             Ok(answer) => answer,
             Err(error) => json!({ "error": error.to_string() }),
         };
@@ -71,23 +72,23 @@ pub(crate) async fn work() -> Result<()> {
     Ok(())
 }
 
-async fn done(asked: &Value, kept: &mut Vec<Box<dyn std::any::Any>>) -> Result<Value> {
-    if asked["store"]
+async fn done(request: &Value, kept: &mut Vec<Box<dyn std::any::Any>>) -> Result<Value> {
+    if request["store"]
         .as_str()
         .is_some_and(|store| store.starts_with("floor"))
     {
-        return floor::done(asked);
+        return floor::done(request);
     }
-    everturn_work::done(asked, kept).await
+    everturn_work::done(request, kept).await
 }
 
 fn serde_json_from(line: &str) -> Result<Value> {
     everturn::serde_json::from_str(line).map_err(Error::foreign)
 }
 
-/// A number that the work names.
-fn number(asked: &Value, name: &str) -> usize {
-    let number = asked[name].as_u64().unwrap_or_default();
+/// A number in the request.
+fn number(request: &Value, name: &str) -> usize {
+    let number = request[name].as_u64().unwrap_or_default();
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
@@ -106,7 +107,7 @@ pub(crate) fn bytes_in(folder: &Path) -> u64 {
         .sum()
 }
 
-/// Returns the value in the middle, in microseconds.
+/// Returns the median, in microseconds.
 fn median(times: &mut [f64]) -> f64 {
     times.sort_by(f64::total_cmp);
     times[times.len() / 2]

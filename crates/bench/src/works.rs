@@ -1,4 +1,4 @@
-//! The pieces of work that are compared, and the order in which they are measured.
+//! The pieces of work, in the order in which they are measured.
 
 mod entry;
 mod http;
@@ -11,13 +11,13 @@ use tempfile::TempDir;
 
 use self::entry::{ENTRIES, Entry, POSTGRES};
 use self::http::ANSWERS;
-use self::memory::HELD;
+use self::memory::MEMORY_WORKS;
 use self::plan::{PLANS, Plan};
 use crate::contender::{Contender, Peers, Program};
 use crate::page::LEFT_OUT;
 use crate::table::{Measured, Row, Table};
 
-/// Measures the tables that are asked for, all of them if none is, and prints each.
+/// Measures the selected tables, by default all, and prints each.
 pub(crate) fn measure(
     peers: &Peers,
     only: &[String],
@@ -45,8 +45,11 @@ pub(crate) fn measure(
     if is_wanted("start") {
         works.push(Box::new(|| bench.start(runtime)));
     }
-    for held in HELD.iter().filter(|held| is_wanted(held.name)) {
-        works.push(Box::new(|| Ok(vec![bench.memory(held, runtime)?])));
+    for memory_work in MEMORY_WORKS
+        .iter()
+        .filter(|memory_work| is_wanted(memory_work.name))
+    {
+        works.push(Box::new(|| Ok(vec![bench.memory(memory_work, runtime)?])));
     }
     for work in works {
         for table in work()? {
@@ -57,7 +60,7 @@ pub(crate) fn measure(
     Ok(measured)
 }
 
-/// All that one run measured.
+/// The measurements of one run.
 #[derive(Debug)]
 pub(crate) struct Measurements {
     pub(crate) versions: Vec<String>,
@@ -72,7 +75,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Returns what each contender that is here calls itself, and says which are not.
+    /// Returns the version of each installed contender, and prints the absent ones.
     fn versions(self) -> Result<Vec<String>> {
         let mut versions = Vec::new();
         for program in Program::ALL {
@@ -99,7 +102,7 @@ impl Bench<'_> {
                 row.cells[column] = Measured::of(values);
             }
         }
-        // Who cannot do any of it is not in the table.
+        // A contender that supports none of the columns is not in the table.
         rows.retain(|row| row.cells.iter().any(Option::is_some));
         Ok(Table {
             name: plan.name,
@@ -117,7 +120,7 @@ impl Bench<'_> {
         entries.filter(|entry| takes_part(entry)).copied().collect()
     }
 
-    /// Has one piece of work done by a fresh process in a folder of its own.
+    /// Does one piece of work in a new process and an empty folder.
     fn once(self, entry: &Entry, work: &Value, value: &str) -> Result<Option<f64>> {
         if !entry.takes(work) {
             return Ok(None);
@@ -127,7 +130,7 @@ impl Bench<'_> {
         };
         let folder = tempfile::tempdir()?;
         let mut work = self.at(entry, work, &folder);
-        // A session is continued by another process than the one that began it.
+        // Another process continues the session.
         if work["work"] == "resume" {
             let mut begin = work.clone();
             begin["work"] = json!("conversation");
@@ -143,10 +146,10 @@ impl Bench<'_> {
         } else {
             warm_up(&mut contender, entry, self)?;
         }
-        let said = work["said"].take().as_f64();
+        let user_bytes = work["said"].take().as_f64();
         let answer = contender.ask(&work)?;
         let found = answer.as_ref().and_then(|answer| answer[value].as_f64());
-        Ok(found.map(|found| said.map_or(found, |said| found / said)))
+        Ok(found.map(|found| user_bytes.map_or(found, |bytes| found / bytes)))
     }
 
     fn at(self, entry: &Entry, work: &Value, folder: &TempDir) -> Value {
@@ -162,7 +165,7 @@ impl Bench<'_> {
     }
 }
 
-/// Runs a few turns first, so that what a process does once is not measured.
+/// Warms up with a few turns, so that one-time costs are not measured.
 fn warm_up(contender: &mut Contender, entry: &Entry, bench: Bench<'_>) -> Result<()> {
     let folder = tempfile::tempdir()?;
     let few = json!({ "work": "conversation", "turns": 5, "samples": 1 });

@@ -1,4 +1,4 @@
-//! A program with one of everything that the developer tools can show, for checks that drive it with the real tools.
+//! A program with one of everything that the developer tools display, for checks with the real tools.
 #![allow(clippy::disallowed_methods, reason = "work takes its time")]
 
 mod models;
@@ -69,7 +69,7 @@ async fn main() -> Result<()> {
 
     match app.dev_tools().await? {
         Some(tools) => tools.run_until_shutdown().await,
-        // Outside development there is nothing to show; the process stays until it is told to stop.
+        // Outside development nothing is served; the process stays until it is stopped.
         None => std::future::pending().await,
     }
     Ok(())

@@ -1,11 +1,11 @@
-//! Models whose answers follow from their requests.
+//! Models with deterministic answers.
 
 use everturn::ai::Model;
 use everturn::ai::{ModelInfo, ModelRequest, ModelResponse, ModelResponseChunk, ModelSupports, ToolRequest};
 use everturn::prelude::*;
 
-/// A model that repeats the last message, word by word when it is streamed. Asked for the weather with tools at hand, it
-/// calls one.
+/// A model that repeats the last message, streamed word by word. If the message mentions the weather and
+/// tools are available, it calls one.
 pub(crate) struct Echo;
 
 impl Model for Echo {

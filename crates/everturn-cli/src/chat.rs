@@ -73,7 +73,7 @@ pub(crate) async fn run(arguments: ChatArguments, place: &Place, output: Output)
         conversation.detach(text).await
     } else if arguments.message.is_empty() {
         conversation.lines = Some(Lines::open());
-        conversation.stay().await
+        conversation.run_interactively().await
     } else {
         conversation.say_once(text.into()).await
     }
@@ -138,7 +138,7 @@ impl Conversation {
     }
 
     /// Runs a turn for each line, until the lines end.
-    async fn stay(&mut self) -> Outcome {
+    async fn run_interactively(&mut self) -> Outcome {
         let waiting = self.waiting();
         if let Some(answers) = self.ask(&waiting).await? {
             self.converse(answers).await?;

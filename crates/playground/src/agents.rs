@@ -19,18 +19,18 @@ use everturn::prelude::{Agent, Archive, Everturn, Heartbeat, Value};
 use crate::database::Database;
 use crate::model::Choice;
 
-/// A short heartbeat, so that a run whose process was killed continues soon after the next start.
+/// A short heartbeat, so that a run whose process was killed continues soon after a restart.
 const HEARTBEAT: Heartbeat = Heartbeat {
     interval: Duration::from_secs(2),
     expiry: Duration::from_secs(6),
 };
 
-/// A demo agent. The playground handles the state of every agent as JSON, whatever its type.
+/// A demo agent. The playground handles the state of every agent as untyped JSON.
 #[derive(Clone)]
 pub(crate) struct Demo {
     pub(crate) name: String,
     pub(crate) about: String,
-    /// A suggestion of something to say.
+    /// A suggested message.
     pub(crate) hint: &'static str,
     /// The archive of the agent's sessions.
     pub(crate) archive: Archive,
@@ -48,13 +48,14 @@ impl Demo {
         })
     }
 
-    /// Begins or resumes a session.
+    /// Starts or resumes a session.
     pub(crate) fn chat(&self) -> ChatBuilder<Value> {
         ChatBuilder::new(Arc::clone(&self.agent))
     }
 }
 
-/// Defines the agents on one database, with the chosen model. The offline model pauses for `pace` before each word.
+/// Defines the agents on one database, with the chosen model. The offline model pauses for `pace` before each
+/// word.
 pub(crate) async fn define(files: &Database, model: Choice, pace: Duration) -> Result<(Everturn, Vec<Demo>)> {
     let app = model.add_to(Everturn::builder(), pace).build().await?;
     let demos = vec![
@@ -71,13 +72,13 @@ pub(crate) async fn define(files: &Database, model: Choice, pace: Duration) -> R
             "Let the chef say what is in season, and the coder print it",
         )?,
     ];
-    // It has no sessions to list, so it is not among those of the terminal.
+    // This agent has no stored sessions, so the terminal chat leaves it out.
     tutor::define(&app)?;
     Ok((app, demos))
 }
 
-/// Gives an agent its store and run log in the shared database. Each agent has a tenant of its own there, and another
-/// process can show its background runs.
+/// Gives an agent its store and run log in the shared database. Each agent has a separate tenant, and other
+/// processes can display its background runs.
 fn keep<S: CustomState, K: AgentKind<S>>(
     agent: AgentBuilder<S, K>,
     name: &'static str,

@@ -1,4 +1,4 @@
-//! What can be typed.
+//! The command line arguments.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -61,7 +61,8 @@ pub(crate) enum Command {
 }
 
 impl Arguments {
-    /// Refuses options of serving where nothing is served. The parser refuses them behind the command only.
+    /// Rejects options of serving in the subcommands. The parser itself rejects them only after the
+    /// subcommand.
     pub(crate) fn checked(self) -> Result<Self, clap::Error> {
         let is_serving =
             self.addr.is_some() || self.open || self.curl || self.token.is_some() || self.allow_everyone;

@@ -1,4 +1,4 @@
-//! The files that all agents share.
+//! The files shared by all agents.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use everturn::Result;
 use everturn::prelude::SqliteStore;
 use everturn::sqlite::SqliteStreamLog;
 
-/// The store of sessions and the stream log beside it.
+/// The session store, and the stream log in a second file.
 pub(crate) struct Database {
     pub(crate) sessions: SqliteStore,
     pub(crate) streams: SqliteStreamLog,
@@ -21,7 +21,7 @@ impl Database {
         })
     }
 
-    /// Closes the files, so that no write-ahead log stays beside either.
+    /// Closes the files, so that no write-ahead log remains.
     pub(crate) async fn close(self) -> Result<()> {
         let sessions = self.sessions.close().await;
         self.streams.close().await.and(sessions)

@@ -1,5 +1,5 @@
-//! The model of the playground when there is no other: the offline model's rules for tools, and sentences that fit the demo
-//! agents. It understands nothing.
+//! The playground's offline model: the offline model's rules for tools, and sentences for the demo agents. It
+//! has no language understanding.
 
 mod code;
 mod talk;
@@ -35,15 +35,15 @@ impl Model for DemoModel {
         emitter: Emitter<ModelResponseChunk>,
         context: Context,
     ) -> HandlerResult<ModelResponse> {
-        let asked = Asked::of(&request);
-        let parts = if let Some(parts) = answer(&asked, &request) {
+        let parsed = ParsedRequest::of(&request);
+        let parts = if let Some(parts) = answer(&parsed, &request) {
             parts
         } else {
             let reply = OfflineModel::new()
                 .generate(request, Emitter::silent(), context)
                 .await?;
-            let said = reply.message.iter().flat_map(Message::content);
-            said.cloned().collect()
+            let user_text = reply.message.iter().flat_map(Message::content);
+            user_text.cloned().collect()
         };
         if emitter.is_streaming() {
             for chunk in parts.iter().flat_map(chunks) {
@@ -66,17 +66,17 @@ fn chunks(part: &Part) -> Vec<ModelResponseChunk> {
     }
 }
 
-/// What the model is asked.
-struct Asked {
+/// The relevant parts of a request.
+struct ParsedRequest {
     /// The agent's instructions.
     system: String,
-    /// The last message, if a person wrote it.
-    said: Option<String>,
-    /// The answers of tools in the last message.
+    /// The last message, if it is the user's.
+    user_text: Option<String>,
+    /// The results of tools in the last message.
     answers: Vec<(String, Value)>,
 }
 
-impl Asked {
+impl ParsedRequest {
     fn of(request: &ModelRequest) -> Self {
         let system: Vec<String> = request
             .messages
@@ -85,11 +85,11 @@ impl Asked {
             .map(|message| message.text().into_owned())
             .collect();
         let last = request.messages.last();
-        let said = last.filter(|message| message.role() == Role::User);
+        let user_text = last.filter(|message| message.role() == Role::User);
         let answers = last.into_iter().flat_map(Message::content);
         Self {
             system: system.join("\n"),
-            said: said.map(|message| message.text().into_owned()),
+            user_text: user_text.map(|message| message.text().into_owned()),
             answers: answers
                 .filter_map(Part::as_tool_response)
                 .map(|answer| (answer.name.clone(), answer.output.clone().unwrap_or_default()))
@@ -105,9 +105,9 @@ impl Asked {
     }
 }
 
-/// Returns an answer that fits the agent; `None` leaves it to the offline model.
-fn answer(asked: &Asked, request: &ModelRequest) -> Option<Vec<Part>> {
-    let again = asked.answers.iter().find_map(|(tool, output)| {
+/// Returns an answer for the agent; `None` leaves it to the offline model.
+fn answer(parsed: &ParsedRequest, request: &ModelRequest) -> Option<Vec<Part>> {
+    let again = parsed.answers.iter().find_map(|(tool, output)| {
         let (_, arguments) = output.as_str()?.split_once("exactly these arguments: ")?;
         Some(ToolRequest::new(tool, arguments.parse::<Value>().ok()?))
     });
@@ -115,35 +115,35 @@ fn answer(asked: &Asked, request: &ModelRequest) -> Option<Vec<Part>> {
         let reference = format!("demo-{}", request.messages.len());
         return Some(vec![call.with_reference(reference).into()]);
     }
-    if !asked.answers.is_empty() {
-        return Some(vec![Part::text(talk::report(asked))]);
+    if !parsed.answers.is_empty() {
+        return Some(vec![Part::text(talk::report(parsed))]);
     }
-    let said = asked.said.as_deref()?;
-    if asked.is_for("orchestrator") {
-        return delegations(said, request);
+    let user_text = parsed.user_text.as_deref()?;
+    if parsed.is_for("orchestrator") {
+        return delegations(user_text, request);
     }
-    let text = if asked.is_for("coder") {
-        code::reply(said)
-    } else if asked.is_for("researcher") {
-        talk::finding(said)
-    } else if asked.is_for("tutor") {
-        return Some(vec![talk::lesson(said, request.messages.len())]);
-    } else if asked.is_for("chef") {
-        talk::kitchen(said, &asked.system)?
+    let text = if parsed.is_for("coder") {
+        code::reply(user_text)
+    } else if parsed.is_for("researcher") {
+        talk::finding(user_text)
+    } else if parsed.is_for("tutor") {
+        return Some(vec![talk::lesson(user_text, request.messages.len())]);
+    } else if parsed.is_for("chef") {
+        talk::kitchen(user_text, &parsed.system)?
     } else {
         return None;
     };
-    let thought = Part::reasoning(talk::thought(said));
-    Some(if asked.is_for("coder") {
+    let thought = Part::reasoning(talk::thought(user_text));
+    Some(if parsed.is_for("coder") {
         vec![thought, Part::text(text)]
     } else {
         vec![Part::text(text)]
     })
 }
 
-/// Returns one call per agent that is named, with the part of the text that follows its name.
-fn delegations(said: &str, request: &ModelRequest) -> Option<Vec<Part>> {
-    let lower = said.to_lowercase();
+/// Returns one call per named agent, with the part of the text that follows its name.
+fn delegations(user_text: &str, request: &ModelRequest) -> Option<Vec<Part>> {
+    let lower = user_text.to_lowercase();
     let mut named: Vec<(usize, &str, &str)> = request
         .tools()
         .iter()
@@ -153,13 +153,17 @@ fn delegations(said: &str, request: &ModelRequest) -> Option<Vec<Part>> {
         })
         .collect();
     named.sort_unstable();
-    let ends = named.iter().skip(1).map(|(start, ..)| *start).chain([said.len()]);
+    let ends = named
+        .iter()
+        .skip(1)
+        .map(|(start, ..)| *start)
+        .chain([user_text.len()]);
     let calls: Vec<Part> = named
         .iter()
         .zip(ends)
         .enumerate()
         .map(|(number, ((start, agent, tool), end))| {
-            let task = said.get(start + agent.len()..end).unwrap_or(said);
+            let task = user_text.get(start + agent.len()..end).unwrap_or(user_text);
             let input = json!({ "task": talk::task(task) });
             let call = ToolRequest::new(*tool, input)
                 .with_reference(format!("demo-{}-{number}", request.messages.len()));

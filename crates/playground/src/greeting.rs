@@ -1,4 +1,4 @@
-//! The texts that are printed: where the server is, and requests to it.
+//! The printed texts: the server's address, and example requests.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use everturn::prelude::{SessionId, Value, json};
 
-/// The two lines that are printed when the server is ready.
+/// The two lines printed when the server is ready.
 pub(crate) struct Greeting {
     address: SocketAddr,
     database: PathBuf,
@@ -31,12 +31,12 @@ impl Greeting {
     }
 }
 
-/// A few requests that can be pasted into a shell.
+/// A few requests to paste into a shell.
 pub(crate) struct Requests {
     address: SocketAddr,
     /// The header of the token, if one is needed.
     authorization: String,
-    /// Distinguishes the sessions of these requests from those that were printed earlier.
+    /// Distinguishes the sessions of these requests from those printed earlier.
     mark: String,
 }
 
@@ -62,12 +62,12 @@ impl Requests {
 
     fn streamed(&self, text: &str) -> String {
         let session = format!("dinner-{}", self.mark);
-        let body = json!({ "data": { "message": said(text) }, "init": { "sessionId": session } });
+        let body = json!({ "data": { "message": user_message(text) }, "init": { "sessionId": session } });
         self.curl("-N ", "/agents/chef?stream=true", &body)
     }
 
     fn detached(&self, text: &str) -> String {
-        let data = json!({ "message": said(text), "detach": true });
+        let data = json!({ "message": user_message(text), "detach": true });
         let body = json!({ "data": data, "init": { "sessionId": self.week() } });
         self.curl("", "/agents/planner", &body)
     }
@@ -111,11 +111,11 @@ impl fmt::Display for Greeting {
     }
 }
 
-fn said(text: &str) -> Value {
+fn user_message(text: &str) -> Value {
     json!({ "role": "user", "content": [{ "text": text }] })
 }
 
-/// Returns an address to send requests to: the one for all interfaces is for listening only.
+/// Returns an address for requests: the address of all interfaces is for listening only.
 fn reachable(mut address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),

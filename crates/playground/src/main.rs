@@ -1,5 +1,5 @@
-//! The playground: demo agents, served over HTTP or used on the terminal. They use the model that is available; without
-//! a key or a network, one made of rules.
+//! The playground: demo agents, served over HTTP or used on the terminal, with the configured model, or a
+//! rule-based one without a key or a network.
 #![allow(clippy::disallowed_methods, reason = "work takes its time")]
 
 mod agents;

@@ -1,4 +1,5 @@
-//! Choosing the model: the one that was named, else the first that the environment configures, else the offline one.
+//! Choosing the model: the requested one, else the first that the environment configures, else the offline
+//! model.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use crate::demo_model::DemoModel;
 /// The name of the offline model, which needs neither a key nor a network.
 pub(crate) const OFFLINE: &str = "offline";
 
-/// The variable that names a model, as `--model` does.
+/// The variable that names a model, like `--model`.
 const MODEL_VARIABLE: &str = "EVERTURN_MODEL";
 
 /// A provider of models, and the variables that configure it.
@@ -72,7 +73,7 @@ impl Provider {
         }
     }
 
-    /// Returns the model to begin with: the provider's usual one at its own address, the first listed one at another.
+    /// Returns the initial model: the provider's default at its own address, the first listed one at another.
     async fn usual_model(&self) -> Result<String> {
         let (usual, base_url) = match self {
             Self::OpenAi(_) => (OpenAi::DEFAULT_MODEL, "OPENAI_BASE_URL"),
@@ -109,7 +110,7 @@ impl Choice {
     /// Chooses the requested model, or else the first that the environment configures.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` for a name of no provider; the error of the provider whose models are listed.
+    /// `INVALID_ARGUMENT` for an unknown provider; the error of the provider that lists the models.
     pub(crate) async fn make(wanted: Option<String>) -> Result<Self> {
         let is_there = |(_, names): &&(&str, &[&str])| names.iter().any(|name| variable(name).is_some());
         let mut providers: Vec<Provider> = VARIABLES
@@ -132,8 +133,8 @@ impl Choice {
                 .any(|provider| provider.plugin().name() == wanted)
         };
         match provider {
-            // A provider that is requested by name may need no variables; otherwise its own error says which one is
-            // missing.
+            // A provider requested by name may need no variables; otherwise its own error names the missing
+            // one.
             Some(wanted) if !is_known(wanted) => {
                 let added = Provider::named(wanted).ok_or_else(|| unknown(&name))?;
                 added.plugin().check()?;
@@ -158,7 +159,8 @@ impl Choice {
     }
 }
 
-/// Returns prices of the default models in dollars, so that the page shows what calls cost. They are examples: prices change.
+/// Returns example prices of the default models in dollars, so that the page shows costs. Check your
+/// provider's price list.
 fn prices() -> Prices {
     Prices::new()
         .model("openai/gpt-5-mini", Price::per_million(0.25, 2.00).cached(0.025))

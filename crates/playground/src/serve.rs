@@ -28,7 +28,7 @@ const PACE: Duration = Duration::from_millis(30);
 /// How often to poll for background runs whose process died.
 const RECOVERY: Duration = Duration::from_secs(2);
 
-/// Serves at an address; without one, at the default one, or at any free port if that is taken.
+/// Serves at an address; by default at the default one, or at any free port if that is taken.
 pub(crate) async fn serve(arguments: Arguments) -> Result<()> {
     let Arguments {
         addr,
@@ -85,7 +85,7 @@ pub(crate) async fn serve(arguments: Arguments) -> Result<()> {
     files.close().await.and(ended)
 }
 
-/// What is served.
+/// The server's configuration.
 struct Serving {
     app: Everturn,
     streams: SqliteStreamLog,
@@ -95,7 +95,7 @@ struct Serving {
 }
 
 impl Serving {
-    /// Binds the default address, or any free port with a note that says why.
+    /// Binds the default address, or any free port with a printed note.
     async fn bind_somewhere(&self) -> Result<(Bound, Option<String>)> {
         match self.bind(ADDRESS).await {
             Ok(server) => Ok((server, None)),
@@ -118,8 +118,8 @@ impl Serving {
         if self.allow_everyone {
             server = server.allow_everyone();
         }
-        // Only people on this machine reach a loopback address, and only those who started the program have its token.
-        // Others may look, but not change sessions, nor read the private text of errors.
+        // Only users of this machine reach a loopback address, and only the user who started the program has
+        // its token. Others may read, but not change sessions, nor receive the private text of errors.
         let (access, exposure) = if address.ip().is_loopback() || self.token.is_some() {
             (ArchiveAccess::everyone(), Exposure::Full)
         } else {
@@ -138,7 +138,7 @@ impl Serving {
     }
 }
 
-/// Opens an address in the browser of the desktop, if there is one.
+/// Opens an address in the desktop's browser, if there is one.
 fn open_browser(url: &str) {
     let (program, arguments): (&str, &[&str]) = if cfg!(target_os = "macos") {
         ("open", &[])

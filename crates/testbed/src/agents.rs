@@ -1,6 +1,6 @@
-//! The agents of the cases, and agents that use what Everturn adds.
+//! The agents of the cases, and agents for Everturn's additions.
 //!
-//! The names, tools and words of the cases' agents are agreed between all implementations of the protocol.
+//! The names, tools and texts of the cases' agents are the same in all implementations of the protocol.
 
 mod custom;
 mod echo;
@@ -16,7 +16,7 @@ use everturn_core::stream_log::StreamLog;
 
 use crate::Harness;
 
-/// Defines the agents of the cases on a registry of their own; those with a store use `store`.
+/// Defines the agents of the cases on a new registry; those with a store use `store`.
 ///
 /// # Errors
 /// The error of an agent's definition.

@@ -1,8 +1,8 @@
 //! Running the cases of `agent.yaml`.
 //!
-//! A case is a list of steps against one agent: send inputs and check the stream and the output, read a snapshot, abort
-//! a background run, wait for one. Values that one step captures are used by later steps as `{{name}}`. A field that
-//! this runner does not know is a failure, because an unknown expectation cannot be met.
+//! A case is a list of steps against one agent: send inputs and check the stream and the output, read a
+//! snapshot, abort a background run, wait for one. Later steps use the values that a step captures as
+//! `{{name}}`. An unknown field is a failure, because an unknown expectation cannot be checked.
 
 mod captures;
 mod exchange;
@@ -21,7 +21,7 @@ pub use self::report::{Report, run_all};
 use self::step::perform;
 use crate::Harness;
 
-/// The reason why a case does not hold.
+/// A failed expectation of a case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// The number of the step, from one; zero if the case itself is wrong.
@@ -56,8 +56,8 @@ pub async fn run(case: &Value, harness: &Harness) -> Result<(), Failure> {
     run_programmed(case, harness, &program).await
 }
 
-/// Runs one case against agents whose model is not the harness's own. `program` is given every step that sends inputs, and
-/// has the model give the step's answers.
+/// Runs one case against agents with another model than the harness's. `program` receives every step that
+/// sends inputs, and makes the model return the step's answers.
 ///
 /// # Errors
 /// As [`run`].

@@ -7,13 +7,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// How long `slowly` waits between chunks: long enough to disconnect in the middle.
+/// The pause of `slowly` between chunks, long enough to disconnect during it.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The characters in a chunk of `bulky`: a few thousand chunks fill any buffer.
 const BULK: usize = 4 * 1024;
 
-/// A chunk of the flows that count.
+/// A chunk of the counting flows.
 #[derive(Debug, Serialize, Deserialize, JsonSchema)]
 struct Count {
     count: u32,

@@ -1,8 +1,8 @@
-//! The agents that the published conformance cases talk to, and the runner of those cases.
+//! The agents of the published conformance cases, and the runner of those cases.
 //!
-//! Every implementation of the agent protocol has the same [harness](harness()): a dozen small agents with agreed names,
-//! around one model that a case programs. The [runner](conformance) reaches them through an
-//! [`AgentTransport`](everturn_agent::AgentTransport), so the same cases prove any store and any way to an agent.
+//! Every implementation of the agent protocol has the same [harness](harness()): a dozen small agents with
+//! agreed names, around one model that a case programs. The [runner](conformance) uses them through an
+//! [`AgentTransport`](everturn_agent::AgentTransport), so the same cases check any store and any transport.
 //!
 //! ```
 //! use everturn_agent::store::MemoryStore;
@@ -38,7 +38,7 @@ pub use self::agents::{harness, watched_harness};
 pub use self::harness::Harness;
 pub use self::programmable_model::ProgrammableModel;
 
-// In the documentation only, where every path of the page is a link that has to lead somewhere.
+// Only in the documentation, where every path of the page is a link that must resolve.
 #[cfg(doc)]
 #[doc = include_str!("../../../docs/design-map.md")]
 pub mod design_map {}

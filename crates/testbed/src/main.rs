@@ -1,13 +1,13 @@
 //! Serves the agents of the conformance cases, so that clients in any language can be tested against them.
 //!
-//! | path | what answers |
+//! | path | route |
 //! |---|---|
-//! | `/<agent>`, `/<agent>/getSnapshot`, `/<agent>/abort` and so on | the agents of the cases and their companions |
+//! | `/<agent>`, `/<agent>/getSnapshot`, `/<agent>/abort` and so on | the agents of the cases and their companion actions |
 //! | `/flows/<flow>` | a few flows: `echo`, `streamy`, `bulky`, `slowly`, `failing`, `denied` |
-//! | `/agui/<agent>`, `/copilotkit/…` | the agents for front ends that speak AG-UI |
-//! | `/v1/…` | the agents for clients of OpenAI's HTTP surface |
-//! | `/mcp` | the agents and tools for clients of MCP |
-//! | `/testbed/program` | takes `{"responses": […], "chunks": [[…]]}`: the next answers of the model; the last answer is repeated |
+//! | `/agui/<agent>`, `/copilotkit/…` | the agents over AG-UI |
+//! | `/v1/…` | the agents over OpenAI's HTTP API |
+//! | `/mcp` | the agents and tools over MCP |
+//! | `/testbed/program` | accepts `{"responses": […], "chunks": [[…]]}`: the next answers of the model; the last answer is repeated |
 
 mod arguments;
 mod flows;
@@ -34,10 +34,10 @@ use self::arguments::Arguments;
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// How long the model thinks, so that concurrent turns really overlap.
+/// The delay of the model, so that concurrent turns overlap.
 const THINKING: Duration = Duration::from_millis(5);
 
-/// How long a connection may be idle: a test with many connections needs time to open them.
+/// The idle timeout of a connection: a test with many connections needs time to open them.
 const IDLE: Duration = Duration::from_mins(5);
 
 #[tokio::main]

@@ -8,7 +8,7 @@ use everturn_core::{Context, Emitter, HandlerResult};
 use everturn_testkit::{Reply, ScriptedModel};
 use parking_lot::Mutex;
 
-/// A model that gives the answers it was last programmed with, one per call. A clone is another handle to it.
+/// A model with programmed answers, one per call. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct ProgrammableModel(Arc<Mutex<Program>>);
 
@@ -22,12 +22,12 @@ impl ProgrammableModel {
     /// The name under which the harness registers it.
     pub const NAME: &str = "programmableModel";
 
-    /// Replaces the answers, including those not given yet.
+    /// Replaces the answers, including unused ones.
     pub fn program(&self, replies: impl IntoIterator<Item = Reply>) {
         self.play(ScriptedModel::new().replies(replies));
     }
 
-    /// Replaces the answers, and repeats the last one when all were given.
+    /// Replaces the answers, and repeats the last one.
     pub fn program_without_end(&self, replies: impl IntoIterator<Item = Reply>) {
         let replies: Vec<Reply> = replies.into_iter().collect();
         let last = replies.last().cloned();
@@ -60,7 +60,7 @@ impl Model for ProgrammableModel {
         emitter: Emitter<ModelResponseChunk>,
         context: Context,
     ) -> HandlerResult<ModelResponse> {
-        // The answer is chosen when the model is called, however long it then waits.
+        // The answer is chosen when the model is called, before any delay.
         let delay = self.0.lock().delay;
         let script = self.script();
         if !delay.is_zero() {

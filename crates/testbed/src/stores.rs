@@ -61,7 +61,7 @@ pub(crate) async fn sessions(choice: &StoreChoice, busy_timeout: Duration) -> Re
     })
 }
 
-/// Opens the stream log beside the sessions; stores that other processes cannot read, and files, have none.
+/// Opens the stream log next to the sessions; stores in memory and in files have none.
 pub(crate) async fn streams(
     choice: &StoreChoice,
     bytes: Option<usize>,
@@ -85,7 +85,7 @@ pub(crate) async fn streams(
     })
 }
 
-/// Gives the server a stream log: the given one, or else one in memory.
+/// Gives the server a stream log: the given one, or one in memory.
 pub(crate) fn keep_streams(server: Server, log: Option<Arc<dyn StreamLog>>, bytes: Option<usize>) -> Server {
     let mut memory = MemoryStreamLog::options();
     if let Some(bytes) = bytes {

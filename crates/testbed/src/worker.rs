@@ -1,7 +1,7 @@
-//! A worker that tests start as a separate process, to stop and kill it and examine what it left.
+//! A worker that tests start as a separate process, to stop or kill it and examine its store.
 //!
-//! Its agent runs tasks: turns of six model calls and five tool calls. Every effect on the outside world is recorded
-//! in a file that belongs to no store, so that a test can count repetitions.
+//! Its agent runs tasks: turns of six model calls and five tool calls. Every external effect is recorded in a
+//! separate file, so that a test can count repetitions.
 
 mod approving;
 mod branching;
@@ -41,27 +41,28 @@ pub struct Orders {
     pub store: StorePlace,
     /// The file in which effects are recorded.
     pub effects: PathBuf,
-    /// How long a silent worker keeps its leases; its heartbeat is four times as frequent.
+    /// The lease of a silent worker; its heartbeat is four times as frequent.
     pub lease: Duration,
-    /// How long a tool call and a model call take.
+    /// The duration of a tool call and of a model call.
     pub pace: Duration,
-    /// The sessions in which to begin a task in the background, each with its text.
+    /// The sessions in which to start a task in the background, each with its text.
     pub tasks: Vec<(String, String)>,
     /// How often to poll for lost runs, if at all.
     pub recover_every: Option<Duration>,
-    /// Whether to do nothing but to begin a save and stay in it, with the store's lock, until a line arrives.
+    /// Whether the worker only starts a save and stays in it, holding the store's lock, until it receives a
+    /// line.
     #[serde(default)]
     pub holds: bool,
-    /// Whether to do nothing but begin a branch at each snapshot that is named on the worker's input.
+    /// Whether the worker only starts a branch at each snapshot named on its input.
     #[serde(default)]
     pub branches: bool,
-    /// Whether to do nothing but run the turns that are named on the worker's input.
+    /// Whether the worker only runs the turns named on its input.
     #[serde(default)]
     pub talks: bool,
     /// Whether the tasks are sessions in which tools ask and are approved, one after the other.
     #[serde(default)]
     pub approves: bool,
-    /// The model calls to which a session is limited, whose turns the worker runs until the limit ends them; then it says
+    /// The limit of model calls of a session; the worker runs turns until it is reached, and then prints
     /// `spent`.
     #[serde(default)]
     pub spends: Option<u64>,
@@ -75,7 +76,7 @@ pub enum StorePlace {
     Sqlite(PathBuf),
     /// In a folder of files.
     Files(PathBuf),
-    /// In a PostgreSQL database, in a schema of its own.
+    /// In a PostgreSQL database, in a separate schema.
     Postgres {
         /// The connection string.
         url: String,
@@ -90,7 +91,8 @@ impl StorePlace {
     /// # Errors
     /// The error of the store.
     pub async fn open(&self) -> Result<Arc<dyn SessionStore>> {
-        // A killed process loses nothing that the operating system has already; loss of power is not tested here.
+        // A killed process loses nothing that the operating system has received; loss of power is not tested
+        // here.
         Ok(match self {
             Self::Sqlite(path) => Arc::new(
                 SqliteStore::options(path)
@@ -117,7 +119,7 @@ impl StorePlace {
 }
 
 impl Orders {
-    /// Creates the worker's agent on a registry of its own.
+    /// Creates the worker's agent on a new registry.
     ///
     /// # Errors
     /// The error of the store or of the agent's definition.
@@ -135,7 +137,7 @@ impl Orders {
         Ok((registry, agent))
     }
 
-    /// Begins a save, says `holding` while the store's lock is held, and ends the save when a line arrives.
+    /// Starts a save, prints `holding` while the store's lock is held, and ends the save on the next line.
     ///
     /// # Errors
     /// The errors of opening the store and of the save.
@@ -143,10 +145,10 @@ impl Orders {
         hold::hold(&self.store).await
     }
 
-    /// Runs the turns that come on the worker's input until it is closed. Each takes as long as the worker's pace.
+    /// Runs the turns of the worker's input until it is closed. Each has the worker's duration.
     ///
     /// # Errors
-    /// The errors of opening the store; `INVALID_ARGUMENT` for a line that is no turn.
+    /// The errors of opening the store; `INVALID_ARGUMENT` for an invalid line.
     pub async fn talk(&self) -> Result<()> {
         talk::talk(&self.store, self.pace, self.lease).await
     }

@@ -1,4 +1,4 @@
-//! An abort reaches a tool that runs in another process, soon.
+//! An abort quickly reaches a tool that runs in another process.
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 #![cfg(unix)]
 
@@ -10,10 +10,10 @@ use everturn_testkit::eventually;
 use processes::{Process, Site};
 use testbed::worker::{Effect, Effects};
 
-/// How often it is tried. What counts is the median: one try may meet a machine that is busy.
+/// The number of attempts. The median counts, because the machine may be busy during one of them.
 const TRIES: usize = 9;
 
-/// When something was done in a session, once it was.
+/// Returns when an effect happened in a session, once it did.
 async fn done(effects: &Effects, session: &str, what: &str) -> Duration {
     let mut done = None;
     eventually(what, async || {

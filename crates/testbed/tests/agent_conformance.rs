@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use testbed::conformance::{run_all, run_programmed};
 use testbed::harness;
 
-use self::served::{Testbed, new_postgres_schema};
+use self::served::{Testbed, new_postgres_database};
 
 async fn every_case_holds<T: IntoStore>(store: impl FnMut() -> T) {
     let Some(cases) = cases("agent.yaml") else {
@@ -29,7 +29,7 @@ async fn every_case_holds<T: IntoStore>(store: impl FnMut() -> T) {
 
     let report = run_all(&cases, store).await.unwrap();
 
-    // Past the test framework's capture, so that the list is seen when all is well too.
+    // Written past the test framework's capture, so that the list is also shown on success.
     write!(std::io::stderr(), "\n{report}").unwrap();
     assert!(report.cases() > 0, "agent.yaml holds no cases");
     assert_eq!(report.failures().count(), 0, "\n{report}");
@@ -64,9 +64,9 @@ async fn every_published_case_holds_on_postgres_through_a_pooler() {
     every_case_holds_on("EVERTURN_TEST_PGBOUNCER").await;
 }
 
-/// Starts the program once and runs the cases against it one after the other, as one of its clients.
+/// Starts the program once and runs the cases against it one after the other, as a client.
 async fn every_case_holds_for_the_program_on(variable: &str) {
-    let (Some(cases), Some(store)) = (cases("agent.yaml"), new_postgres_schema(variable).await) else {
+    let (Some(cases), Some(store)) = (cases("agent.yaml"), new_postgres_database(variable).await) else {
         return;
     };
     let server = Testbed::start(&store);

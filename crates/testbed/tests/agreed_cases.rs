@@ -1,4 +1,4 @@
-//! The cases of the protocol's list that the published selection leaves out.
+//! The agreed cases of the protocol that the published selection omits.
 
 #![allow(clippy::unwrap_used, reason = "what the tests share is test code too")]
 
@@ -12,7 +12,7 @@ fn case(name: &str, agent: &str, steps: impl IntoIterator<Item = Value>) -> Valu
     json!({"name": name, "agent": agent, "steps": steps.into_iter().collect::<Vec<_>>()})
 }
 
-/// A step that sends inputs, and what else there is to say about it.
+/// A step that sends inputs, and its other fields.
 fn send(inputs: &Value, rest: &Value) -> Value {
     let mut step = json!({"type": "send", "inputs": inputs});
     step.as_object_mut()
@@ -29,7 +29,7 @@ fn answer(text: &str) -> Value {
     json!({"message": {"role": "model", "content": [{"text": text}]}, "finishReason": "stop"})
 }
 
-/// A model's request to ask a person, once per reference.
+/// A model's tool request that asks a person, once per reference.
 fn asking(references: &[&str]) -> Value {
     let ask = |reference| json!({"toolRequest": {"name": "interruptTool", "input": {"query": "?"}, "ref": reference}});
     let content: Vec<Value> = references.iter().map(ask).collect();

@@ -1,5 +1,5 @@
-//! A thousand times on every store, and from another process, a branch is committed under a running turn: both are kept. On
-//! PostgreSQL it is two hundred times, because there each takes longer.
+//! A branch is committed during a running turn: both are kept. Repeated a thousand times on every store and
+//! from another process, and two hundred times on PostgreSQL, which is slower.
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 #![cfg(unix)]
 
@@ -14,17 +14,17 @@ use processes::{Process, Site};
 use testbed::worker::{branch, branching};
 use tokio::sync::Semaphore;
 
-/// Conversations are started anew now and then: a file holds its whole conversation.
+/// A new conversation is started from time to time, because a file contains its whole conversation.
 const CONVERSATIONS: usize = 10;
 const CONVERSATIONS_ON_POSTGRES: usize = 2;
 const ROUNDS: usize = 100;
 
-/// One conversation, whose turns wait inside until they are let go.
+/// A conversation whose turns wait inside until they are released.
 struct Conversation {
     store: Arc<dyn SessionStore>,
     agent: Agent,
     gate: Arc<Semaphore>,
-    /// The snapshot at which branches begin, and the one that the next turn continues.
+    /// The snapshot at which branches start, and the one that the next turn continues.
     root: SnapshotId,
     tip: SnapshotId,
 }
@@ -44,7 +44,7 @@ impl Conversation {
         }
     }
 
-    /// Lets `commit` commit a branch, of the id that it returns, while a turn runs at the tip.
+    /// Makes `commit` commit a branch, whose id it returns, while a turn runs at the tip.
     async fn round(&mut self, commit: impl AsyncFnOnce(&SnapshotId) -> String) {
         let mut turn = running(&self.agent, AgentInit::snapshot(self.tip.clone())).await;
         let branch = SnapshotId::from(commit(&self.root).await);
@@ -61,7 +61,7 @@ impl Conversation {
         read.unwrap().expect("a turn that was acknowledged is kept")
     }
 
-    /// Both the conversation and every branch are there, and nothing else.
+    /// Checks that both the conversation and every branch exist, and nothing else.
     async fn end(self) {
         let tip = self.store.get(&Scope::default(), &self.tip, Detail::Whole).await;
         let messages = tip.unwrap().unwrap().state.unwrap().messages;
@@ -72,7 +72,7 @@ impl Conversation {
     }
 }
 
-/// Begins a turn and waits until it is inside.
+/// Starts a turn and waits until it runs.
 async fn running(agent: &Agent, init: AgentInit) -> AgentConnection {
     let mut connection = agent.connect(init);
     connection.send("go on").await.unwrap();

@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 
 const CANARY: &str = "canary-4b1d7e";
 
-/// Puts the canary into everything a conversation has: small, large enough to be compressed, large enough to be kept by
-/// its hash.
+/// Puts the canary into every part of a conversation: small, large enough to be compressed, large enough to
+/// be stored by its hash.
 async fn sing(turn: Turn) -> HandlerResult<FinishReason> {
     let count = turn.messages().len();
     let media = format!("data:text/plain;base64,{CANARY}{}", "A".repeat(40_000));
@@ -55,7 +55,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Whether the canary is in a file or in the name of one.
+/// Returns whether the canary is in a file or in the name of one.
 fn is_anywhere(folder: &Path) -> bool {
     let sings = |bytes: &[u8]| {
         bytes
@@ -67,8 +67,8 @@ fn is_anywhere(folder: &Path) -> bool {
         .any(|file| sings(file.to_string_lossy().as_bytes()) || sings(&std::fs::read(file).unwrap()))
 }
 
-/// A conversation of three turns and a branch, with labels and notes; then a fork, a copy and an import of it. Returns
-/// the names of all sessions that hold the canary.
+/// Creates a conversation of three turns and a branch, with labels and notes; then a fork, a copy and an
+/// import of it. Returns the names of all sessions with the canary.
 async fn spread(agent: &Agent) -> Result<Vec<String>> {
     let archive = agent.archive()?;
     let first = agent.chat().resume(CANARY).run(CANARY).await?;

@@ -31,7 +31,7 @@ fn run(check: impl Future<Output = Result<(), Discrepancy>>) -> Result<(), TestC
 }
 
 async fn sqlite(folder: &TempDir) -> SqliteStore {
-    // Small limits, so that short programs reach what is for large conversations.
+    // Low limits, so that short programs reach the code for large conversations.
     let options = SqliteStore::options(folder.path().join("sessions.db")).durability(Durability::Normal);
     options
         .encoding(everturn_sqlite::Encoding::default().blob_threshold(300))

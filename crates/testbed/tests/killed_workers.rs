@@ -1,5 +1,4 @@
-//! Every turn that was accepted comes to its end, wherever the process was killed that accepted it, and does nothing
-//! twice on the way.
+//! Every accepted turn ends, wherever its process was killed, and repeats no effect.
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 #![cfg(unix)]
 
@@ -18,16 +17,16 @@ use jiff::Timestamp;
 use processes::{End, Process, Site, Trace};
 use testbed::worker::{APPROVED, Effects, Orders, approve, approving};
 
-/// How often a worker is killed in the middle of a turn.
+/// How often a worker is killed during a turn.
 const KILLS: usize = 200;
 
-/// How many workers live at the same time, besides the one that takes over.
+/// The number of concurrent workers, except the one that takes over.
 const LANES: usize = 4;
 
-/// Long enough that a machine with other things to do stays far from the bound, which is two of them.
+/// Long enough for a busy machine, which must stay below the bound of two leases.
 const LEASE: Duration = Duration::from_secs(30);
 
-/// How long after it accepted a run a worker is killed at the latest: a little longer than a turn takes.
+/// The latest kill after a worker accepted a run: a little longer than a turn.
 const LATEST: Duration = Duration::from_millis(120);
 
 /// A run and when its worker was killed.
@@ -36,7 +35,7 @@ struct Killed {
     at: Timestamp,
 }
 
-/// Kills workers until enough of them were in the middle of a turn.
+/// Kills workers until enough of them were killed during a turn.
 async fn kill(orders: Orders, store: Arc<dyn SessionStore>) -> Vec<Killed> {
     let (in_a_turn, begun) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let killed = Arc::<Mutex<Vec<Killed>>>::default();
@@ -88,7 +87,7 @@ async fn read(store: &dyn SessionStore, id: &SnapshotId) -> Snapshot {
     row.expect("an accepted run has a row")
 }
 
-/// Waits until no run is pending, and gives up two leases after the last kill.
+/// Waits until no run is pending, at most two leases after the last kill.
 async fn all_over(store: &dyn SessionStore) {
     eventually("every run is over", async || {
         let page = store.pending(&PendingQuery::default()).await;
@@ -136,7 +135,7 @@ async fn every_run_survives(site: Site) {
     );
 }
 
-/// What was done in every session.
+/// The effects of every session.
 fn traces(orders: &Orders) -> HashMap<String, Trace> {
     let mut traces = HashMap::<String, Trace>::new();
     for effect in Effects::at(&orders.effects).all().unwrap() {
@@ -162,7 +161,7 @@ async fn every_accepted_turn_survives_two_hundred_kills_and_repeats_nothing_on_f
     every_run_survives(Site::files()).await;
 }
 
-/// A session in which tools asked, and what came of it on two branches.
+/// A session in which tools asked, and its two branches.
 async fn on_two_branches(agent: &Agent, asked: &Snapshot, at_once: bool) -> bool {
     let outputs = if at_once {
         let (one, other) = tokio::join!(approve(agent, asked), approve(agent, asked));
@@ -174,7 +173,7 @@ async fn on_two_branches(agent: &Agent, asked: &Snapshot, at_once: bool) -> bool
     for output in outputs {
         let output = output.unwrap();
         if let Some(error) = &output.error {
-            // The other branch was just making the call.
+            // The other branch was making the call.
             assert!(at_once && error.status == Some(Status::Aborted), "{error:?}");
             continue;
         }

@@ -1,5 +1,5 @@
-//! Many clients at once: turns complete, idle connections hold nobody up, those who leave free what they held, and those who
-//! do not read cost no memory.
+//! Many clients at once: turns complete, idle connections block nothing, clients that disconnect free their
+//! resources, and clients that do not read cost no memory.
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 
 mod served;
@@ -23,13 +23,14 @@ use tokio::sync::{Mutex, watch};
 
 use self::served::Testbed;
 
-/// One at a time: each uses much of what one process may have, and one measures it.
+/// One test at a time: each uses most of the process's resources, and one measures them.
 static ALONE: Mutex<()> = Mutex::const_new(());
 
-/// What this process needs beside the connections of a test.
+/// The files that this process needs except the connections of a test.
 const OTHER_FILES: usize = 128;
 
-/// Whether this process may open so many files, once it is allowed what it can be; says so if a test has to be skipped.
+/// Returns whether this process may open so many files, after raising its limit; prints a reason if a test is
+/// skipped.
 fn may_open(files: usize) -> bool {
     #[cfg(unix)]
     {
@@ -40,7 +41,7 @@ fn may_open(files: usize) -> bool {
             current: limit.maximum,
             ..limit
         };
-        // Processes that are started from here have what this one has. Where it cannot be raised, it may yet suffice.
+        // Child processes inherit the limit. If it cannot be raised, it may still suffice.
         let _ = setrlimit(Resource::Nofile, raised);
         let wanted = (files + OTHER_FILES) as u64;
         if let Some(limit) = getrlimit(Resource::Nofile).current
@@ -55,7 +56,7 @@ fn may_open(files: usize) -> bool {
     true
 }
 
-/// What is asked, in one piece, so that a single write sends it.
+/// The request, in one piece, so that a single write sends it.
 fn post(path: &str, data: &str, connection: &str) -> String {
     let body = format!(r#"{{"data":{data}}}"#);
     format!(
@@ -99,7 +100,7 @@ async fn serve(registry: &Registry) -> SocketAddr {
     address
 }
 
-/// An agent whose turns say something, wait for the gate and say something more.
+/// An agent whose turns send a text, wait for the gate and send another text.
 fn patient(registry: &Registry, gate: &watch::Receiver<bool>) -> Agent {
     let gate = gate.clone();
     custom_agent(registry, "patient", move |session: AgentSession| {
@@ -110,7 +111,7 @@ fn patient(registry: &Registry, gate: &watch::Receiver<bool>) -> Agent {
                     let mut gate = gate.clone();
                     async move {
                         turn.send_chunk("waiting").await?;
-                        // A gate that is gone never opens.
+                        // A closed gate never opens.
                         let _ = gate.wait_for(|open| *open).await;
                         turn.add_message(Message::model("done"));
                         Ok(FinishReason::Stop)
@@ -180,7 +181,7 @@ async fn clients_that_are_killed_free_their_turns() {
     assert_eq!(agent.invocations(), 0);
 }
 
-/// How much memory a process has, where the operating system says.
+/// The memory of a process, if the operating system reports it.
 fn resident_bytes(process: u32) -> Option<usize> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -205,7 +206,7 @@ async fn ten_thousand_idle_connections_are_held_while_turns_go_on() {
 
     let mut idle = Vec::new();
     while idle.len() < wanted {
-        // In portions, so that no connection waits in a queue that the operating system bounds.
+        // In batches, so that no connection waits in a bounded queue of the operating system.
         let portion = (wanted - idle.len()).min(250);
         let opening = (0..portion).map(|_| async {
             let mut stream = ask(address, health).await;
@@ -261,7 +262,7 @@ async fn readers_that_do_not_read_cost_no_memory() {
     let before = resident_bytes(std::process::id());
 
     let asking = (0..readers).map(|_| async {
-        // What the operating system buffers is not what is measured.
+        // Buffers of the operating system are not measured.
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(16 * 1024).unwrap();
         let mut stream = socket.connect(address).await.unwrap();

@@ -1,4 +1,4 @@
-//! The clients people already have, unchanged, against this server.
+//! Existing clients, unchanged, against this server.
 //!
 //! Ignored by default, because they need other languages and their packages:
 //!
@@ -15,7 +15,7 @@ mod served;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use self::served::{Testbed, assert_succeeds, new_postgres_schema, tools};
+use self::served::{Testbed, assert_succeeds, new_postgres_database, tools};
 
 fn script(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(path)
@@ -42,7 +42,7 @@ fn for_every_store(client: impl Fn(&Testbed) -> Command) {
     let files = format!("file:{}", folder.path().join("files").display());
 
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let postgres = runtime.block_on(new_postgres_schema("EVERTURN_TEST_POSTGRES"));
+    let postgres = runtime.block_on(new_postgres_database("EVERTURN_TEST_POSTGRES"));
 
     for store in ["memory", &sqlite, &files].into_iter().chain(postgres.as_deref()) {
         assert_succeeds(client(&Testbed::start(store)));

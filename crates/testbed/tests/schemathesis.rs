@@ -1,4 +1,4 @@
-//! Requests made up from the OpenAPI document, sent to everything that it describes.
+//! Requests generated from the OpenAPI document, sent to all described operations.
 //!
 //! Ignored by default, because it needs Python and its package `schemathesis`:
 //!
@@ -15,16 +15,16 @@ use std::process::Command;
 
 use self::served::{Testbed, assert_succeeds, tools};
 
-/// What an answer has to be, whatever was asked.
+/// The checks of each response.
 const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_conformance,\
                       response_headers_conformance,response_schema_conformance,missing_required_header,\
                       unsupported_method,allow_header_conformance";
 
-/// One agent with all companions, flows, and what every server has: the other agents' routes are described alike, and some
-/// of them fail, wait or go on for as long as they are told to.
+/// One agent with all companion actions, flows, and the server's own routes. The other agents' routes have
+/// the same description, and some of them fail, wait or never end by design.
 const PATHS: &str = "^/(promptAgentWithStore(/(getSnapshot|abort|listSnapshots|getSession|watch|listSessions|tree|diff))?|flows/echo|flows/denied|healthz|readyz|metrics)$";
 
-/// How many requests are made up for each operation, beside those that follow from the document alone.
+/// The number of generated requests per operation, in addition to those that follow from the document.
 const EXAMPLES: &str = "15";
 
 fn testbed() -> Testbed {
@@ -35,7 +35,7 @@ fn testbed() -> Testbed {
     server
 }
 
-/// Has requests made up and their answers checked. It keeps what it found in the folder it runs in.
+/// Runs the generator and its checks. It stores its findings in its working folder.
 fn schemathesis(server: &Testbed, checks: &str, folder: &Path) -> Command {
     let mut command = Command::new(tools().canonicalize().unwrap().join("python/bin/schemathesis"));
     command
@@ -63,7 +63,7 @@ fn every_generated_request_is_answered_as_documented() {
 #[ignore = "needs Python and its package schemathesis"]
 fn requests_that_the_document_does_not_allow_are_refused() {
     let (server, folder) = (testbed(), tempfile::tempdir().unwrap());
-    // A stream has begun, with status 200, when it says that it is refused: that is the protocol.
+    // By design, a stream has started with status 200 before it reports an error.
     let without_streams = "[parameters]\n\"query.stream\" = false\n";
     std::fs::write(folder.path().join("schemathesis.toml"), without_streams).unwrap();
 

@@ -1,7 +1,7 @@
-//! Memory stays what it was told to be, however many conversations there are.
+//! Memory stays within its configured bounds, for any number of conversations.
 //!
-//! Each test measures processes of their own: this program, started again. `EVERTURN_SOAK=full` runs 200,000 turns over
-//! 20,000 sessions and a cache of 64 MiB; without it the numbers are small enough for every run of the tests:
+//! Each test measures separate processes: this program, started again. `EVERTURN_SOAK=full` runs 200,000
+//! turns over 20,000 sessions and a cache of 64 MiB; the default numbers are small enough for every test run:
 //!
 //! ```text
 //! EVERTURN_SOAK=full cargo test --release -p testbed --test soak -- --nocapture
@@ -21,10 +21,10 @@ use futures::future::join_all;
 use jiff::Timestamp;
 use serde_json::json;
 
-/// Tells a process that it is the one to measure.
+/// Marks a process as the one to measure.
 const MEASURED: &str = "EVERTURN_SOAK_MEASURED";
 
-/// Begins the line with the number that was measured.
+/// Begins the line with the measured number.
 const REPORT: &str = "measured: ";
 
 const MIB: usize = 1024 * 1024;
@@ -33,18 +33,18 @@ fn is_full() -> bool {
     std::env::var("EVERTURN_SOAK").is_ok_and(|soak| soak == "full")
 }
 
-/// The setting of the process to measure, if this is one.
+/// The setting of the measured process, if this is one.
 fn measured() -> Option<usize> {
     let setting = std::env::var(MEASURED).ok()?;
     Some(setting.parse().unwrap())
 }
 
-/// Runs a test in a process of its own and returns the number that it [reports](report).
+/// Runs a test in a separate process and returns the number that it [reports](report).
 fn measure(test: &str, setting: usize) -> usize {
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture"])
         .env(MEASURED, setting.to_string())
-        // One arena, so that what threads leave behind is not taken for what is held.
+        // One arena, so that leftovers of threads do not count as used memory.
         .env("MALLOC_ARENA_MAX", "1")
         .output()
         .unwrap();
@@ -57,7 +57,7 @@ fn measure(test: &str, setting: usize) -> usize {
     number.trim().parse().unwrap()
 }
 
-/// Tells the number that was measured.
+/// Prints the measured number.
 fn report(number: usize) {
     println!("\n{REPORT}{number}");
 }
@@ -81,7 +81,7 @@ async fn open(folder: &std::path::Path, cache: usize) -> SqliteStore {
         .unwrap()
 }
 
-/// A conversation whose text is a small part of the memory that it holds.
+/// A conversation whose text is a small part of its memory.
 fn small_parts(session: usize) -> Snapshot {
     let id = format!("snapshot-{session}");
     let mut row = Snapshot::new(
@@ -118,7 +118,7 @@ async fn fill(cache: usize) -> usize {
     join_all((0..200).map(&save)).await;
     let before = resident();
 
-    // Twice as many as fit, each of which holds about 10 KiB.
+    // Twice as many as fit, each of about 10 KiB.
     let sessions = 200 + 2 * cache / (10 * 1024);
     for session in (200..sessions).step_by(100) {
         join_all((session..session + 100).map(&save)).await;
@@ -140,7 +140,7 @@ fn a_full_cache_uses_at_most_one_and_a_half_times_its_limit() {
         (4 * MIB, 20 * MIB)
     };
 
-    // The difference leaves out what a process takes besides: SQLite's own caches, threads, leftovers of the allocator.
+    // The difference excludes other memory: SQLite's caches, threads, leftovers of the allocator.
     let taken = measure(test, large).saturating_sub(measure(test, small));
 
     let told = large - small;
@@ -171,8 +171,8 @@ fn scribe(store: SqliteStore) -> Agent {
         .unwrap()
 }
 
-/// Takes turns, the next in every session before any has one more, and reports the process's memory at the end in per mille of
-/// that in its middle.
+/// Runs turns round-robin over the sessions, and reports the process's memory at the end in per mille of the
+/// memory at half time.
 async fn soak(turns: usize, sessions: usize, cache: usize) {
     let folder = tempfile::tempdir().unwrap();
     let agent = scribe(open(folder.path(), cache).await);
@@ -213,7 +213,7 @@ fn a_long_soak_has_a_flat_end() {
 
     let per_mille = measure(test, cache);
 
-    // What a session holds grows with its turns; what the process holds does not.
+    // A session grows with its turns; the process's memory does not.
     assert!(
         per_mille <= 1_100,
         "the memory at the end is {per_mille} per mille of that in the middle"

@@ -1,4 +1,4 @@
-//! A worker that was asleep while another took its run over does no harm when it wakes.
+//! A worker that was suspended while another took over its run does no harm when it continues.
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 #![cfg(unix)]
 
@@ -14,13 +14,13 @@ use testbed::worker::Effects;
 
 const LEASE: Duration = Duration::from_millis(500);
 
-/// Long enough to be stopped in the middle of, also by a machine that has other things to do.
+/// Long enough to be stopped during a call, even on a busy machine.
 const PACE: Duration = Duration::from_millis(1500);
 
-/// The pace of the worker that takes over.
+/// The duration of the calls of the worker that takes over.
 const PACE_OF_THE_HEIR: Duration = Duration::from_millis(200);
 
-/// Waits until something was done.
+/// Waits until an effect happened.
 async fn seen(effects: &Effects, what: &str) {
     eventually(what, async || {
         Trace::of(&effects.all().unwrap(), "s").count(what) > 0
@@ -33,7 +33,7 @@ async fn read(store: &dyn SessionStore, id: &SnapshotId) -> Snapshot {
     row.unwrap().expect("an accepted run has a row")
 }
 
-/// The run's row once the run is over.
+/// Returns the run's row once the run has ended.
 async fn ended(store: &dyn SessionStore, id: &SnapshotId) -> Snapshot {
     eventually("the run is over", async || {
         read(store, id).await.status.is_final()
@@ -42,7 +42,7 @@ async fn ended(store: &dyn SessionStore, id: &SnapshotId) -> Snapshot {
     read(store, id).await
 }
 
-/// Stops a worker while it does not hold the store's lock, which it would keep from everybody.
+/// Stops a worker while it does not hold the store's lock, which would block all others.
 async fn stop(worker: &Process, store: &dyn SessionStore) {
     loop {
         worker.signal("STOP");
@@ -61,7 +61,7 @@ async fn stop(worker: &Process, store: &dyn SessionStore) {
     }
 }
 
-/// A worker that was stopped in the middle of something, with another at hand to take over.
+/// A worker that was stopped during a call, and another that takes over.
 struct Asleep {
     zombie: Process,
     run: SnapshotId,
@@ -91,7 +91,7 @@ impl Asleep {
         }
     }
 
-    /// Wakes up, and comes to its end.
+    /// Continues the worker until it ends.
     fn wake(&self) {
         self.zombie.signal("CONT");
         self.zombie.hear("idle");

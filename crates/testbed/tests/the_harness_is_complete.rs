@@ -1,4 +1,4 @@
-//! The harness has every agent that the cases may name, and those that use what Everturn adds.
+//! The harness has every agent of the cases, and the agents for Everturn's additions.
 
 use everturn_agent::store::MemoryStore;
 use testbed::{ProgrammableModel, harness};

@@ -1,4 +1,4 @@
-//! The runner notices what is not as a case expects. Each case here is wrong in one place.
+//! The runner detects deviations from a case. Each case here is wrong in one place.
 
 #![allow(clippy::unwrap_used, reason = "what the tests share is test code too")]
 
@@ -16,7 +16,7 @@ async fn verdict(harness: &Harness, agent: &str, steps: Value) -> Result<(), Fai
     conformance::run(&case, harness).await
 }
 
-/// A step that sends `hi` and is answered with `hello`, with these expectations.
+/// A step that sends `hi` and receives `hello`, with these expectations.
 fn send(expectations: &Value) -> Value {
     let mut step = json!({
         "type": "send",

@@ -1,4 +1,4 @@
-//! Rewinding, and resuming from the middle of a turn, with every store and after it was opened anew.
+//! Rewinding, and resuming from the middle of a turn, with every store and after reopening it.
 
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 
@@ -20,7 +20,7 @@ use everturn_testkit::{Reply, ScriptedModel};
 use serde_json::json;
 use tempfile::TempDir;
 
-/// A store that can be opened again, as another process would.
+/// A store that can be reopened, as by another process.
 enum Place {
     Memory(MemoryStore),
     Sqlite(PathBuf),
@@ -57,7 +57,7 @@ impl Place {
         }
     }
 
-    /// The rows of session `s`, oldest first, and whether they were left behind.
+    /// Returns the rows of session `s`, oldest first, and whether they were superseded.
     async fn rows(&self) -> Vec<(SnapshotId, bool)> {
         let mut query = SnapshotQuery::of("s".into());
         query.order = Order::Oldest;
@@ -99,7 +99,7 @@ fn parrot(store: Arc<dyn SessionStore>) -> Agent {
 async fn a_linear_timeline_is_rewound_and_recovered() {
     let folder = tempfile::tempdir().unwrap();
     for place in Place::all(&folder) {
-        // Each turn is another process's.
+        // Each turn runs in another process.
         let turn = async |init: AgentInit, text: &str| {
             let output = invoke(&parrot(place.open().await), init, text).await;
             assert_eq!(output.error, None);

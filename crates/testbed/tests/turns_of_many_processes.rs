@@ -1,4 +1,5 @@
-//! Three worker processes, 64 sessions and two clients per session: nothing is lost or mixed, and no refused turn works.
+//! Three worker processes, 64 sessions and two clients per session: nothing is lost or mixed, and no rejected
+//! turn does any work.
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 #![cfg(unix)]
 
@@ -24,22 +25,23 @@ const WORKERS: usize = 3;
 const SESSIONS: usize = 64;
 const CLIENTS: usize = 2;
 
-/// How many turns each client asks for under each policy: with all sessions, clients and policies 10,368 in all.
+/// The number of turns of each client under each policy: with all sessions, clients and policies 10,368 in
+/// all.
 const TURNS: usize = 27;
 
-/// The same while workers are killed.
+/// The number while workers are killed.
 const TURNS_UNDER_FIRE: usize = 9;
 
-/// How long the locks of a killed worker are held.
+/// How long the locks of a killed worker stay held.
 const LEASE: Duration = Duration::from_secs(2);
 
-/// A lease that no process sleeps through, however busy the machine is.
+/// A lease longer than any pause of a process on a busy machine.
 const NO_END: Duration = Duration::from_mins(30);
 
-/// How often a worker is killed while its clients talk.
+/// How often a worker is killed during the turns of its clients.
 const KILLS: usize = 30;
 
-/// What became of a turn.
+/// The outcome of a turn.
 #[derive(Debug, Clone)]
 enum Outcome {
     Done(SnapshotId),
@@ -49,15 +51,15 @@ enum Outcome {
     Unknown,
 }
 
-/// What workers said.
+/// The lines printed by workers.
 #[derive(Default)]
-struct Heard {
+struct Output {
     begun: Mutex<Vec<String>>,
     awaited: Mutex<HashMap<usize, oneshot::Sender<Outcome>>>,
 }
 
-impl Heard {
-    fn hear(&self, line: &str) {
+impl Output {
+    fn receive(&self, line: &str) {
         let mut words = line.splitn(3, ' ');
         let (kind, subject) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         let rest = words.next().unwrap_or_default().to_owned();
@@ -74,10 +76,10 @@ impl Heard {
     }
 }
 
-/// A worker process, which is started again after it was killed.
+/// A worker process, which is restarted after it was killed.
 struct Worker {
     orders: Orders,
-    heard: Arc<Heard>,
+    output: Arc<Output>,
     running: tokio::sync::Mutex<Running>,
 }
 
@@ -85,23 +87,23 @@ struct Running {
     child: Child,
     input: ChildStdin,
     /// Reads its output, and ends with it.
-    hearing: JoinHandle<()>,
-    /// The turns that this process was told.
-    told: Vec<usize>,
+    reader: JoinHandle<()>,
+    /// The turns sent to this process.
+    sent: Vec<usize>,
 }
 
 impl Worker {
     async fn start(orders: Orders) -> Self {
-        let heard = Arc::<Heard>::default();
-        let running = Self::run(&orders, &heard).await;
+        let output = Arc::<Output>::default();
+        let running = Self::run(&orders, &output).await;
         Self {
             orders,
-            heard,
+            output,
             running: tokio::sync::Mutex::new(running),
         }
     }
 
-    async fn run(orders: &Orders, heard: &Arc<Heard>) -> Running {
+    async fn run(orders: &Orders, output: &Arc<Output>) -> Running {
         let mut child = Command::new(env!("CARGO_BIN_EXE_worker"))
             .arg(serde_json::to_string(orders).unwrap())
             .stdin(Stdio::piped())
@@ -112,27 +114,27 @@ impl Worker {
         let input = child.stdin.take().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         assert_eq!(lines.next_line().await.unwrap().as_deref(), Some("ready"));
-        let heard = Arc::clone(heard);
-        let hearing = tokio::spawn(async move {
+        let output = Arc::clone(output);
+        let reader = tokio::spawn(async move {
             while let Ok(Some(line)) = lines.next_line().await {
-                heard.hear(&line);
+                output.receive(&line);
             }
         });
         Running {
             child,
             input,
-            hearing,
-            told: Vec::new(),
+            reader,
+            sent: Vec::new(),
         }
     }
 
-    /// Has the worker run a turn, and waits for its end.
+    /// Runs a turn on the worker, and waits for its end.
     async fn turn(&self, number: usize, policy: &str, session: &str, text: &str) -> Outcome {
         let (sender, outcome) = oneshot::channel();
         {
             let mut running = self.running.lock().await;
-            running.told.push(number);
-            self.heard.awaited.lock().unwrap().insert(number, sender);
+            running.sent.push(number);
+            self.output.awaited.lock().unwrap().insert(number, sender);
             let line = format!("{number} {policy} {session} {text}\n");
             if running.input.write_all(line.as_bytes()).await.is_err() {
                 return Outcome::Unknown;
@@ -141,35 +143,39 @@ impl Worker {
         outcome.await.unwrap_or(Outcome::Unknown)
     }
 
-    /// Kills the process in the middle of whatever it does, and starts another.
+    /// Kills the process at any point, and starts another.
     async fn kill(&self) {
         let mut running = self.running.lock().await;
         running.child.kill().await.unwrap();
-        // What it said before it died may still be in the pipe.
-        (&mut running.hearing).await.unwrap();
-        let told = std::mem::take(&mut running.told);
+        // Its last lines may still be in the pipe.
+        (&mut running.reader).await.unwrap();
+        let sent = std::mem::take(&mut running.sent);
         {
-            let mut awaited = self.heard.awaited.lock().unwrap();
-            for number in told {
+            let mut awaited = self.output.awaited.lock().unwrap();
+            for number in sent {
                 drop(awaited.remove(&number));
             }
         }
-        *running = Self::run(&self.orders, &self.heard).await;
+        *running = Self::run(&self.orders, &self.output).await;
     }
 
     fn begun(&self) -> HashSet<String> {
-        let begun = self.heard.begun.lock().unwrap();
+        let begun = self.output.begun.lock().unwrap();
         let texts: HashSet<String> = begun.iter().cloned().collect();
         assert_eq!(texts.len(), begun.len(), "a turn began twice");
         texts
     }
 }
 
-/// The turns of one session, and what became of each.
-type Told = Vec<(String, Outcome)>;
+/// The turns of one session, and their outcomes.
+type TurnOutcomes = Vec<(String, Outcome)>;
 
-/// Has two clients talk in every session under a policy, by way of any worker.
-async fn talk(workers: &Arc<Vec<Worker>>, policy: &'static str, turns: usize) -> HashMap<String, Told> {
+/// Runs the turns of two clients in every session under a policy, on any worker.
+async fn talk(
+    workers: &Arc<Vec<Worker>>,
+    policy: &'static str,
+    turns: usize,
+) -> HashMap<String, TurnOutcomes> {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
     let mut clients = tokio::task::JoinSet::new();
     for (session, client) in
@@ -178,20 +184,20 @@ async fn talk(workers: &Arc<Vec<Worker>>, policy: &'static str, turns: usize) ->
         let workers = Arc::clone(workers);
         clients.spawn(async move {
             let session = format!("{policy}-{session}");
-            let mut told = Vec::new();
+            let mut outcomes = Vec::new();
             for turn in 0..turns {
                 let number = NUMBER.fetch_add(1, Ordering::Relaxed);
                 let text = format!("{session}-{client}-{turn}");
                 let worker = &workers[fastrand::usize(..WORKERS)];
-                told.push((text.clone(), worker.turn(number, policy, &session, &text).await));
+                outcomes.push((text.clone(), worker.turn(number, policy, &session, &text).await));
             }
-            (session, told)
+            (session, outcomes)
         });
     }
-    let mut sessions: HashMap<String, Told> = HashMap::new();
+    let mut sessions: HashMap<String, TurnOutcomes> = HashMap::new();
     while let Some(client) = clients.join_next().await {
-        let (session, told) = client.unwrap();
-        sessions.entry(session).or_default().extend(told);
+        let (session, outcomes) = client.unwrap();
+        sessions.entry(session).or_default().extend(outcomes);
     }
     sessions
 }
@@ -205,7 +211,7 @@ async fn snapshots(store: &dyn SessionStore, session: &str) -> Vec<Snapshot> {
     page.items
 }
 
-/// The questions of a snapshot, each of which is followed by its own answer.
+/// Returns the questions of a snapshot, each of which is followed by its own answer.
 fn questions(snapshot: &Snapshot) -> Vec<String> {
     let messages: Vec<String> = snapshot
         .state
@@ -219,22 +225,22 @@ fn questions(snapshot: &Snapshot) -> Vec<String> {
     messages.into_iter().step_by(2).collect()
 }
 
-/// Checks one session: every turn that is done is there, once, and no other.
-async fn check(store: &dyn SessionStore, policy: &str, session: &str, told: &Told) {
+/// Checks one session: it contains every completed turn once, and no other.
+async fn check(store: &dyn SessionStore, policy: &str, session: &str, outcomes: &TurnOutcomes) {
     let snapshots = snapshots(store, session).await;
     let by_id: HashMap<&SnapshotId, &Snapshot> = snapshots
         .iter()
         .map(|snapshot| (&snapshot.snapshot_id, snapshot))
         .collect();
-    let mut said = HashSet::new();
-    for (text, outcome) in told {
+    let mut texts = HashSet::new();
+    for (text, outcome) in outcomes {
         match outcome {
             Outcome::Done(id) => {
                 let snapshot = by_id.get(id).unwrap_or_else(|| panic!("'{text}' is lost"));
                 assert_eq!(questions(snapshot).last(), Some(text));
-                said.insert(text);
+                texts.insert(text);
             }
-            // A process that got no time to renew its locks is fenced, as it should be.
+            // A process without time to renew its locks is fenced, as it should be.
             Outcome::Refused(why) => assert!(
                 policy == "reject" || why.contains("lost its lock"),
                 "'{text}' was refused: {why}"
@@ -249,13 +255,13 @@ async fn check(store: &dyn SessionStore, policy: &str, session: &str, told: &Tol
         let unique: HashSet<&String> = all.iter().collect();
         assert_eq!(unique.len(), all.len(), "a turn is there twice");
         let own = all.last().unwrap();
-        let outcome = told
+        let outcome = outcomes
             .iter()
             .find(|(text, _)| text == own)
             .map(|(_, outcome)| outcome);
         assert!(
             matches!(outcome, Some(Outcome::Done(_) | Outcome::Unknown)),
-            "'{own}' is there, and its client was told {outcome:?}"
+            "'{own}' is stored, and its client received {outcome:?}"
         );
         let is_first = parents.insert(snapshot.parent_id.clone());
         assert!(is_first || policy == "fork", "two turns follow one snapshot");
@@ -267,12 +273,12 @@ async fn check(store: &dyn SessionStore, policy: &str, session: &str, told: &Tol
             .unwrap_or_default()
             .into_iter()
             .collect();
-        assert!(said.iter().all(|text| all.contains(*text)), "a turn is lost");
+        assert!(texts.iter().all(|text| all.contains(*text)), "a turn is lost");
         assert_eq!(all.len(), snapshots.len());
     }
 }
 
-/// Starts workers that have lost a lock when they did not renew it for this long.
+/// Starts workers whose locks expire if they do not renew them for this long.
 async fn start(site: &Site, lease: Duration) -> Arc<Vec<Worker>> {
     let mut orders = site.orders(lease);
     orders.talks = true;
@@ -296,9 +302,9 @@ async fn turns_of_three_processes_lose_nothing_and_no_refused_turn_works() {
     let (mut turns, mut refused, mut done) = (0, HashMap::new(), HashSet::new());
     for (policy, _) in POLICIES {
         let sessions = talk(&workers, policy, TURNS).await;
-        for (session, told) in &sessions {
-            check(&*store, policy, session, told).await;
-            for (text, outcome) in told {
+        for (session, outcomes) in &sessions {
+            check(&*store, policy, session, outcomes).await;
+            for (text, outcome) in outcomes {
                 turns += 1;
                 match outcome {
                     Outcome::Done(_) => drop(done.insert(text.clone())),
@@ -340,10 +346,10 @@ async fn killed_processes_lose_no_acknowledged_turn_and_release_their_locks() {
 
     let mut unknown = 0;
     for (policy, _) in POLICIES {
-        for (session, told) in talk(&workers, policy, TURNS_UNDER_FIRE).await {
-            check(&*store, policy, &session, &told).await;
+        for (session, outcomes) in talk(&workers, policy, TURNS_UNDER_FIRE).await {
+            check(&*store, policy, &session, &outcomes).await;
             let is_unknown = |(_, outcome): &&(String, Outcome)| matches!(outcome, Outcome::Unknown);
-            unknown += told.iter().filter(is_unknown).count();
+            unknown += outcomes.iter().filter(is_unknown).count();
         }
     }
     killer.await.unwrap();
@@ -367,7 +373,7 @@ async fn turns_of_many_processes_call_no_more_models_than_their_session_allows()
         orders.pace = Duration::from_millis(2);
         let workers: Vec<Process> = (0..WORKERS).map(|_| Process::start(&orders)).collect();
         for worker in &workers {
-            worker.hear("spent");
+            worker.receive("spent");
         }
 
         let made = Effects::at(&orders.effects).all().unwrap().len() as u64;

@@ -1,5 +1,5 @@
-//! A background run of one server is watched, and a stream of one is read on, through another that shares its
-//! store.
+//! A background run of one server is watched, and a stream of one is continued, through another server that
+//! shares its store.
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 
 mod served;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use self::served::Testbed;
 
-/// The events of a streamed answer, whatever pieces it came in.
+/// Returns the events of a streamed response, independent of its pieces.
 fn events(answer: &str) -> Vec<Value> {
     let data = answer.lines().filter_map(|line| line.strip_prefix("data: "));
     data.map(|json| serde_json::from_str(json).unwrap()).collect()
@@ -62,7 +62,7 @@ struct Reading {
 }
 
 impl Reading {
-    /// Calls a flow that counts, or reads its stream again.
+    /// Calls a counting flow, or reads its stream again.
     fn begin(server: &Testbed, flow: &str, again: Option<&str>) -> Self {
         let mut stream = TcpStream::connect(server.host()).unwrap();
         let header = again.map_or_else(String::new, |id| format!("x-genkit-stream-id: {id}\r\n"));
@@ -82,27 +82,27 @@ impl Reading {
         Self { lines, id }
     }
 
-    /// Returns the next event; `None` if the connection was broken off.
+    /// Returns the next event; `None` if the connection broke.
     fn next(&mut self) -> Option<String> {
         let mut events = self.lines.by_ref().map_while(Result::ok);
         events.find(|line| line.starts_with("data: "))
     }
 }
 
-/// Kills servers in the middle of streams, and reads the streams on through another server.
+/// Kills servers in the middle of streams, and continues the streams through another server.
 fn chunks_survive_kills(store: &str) {
     let elsewhere = Testbed::start(store);
     let mut random = fastrand::Rng::with_seed(34);
     for kill in 0..KILLS {
         let server = Testbed::start(store);
-        // One pauses between its chunks and the other does not.
+        // One flow pauses between its chunks and the other does not.
         let flow = ["slowly", "streamy"][kill % 2];
         let mut reading = Reading::begin(&server, flow, None);
         let wanted = random.usize(1..6);
         let mut seen: Vec<String> = (0..wanted).map(|_| reading.next().unwrap()).collect();
         server.signal("KILL");
         server.wait();
-        // Events on their way were sent.
+        // Events in flight were sent.
         seen.extend(std::iter::from_fn(|| reading.next()));
 
         let mut again = Reading::begin(&elsewhere, flow, Some(&reading.id));
@@ -127,7 +127,7 @@ fn events_that_a_client_has_read_survive_the_kill_of_their_server_in_sqlite() {
 
 #[tokio::test]
 async fn events_that_a_client_has_read_survive_the_kill_of_their_server_in_postgres() {
-    let Some(store) = served::new_postgres_schema("EVERTURN_TEST_POSTGRES").await else {
+    let Some(store) = served::new_postgres_database("EVERTURN_TEST_POSTGRES").await else {
         return;
     };
 

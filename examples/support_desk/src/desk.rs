@@ -25,11 +25,11 @@ impl Default for Ticket {
     }
 }
 
-/// Defines the desk, whose conversations are kept in the store. Its tools need the [`Orders`](crate::orders::Orders) of the
-/// application.
+/// Defines the desk, whose conversations are kept in the store. Its tools need the application's
+/// [`Orders`](crate::orders::Orders).
 ///
 /// # Errors
-/// If there is a desk already, or the application has no orders.
+/// If a desk is already defined, or the application has no orders.
 pub fn define(app: &Everturn, store: impl IntoStore) -> Result<Agent<Ticket>> {
     app.agent("desk")
         .description("answers customers' questions about their orders")
@@ -41,7 +41,7 @@ pub fn define(app: &Everturn, store: impl IntoStore) -> Result<Agent<Ticket>> {
         .tool(look_up)
         .tool(note)
         .tool(refund)
-        // A customer whose first message meets a model that is down can try again.
+        // A failed first turn is kept, so that the customer can retry it.
         .record_context(["auth"])
         .store(store)
         .define()

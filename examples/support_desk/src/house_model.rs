@@ -1,10 +1,10 @@
-//! The models of the house: a server that takes and answers requests in Genkit's own form, at one address.
+//! The company's own models: a server that accepts and answers requests in Genkit's format, at one address.
 
 use std::sync::Arc;
 
 use everturn::model_prelude::*;
 
-/// The plugin of the house's model server: its models are `house/NAME`.
+/// The plugin of the company's model server: its models are `house/NAME`.
 #[derive(Debug, Clone)]
 pub struct House {
     client: reqwest::Client,

@@ -1,12 +1,12 @@
 //! A support desk: customers ask about their orders, and staff decide about refunds.
 //!
-//! | file | holds |
+//! | file | contents |
 //! |---|---|
 //! | `desk.rs` | the agent and its state |
-//! | `tools.rs` | what the agent can do |
-//! | `orders.rs` | the shop's orders, on which the tools depend |
-//! | `house_model.rs` | the plugin of the house's own model server |
-//! | `people.rs` | who calls: customers and staff |
+//! | `tools.rs` | the agent's tools |
+//! | `orders.rs` | the shop's orders, which the tools depend on |
+//! | `house_model.rs` | the plugin of the company's model server |
+//! | `people.rs` | the callers: customers and staff |
 //! | `serve.rs` | the server, its page and its settings |
 
 pub mod desk;

@@ -23,7 +23,8 @@ async fn main() -> ExitCode {
 
 async fn run() -> Result<()> {
     let settings = Settings::from_environment()?;
-    // Traces, metrics and log lines go to the collector that `OTEL_EXPORTER_OTLP_ENDPOINT` names; lines also here.
+    // Traces, metrics and log lines are sent to the collector in `OTEL_EXPORTER_OTLP_ENDPOINT`; log lines are
+    // also printed.
     let _telemetry = everturn::otlp::start()?;
     serve::serve(settings).await
 }

@@ -1,4 +1,4 @@
-//! The shop's orders, and the refunds that were made.
+//! The shop's orders, and its refunds.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -14,15 +14,15 @@ use everturn::prelude::*;
 pub struct Order {
     /// The number on the receipt.
     pub number: u32,
-    /// Who ordered.
+    /// The customer.
     pub customer: String,
-    /// What was ordered.
+    /// The ordered item.
     pub goods: String,
     /// The price.
     pub cents: u32,
 }
 
-/// The orders of the shop. Cloning gives another handle.
+/// The orders of the shop. Cloning is cheap.
 #[derive(Debug, Clone)]
 pub struct Orders {
     orders: Arc<BTreeMap<u32, Order>>,
@@ -57,7 +57,7 @@ impl Orders {
     /// Returns a customer's order.
     ///
     /// # Errors
-    /// `NOT_FOUND`, for the model to read, if there is none, or it is another customer's.
+    /// `NOT_FOUND`, which the model reads, if the order does not exist or belongs to another customer.
     pub fn find(&self, customer: &str, number: u32) -> Result<&Order> {
         let order = self.orders.get(&number);
         order.filter(|order| order.customer == customer).ok_or_else(|| {
@@ -81,7 +81,7 @@ impl Orders {
         Ok(file.sync_all()?)
     }
 
-    /// Returns the refunds so far, a line each.
+    /// Returns the refunds so far, one per line.
     ///
     /// # Errors
     /// The error of the operating system.

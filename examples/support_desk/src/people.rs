@@ -1,4 +1,5 @@
-//! Who calls: customers, who see their own conversations, staff, who see those of the customer whom they name, and operators.
+//! The callers: customers, who see their own conversations; staff, who see those of the customer they name;
+//! and operators.
 
 use std::collections::HashMap;
 
@@ -6,26 +7,26 @@ use everturn::core::async_trait;
 use everturn::prelude::*;
 use everturn::server::{CallRequest, ContextProvider, Provided};
 
-/// The role of those who decide about refunds.
+/// The role of staff who decide about refunds.
 pub const STAFF: &str = "staff";
 
-/// The role of those who erase customers.
+/// The role of operators who erase customers.
 pub const OPERATOR: &str = "operator";
 
-/// The header in which staff name the customer whose conversations they look at.
+/// The header in which staff name the customer whose conversations they read.
 const CUSTOMER: &str = "x-customer";
 
-/// The people who have a token.
+/// The people with a token.
 #[derive(Debug, Clone)]
 pub struct People {
     by_token: HashMap<String, Principal>,
 }
 
 impl People {
-    /// Reads people from a text such as `ann=token-1, carl:staff=token-2, olga:operator=token-3`.
+    /// Parses people from a text such as `ann=token-1, carl:staff=token-2, olga:operator=token-3`.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` that names the entry that is not of that form.
+    /// `INVALID_ARGUMENT` that names the malformed entry.
     pub fn parse(text: &str) -> Result<Self> {
         let mut by_token = HashMap::new();
         for entry in text.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {

@@ -1,4 +1,4 @@
-//! The server: its settings, its page, and what its operator does.
+//! The server, its settings and its page.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use crate::people::{OPERATOR, People, STAFF};
 /// How often to poll for background runs whose process died.
 const RECOVERY: Duration = Duration::from_secs(15);
 
-/// What the program is told by its environment.
+/// The settings from the environment.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// `ADDRESS`: where to serve.
+    /// `ADDRESS`: the address to listen on.
     pub address: String,
     /// `DATA`: the folder of all files.
     pub data: PathBuf,
@@ -35,7 +35,7 @@ impl Settings {
     /// Reads the settings from the environment.
     ///
     /// # Errors
-    /// `FAILED_PRECONDITION` that names the variable that is missing.
+    /// `FAILED_PRECONDITION` that names the missing variable.
     pub fn from_environment() -> Result<Self> {
         let variable = |name: &str| std::env::var(name).ok();
         let needed = |name: &str| {
@@ -54,7 +54,7 @@ impl Settings {
 /// Serves until Ctrl-C or `SIGTERM`.
 ///
 /// # Errors
-/// A setting that is wrong, a file that cannot be opened, an address that is taken.
+/// A wrong setting, a file that cannot be opened, an address in use.
 pub async fn serve(settings: Settings) -> Result<()> {
     let data = &settings.data;
     std::fs::create_dir_all(data)?;

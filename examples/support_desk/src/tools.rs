@@ -1,4 +1,4 @@
-//! What the desk can do.
+//! The desk's tools.
 
 use everturn::prelude::*;
 
@@ -26,7 +26,7 @@ pub struct Decision {
 /// Looks up one of the customer's orders, by the number on the receipt.
 #[tool(replay = "pure")]
 pub async fn look_up(number: u32, orders: Dep<Orders>, caller: &Principal) -> Result<Order> {
-    // Staff act in the tenant of the customer whom they serve.
+    // Staff act in the tenant of the customer they serve.
     Ok(orders.find(caller.tenant(), number)?.clone())
 }
 

@@ -17,7 +17,7 @@ pub struct Booking {
     pub hotel: String,
 }
 
-/// The orders that the service takes.
+/// The kinds of orders.
 #[derive(Debug, Clone, Copy)]
 pub enum Kind {
     /// Bookings; the record is a [`Booking`].
@@ -58,8 +58,8 @@ impl Bookings {
     /// Places an order and returns its record.
     ///
     /// # Errors
-    /// An error that states that nothing happened if the service refuses the order. After every other error the order may have
-    /// been accepted.
+    /// An error that states that nothing happened if the service rejects the order. After every other error
+    /// the order may have been accepted.
     pub async fn order<T: DeserializeOwned>(&self, kind: Kind, reference: &str, order: &Value) -> Result<T> {
         let request = self.client.put(self.order_url(kind, reference)).json(order);
         match answer(request).await? {
@@ -74,8 +74,8 @@ impl Bookings {
         }
     }
 
-    /// Returns the record of an order, or closes its reference if there is none: the service refuses an order that arrives
-    /// later.
+    /// Returns the record of an order, or closes its reference if there is none: the service then rejects an
+    /// order that arrives later.
     ///
     /// # Errors
     /// If the service does not answer.

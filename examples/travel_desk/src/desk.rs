@@ -19,14 +19,14 @@ pub struct Trip {
 }
 
 impl Trip {
-    /// Adds a booking, unless it is there already.
+    /// Adds a booking, unless it is present.
     pub fn add_booking(&mut self, booking: &Booking) {
         if !self.bookings.contains(booking) {
             self.bookings.push(booking.clone());
         }
     }
 
-    /// Adds a refund, unless it is there already.
+    /// Adds a refund, unless it is present.
     pub fn add_refund(&mut self, number: u64) {
         if !self.refunded.contains(&number) {
             self.refunded.push(number);
@@ -40,7 +40,7 @@ impl Trip {
 /// that died is free.
 ///
 /// # Errors
-/// If an agent is defined already, or the application has no booking service.
+/// If an agent is already defined, or the application has no booking service.
 pub fn define(app: &Everturn, store: impl IntoStore, turn_lease: Duration) -> Result<Agent<Trip>> {
     app.agent("scout")
         .description("finds hotels")

@@ -1,6 +1,6 @@
 //! A travel desk: customers book hotels at a service that may fail at any point, and staff approve refunds.
 //!
-//! | file | holds |
+//! | file | contents |
 //! |---|---|
 //! | `desk.rs` | the agents and the state of a conversation |
 //! | `tools.rs` | the tools: bookings and refunds |

@@ -1,4 +1,4 @@
-//! The work, done by this project.
+//! The work as done by this project.
 
 use std::any::Any;
 use std::path::Path;
@@ -18,35 +18,35 @@ use everturn::sqlite::{Durability, SqliteStreamLog};
 
 use super::{PIECES, Silent, WAITS, answer, bytes_in, median, number, question};
 
-pub(super) async fn done(asked: &Value, kept: &mut Vec<Box<dyn Any>>) -> Result<Value> {
-    match asked["work"].as_str().unwrap_or_default() {
-        "conversation" => conversation(asked).await,
-        "sessions" => sessions(asked).await,
-        "stream" => stream(asked).await,
-        "resume" => resume(asked).await,
-        "fork" => fork(asked).await,
-        "state" => state(asked).await,
-        "tools" => tools(asked).await,
-        "render" => render(asked),
-        "hold" => hold(asked, kept).await,
-        "detach" => detach(asked, kept).await,
-        "serve" => serve(asked, kept).await,
+pub(super) async fn done(request: &Value, kept: &mut Vec<Box<dyn Any>>) -> Result<Value> {
+    match request["work"].as_str().unwrap_or_default() {
+        "conversation" => conversation(request).await,
+        "sessions" => sessions(request).await,
+        "stream" => stream(request).await,
+        "resume" => resume(request).await,
+        "fork" => fork(request).await,
+        "state" => state(request).await,
+        "tools" => tools(request).await,
+        "render" => render(request),
+        "hold" => hold(request, kept).await,
+        "detach" => detach(request, kept).await,
+        "serve" => serve(request, kept).await,
         "version" => Ok(json!({ "version": format!("Everturn {}", env!("CARGO_PKG_VERSION")) })),
         _ => Ok(json!({ "unsupported": true })),
     }
 }
 
-/// Opens the store that the work names.
-async fn store(asked: &Value) -> Result<Arc<dyn SessionStore>> {
-    let folder = Path::new(asked["folder"].as_str().unwrap_or("."));
+/// Opens the store in the request.
+async fn store(request: &Value) -> Result<Arc<dyn SessionStore>> {
+    let folder = Path::new(request["folder"].as_str().unwrap_or("."));
     let sqlite = SqliteStore::options(folder.join("sessions.db"));
-    Ok(match asked["store"].as_str().unwrap_or_default() {
+    Ok(match request["store"].as_str().unwrap_or_default() {
         "memory" => MemoryStore::new().into_store(),
         "sqlite" => sqlite.open().await?.into_store(),
         "sqlite-normal" => sqlite.durability(Durability::Normal).open().await?.into_store(),
         "file" => FileStore::open(folder).await?.into_store(),
         "postgres" => {
-            let url = asked["url"].as_str().unwrap_or_default();
+            let url = request["url"].as_str().unwrap_or_default();
             PostgresStore::open(url).await?.into_store()
         }
         other => {
@@ -77,9 +77,9 @@ async fn turn(agent: &Agent, session: &str) -> Result<AgentReply> {
     agent.chat().resume(session).run(question().as_str()).await
 }
 
-/// A name that no earlier work used, because databases are kept from one piece of work to the next.
-fn name_of(asked: &Value, session: usize) -> String {
-    let folder = asked["folder"].as_str().unwrap_or_default();
+/// A name that no earlier work used, because databases are reused.
+fn name_of(request: &Value, session: usize) -> String {
+    let folder = request["folder"].as_str().unwrap_or_default();
     let run = Path::new(folder)
         .file_name()
         .unwrap_or_default()
@@ -87,18 +87,18 @@ fn name_of(asked: &Value, session: usize) -> String {
     format!("{}-{session}", run.trim_start_matches('.'))
 }
 
-/// Returns how many microseconds a piece of work takes.
+/// Returns the duration of a piece of work in microseconds.
 async fn timed<T>(work: impl Future<Output = Result<T>>) -> Result<f64> {
     let began = Instant::now();
     work.await?;
     Ok(began.elapsed().as_secs_f64() * 1e6)
 }
 
-async fn conversation(asked: &Value) -> Result<Value> {
+async fn conversation(request: &Value) -> Result<Value> {
     let app = app().await?;
-    let agent = defined(&app, store(asked).await?)?;
-    let (turns, samples) = (number(asked, "turns"), number(asked, "samples"));
-    let session = name_of(asked, 0);
+    let agent = defined(&app, store(request).await?)?;
+    let (turns, samples) = (number(request, "turns"), number(request, "samples"));
+    let session = name_of(request, 0);
     for _ in 0..turns - samples {
         turn(&agent, &session).await?;
     }
@@ -107,18 +107,20 @@ async fn conversation(asked: &Value) -> Result<Value> {
         times.push(timed(turn(&agent, &session)).await?);
     }
     drop((agent, app));
-    let bytes = asked["folder"].as_str().map(|folder| bytes_in(Path::new(folder)));
+    let bytes = request["folder"]
+        .as_str()
+        .map(|folder| bytes_in(Path::new(folder)));
     Ok(json!({ "micros": median(&mut times), "bytes": bytes }))
 }
 
-async fn sessions(asked: &Value) -> Result<Value> {
+async fn sessions(request: &Value) -> Result<Value> {
     let app = app().await?;
-    let agent = defined(&app, store(asked).await?)?;
-    let turns = number(asked, "turns");
+    let agent = defined(&app, store(request).await?)?;
+    let turns = number(request, "turns");
     let began = Instant::now();
-    let tasks: Vec<_> = (0..number(asked, "sessions"))
+    let tasks: Vec<_> = (0..number(request, "sessions"))
         .map(|session| {
-            let (agent, session) = (agent.clone(), name_of(asked, session));
+            let (agent, session) = (agent.clone(), name_of(request, session));
             tokio::spawn(async move {
                 let mut times = Vec::with_capacity(turns);
                 for _ in 0..turns {
@@ -138,10 +140,10 @@ async fn sessions(asked: &Value) -> Result<Value> {
     Ok(json!({ "perSecond": per_second, "p50": p50, "p99": times[times.len() * 99 / 100] }))
 }
 
-async fn stream(asked: &Value) -> Result<Value> {
+async fn stream(request: &Value) -> Result<Value> {
     let app = app().await?;
     let agent = defined(&app, MemoryStore::new().into_store())?;
-    let chunks = number(asked, "chunks");
+    let chunks = number(request, "chunks");
     PIECES.store(chunks, Ordering::Relaxed);
     let began = Instant::now();
     let mut turn = agent.chat().resume("s").stream(question().as_str()).await?;
@@ -156,20 +158,20 @@ async fn stream(asked: &Value) -> Result<Value> {
     Ok(json!({ "perSecond": per_second }))
 }
 
-async fn resume(asked: &Value) -> Result<Value> {
-    let session = name_of(asked, 0);
+async fn resume(request: &Value) -> Result<Value> {
+    let session = name_of(request, 0);
     let resumed = timed(async {
         let app = app().await?;
-        let agent = defined(&app, store(asked).await?)?;
+        let agent = defined(&app, store(request).await?)?;
         turn(&agent, &session).await
     });
     Ok(json!({ "micros": resumed.await? }))
 }
 
-async fn fork(asked: &Value) -> Result<Value> {
+async fn fork(request: &Value) -> Result<Value> {
     let app = app().await?;
-    let agent = defined(&app, store(asked).await?)?;
-    let (turns, session) = (number(asked, "turns"), name_of(asked, 0));
+    let agent = defined(&app, store(request).await?)?;
+    let (turns, session) = (number(request, "turns"), name_of(request, 0));
     let mut middle = None;
     for done in 0..turns {
         let reply = turn(&agent, &session).await?;
@@ -182,7 +184,7 @@ async fn fork(asked: &Value) -> Result<Value> {
     Ok(json!({ "micros": micros }))
 }
 
-/// A large custom state of which each turn changes a little.
+/// A large custom state that changes a little in each turn.
 #[payload]
 #[derive(Debug, Default, Clone)]
 struct Document {
@@ -190,9 +192,9 @@ struct Document {
     items: Vec<String>,
 }
 
-async fn state(asked: &Value) -> Result<Value> {
+async fn state(request: &Value) -> Result<Value> {
     let app = app().await?;
-    let items = number(asked, "bytes") / 100;
+    let items = number(request, "bytes") / 100;
     let agent = app
         .custom_agent("counter", move |session: AgentSession<Document>| async move {
             session
@@ -209,19 +211,19 @@ async fn state(asked: &Value) -> Result<Value> {
                 .await?;
             Ok(session.result())
         })
-        .store(store(asked).await?)
+        .store(store(request).await?)
         .define()?;
-    let session = name_of(asked, 0);
+    let session = name_of(request, 0);
     let change = || agent.chat().resume(session.as_str()).run(question());
     change().await?;
     let mut times = Vec::new();
-    for _ in 0..number(asked, "turns") {
+    for _ in 0..number(request, "turns") {
         times.push(timed(change()).await?);
     }
     Ok(json!({ "micros": median(&mut times) }))
 }
 
-/// A model that asks for five tools, then answers.
+/// A model that requests five tools, then answers.
 struct Busy;
 
 impl Model for Busy {
@@ -253,9 +255,9 @@ async fn look(at: u32) -> Result<String> {
     Ok("seen".into())
 }
 
-async fn tools(asked: &Value) -> Result<Value> {
+async fn tools(request: &Value) -> Result<Value> {
     let app = app().await?;
-    let journaling = if asked["journal"] == false {
+    let journaling = if request["journal"] == false {
         Journaling::Off
     } else {
         Journaling::default()
@@ -266,20 +268,20 @@ async fn tools(asked: &Value) -> Result<Value> {
         .system("You are part of a comparison.")
         .tool(look)
         .journaling(journaling)
-        .store(store(asked).await?)
+        .store(store(request).await?)
         .define()?;
     let mut times = Vec::new();
-    for session in 0..number(asked, "turns") {
-        times.push(timed(turn(&agent, &name_of(asked, session))).await?);
+    for session in 0..number(request, "turns") {
+        times.push(timed(turn(&agent, &name_of(request, session))).await?);
     }
     Ok(json!({ "micros": median(&mut times) }))
 }
 
-async fn hold(asked: &Value, kept: &mut Vec<Box<dyn Any>>) -> Result<Value> {
+async fn hold(request: &Value, kept: &mut Vec<Box<dyn Any>>) -> Result<Value> {
     let app = app().await?;
     let agent = defined(&app, MemoryStore::new().into_store())?;
-    for session in 0..number(asked, "sessions") {
-        for _ in 0..number(asked, "turns") {
+    for session in 0..number(request, "sessions") {
+        for _ in 0..number(request, "turns") {
             turn(&agent, &format!("s{session}")).await?;
         }
     }
@@ -288,11 +290,11 @@ async fn hold(asked: &Value, kept: &mut Vec<Box<dyn Any>>) -> Result<Value> {
 }
 
 /// Leaves runs in the background whose model never answers.
-async fn detach(asked: &Value, kept: &mut Vec<Box<dyn Any>>) -> Result<Value> {
+async fn detach(request: &Value, kept: &mut Vec<Box<dyn Any>>) -> Result<Value> {
     WAITS.store(true, Ordering::Relaxed);
     let app = app().await?;
     let agent = defined(&app, MemoryStore::new().into_store())?;
-    for session in 0..number(asked, "sessions") {
+    for session in 0..number(request, "sessions") {
         let chat = agent.chat().resume(format!("s{session}").as_str());
         let mut chat = chat.open().await?;
         chat.detach(question().as_str()).await?;
@@ -313,12 +315,12 @@ You advise the customers of {{shop}}. Be brief.
 What of this is on offer?
 ";
 
-fn render(asked: &Value) -> Result<Value> {
+fn render(request: &Value) -> Result<Value> {
     let items = (0..50).map(|at| json!({ "name": format!("item {at}"), "sold": at % 3 == 0, "price": at }));
     let input = json!({ "shop": "the corner shop", "items": items.collect::<Vec<_>>() });
     let prompt = Dotprompt::new().compile(PROMPT).map_err(Error::foreign)?;
     let data = Data::new().input(&input);
-    let times = number(asked, "times");
+    let times = number(request, "times");
     let began = Instant::now();
     for _ in 0..times {
         std::hint::black_box(prompt.render(&data).map_err(Error::foreign)?);
@@ -328,34 +330,34 @@ fn render(asked: &Value) -> Result<Value> {
     Ok(json!({ "micros": micros }))
 }
 
-/// Opens the stream log that the work names.
-async fn stream_log(asked: &Value) -> Result<Arc<dyn StreamLog>> {
-    Ok(match asked["store"].as_str().unwrap_or_default() {
+/// Opens the stream log in the request.
+async fn stream_log(request: &Value) -> Result<Arc<dyn StreamLog>> {
+    Ok(match request["store"].as_str().unwrap_or_default() {
         "sqlite" => {
-            let folder = Path::new(asked["folder"].as_str().unwrap_or("."));
+            let folder = Path::new(request["folder"].as_str().unwrap_or("."));
             let log = SqliteStreamLog::open(folder.join("streams.db")).await?;
             log.into_stream_log()
         }
         "postgres" => {
-            let url = asked["url"].as_str().unwrap_or_default();
+            let url = request["url"].as_str().unwrap_or_default();
             PostgresStreamLog::open(url).await?.into_stream_log()
         }
         _ => MemoryStreamLog::new().into_stream_log(),
     })
 }
 
-async fn serve(asked: &Value, kept: &mut Vec<Box<dyn Any>>) -> Result<Value> {
-    PIECES.store(number(asked, "pieces").max(1), Ordering::Relaxed);
-    WAITS.store(asked["waits"] == true, Ordering::Relaxed);
+async fn serve(request: &Value, kept: &mut Vec<Box<dyn Any>>) -> Result<Value> {
+    PIECES.store(number(request, "pieces").max(1), Ordering::Relaxed);
+    WAITS.store(request["waits"] == true, Ordering::Relaxed);
     let app = app().await?;
     defined(&app, MemoryStore::new().into_store())?;
     let mut server = app.server();
-    if asked["kept"] == true {
-        server = server.stream_log(stream_log(asked).await?);
+    if request["kept"] == true {
+        server = server.stream_log(stream_log(request).await?);
     }
     let server = server.bind(("127.0.0.1", 0)).await?;
     let address = server.address().to_string();
-    // Ends with the process, which ends with its input.
+    // Ends with the process, whose input is closed.
     kept.push(Box::new(tokio::spawn(server.run())));
     kept.push(Box::new(app));
     Ok(json!({ "address": address, "path": "/agents/agent" }))

@@ -1,4 +1,4 @@
-//! The floor: the bytes of a conversation in a bare SQLite database, without a framework.
+//! The lower bound: the bytes of a conversation in a bare SQLite database, without a framework.
 
 use std::path::Path;
 use std::time::Instant;
@@ -9,16 +9,16 @@ use rusqlite::{Connection, params};
 
 use super::{answer, bytes_in, median, number, question};
 
-pub(super) fn done(asked: &Value) -> Result<Value> {
-    if asked["work"] != "conversation" && asked["work"] != "sessions" {
+pub(super) fn done(request: &Value) -> Result<Value> {
+    if request["work"] != "conversation" && request["work"] != "sessions" {
         return Ok(json!({ "unsupported": true }));
     }
-    let folder = Path::new(asked["folder"].as_str().unwrap_or("."));
-    let full = asked["store"] == "floor-full";
-    measured(asked, folder, full).map_err(Error::foreign)
+    let folder = Path::new(request["folder"].as_str().unwrap_or("."));
+    let full = request["store"] == "floor-full";
+    measured(request, folder, full).map_err(Error::foreign)
 }
 
-fn measured(asked: &Value, folder: &Path, full: bool) -> rusqlite::Result<Value> {
+fn measured(request: &Value, folder: &Path, full: bool) -> rusqlite::Result<Value> {
     let db = Connection::open(folder.join("floor.db"))?;
     let synchronous = if full { "FULL" } else { "NORMAL" };
     db.execute_batch(&format!(
@@ -26,10 +26,10 @@ fn measured(asked: &Value, folder: &Path, full: bool) -> rusqlite::Result<Value>
          CREATE TABLE message (session TEXT, number INTEGER, text TEXT, PRIMARY KEY (session, number)) WITHOUT ROWID"
     ))?;
     let mut times = Vec::new();
-    let sessions = number(asked, "sessions").max(1);
+    let sessions = number(request, "sessions").max(1);
     let all = Instant::now();
-    // One writer is all that SQLite has, so sessions at once are turns one after another.
-    for turn in 0..number(asked, "turns") {
+    // SQLite has only one writer, so concurrent sessions are consecutive turns.
+    for turn in 0..number(request, "turns") {
         for session in 0..sessions {
             let began = Instant::now();
             save(&db, session, turn)?;
@@ -37,13 +37,13 @@ fn measured(asked: &Value, folder: &Path, full: bool) -> rusqlite::Result<Value>
         }
     }
     let seconds = all.elapsed().as_secs_f64();
-    if asked["work"] == "sessions" {
+    if request["work"] == "sessions" {
         #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
         let per_second = times.len() as f64 / seconds;
         return Ok(json!({ "perSecond": per_second }));
     }
     drop(db);
-    let samples = number(asked, "samples").min(times.len());
+    let samples = number(request, "samples").min(times.len());
     let first = times.len() - samples;
     Ok(json!({ "micros": median(&mut times[first..]), "bytes": bytes_in(folder) }))
 }

@@ -1,4 +1,4 @@
-//! Who takes part: programs, each with one of its stores.
+//! The entries: programs, each with one of its stores.
 
 use everturn::prelude::Value;
 
@@ -11,7 +11,7 @@ pub(super) struct Entry {
     pub(super) store: &'static str,
     pub(super) label: &'static str,
     pub(super) class: &'static str,
-    /// The longest conversation that the contender takes part in: some slow down with every turn.
+    /// The longest conversation that the contender is measured with: some slow down with every turn.
     pub(super) most_turns: usize,
 }
 
@@ -36,7 +36,7 @@ const DURABLE: &str = "durable";
 const FILES: &str = "files";
 pub(super) const POSTGRES: &str = "postgres";
 
-/// Who takes part. This project's first row of a class is what the others of the class are compared with.
+/// The entries. The other rows of a class are compared with this project's first row of it.
 pub(super) const ENTRIES: [Entry; 16] = [
     entry(
         Program::Everturn,
@@ -125,7 +125,7 @@ impl Entry {
         self.class != MEMORY
     }
 
-    /// Returns whether the contender takes part in conversations of the length that the work names.
+    /// Returns whether the contender is measured with conversations of this length.
     pub(super) fn takes(&self, work: &Value) -> bool {
         work["turns"].as_u64() <= u64::try_from(self.most_turns).ok()
     }

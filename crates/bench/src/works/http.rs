@@ -1,4 +1,4 @@
-//! Turns over HTTP: how many, at what cost, and how soon after the start.
+//! Turns over HTTP: throughput, cost, and time to the first turn.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -13,21 +13,21 @@ use crate::contender::{Contender, Program};
 use crate::http_load::load;
 use crate::table::{Better, Measured, Row, Table};
 
-/// A way to be answered over HTTP.
+/// A way to request a turn over HTTP.
 pub(super) struct HttpAnswer {
     pub(super) name: &'static str,
     title: &'static str,
     unit: &'static str,
     accept: &'static str,
-    /// In how many pieces the model answers.
+    /// The number of pieces of the model's answer.
     pieces: usize,
-    /// How much of what is counted there is in a turn.
+    /// The number of counted units per turn.
     counted: f64,
     clients: &'static [usize],
-    /// The name and title of the table of the processor time that a turn takes the server, if there is one.
+    /// The name and title of the table of the server's processor time per turn, if there is one.
     cost: Option<(&'static str, &'static str)>,
     takes_part: fn(&Entry) -> bool,
-    /// Whether the streams are kept in a stream log, which is of the kind of the store.
+    /// Whether streams are kept in a stream log of the store's kind.
     is_kept: bool,
 }
 
@@ -88,7 +88,7 @@ pub(super) fn serves(entry: &Entry) -> bool {
 }
 
 impl Bench<'_> {
-    /// Turns over HTTP, asked for by a growing number of clients.
+    /// Turns over HTTP, requested by a growing number of clients.
     pub(super) fn http(self, runtime: &Runtime, answer: &HttpAnswer) -> Result<Vec<Table>> {
         let clients = if self.quick { &[1, 4][..] } else { answer.clients };
         let entries = self.entries(answer.takes_part);
@@ -140,7 +140,7 @@ impl Bench<'_> {
         Ok([speed].into_iter().chain(cost).collect())
     }
 
-    /// From the start of a process to its first turn over HTTP, and the size of what is started.
+    /// The time from the start of a process to its first turn over HTTP, and the size of the program.
     pub(super) fn start(self, runtime: &Runtime) -> Result<Vec<Table>> {
         let (mut times, mut sizes) = (Vec::new(), Vec::new());
         for entry in self.entries(serves) {
@@ -192,7 +192,7 @@ impl Bench<'_> {
     }
 }
 
-/// Has a program serve an agent: where, and under which path.
+/// Makes a program serve an agent; returns its address and path.
 pub(super) fn served(server: &mut Contender, work: &Value) -> Result<(SocketAddr, String)> {
     let answer = server.ask(work)?;
     let answer = answer.ok_or_else(|| Error::internal("a server of the comparison cannot serve"))?;

@@ -1,4 +1,4 @@
-//! The memory of what a process holds: long conversations, idle sessions, background runs, open streams.
+//! The memory of a process with long conversations, idle sessions, background runs or open streams.
 
 use everturn::Result;
 use everturn::prelude::{Value, json};
@@ -11,23 +11,23 @@ use crate::contender::Contender;
 use crate::http_load::hold_open;
 use crate::table::{Better, Measured, Table};
 
-/// Something of which a process holds many.
-pub(super) struct Held {
+/// A kind of object of which a process keeps many.
+pub(super) struct MemoryWork {
     pub(super) name: &'static str,
     title: &'static str,
     unit: &'static str,
-    /// What they are, for the head of the column.
+    /// The plural, for the column heading.
     what: &'static str,
     many: u32,
     takes_part: fn(&Entry) -> bool,
-    /// The work that has the process hold as many.
+    /// The work that makes the process keep them.
     work: fn(many: u32) -> Value,
-    /// Whether clients hold them from outside, as streams of a server that the work starts.
+    /// Whether clients keep them from outside, as streams of a server started by the work.
     is_streamed: bool,
 }
 
-pub(super) const HELD: [Held; 4] = [
-    Held {
+pub(super) const MEMORY_WORKS: [MemoryWork; 4] = [
+    MemoryWork {
         name: "heap",
         title: "Memory of conversations of 400 turns, each turn a snapshot",
         unit: "kB per conversation",
@@ -37,7 +37,7 @@ pub(super) const HELD: [Held; 4] = [
         work: |many| json!({ "work": "hold", "sessions": many, "turns": 400, "store": "memory" }),
         is_streamed: false,
     },
-    Held {
+    MemoryWork {
         name: "idle",
         title: "Memory of sessions of one turn, in memory, that nobody continues",
         unit: "kB per session",
@@ -47,7 +47,7 @@ pub(super) const HELD: [Held; 4] = [
         work: |many| json!({ "work": "hold", "sessions": many, "turns": 1, "store": "memory" }),
         is_streamed: false,
     },
-    Held {
+    MemoryWork {
         name: "detached",
         title: "Memory of background runs whose model has not answered yet",
         unit: "kB per run",
@@ -57,7 +57,7 @@ pub(super) const HELD: [Held; 4] = [
         work: |many| json!({ "work": "detach", "sessions": many, "store": "memory" }),
         is_streamed: false,
     },
-    Held {
+    MemoryWork {
         name: "open",
         title: "Memory of a server for streams that are open, after their first chunk",
         unit: "kB per stream",
@@ -74,20 +74,24 @@ fn in_memory(entry: &Entry) -> bool {
 }
 
 impl Bench<'_> {
-    /// The memory that a process takes for each of many things that it holds.
-    pub(super) fn memory(self, held: &Held, runtime: &Runtime) -> Result<Table> {
-        let many = if self.quick { 20.min(held.many) } else { held.many };
-        let mut work = (held.work)(many);
+    /// The memory per object of a process that keeps many.
+    pub(super) fn memory(self, memory_work: &MemoryWork, runtime: &Runtime) -> Result<Table> {
+        let many = if self.quick {
+            20.min(memory_work.many)
+        } else {
+            memory_work.many
+        };
+        let mut work = (memory_work.work)(many);
         if self.quick {
             work["turns"] = json!(1);
         }
         let mut rows = Vec::new();
-        for entry in self.entries(|entry| (held.takes_part)(entry) && entry.takes(&work)) {
+        for entry in self.entries(|entry| (memory_work.takes_part)(entry) && entry.takes(&work)) {
             let Some(mut contender) = entry.program.start(self.peers)? else {
                 continue;
             };
             warm_up(&mut contender, &entry, self)?;
-            let Some(grown) = grown(&mut contender, held, (many, &work), runtime)? else {
+            let Some(grown) = grown(&mut contender, memory_work, (many, &work), runtime)? else {
                 continue;
             };
             let mut row = row(&entry, 1);
@@ -95,26 +99,26 @@ impl Bench<'_> {
             rows.push(row);
         }
         Ok(Table {
-            name: held.name,
-            title: held.title,
-            unit: held.unit,
+            name: memory_work.name,
+            title: memory_work.title,
+            unit: memory_work.unit,
             better: Better::Less,
-            columns: vec![format!("{many} {}", held.what)],
+            columns: vec![format!("{many} {}", memory_work.what)],
             rows,
         })
     }
 }
 
-/// Returns by how many bytes a process grows when it holds many; `None` if it cannot.
+/// Returns by how many bytes a process grows with many objects; `None` if it does not support them.
 fn grown(
     contender: &mut Contender,
-    held: &Held,
+    memory_work: &MemoryWork,
     (many, work): (u32, &Value),
     runtime: &Runtime,
 ) -> Result<Option<f64>> {
-    let (before, after) = if held.is_streamed {
+    let (before, after) = if memory_work.is_streamed {
         let (address, path) = served(contender, work)?;
-        // The first connections make what all of them share.
+        // The first connections allocate shared data.
         let _first = runtime.block_on(hold_open(address, &path, 10))?;
         let before = contender.resident_bytes();
         let _open = runtime.block_on(hold_open(address, &path, many))?;

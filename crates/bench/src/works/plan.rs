@@ -1,20 +1,20 @@
-//! The tables of work that one process does for each cell.
+//! The tables with one process per cell.
 
 use everturn::prelude::{Value, json};
 
 use super::entry::{Entry, MEMORY, POSTGRES};
 use crate::table::Better;
 
-/// A table that can be asked for by its name.
+/// A table, selected by its name.
 pub(super) struct Plan {
     pub(super) name: &'static str,
     pub(super) title: &'static str,
     pub(super) unit: &'static str,
     pub(super) better: Better,
-    /// The member of the answer that is shown.
+    /// The displayed member of the answer.
     pub(super) value: &'static str,
     pub(super) takes_part: fn(&Entry) -> bool,
-    /// The heads of the columns and the work of each, whole and in quick runs.
+    /// The column headings and the work of each, for full and quick runs.
     pub(super) columns: fn(quick: bool) -> Vec<(String, Value)>,
 }
 
@@ -29,7 +29,7 @@ fn conversation(quick: bool) -> Vec<(String, Value)> {
     sizes.iter().map(column).collect()
 }
 
-/// The tables that are one question each.
+/// The tables with one request per cell.
 pub(super) const PLANS: [Plan; 10] = [
     Plan {
         name: "conversation",

@@ -1,4 +1,4 @@
-//! A banker: a tool that asks before it acts.
+//! A banker: a tool that asks for a confirmation.
 
 use everturn::prelude::*;
 
@@ -18,7 +18,7 @@ impl Default for Account {
     }
 }
 
-/// The question to the customer before money moves.
+/// The confirmation that the customer gives before a transfer.
 #[payload]
 #[derive(Debug)]
 pub(crate) struct Confirmation {
@@ -77,7 +77,7 @@ pub(super) fn define(app: &Everturn, files: &Database) -> Result<Agent<Account>>
         )
         .tool(transfer)
         .tool(balance)
-        // The customer says yes, or yes to another amount.
+        // The customer confirms the transfer, or another amount.
         .allow_edited_inputs();
     keep(banker, "banker", files).define()
 }

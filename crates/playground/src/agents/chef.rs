@@ -1,4 +1,4 @@
-//! A chef: tools, and custom state that the prompt shows to the model.
+//! A chef: tools, and custom state that the prompt includes.
 
 use everturn::prelude::*;
 

@@ -1,4 +1,4 @@
-//! An orchestrator: hands tasks to the other agents.
+//! An orchestrator: delegates tasks to the other agents.
 
 use everturn::prelude::*;
 

@@ -1,4 +1,4 @@
-//! A planner: a custom turn loop that takes so long that it is worth running in the background.
+//! A planner: a custom turn loop that takes long enough for a background run.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use everturn::prelude::*;
 use super::keep;
 use crate::database::Database;
 
-/// The time that stands for the work on one day.
+/// The simulated duration of planning one day.
 const WORK: Duration = Duration::from_millis(500);
 
 const DAYS: [&str; 7] = [
@@ -36,7 +36,7 @@ pub(super) struct Week {
 
 async fn plan(turn: Turn<Week>) -> HandlerResult<FinishReason> {
     turn.set_custom(Week::default());
-    // Each turn begins at another place in the list, so that two weeks differ.
+    // Each turn starts at another position in the list, so that two weeks differ.
     let dishes = DISHES.iter().cycle().skip(turn.messages().len());
     for (day, dish) in DAYS.iter().zip(dishes) {
         tokio::time::sleep(WORK).await;

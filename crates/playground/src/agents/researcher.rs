@@ -1,4 +1,4 @@
-//! A researcher: works long enough to be left alone, reports its progress, and repeats no step after its process died.
+//! A researcher: a long turn that reports its progress and repeats no step after its process died.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use everturn::prelude::*;
 use super::keep;
 use crate::database::Database;
 
-/// The time that stands for reading a source.
+/// The simulated duration of reading a source.
 const READING: Duration = Duration::from_millis(1500);
 
 const ANGLES: [&str; 6] = [
@@ -44,8 +44,8 @@ struct Progress {
 }
 
 async fn research(app: Everturn, turn: Turn<Research>) -> HandlerResult<FinishReason> {
-    let said = turn.message().map(|message| message.text().into_owned());
-    let topic = topic_of(&said.unwrap_or_default());
+    let text = turn.message().map(|message| message.text().into_owned());
+    let topic = topic_of(&text.unwrap_or_default());
     turn.set_custom(Research {
         topic: topic.clone(),
         findings: Vec::new(),
@@ -59,7 +59,7 @@ async fn research(app: Everturn, turn: Turn<Research>) -> HandlerResult<FinishRe
             note: format!("reading about {angle}"),
         };
         turn.send_status(progress).await?;
-        // A worker that takes the run over is given the findings of the first one, and reads on from there.
+        // A worker that takes over the run receives the findings so far, and continues after them.
         let (app, topic) = (app.clone(), topic.clone());
         let text: String = turn
             .effect(angle, Replay::Idempotent)
@@ -101,10 +101,10 @@ async fn research(app: Everturn, turn: Turn<Research>) -> HandlerResult<FinishRe
     Ok(FinishReason::Stop)
 }
 
-/// Returns what is to be researched: the message without the words that ask for it.
-fn topic_of(said: &str) -> String {
-    let said = said.trim().trim_end_matches(['.', '?', '!']);
-    let lower = said.to_lowercase();
+/// Returns the topic: the message without the words of the request.
+fn topic_of(text: &str) -> String {
+    let text = text.trim().trim_end_matches(['.', '?', '!']);
+    let lower = text.to_lowercase();
     let openings = [
         "research ",
         "look into ",
@@ -114,8 +114,8 @@ fn topic_of(said: &str) -> String {
     ];
     let rest = openings
         .iter()
-        .find_map(|opening| lower.starts_with(opening).then(|| &said[opening.len()..]));
-    match rest.unwrap_or(said).trim() {
+        .find_map(|opening| lower.starts_with(opening).then(|| &text[opening.len()..]));
+    match rest.unwrap_or(text).trim() {
         "" => "leeks".to_owned(),
         topic => topic.to_owned(),
     }

@@ -14,14 +14,14 @@ pub(crate) struct Conversation {
 }
 
 impl Conversation {
-    /// Begins a new session.
+    /// Starts a session.
     pub(crate) async fn begin(demo: Demo) -> Result<Self> {
         let chat = demo.chat().open().await?;
         Ok(Self { demo, chat })
     }
 
     /// Replaces this session by a new one.
-    pub(crate) async fn begin_anew(&mut self) -> Result<()> {
+    pub(crate) async fn start_new(&mut self) -> Result<()> {
         self.chat = self.demo.chat().open().await?;
         Ok(())
     }
@@ -40,7 +40,7 @@ impl Conversation {
         Ok(())
     }
 
-    /// Runs a turn and shows it while it is streamed.
+    /// Runs a turn and prints it as it is streamed.
     pub(crate) async fn send(&mut self, input: AgentInput, screen: &mut Screen) -> Result<AgentReply> {
         let mut turn = self.chat.send(input).await?;
         while let Some(chunk) = turn.next().await {
@@ -60,7 +60,7 @@ impl Conversation {
         self.chat.read().await
     }
 
-    /// Returns the interrupts that wait for an answer.
+    /// Returns the open interrupts.
     pub(crate) fn questions(&self) -> Vec<Interrupt> {
         let last = self.chat.messages().last();
         last.into_iter()

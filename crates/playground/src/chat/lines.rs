@@ -1,4 +1,4 @@
-//! Reading typed lines.
+//! Lines of standard input.
 
 use std::io::{self, BufRead, IsTerminal};
 
@@ -30,7 +30,7 @@ impl Lines {
     }
 }
 
-/// Reads in a thread of its own: a blocking read cannot be cancelled, and the program must be able to end.
+/// A separate thread reads: a blocking read cannot be cancelled, and the program must be able to end.
 fn from_stdin() -> mpsc::Receiver<String> {
     let (sender, receiver) = mpsc::channel(16);
     std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! Numbered lists of snapshots and sessions, so that nobody has to type an id.
+//! Numbered lists of snapshots and sessions, so that users need not type ids.
 
 use everturn::Result;
 use everturn::agent::store::{SessionQuery, SnapshotQuery};
@@ -6,7 +6,7 @@ use everturn::prelude::*;
 
 use crate::agents::Demo;
 
-/// How many characters of a message are shown.
+/// The maximum length of a printed message.
 const SHOWN_CHARS: usize = 40;
 
 /// Lists the snapshots of a session, oldest first; `current` is marked.
@@ -30,12 +30,12 @@ pub(crate) async fn snapshots(
         let parent = row.parent_id.as_ref().and_then(number_of);
         let from = parent.map_or_else(|| "begins".to_owned(), |parent| format!("from {parent}"));
         let status = format!("{:?}", row.status).to_lowercase();
-        let said = row
+        let text = row
             .state
             .as_ref()
-            .map_or_else(|| "in the background".to_owned(), last_said);
+            .map_or_else(|| "in the background".to_owned(), last_user_text);
         format!(
-            "{mark} {:>2}  {from:<8} {status:<10} {}  {said}",
+            "{mark} {:>2}  {from:<8} {status:<10} {}  {text}",
             index + 1,
             row.snapshot_id
         )
@@ -60,8 +60,8 @@ pub(crate) async fn sessions(demo: &Demo) -> Result<Vec<String>> {
     let mut lines = Vec::new();
     for (index, session) in session_ids(demo).await?.into_iter().enumerate() {
         let latest = demo.archive.latest(session.clone()).await?;
-        let said = latest.state.as_ref().map(last_said).unwrap_or_default();
-        lines.push(format!("  {:>2}  {session}  {said}", index + 1));
+        let text = latest.state.as_ref().map(last_user_text).unwrap_or_default();
+        lines.push(format!("  {:>2}  {session}  {text}", index + 1));
     }
     Ok(lines)
 }
@@ -73,7 +73,7 @@ pub(crate) async fn session(demo: &Demo, typed: &str) -> Result<SessionId> {
         Some(index) => sessions.get(index),
         None => sessions.iter().find(|session| session.as_str() == typed),
     };
-    // An unknown id is refused here, because the agent would begin a session under it.
+    // An unknown id is rejected here, because the agent would create a session with it.
     found
         .cloned()
         .ok_or_else(|| Error::not_found(format!("there is no conversation {typed}; see /resume")))
@@ -93,7 +93,7 @@ fn index(typed: &str) -> Option<usize> {
     typed.parse::<usize>().ok()?.checked_sub(1)
 }
 
-fn last_said(state: &SessionState) -> String {
+fn last_user_text(state: &SessionState) -> String {
     let message = state
         .messages
         .iter()

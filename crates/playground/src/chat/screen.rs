@@ -11,10 +11,10 @@ use everturn::prelude::{Role, Value};
 use super::command::HELP;
 use crate::agents::Demo;
 
-/// The pause before each word, for people who read along.
+/// The pause before each word, for human readers.
 const READING_PACE: Duration = Duration::from_millis(20);
 
-/// Standard output. Once its reader is gone, output is dropped and [`Screen::is_gone`] returns `true`.
+/// Standard output. Once its reader has closed it, output is dropped and [`Screen::is_gone`] returns `true`.
 pub(crate) struct Screen {
     is_gone: bool,
     is_inside_line: bool,
@@ -37,7 +37,7 @@ impl Screen {
         }
     }
 
-    /// Returns whether the reader of standard output is gone.
+    /// Returns whether the reader of standard output has closed it.
     pub(crate) fn is_gone(&self) -> bool {
         self.is_gone
     }
@@ -69,19 +69,19 @@ impl Screen {
         }
     }
 
-    /// Asks for a line.
+    /// Prints a prompt.
     pub(crate) fn prompt(&mut self, prompt: &str) {
         self.end_line();
         self.write(&format!("{prompt} "));
     }
 
-    /// Notes the line that was typed after a prompt.
+    /// Records the line typed after a prompt.
     pub(crate) fn typed(&mut self, line: &str, is_echoed: bool) {
         if is_echoed {
             self.text(line);
             self.write("\n");
         }
-        // A terminal has shown the line and its end.
+        // A terminal has echoed the line and its end.
         self.is_inside_line = false;
     }
 

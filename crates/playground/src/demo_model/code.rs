@@ -1,6 +1,6 @@
 //! Small programs of the demo coder.
 
-/// Programs, each with the words that ask for it.
+/// Programs, each with the words that select it.
 const PROGRAMS: [(&[&str], &str, &str); 4] = [
     (
         &["sort"],
@@ -30,16 +30,16 @@ const PROGRAMS: [(&[&str], &str, &str); 4] = [
     ),
 ];
 
-/// Returns a short paragraph and a program that suits the request, or at least a program.
-pub(super) fn reply(said: &str) -> String {
-    let lower = said.to_lowercase();
+/// Returns a short paragraph and a program for the request, or a default one.
+pub(super) fn reply(text: &str) -> String {
+    let lower = text.to_lowercase();
     let fits = |words: &&[&str]| words.iter().any(|word| lower.contains(word));
     match PROGRAMS.iter().find(|(words, ..)| fits(words)) {
         Some((_, about, code)) => format!("{about}\n\n{code}"),
         None => format!(
             "I am a handful of rules, so this is a beginning and not the whole of it.\n\n```rust\n// main.rs\n//! {}\n\nfn main() \
              {{\n    println!(\"not written yet\");\n}}\n```",
-            said.trim().replace('\n', " ")
+            text.trim().replace('\n', " ")
         ),
     }
 }

@@ -3,9 +3,9 @@
 use everturn::ai::ToolRequest;
 use everturn::prelude::*;
 
-use super::Asked;
+use super::ParsedRequest;
 
-/// Dishes, each with the word in the pantry that suggests it.
+/// Dishes, each with the ingredient that selects it.
 const DISHES: [(&str, &str); 8] = [
     (
         "leek",
@@ -23,9 +23,9 @@ const DISHES: [(&str, &str); 8] = [
     ("cheese", "**toast with melted cheese** and a sharp salad"),
 ];
 
-/// Answers a person in the kitchen, if no tool is asked for and the chef has something to say.
-pub(super) fn kitchen(said: &str, system: &str) -> Option<String> {
-    let lower = said.to_lowercase();
+/// Answers a message to the chef, if it asks for no tool and the rules have an answer.
+pub(super) fn kitchen(text: &str, system: &str) -> Option<String> {
+    let lower = text.to_lowercase();
     let says = |words: &[&str]| words.iter().any(|word| lower.contains(word));
     if says(&["stock", "season", "remember", "before", "help"])
         || !says(&["cook", "make", "dish", "dinner", "idea", "menu"])
@@ -60,13 +60,13 @@ pub(super) fn kitchen(said: &str, system: &str) -> Option<String> {
     })
 }
 
-/// One sentence about an angle of a topic, in the form that the researcher asks for it.
-pub(super) fn finding(said: &str) -> String {
+/// Returns one sentence about an aspect of a topic, in the form that the researcher requests.
+pub(super) fn finding(text: &str) -> String {
     let part = |name: &str| {
-        let (_, rest) = said.split_once(name)?;
+        let (_, rest) = text.split_once(name)?;
         Some(rest.split('.').next().unwrap_or(rest).trim().to_owned())
     };
-    let topic = part("Topic: ").unwrap_or_else(|| said.to_owned());
+    let topic = part("Topic: ").unwrap_or_else(|| text.to_owned());
     match part("Angle: ").as_deref() {
         Some("origin") => format!("{topic} is older than most people think, and nobody planned it"),
         Some("how it works") => format!("the parts of {topic} are simple; what is hard is their order"),
@@ -78,8 +78,8 @@ pub(super) fn finding(said: &str) -> String {
 }
 
 /// Asks the next question, or grades an answer.
-pub(super) fn lesson(said: &str, messages: usize) -> Part {
-    let lower = said.to_lowercase();
+pub(super) fn lesson(text: &str, messages: usize) -> Part {
+    let lower = text.to_lowercase();
     let answers = [
         "paris",
         "rome",
@@ -99,17 +99,17 @@ pub(super) fn lesson(said: &str, messages: usize) -> Part {
     Part::text(format!(
         "Let us look at **{}**. A first question: what is the capital of France?\n\n\
          This conversation is kept in your browser alone; the server forgets it after each answer.",
-        task(said)
+        task(text)
     ))
 }
 
-/// Tells what the tools answered.
-pub(super) fn report(asked: &Asked) -> String {
-    let lines: Vec<String> = asked
+/// Reports the results of the tools.
+pub(super) fn report(parsed: &ParsedRequest) -> String {
+    let lines: Vec<String> = parsed
         .answers
         .iter()
         .map(|(tool, output)| match tool.strip_prefix("delegate_to_") {
-            Some(agent) => format!("**{agent}** says:\n\n{}", told(&output["response"])),
+            Some(agent) => format!("**{agent}** says:\n\n{}", text_of(&output["response"])),
             None => one(tool, output),
         })
         .collect();
@@ -122,7 +122,7 @@ fn one(tool: &str, output: &Value) -> String {
             format!("Done: {text}. Ask *what can I cook?* when you are hungry.")
         }
         ("in_season", Value::Array(list)) => {
-            let lines: Vec<String> = list.iter().map(|item| format!("- {}", told(item))).collect();
+            let lines: Vec<String> = list.iter().map(|item| format!("- {}", text_of(item))).collect();
             format!(
                 "In season are\n\n{}\n\nShall I put some into the pantry?",
                 lines.join("\n")
@@ -133,26 +133,26 @@ fn one(tool: &str, output: &Value) -> String {
         ("grade", Value::String(text)) => {
             format!("Noted: {text}. Next: in which year did the French Revolution begin?")
         }
-        _ => format!("The tool `{tool}` answered: {}", told(output)),
+        _ => format!("The tool `{tool}` answered: {}", text_of(output)),
     }
 }
 
-fn told(value: &Value) -> String {
+fn text_of(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     }
 }
 
-/// A thought before an answer.
-pub(super) fn thought(said: &str) -> String {
+/// The reasoning before an answer.
+pub(super) fn thought(text: &str) -> String {
     format!(
         "The request is “{}”. The smallest program that does it is best: one function, no dependencies, a test.",
-        said.trim()
+        text.trim()
     )
 }
 
-/// Returns a task without the words and signs that join it to the text before.
+/// Returns a task without the conjunctions and punctuation around it.
 pub(super) fn task(text: &str) -> String {
     let mut rest = text.trim_matches(|letter: char| letter.is_whitespace() || ",.;:!?".contains(letter));
     for word in ["to ", "say ", "tell me ", "please ", "teach me ", "about "] {

@@ -1,4 +1,4 @@
-//! The real program as a chat, run in an empty folder with lines piped in.
+//! The program as a chat, run in an empty folder with piped input.
 
 use std::io::Write;
 use std::path::Path;
@@ -6,14 +6,14 @@ use std::process::{Output, Stdio};
 
 use crate::program::playground;
 
-/// Runs the chat on some lines, with a database of its own, and gives what it printed.
-fn visit(lines: &[&str]) -> String {
+/// Runs the chat with these lines and a new database, and returns its output.
+fn chat(lines: &[&str]) -> String {
     let folder = tempfile::tempdir().expect("there is room for a folder");
-    visit_in(folder.path(), lines)
+    chat_in(folder.path(), lines)
 }
 
-/// The same with the database of a folder.
-fn visit_in(folder: &Path, lines: &[&str]) -> String {
+/// Runs the chat with the database in a folder.
+fn chat_in(folder: &Path, lines: &[&str]) -> String {
     let mut child = playground()
         .arg("chat")
         .current_dir(folder)
@@ -37,7 +37,7 @@ fn visit_in(folder: &Path, lines: &[&str]) -> String {
     String::from_utf8(stdout).expect("it prints text")
 }
 
-/// What was printed between a typed line and the next prompt.
+/// Returns the output between a typed line and the next prompt.
 fn answer<'a>(transcript: &'a str, line: &str) -> &'a str {
     let typed = format!("> {line}\n");
     let Some((_, after)) = transcript.split_once(&typed) else {
@@ -48,7 +48,7 @@ fn answer<'a>(transcript: &'a str, line: &str) -> &'a str {
 
 #[test]
 fn a_turn_is_shown_with_the_tools_it_calls() {
-    let transcript = visit(&["Stock the pantry with leeks", "/state"]);
+    let transcript = chat(&["Stock the pantry with leeks", "/state"]);
 
     let turn = answer(&transcript, "Stock the pantry with leeks");
     assert!(
@@ -66,12 +66,12 @@ fn a_turn_is_shown_with_the_tools_it_calls() {
 #[test]
 fn the_next_chat_lists_the_earlier_conversations_of_one_agent_only() {
     let folder = tempfile::tempdir().expect("there is room for a folder");
-    visit_in(
+    chat_in(
         folder.path(),
         &["Remember the leeks", "/agent banker", "Remember the money"],
     );
 
-    let transcript = visit_in(folder.path(), &["/resume", "/resume 1", "What did I say before?"]);
+    let transcript = chat_in(folder.path(), &["/resume", "/resume 1", "What did I say before?"]);
 
     let conversations = answer(&transcript, "/resume");
     assert!(conversations.contains("Remember the leeks"), "{transcript}");
@@ -84,7 +84,7 @@ fn the_next_chat_lists_the_earlier_conversations_of_one_agent_only() {
 
 #[test]
 fn a_branch_contains_only_the_messages_before_it() {
-    let transcript = visit(&[
+    let transcript = chat(&[
         "The first thing",
         "The second thing",
         "/branch 1",
@@ -98,7 +98,7 @@ fn a_branch_contains_only_the_messages_before_it() {
 
 #[test]
 fn the_history_shows_where_a_branch_began_and_where_the_conversation_is() {
-    let transcript = visit(&["One", "Two", "/branch 1", "Three", "/history"]);
+    let transcript = chat(&["One", "Two", "/branch 1", "Three", "/history"]);
 
     let lines: Vec<&str> = answer(&transcript, "/history").lines().collect();
     assert!(
@@ -117,7 +117,7 @@ fn the_history_shows_where_a_branch_began_and_where_the_conversation_is() {
 
 #[test]
 fn a_conversation_resumes_where_it_stopped() {
-    let transcript = visit(&[
+    let transcript = chat(&[
         "Remember the leeks",
         "/new",
         "/resume",
@@ -141,7 +141,7 @@ fn a_conversation_resumes_where_it_stopped() {
 
 #[test]
 fn money_moves_only_after_a_yes() {
-    let transcript = visit(&[
+    let transcript = chat(&[
         "/agent banker",
         "Transfer 50 to Ann",
         "no",
@@ -158,7 +158,7 @@ fn money_moves_only_after_a_yes() {
 
 #[test]
 fn an_unanswered_question_is_asked_again() {
-    let transcript = visit(&["/agent banker", "Transfer 50 to Ann", "no", "/branch 1", "yes"]);
+    let transcript = chat(&["/agent banker", "Transfer 50 to Ann", "no", "/branch 1", "yes"]);
 
     assert_eq!(
         transcript.matches("Move 50 to Ann? [y/n]").count(),
@@ -170,7 +170,7 @@ fn an_unanswered_question_is_asked_again() {
 
 #[test]
 fn a_background_run_is_awaited_before_the_program_ends() {
-    let transcript = visit(&["/agent planner", "/detach Plan the week", "/history"]);
+    let transcript = chat(&["/agent planner", "/detach Plan the week", "/history"]);
 
     assert!(
         answer(&transcript, "/history").contains("pending"),
@@ -186,7 +186,7 @@ fn a_background_run_is_awaited_before_the_program_ends() {
 
 #[test]
 fn a_failed_command_is_reported_and_the_chat_continues() {
-    let transcript = visit(&["/dance", "/branch 7", "/resume 9", "/agent nobody", "Hello"]);
+    let transcript = chat(&["/dance", "/branch 7", "/resume 9", "/agent nobody", "Hello"]);
 
     assert!(
         answer(&transcript, "/dance").contains("! there is no command /dance"),

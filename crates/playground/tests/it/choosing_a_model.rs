@@ -1,4 +1,4 @@
-//! Which model the program asks.
+//! The choice of the model.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use everturn::prelude::{Value, json};
 
 use crate::program::{Server, has_curl, playground, post};
 
-/// A server that lists one model, and answers everything with one word, by whatever protocol it is asked.
+/// A server that lists one model, and gives the same answer in every protocol.
 fn provider() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -27,7 +27,7 @@ fn provider() -> String {
     url
 }
 
-/// A whole request: a connection that is closed before takes the answer with it.
+/// The whole request is read: closing the connection earlier would discard the response.
 fn read(stream: &mut TcpStream) -> String {
     let (mut request, mut piece) = (String::new(), [0; 4096]);
     loop {
@@ -120,8 +120,8 @@ fn every_provider_answers_for_the_agents() {
     ];
     for (provider, variables) in cases {
         let (server, _folder) = start(&[], variables);
-        let told = format!("The model is {provider}/first.");
-        assert!(server.greeting.contains(&told), "{}", server.greeting);
+        let line = format!("The model is {provider}/first.");
+        assert!(server.greeting.contains(&line), "{}", server.greeting);
 
         for agent in ["chef", "banker"] {
             let message = json!({ "role": "user", "content": [{ "text": "Leeks?" }] });

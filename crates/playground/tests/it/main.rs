@@ -1,4 +1,4 @@
-//! The real program, in one program of tests: each further one is linked and stored anew.
+//! All integration tests in one program, because each further program is linked and stored separately.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 

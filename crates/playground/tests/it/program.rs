@@ -1,4 +1,4 @@
-//! The program and what is done with it.
+//! The program, and its use by the tests.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use everturn::prelude::Value;
 
-/// The variables that configure models; the tests must not see those of the person who runs them.
+/// Variables that configure models, removed from the environment of the tests.
 const VARIABLES: [&str; 14] = [
     "EVERTURN_MODEL",
     "OPENAI_API",
@@ -25,7 +25,7 @@ const VARIABLES: [&str; 14] = [
     "OLLAMA_API_KEY",
 ];
 
-/// The program, which knows of no model.
+/// The program without a configured model.
 pub(crate) fn playground() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_playground"));
     for variable in VARIABLES {
@@ -34,10 +34,10 @@ pub(crate) fn playground() -> Command {
     command
 }
 
-/// The beginning of the last line that is printed when the server is ready.
+/// The beginning of the last line printed when the server is ready.
 const LAST_LINE: &str = "Conversations are kept in ";
 
-/// How long work may take on a busy machine before it is taken for stuck.
+/// The timeout of an operation, long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A server in a folder; killed if the test ends before it.
@@ -79,7 +79,7 @@ impl Server {
         after.lines().next().unwrap()
     }
 
-    /// The lines for a shell, as they were printed.
+    /// The printed shell commands.
     pub(crate) fn curl_lines(&self) -> Vec<String> {
         let mut program = playground();
         let printed = program
@@ -107,13 +107,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Ended already, where the test ended it.
+        // Already ended, if the test ended it.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Runs a line as a shell does and gives what it printed.
+/// Runs a line in a shell and returns its output.
 pub(crate) fn paste(line: &str) -> String {
     let pasted = Command::new("sh").args(["-c", line]).output().unwrap();
     assert!(
@@ -124,7 +124,7 @@ pub(crate) fn paste(line: &str) -> String {
     String::from_utf8(pasted.stdout).unwrap()
 }
 
-/// Pastes a line until it prints a text.
+/// Repeats a line until it prints a text.
 #[expect(
     clippy::disallowed_methods,
     reason = "a pause between two requests for the event"
@@ -141,7 +141,7 @@ pub(crate) fn paste_until(line: &str, wanted: &str) -> String {
     }
 }
 
-/// Whether requests can be made the way people make them.
+/// Whether the tools of the printed requests are installed.
 pub(crate) fn has_curl() -> bool {
     let found = Command::new("curl").arg("--version").output().is_ok();
     if !found {
@@ -151,7 +151,7 @@ pub(crate) fn has_curl() -> bool {
     found
 }
 
-/// Posts JSON to a route of a server and gives what it answers.
+/// Posts JSON to a route of a server and returns the response.
 pub(crate) fn post(server: &Server, path: &str, body: &Value) -> Value {
     let address = server.address();
     let line = format!("curl -s 'http://{address}{path}' -H 'Content-Type: application/json' -d '{body}'");

@@ -1,7 +1,7 @@
 //! A conversation with a real model, in which the process is killed between the turns.
 //!
-//! `./test` serves the model, tiny and on this machine, and says where: `EVERTURN_TEST_MODEL`. It is not wise, so shape and
-//! flow are asserted, never what it says.
+//! `./test` serves a tiny local model, whose address is in `EVERTURN_TEST_MODEL`. Its answers vary, so the
+//! test asserts structure and flow, never contents.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use everturn::prelude::{Value, json};
 
 use crate::program::{Server, has_curl, post};
 
-fn said<'a>(snapshot: &'a Value, role: &str) -> Vec<&'a Value> {
+fn messages_of<'a>(snapshot: &'a Value, role: &str) -> Vec<&'a Value> {
     let messages = snapshot["state"]["messages"].as_array().unwrap();
     messages
         .iter()
@@ -17,11 +17,11 @@ fn said<'a>(snapshot: &'a Value, role: &str) -> Vec<&'a Value> {
         .collect()
 }
 
-/// What the model kept from being tried.
-struct Whim(String);
+/// The behaviour of the model that prevented the test.
+struct Unsuitable(String);
 
-/// Talks for three turns in a session, each to a server of its own that is killed after it.
-fn talk(folder: &Path, model: &str, session: &str) -> Result<(), Whim> {
+/// Runs three turns in a session, each on another server that is killed after it.
+fn talk(folder: &Path, model: &str, session: &str) -> Result<(), Unsuitable> {
     let turns = [
         "Use a tool: put leeks into the pantry.",
         "Use a tool: put peas into the pantry.",
@@ -40,15 +40,15 @@ fn talk(folder: &Path, model: &str, session: &str) -> Result<(), Whim> {
         let body = json!({ "data": { "message": message }, "init": { "sessionId": session } });
         let answer = post(&server, "/agents/chef", &body);
         if answer["result"]["error"]["details"]["httpStatus"] == 400 {
-            return Err(Whim(format!("it said more than it can read: {answer}")));
+            return Err(Unsuitable(format!("the answer filled the context: {answer}")));
         }
         assert!(answer["result"]["message"].is_object(), "{answer}");
         let look = json!({ "data": { "sessionId": session } });
         let snapshot = post(&server, "/agents/chef/getSnapshot", &look)["result"].take();
 
-        assert_eq!(said(&snapshot, "user").len(), turn + 1, "{snapshot}");
-        if turn == 0 && said(&snapshot, "tool").is_empty() {
-            return Err(Whim(format!("it called no tool: {snapshot}")));
+        assert_eq!(messages_of(&snapshot, "user").len(), turn + 1, "{snapshot}");
+        if turn == 0 && messages_of(&snapshot, "tool").is_empty() {
+            return Err(Unsuitable(format!("it called no tool: {snapshot}")));
         }
         server.signal("-KILL");
     }
@@ -65,12 +65,12 @@ fn a_conversation_survives_its_process_between_turns() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    // The model samples at random: now and then it babbles until its context is full, which its server then refuses.
+    // The model samples at random and sometimes fills its context, which its server then rejects.
     let mut whims = Vec::new();
     for attempt in 1..=6 {
         match talk(folder.path(), &model, &format!("supper-{attempt}")) {
             Ok(()) => return,
-            Err(Whim(whim)) => whims.push(whim),
+            Err(Unsuitable(whim)) => whims.push(whim),
         }
     }
     panic!("the model never played along: {whims:#?}");

@@ -1,4 +1,4 @@
-//! The real program as a server: what it prints works when it is pasted into a shell.
+//! The program as a server: its printed requests work in a shell.
 
 use std::net::TcpListener;
 use std::process::Stdio;
@@ -102,7 +102,7 @@ fn health_and_openapi_routes_are_where_printed() {
 #[test]
 fn a_used_default_port_is_replaced_by_a_free_one() {
     let folder = tempfile::tempdir().unwrap();
-    // Where this fails, somebody else has taken it.
+    // If this fails, another program uses the port.
     let _taken = TcpListener::bind("127.0.0.1:8080");
 
     let server = Server::start(folder.path(), &["--database", "dinner.db"]);
@@ -165,19 +165,19 @@ fn invalid_arguments_end_with_advice() {
     let run = |options: &[&str]| {
         let mut command = playground();
         let output = command.args(options).stdin(Stdio::null()).output().unwrap();
-        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
-        (output.status.code(), said)
+        let text = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        (output.status.code(), text)
     };
 
-    let (code, said) = run(&["--port", "80"]);
-    assert_eq!(code, Some(2), "{said}");
-    assert!(said.contains("'--port'") && said.contains("Usage:"), "{said}");
+    let (code, text) = run(&["--port", "80"]);
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("'--port'") && text.contains("Usage:"), "{text}");
 
-    let (code, said) = run(&["--database", "no/such/folder/x.db"]);
-    assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("no/such/folder"), "{said}");
+    let (code, text) = run(&["--database", "no/such/folder/x.db"]);
+    assert_eq!(code, Some(1), "{text}");
+    assert!(text.contains("no/such/folder"), "{text}");
 
-    let (code, said) = run(&["--help"]);
-    assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("--database"), "{said}");
+    let (code, text) = run(&["--help"]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("--database"), "{text}");
 }

@@ -1,4 +1,4 @@
-//! An agent that says what its model was asked with.
+//! An agent that returns the request of its model.
 
 use everturn_agent::ClientPermissions;
 use everturn_ai::{
@@ -12,7 +12,7 @@ use crate::Harness;
 
 const MODEL: &str = "askedWith";
 
-/// How much of a URL is shown.
+/// The maximum length of a printed URL.
 const URL: usize = 40;
 
 pub(super) fn define(harness: &mut Harness) -> Result<()> {

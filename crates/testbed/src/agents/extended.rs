@@ -1,4 +1,4 @@
-//! Agents that use everything that Everturn adds to Genkit's protocol. No conformance case names them.
+//! Agents that use all of Everturn's additions to Genkit's protocol. No conformance case uses them.
 
 use everturn_agent::{
     AgentBuilder, AgentSession, Artifact, ClientPermissions, Custom, InlinePrompt, Session, SnapshotPolicy,
@@ -56,7 +56,8 @@ struct Bill {
     cents: u32,
 }
 
-/// An agent that has a status and an output of its own types, changes its state, makes an artifact and has a prompt input.
+/// An agent with its own status and output types, which changes its state, makes an artifact and has a prompt
+/// input.
 fn cook(registry: &Registry, name: &str) -> AgentBuilder<Kitchen, Custom<Kitchen>, Progress, Bill> {
     custom_agent(registry, name, |session: AgentSession<Kitchen>| async move {
         session.run(dish).await?;
@@ -79,7 +80,7 @@ async fn dish(turn: Turn<Kitchen>) -> HandlerResult<FinishReason> {
     Ok(FinishReason::Stop)
 }
 
-/// An agent around a prompt with an input, whose snapshots are taken after every round of tools too.
+/// An agent around a prompt with an input, with a snapshot after every round of tools.
 fn critic(registry: &Registry, name: &str) -> AgentBuilder<Value, InlinePrompt> {
     let taste = Tool::new("taste", "Tastes.", |_: NoInput, _: ToolContext| async move {
         Ok("salty")
@@ -100,7 +101,7 @@ struct Approval {
     limit: u32,
 }
 
-/// An agent whose tool asks for an approval with a limit, and takes a restart without an answer for a limit of ten.
+/// An agent whose tool asks for an approval with a limit; a restart without an answer has the limit of ten.
 fn approving(registry: &Registry, name: &str) -> AgentBuilder<Value, InlinePrompt> {
     let pay = Tool::new("pay", "Pays.", |input: Sum, cx: ToolContext| async move {
         let Some(Approval { limit }) = cx.answer_or_else(|| Approval { limit: 10 })? else {
@@ -111,13 +112,14 @@ fn approving(registry: &Registry, name: &str) -> AgentBuilder<Value, InlinePromp
     prompted(registry, name).tool(pay)
 }
 
-/// The state of an agent that counts.
+/// The state of the counting agent.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 struct Counter {
     count: u32,
 }
 
-/// An agent with a tool that changes its state and a tool that asks, whose callers choose the form of its answers.
+/// An agent with a tool that changes its state and a tool that interrupts, whose callers choose the output
+/// schema.
 fn counter(registry: &Registry, name: &str) -> AgentBuilder<Counter, InlinePrompt> {
     let count = Tool::new("countTool", "Counts.", |_: NoInput, cx: ToolContext| async move {
         let counter = Session::<Counter>::from_tool_context(&cx)?;

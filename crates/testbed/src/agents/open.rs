@@ -1,5 +1,5 @@
-//! An agent whose clients may bring everything that an agent can allow, and whose model needs media inline. No conformance case
-//! names it; hostile clients do.
+//! An agent with all client permissions, whose model needs media inline. No conformance case uses it; hostile
+//! clients do.
 
 use std::time::Duration;
 
@@ -30,11 +30,12 @@ pub(super) fn define(harness: &mut Harness) -> Result<()> {
         .fetch_media(rules.time(Duration::from_secs(1)));
     let open = prompted(registry, "promptAgentOpenToClients").model(INLINE);
     harness.define(open.client_permissions(permissions).store(store.clone()))?;
-    // As it is without permissions.
+    // The agent without permissions.
     harness.define(prompted(registry, "promptAgentInline").model(INLINE).store(store))
 }
 
-/// A model that remembers no request, unlike the programmable one: hostile clients are measured by the memory that they cost.
+/// A model that, unlike the programmable one, records no requests, because hostile clients are measured by
+/// their memory.
 struct InlineModel;
 
 impl Model for InlineModel {

@@ -22,10 +22,11 @@ pub(super) fn define(harness: &mut Harness) -> Result<()> {
     harness.define(confirming.store(store))
 }
 
-/// The system text of all agents around a prompt.
+/// The system text of all prompt agents.
 pub(super) const SYSTEM: &str = "You are part of a test.";
 
-/// Defines an agent with a system text, which shows that a prompt's own messages never become part of a conversation.
+/// Defines an agent with a system text, which shows that a prompt's own messages never become part of a
+/// conversation.
 pub(super) fn prompted(registry: &Registry, name: &str) -> AgentBuilder<Value, InlinePrompt> {
     agent(registry, name)
         .model(ProgrammableModel::NAME)

@@ -1,4 +1,4 @@
-//! A worker process: begins its tasks in the background, reports it, and runs until its input is closed.
+//! A worker process: starts its tasks in the background, reports them, and runs until its input is closed.
 
 use std::io::{Read, Write};
 
@@ -58,7 +58,7 @@ async fn approve_all(orders: &Orders) -> Result<()> {
         say(&format!("accepted {id}"))?;
         approve(&agent, &asked).await?;
     }
-    // Until it is killed.
+    // Runs until it is killed.
     std::future::pending().await
 }
 

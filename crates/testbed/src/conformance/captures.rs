@@ -9,7 +9,7 @@ use serde_json::Value;
 pub(super) struct Captures(BTreeMap<String, Value>);
 
 impl Captures {
-    /// Captures a value that must be there, under a name if one is given.
+    /// Captures a required value, under a name if one is given.
     pub(super) fn capture(
         &mut self,
         name: Option<&String>,

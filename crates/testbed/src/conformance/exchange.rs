@@ -20,7 +20,7 @@ pub(super) async fn exchange(
     let sender = connection.sender();
     let sending = async move {
         for input in inputs {
-            // A finished invocation takes no more input; its output says why.
+            // A finished invocation accepts no more inputs; its output contains the cause.
             if sender.send(input).await.is_err() {
                 break;
             }
@@ -36,7 +36,7 @@ fn read_all(init: &Value, inputs: &[Value]) -> Result<(AgentInit, Vec<AgentInput
     Ok((read(init)?, inputs?))
 }
 
-/// Parses what a client sends; anything else is refused before the agent is called.
+/// Parses a client's message; anything else is rejected before the agent is called.
 fn read<T: DeserializeOwned>(value: &Value) -> Result<T> {
     T::deserialize(value).map_err(|error| Error::invalid_argument(error.to_string()))
 }

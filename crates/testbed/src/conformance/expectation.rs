@@ -90,7 +90,7 @@ impl ExpectedSnapshot {
 }
 
 impl ExpectedError {
-    /// Checks an error as a caller in the process sees it.
+    /// Checks an error as returned in the process.
     pub(super) fn check(&self, error: &Error) -> Result<(), String> {
         self.check_parts(Some(error.status()), error.message())
     }

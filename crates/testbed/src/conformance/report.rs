@@ -9,13 +9,13 @@ use serde_json::Value;
 use super::{Failure, run};
 use crate::harness;
 
-/// The result of each case. Its text is a line per case, with the problem below a case that failed.
+/// The result of each case. Its text has a line per case, with the problem below a failed case.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Report {
     verdicts: Vec<(String, Option<Failure>)>,
 }
 
-/// Runs every case, each with a harness and a store of its own.
+/// Runs every case, each with a new harness and store.
 ///
 /// # Errors
 /// The error of defining the harness's agents.
@@ -40,7 +40,7 @@ impl Report {
         self.verdicts.len()
     }
 
-    /// Returns the cases that do not hold.
+    /// Returns the failed cases.
     pub fn failures(&self) -> impl Iterator<Item = (&str, &Failure)> {
         self.verdicts
             .iter()

@@ -14,7 +14,7 @@ use super::captures::Captures;
 use super::exchange::exchange;
 use super::expectation::{ExpectedError, ExpectedOutput, ExpectedSnapshot};
 
-/// How often a run is polled if its status is not pushed.
+/// The polling interval for a run whose status is not pushed.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 #[derive(Deserialize)]
@@ -61,7 +61,7 @@ struct Read {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Abort {
     snapshot_id: SnapshotId,
-    /// Null expects that there is no such run.
+    /// Null expects that no such run exists.
     #[serde(default, deserialize_with = "given")]
     expect_previous_status: Option<Value>,
 }
@@ -178,7 +178,7 @@ impl Wait {
     }
 }
 
-/// Compares a failure with the expectation; returns `None` if the expected failure came.
+/// Compares a failure with the expectation; returns `None` if the failure was expected.
 fn accepted<T>(outcome: Result<T, Error>, expected: Option<&ExpectedError>) -> Result<Option<T>, String> {
     match (outcome, expected) {
         (Ok(value), None) => Ok(Some(value)),

@@ -19,7 +19,7 @@ use super::Effects;
 /// The tools that are approved.
 pub const APPROVED: [&str; 2] = ["pay", "post"];
 
-/// Defines the agent. Model and tools take as long as the pace.
+/// Defines the agent. Model and tools have the worker's duration.
 ///
 /// # Errors
 /// The error of the agent's definition.
@@ -29,13 +29,13 @@ pub fn approving(store: Arc<dyn SessionStore>, effects: &Effects, pace: Duration
     agent(&registry, "approving")
         .model("clerk")
         .tools(APPROVED.map(|name| tool(name, effects.clone(), pace)))
-        // Two branches may begin at one snapshot at the same time.
+        // Two branches may start at one snapshot at the same time.
         .concurrency(Concurrency::Fork)
         .store(store)
         .define()
 }
 
-/// Asks for both tools, and then is done.
+/// Requests both tools, and then ends.
 struct Clerk {
     pace: Duration,
 }
@@ -75,7 +75,7 @@ fn tool(name: &'static str, effects: Effects, pace: Duration) -> Tool {
                 let approval = call
                     .approval()
                     .ok_or_else(|| Error::internal("nobody was asked"))?;
-                // The first session in which it was asked, which its branches share.
+                // The first session with the question, shared by its branches.
                 let session = approval.session.unwrap_or_default();
                 tokio::time::sleep(pace / 2).await;
                 effects.note(&session, name)?;
@@ -86,7 +86,7 @@ fn tool(name: &'static str, effects: Effects, pace: Duration) -> Tool {
     )
 }
 
-/// Begins a session, whose tools ask, and returns the snapshot with the questions.
+/// Starts a session, whose tools ask, and returns the snapshot with the questions.
 ///
 /// # Errors
 /// The error of the turn.
@@ -96,7 +96,7 @@ pub async fn ask(agent: &Agent, session: &str) -> Result<SnapshotId> {
     id.ok_or_else(|| Error::internal(format!("the session has no snapshot: {:?}", output.error)))
 }
 
-/// Approves the calls that a snapshot asks about, on a branch of its own.
+/// Approves the calls of a snapshot, on a separate branch.
 ///
 /// # Errors
 /// The error of the turn.

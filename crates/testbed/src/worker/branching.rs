@@ -1,4 +1,5 @@
-//! An agent that branches: each turn answers at once, or waits at a gate while branches are committed elsewhere.
+//! A branching agent: each turn answers immediately, or waits at a gate while branches are committed
+//! elsewhere.
 
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use everturn_ai::Message;
 use everturn_core::{Error, Registry, Result};
 use tokio::sync::Semaphore;
 
-/// Defines the agent. A turn that finds a gate sends a chunk and takes a permit before it answers.
+/// Defines the agent. With a gate, a turn sends a chunk and takes a permit before it answers.
 ///
 /// # Errors
 /// The error of the agent's definition.

@@ -1,11 +1,11 @@
-//! The effects on the outside world, in order.
+//! External effects, in order.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// A file with one line per effect, which any number of processes append to.
+/// A file with one line per effect, to which any number of processes append.
 #[derive(Debug, Clone)]
 pub struct Effects(PathBuf);
 
@@ -26,7 +26,7 @@ impl Effects {
         Self(path.to_owned())
     }
 
-    /// Records an effect. A line is written in one call, so lines of several processes do not mix.
+    /// Records an effect. A line is written in one call, so lines of several processes do not interleave.
     ///
     /// # Errors
     /// The error of the file system.
@@ -64,7 +64,7 @@ impl Effect {
     }
 }
 
-/// Returns the time since 1970, which all processes of one machine share.
+/// Returns the time since 1970, which all processes of a machine share.
 fn now() -> Duration {
     SystemTime::now()
         .duration_since(SystemTime::UNIX_EPOCH)

@@ -1,4 +1,4 @@
-//! A save that stays in its middle, with the store's lock in its hands.
+//! A save that stops while it holds the store's lock.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -32,7 +32,7 @@ pub(super) async fn hold(place: &StorePlace) -> Result<()> {
     }
 }
 
-/// Stays in a transaction. The store's own are too short to be stopped in their middle on purpose.
+/// Stays in a transaction. The store's own transactions are too short to be stopped deliberately.
 fn hold_database(path: &Path) -> Result<()> {
     let failed = |error: rusqlite::Error| Error::unavailable(format!("cannot take the write lock: {error}"));
     let database = Connection::open(path).map_err(failed)?;
@@ -42,7 +42,7 @@ fn hold_database(path: &Path) -> Result<()> {
     database.execute_batch("COMMIT").map_err(failed)
 }
 
-/// Stays in a save at the moment when its row gets its name.
+/// Stays in a save at the moment when its row is renamed.
 async fn hold_folder(root: &Path) -> Result<()> {
     let row = Snapshot::new(
         everturn_agent::SnapshotId::generate(),
@@ -59,7 +59,7 @@ async fn hold_folder(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Says so, and waits for a line.
+/// Prints `holding`, and waits for a line.
 fn linger() -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "holding")?;
@@ -68,7 +68,7 @@ fn linger() -> io::Result<()> {
     Ok(())
 }
 
-/// A disk on which the first rename of a row takes until a line arrives.
+/// A file system whose first rename of a row waits for a line.
 #[derive(Default)]
 struct LingeringDisk {
     has_lingered: AtomicBool,

@@ -1,4 +1,5 @@
-//! A worker that spends a session's budget: its turns call a model until the limit ends them, beside those of other workers.
+//! A worker that uses up a session's budget: its turns call a model until the limit ends them, concurrently
+//! with other workers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +11,10 @@ use everturn_core::{Registry, Result, Status};
 
 use super::Effects;
 
-/// The session whose budget is spent.
+/// The session with the budget.
 pub const SPENT: &str = "spent";
 
-/// Runs turns of one session until its budget of model calls is spent. Each call takes as long as the pace.
+/// Runs turns of one session until its budget of model calls is used up. Each call has the worker's duration.
 ///
 /// # Errors
 /// The error of the agent's definition, or of a turn that neither the limit nor another turn ended.
@@ -36,7 +37,7 @@ pub async fn spend(
     let agent = agent(&registry, "spending")
         .model("clerk")
         .limits(Limits::new().per_session(Budget::new().model_calls(calls)))
-        // Turns of several processes run side by side, and all but one are refused when they commit.
+        // Turns of several processes run concurrently, and all but one are rejected when they commit.
         .turn_locking(TurnLocking::InProcess)
         .store(store)
         .define()?;

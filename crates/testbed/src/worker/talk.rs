@@ -1,8 +1,8 @@
-//! A worker that talks: it runs the turns that it is told on its input, under every policy of concurrency.
+//! A worker that runs the turns of its input, under every concurrency policy.
 //!
-//! A line of input is `<number> <policy> <session> <text>`, where the policy is `reject`, `queue` or `fork`. The worker says
-//! `begun <text>` when a turn's work begins, before anything is asked of a model, and then `done <number> <snapshot>`,
-//! `refused <number> <message>` or `failed <number> <message>`.
+//! A line of input is `<number> <policy> <session> <text>`, where the policy is `reject`, `queue` or `fork`.
+//! The worker prints `begun <text>` when a turn's work starts, before the model is called, and then `done
+//! <number> <snapshot>`, `refused <number> <message>` or `failed <number> <message>`.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -23,7 +23,7 @@ pub const POLICIES: [(&str, Concurrency); 3] = [
     ("fork", Concurrency::Fork),
 ];
 
-/// Defines an agent of each policy, whose turns take this long, and hold their locks for this long after their process died.
+/// Defines an agent for each policy, with this duration of turns and this lease of turn locks.
 fn agents(
     store: &Arc<dyn SessionStore>,
     pace: Duration,
@@ -53,7 +53,7 @@ fn agents(
     POLICIES.into_iter().map(define).collect()
 }
 
-/// Runs the turns that come on the input, side by side, until it is closed.
+/// Runs the turns of the input concurrently, until it is closed.
 pub(super) async fn talk(store: &StorePlace, pace: Duration, lease: Duration) -> Result<()> {
     let store = store.open().await?;
     let agents = agents(&store, pace, lease)?;

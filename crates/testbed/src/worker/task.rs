@@ -1,5 +1,4 @@
-//! The task: a turn of five tool calls, each requested by the model in a round of its own, none of which may be
-//! repeated.
+//! The task: a turn of five tool calls, each requested in a separate round, none of which may be repeated.
 
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ use super::Effects;
 /// The name of the worker's agent.
 pub const AGENT: &str = "tasks";
 
-/// How many tools a turn calls.
+/// The number of tool calls of a turn.
 pub const STEPS: usize = 5;
 
 /// The user's text that makes the task's tool wait until it is stopped.
@@ -46,7 +45,7 @@ fn session() -> String {
     SessionHandle::current().map_or_else(String::new, |session| session.session_id().to_string())
 }
 
-/// Requests the next step until all are done. The next step depends on the conversation alone.
+/// Requests the next step until all are done. The next step depends only on the conversation.
 struct Planner {
     effects: Effects,
     pace: Duration,
@@ -108,12 +107,12 @@ fn step(effects: Effects, pace: Duration) -> Tool {
     .with_replay(Replay::Once)
 }
 
-/// Records its drop, wherever the future was.
+/// Records its drop, at any point of the future.
 struct Farewell(Effects, String);
 
 impl Drop for Farewell {
     fn drop(&mut self) {
-        // A failure cannot be reported from here; the test then misses the record.
+        // A failure cannot be reported here; the test then misses the record.
         let _ = self.0.note(&self.1, "stopped");
     }
 }

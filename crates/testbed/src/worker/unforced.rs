@@ -1,12 +1,12 @@
-//! The file system without waiting for its device.
+//! A file system without `fsync`.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use everturn_file::{Disk, RealDisk, Version};
 
-/// The file system without `fsync`: a killed process loses nothing that the operating system has already, and tests do
-/// not depend on the speed of the device.
+/// A file system without `fsync`: a killed process loses nothing that the operating system has received, and
+/// tests do not depend on the speed of the device.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct UnforcedDisk;
 

@@ -13,13 +13,13 @@ use crate::served::Testbed;
 use crate::wire::{STREAMED, connect_as_another, exchange, post, read, says, send, websocket};
 use crate::{MEGABYTE, alone};
 
-/// How long an attack goes on.
+/// The duration of an attack.
 const ATTACK: Duration = Duration::from_secs(3);
 
-/// How long a machine that has other things to do may take until an attack is under way.
+/// The timeout until an attack has started, on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// How much of the attacker's streams is kept: little, because a server that is not optimised takes long to send much.
+/// The limit of the attacker's kept streams: low, because an unoptimised server is slow to send.
 const STREAM_BYTES: usize = 16 * MEGABYTE;
 
 fn talking(store: &str) -> Testbed {
@@ -29,7 +29,7 @@ fn talking(store: &str) -> Testbed {
     server
 }
 
-/// Takes a turn as another caller than the attacker. Returns the head of the answer.
+/// Runs a turn as another caller than the attacker. Returns the head of the response.
 #[track_caller]
 fn assert_another_is_served(server: &Testbed, session: &str) -> String {
     let mut stream = connect_as_another(server.host());
@@ -42,7 +42,7 @@ fn assert_another_is_served(server: &Testbed, session: &str) -> String {
     head.to_ascii_lowercase()
 }
 
-/// Sends pings, and connects anew when the server closes, until that has happened once and the attack is over.
+/// Sends pings, and reconnects when the server closes, until that has happened once and the attack has ended.
 fn flood(host: &str, closed: &AtomicUsize) {
     // A final frame of 125 bytes with a mask of zeros.
     let ping = [&[0x89, 0x80 | 0x7d, 0, 0, 0, 0][..], &[0; 125]].concat();
@@ -59,7 +59,7 @@ fn flood(host: &str, closed: &AtomicUsize) {
         while !is_over() {
             match socket.write(&pings) {
                 Ok(_) => {}
-                // The server reads no more, as it should.
+                // The server stops reading, as it should.
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
                 Err(_) => {
                     closed.fetch_add(1, Ordering::Relaxed);
@@ -87,7 +87,7 @@ fn a_flood_of_pings_with_unread_answers() {
     assert!(closed.into_inner() > 0, "no connection was closed");
 }
 
-/// A request with a message that asks for tools, and with answers.
+/// A request with a message that requests tools, and with answers.
 fn answering(requests: usize, answers: usize) -> String {
     let entry = |number| {
         let input = "x".repeat(60);
@@ -95,7 +95,7 @@ fn answering(requests: usize, answers: usize) -> String {
     };
     let list = |count| (0..count).map(entry).collect::<Vec<_>>().join(",");
     let (requests, answers) = (list(requests), list(answers));
-    // An agent without a store is told by its client what was asked.
+    // The client supplies the questions of an agent without a store.
     let body = format!(
         r#"{{"data":{{"resume":{{"restart":[{answers}]}}}},"init":{{"state":{{"messages":[{{"role":"model","content":[{requests}]}}]}}}}}}"#
     );
@@ -118,14 +118,14 @@ fn requests_with_thousands_of_answers_to_interrupts() {
     let too_many = answering(4_000, 5_000);
     let alone = exchange(server.host(), &too_many);
     let beyond = at_once(&too_many);
-    // As many as the limits allow, and no tool of that name.
+    // The maximum number, with names of no existing tool.
     let within = at_once(&answering(3_000, 1_000));
 
     observer.assert_unharmed("answers to interrupts", 256 * MEGABYTE);
     assert!(alone.starts_with("HTTP/1.1 400 "), "{alone}");
     assert!(alone.contains("Limits::answers"), "{alone}");
     for answer in &beyond {
-        // The values of several at once take more memory than a caller, or all callers, may have.
+        // Together their values exceed the memory limit of a caller, and of all callers.
         let refused = [
             ("HTTP/1.1 400 ", "Limits::answers"),
             ("HTTP/1.1 429 ", "Limits::bytes_"),
@@ -170,7 +170,7 @@ fn large_unread_answers() {
         turns += 1;
     }
 
-    // Two answers of 56 MB are in flight, each as text, and one is being made.
+    // Two responses of 56 MB are being sent as text, and one is being built.
     observer.assert_unharmed("unread answers", 384 * MEGABYTE);
     drop(unread);
 }
@@ -179,14 +179,14 @@ fn streams_that_fill_the_log(store: &str) {
     let server = talking(store);
     let observer = Observer::of(&server);
 
-    // Each has more than a caller may have.
+    // Each exceeds the limit of a caller.
     let endless = post("/flows/bulky", STREAMED, r#"{"data":100000}"#);
     let unread: Vec<TcpStream> = (0..6).map(|_| send(server.host(), &endless)).collect();
     let metrics = || server.request("GET", "/metrics", "");
     let began = Instant::now();
     let mut full_at = None;
     let mut turns = 0;
-    // The log is full for a while, and refuses nothing.
+    // The log is full for a while, and rejects nothing.
     while full_at.is_none_or(|full: Instant| full.elapsed() < ATTACK) {
         let head = assert_another_is_served(&server, &format!("s{turns}"));
         assert!(!head.contains("x-everturn-stream-kept: no"), "{head}");
@@ -222,7 +222,7 @@ fn endless_streams_that_fill_the_stream_log_in_sqlite() {
     assert!(size < 6 * STREAM_BYTES as u64, "the files have {size} bytes");
 }
 
-/// Lets this process, and those that it starts, have as many files open as it can be allowed; says so if that is too few.
+/// Raises the limit of open files of this process and its children; prints a reason if it stays too low.
 fn may_open(files: u64) -> bool {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(
@@ -264,7 +264,7 @@ fn two_thousand_watchers_of_a_silent_run() {
         &format!(r#"{{"data":{{"snapshotId":"{id}"}}}}"#),
     );
     let watching: Vec<TcpStream> = (0..watchers).map(|_| send(server.host(), &watch)).collect();
-    // Each looks once by itself.
+    // Each watcher polls once.
     let settled = || {
         let before = cpu_time(server.id());
         std::thread::sleep(Duration::from_millis(500));
@@ -301,7 +301,7 @@ fn half_sent_requests_do_not_outlast_the_grace_period() {
             &format!("{head}transfer-encoding: chunked\r\n\r\n1\r\n{{\r\n"),
         ),
     ];
-    // Answered behind the others, so they have arrived.
+    // Answered after the others, so they have arrived.
     exchange(server.host(), &post("/flows/echo", "", r#"{"data":1}"#));
 
     let told = Instant::now();

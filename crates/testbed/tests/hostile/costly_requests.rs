@@ -1,7 +1,7 @@
-//! Small requests that cost much: links to fetch, long lists to show, schemas to compile, values to parse. Eight callers
-//! repeat them on every route and adapter.
+//! Small but expensive requests: links to fetch, long lists, schemas to compile, values to parse. Eight
+//! callers repeat them on every route and adapter.
 //!
-//! `EVERTURN_HOSTILE_SECONDS` sets how long; `60` is the long form.
+//! `EVERTURN_HOSTILE_SECONDS` sets the duration; the long form uses `60`.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -23,13 +23,13 @@ const CLOSED: &str = "promptAgentInline";
 /// The number of callers.
 const CALLERS: u8 = 8;
 
-/// How much memory the server may have at any time.
+/// The memory limit of the server.
 const PEAK: usize = 512 * MEGABYTE;
 
-/// How long ordinary requests are sent before the attack, so that code, caches and threads are there.
+/// The duration of ordinary requests before the attack, which load code, caches and threads.
 const WARM_UP: Duration = Duration::from_secs(3);
 
-/// How long the server may take to return memory once the last client has left.
+/// The time in which the server must return memory after the last client has disconnected.
 const PATIENCE: Duration = Duration::from_secs(40);
 
 fn duration() -> Duration {
@@ -55,7 +55,7 @@ fn answer_media(mut connection: TcpStream) {
     let length = connection.read(&mut request).unwrap_or(0);
     let request = String::from_utf8_lossy(&request[..length]).into_owned();
     if request.starts_with("GET /silent") {
-        // Until the server gives up.
+        // Until the server closes the connection.
         let _ = connection.read(&mut [0; 1]);
     } else if request.starts_with("GET /picture") {
         let _ = connection.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 1048576\r\n\r\n");
@@ -70,7 +70,7 @@ fn answer_media(mut connection: TcpStream) {
     }
 }
 
-/// A schema of about so many bytes.
+/// A schema of about this size in bytes.
 fn schema(bytes: usize) -> Value {
     let properties: serde_json::Map<String, Value> = (0..bytes / 60)
         .map(|number| {
@@ -88,7 +88,7 @@ fn schemas() -> Vec<Vec<Value>> {
     vec![vec![schema(40_000); 90], vec![schema(1_500); 60]]
 }
 
-/// A request: what it is, and its bytes.
+/// A request: its description, and its bytes.
 type Request = (&'static str, Sent);
 
 enum Sent {
@@ -169,7 +169,7 @@ fn numbered(schemas: &[Value], make: impl Fn(String, &Value) -> Value) -> Vec<Va
         .collect()
 }
 
-/// The requests that show a session.
+/// The requests that read a session.
 fn readings(session: &str, snapshot: &str) -> Vec<Request> {
     let get = |path: String| {
         let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
@@ -248,7 +248,7 @@ fn imports(what: &'static str, line: &str) -> [Request; 2] {
     [(what, Sent::Http(file)), http(what, &path, "", &list)]
 }
 
-/// Bodies whose values take a hundred times the memory of their text.
+/// Bodies whose values need a hundred times the memory of their text.
 fn dense(bytes: usize) -> Vec<Request> {
     let what = "dense values";
     let objects = vec![r#"{"":0}"#; bytes / 7].join(",");
@@ -270,7 +270,7 @@ fn dense(bytes: usize) -> Vec<Request> {
     requests
 }
 
-/// Takes a turn on a WebSocket. Returns how it ended: with a result, an error, or the code with which the server closed.
+/// Runs a turn on a WebSocket. Returns its end: a result, an error, or the server's close code.
 fn converse(host: &str, caller: u8, agent: &str, input: &str) -> String {
     let mut socket = websocket(connect_as(host, caller), agent);
     for frame in [
@@ -278,7 +278,7 @@ fn converse(host: &str, caller: u8, agent: &str, input: &str) -> String {
         &format!(r#"{{"input":{input}}}"#),
         r#"{"close":true}"#,
     ] {
-        // A server that has refused a frame may have closed the connection.
+        // A server that has rejected a frame may have closed the connection.
         let _ = socket.write_all(&text_frame(frame));
     }
     while let Ok((kind, content)) = read_frame(&mut socket) {
@@ -293,14 +293,14 @@ fn converse(host: &str, caller: u8, agent: &str, input: &str) -> String {
     "broken off".to_owned()
 }
 
-/// Sends a request as one of the callers, and reads the answer without keeping it. Returns the status.
+/// Sends a request as one of the callers, and discards the response. Returns the status.
 fn send(host: &str, caller: u8, request: &Sent) -> String {
     let request = match request {
         Sent::Http(request) => request,
         Sent::Socket(agent, input) => return converse(host, caller, agent, input),
     };
     let mut stream = connect_as(host, caller);
-    // A server that has refused the request may have closed the connection.
+    // A server that has rejected the request may have closed the connection.
     let _ = stream.write_all(request.as_bytes());
     let mut head = Vec::new();
     let mut piece = vec![0; 64 * 1024];
@@ -313,8 +313,8 @@ fn send(host: &str, caller: u8, request: &Sent) -> String {
     head.split(' ').nth(1).unwrap_or("broken off").to_owned()
 }
 
-/// Makes a session of some turns with a text of `bytes` each, whose every snapshot holds all before it. Returns the id of its
-/// last snapshot.
+/// Creates a session of some turns with a text of `bytes` each, whose every snapshot contains all earlier
+/// ones. Returns the id of its last snapshot.
 fn make_session(server: &Testbed, id: &str, turns: usize, bytes: usize, custom: &Value) -> String {
     let text = "x".repeat(bytes);
     let mut last = None;
@@ -332,7 +332,7 @@ fn make_session(server: &Testbed, id: &str, turns: usize, bytes: usize, custom: 
     last.unwrap()
 }
 
-/// The requests of clients that mean well, on every route and adapter.
+/// The requests of ordinary clients, on every route and adapter.
 fn ordinary(snapshot: &str) -> Vec<Request> {
     let mut requests = readings("small", snapshot);
     requests.extend(turns(OPEN, "ordinary", &[], &[schema(100)]));
@@ -355,7 +355,7 @@ fn hostile(media: &str, snapshot: &str) -> Vec<Request> {
         for links in [
             links("endless"),
             links("silent"),
-            // As many as are fetched.
+            // The maximum number of fetched links.
             links("picture").split_off(10),
             links("redirect"),
             metadata.clone(),
@@ -366,14 +366,14 @@ fn hostile(media: &str, snapshot: &str) -> Vec<Request> {
             requests.extend(turns(agent, "schemas", &[], &tools));
         }
     }
-    // More than a request may take, and almost as much.
+    // More than the limit of a request, and almost as much.
     requests.extend(dense(3 * MEGABYTE));
     requests.extend(dense(300_000));
     requests
 }
 
-/// Has all callers send requests at once, one after the other, until each request was sent and the time is over. Returns how often
-/// each was answered with which status.
+/// Makes all callers send requests concurrently, one after the other, until each request was sent and the
+/// time has passed. Returns how often each received which status.
 fn send_all(host: &str, requests: &[Request], time: Duration) -> BTreeMap<(&'static str, String), usize> {
     let until = Instant::now() + time;
     let sent = AtomicUsize::new(0);
@@ -405,7 +405,7 @@ fn costly_requests_of_eight_callers_on_every_route() {
     let server = Testbed::start_with(&["--store", &store, "--archive"]);
     let snapshot = make_session(&server, "large", 10, 2 * MEGABYTE, &json!({}));
     let hostile = hostile(&serve_media(), &snapshot);
-    // As many as fill the store's cache.
+    // The number that fills the store's cache.
     let notes = json!({"notes": "x".repeat(MEGABYTE)});
     for number in 0..18 {
         make_session(&server, &format!("long-{number}"), 1, 5 * MEGABYTE / 2, &notes);
@@ -429,7 +429,7 @@ fn costly_requests_of_eight_callers_on_every_route() {
     let waiting = Instant::now();
     let allowed = before + before / 5;
     let mut after = resident_bytes(server.id());
-    // Idle threads end, and the allocator returns memory while it is used.
+    // Idle threads end, and the allocator returns memory when it is used.
     while after > allowed && waiting.elapsed() < PATIENCE {
         for (_, request) in &ordinary {
             send(server.host(), 10, request);

@@ -1,4 +1,5 @@
-//! A process that is stopped while it holds the store's lock costs the others the saves of the meantime, and nothing else.
+//! A process that is stopped while it holds the store's lock costs other processes only the saves of that
+//! time.
 
 use std::time::{Duration, Instant};
 
@@ -13,18 +14,18 @@ use crate::{MEGABYTE, alone};
 
 const ROUNDS: usize = 20;
 
-/// How many turns wait for the lock at the same time.
+/// The number of turns that wait for the lock.
 const TURNS: usize = 8;
 
 const BUSY_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How much later than its deadline a turn may be answered by a machine that has other things to do.
+/// How late a turn may be answered after its deadline on a busy machine.
 const GRACE: Duration = Duration::from_secs(15);
 
-/// How long a machine that has other things to do may take to finish a run.
+/// The timeout of a run on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// A server and a neighbour that was stopped in the middle of a save.
+/// A server, and a neighbour that was stopped during a save.
 struct Scene {
     site: Site,
     server: Testbed,
@@ -69,14 +70,15 @@ impl Scene {
         std::fs::read_dir(format!("/proc/{}/task", self.server.id())).map_or(0, Iterator::count)
     }
 
-    /// Turns fail together at their deadline, naming the neighbour, while everything else is answered.
+    /// Turns fail together at their deadline, with an error that names the neighbour, while everything else
+    /// is answered.
     fn assert_only_saves_wait(&self, neighbour: &Process, round: usize) {
         let asked = Instant::now();
         std::thread::scope(|scope| {
             let turns: Vec<_> = (0..TURNS)
                 .map(|turn| scope.spawn(move || (self.turn(&format!("r{round}-{turn}")), asked.elapsed())))
                 .collect();
-            // Reads wait for nobody: they are answered before the saves that were asked for earlier.
+            // Reads do not wait: they are answered before saves that were requested earlier.
             let answer = self.snapshot("before");
             assert!(answer.starts_with("HTTP/1.1 200 "), "round {round}: {answer}");
             let threads = self.threads();
@@ -194,7 +196,7 @@ fn a_lost_run_is_taken_over_once_the_lock_is_free(site: Site) {
     rescuer.hear("ready");
     let mut orders = scene.site.orders(lease);
     orders.tasks = vec![("lost".to_owned(), "go".to_owned())];
-    // Slow enough to be under way when it is killed.
+    // Slow enough to be running when it is killed.
     orders.pace = Duration::from_secs(1);
     let worker = Process::start(&orders);
     let id = worker.accepted();

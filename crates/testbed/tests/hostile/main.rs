@@ -1,6 +1,5 @@
-//! Hostile clients and frozen neighbours: a server in a process of its own keeps its memory within bounds, and goes on
-//! answering promptly.
-
+//! Hostile clients and frozen neighbours: a server in a separate process keeps its memory within bounds, and
+//! continues to answer promptly.
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 #![allow(clippy::disallowed_methods, reason = "attacks and stops last for a time")]
 #![cfg(target_os = "linux")]
@@ -19,9 +18,9 @@ use parking_lot::{Mutex, MutexGuard};
 
 const MEGABYTE: usize = 1024 * 1024;
 
-/// Waits until no other test of this program runs: each measures.
+/// Waits until no other test of this program runs, because each measures.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
-    // A test that failed leaves nothing behind.
+    // A failed test leaves no state behind.
     ALONE.lock()
 }

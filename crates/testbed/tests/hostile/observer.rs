@@ -1,4 +1,4 @@
-//! Measuring a server while it is attacked.
+//! Measuring a server during an attack.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use crate::MEGABYTE;
 use crate::served::Testbed;
 use crate::wire::exchange;
 
-/// How fast the server must say that it is well, whatever else it does.
+/// The time in which the server must answer a health check.
 const PROMPT: Duration = Duration::from_millis(250);
 
-/// Asks a server again and again how it is and how much memory it has. An idle server is asked at the same time, so that the
-/// delays of a busy machine are known.
+/// Polls a server for its health and its memory. An idle server is polled at the same time, which shows the
+/// delays of a busy machine.
 pub(crate) struct Observer {
     is_over: Arc<AtomicBool>,
     attacked: JoinHandle<Seen>,
@@ -23,19 +23,20 @@ pub(crate) struct Observer {
     _idle: Testbed,
 }
 
-/// What the samples showed.
+/// The results of the samples.
 #[derive(Default)]
 struct Seen {
     resident: usize,
     answers: Vec<Answer>,
 }
 
-/// An answer of `/healthz`.
+/// A response of `/healthz`.
 #[derive(Debug)]
 struct Answer {
     asked: Instant,
     took: Duration,
-    /// How long the asking thread, and the thread of the server that waited longest, were ready to run and had no processor.
+    /// How long the polling thread, and the server's thread with the longest wait, were runnable without a
+    /// processor.
     without_processor: Duration,
 }
 
@@ -44,7 +45,7 @@ impl Answer {
         self.asked <= other.asked + other.took && other.asked <= self.asked + self.took
     }
 
-    /// Returns how much of the time is the server's own, where an idle server was asked meanwhile.
+    /// Returns the server's own share of the time, given the response of an idle server at the same time.
     fn own_time(&self, idle: &Seen) -> Duration {
         let meanwhile = idle.answers.iter().filter(|idle| idle.overlaps(self));
         let delay = meanwhile.map(|idle| idle.took).max().unwrap_or_default();
@@ -67,8 +68,8 @@ impl Observer {
 
     /// Checks that the server has grown by no more than `most` bytes at any time, and that each answer was prompt.
     ///
-    /// On a busy machine threads wait for a processor, and an idle server is late too. Neither is the server's fault, and
-    /// neither is counted. A server whose threads compute or wait for each other is late on every machine.
+    /// On a busy machine threads wait for a processor, and an idle server is late too. Neither is counted. A
+    /// server whose threads compute or wait for each other is late on every machine.
     #[track_caller]
     pub(crate) fn assert_unharmed(self, what: &str, most: usize) {
         self.is_over.store(true, Ordering::Relaxed);
@@ -108,7 +109,7 @@ fn watch(server: &Testbed, is_over: &Arc<AtomicBool>) -> JoinHandle<Seen> {
         while !is_over.load(Ordering::Relaxed) || seen.answers.is_empty() {
             seen.answers.push(ask(&host, process));
             seen.resident = seen.resident.max(resident_bytes(process));
-            // Often enough to see a short stall, seldom enough not to be an attack itself.
+            // Often enough to detect a short stall, seldom enough not to be an attack itself.
             std::thread::sleep(Duration::from_millis(10));
         }
         seen
@@ -144,7 +145,7 @@ fn waits_of_threads(process: u32) -> HashMap<String, Duration> {
     threads.map(|thread| (thread.clone(), waits(&thread))).collect()
 }
 
-/// Returns how long a thread was ready to run and had no processor; zero for one that has ended.
+/// Returns how long a thread was runnable without a processor; zero for an ended thread.
 fn waits(thread: &str) -> Duration {
     let times = std::fs::read_to_string(format!("{thread}/schedstat")).unwrap_or_default();
     let waited = times.split_whitespace().nth(1).map(str::parse);
@@ -164,7 +165,8 @@ pub(crate) fn resident_bytes(process: u32) -> usize {
 /// The CPU time of a process.
 pub(crate) fn cpu_time(process: u32) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
-    // The name in parentheses may hold anything; user and system time are the 12th and 13th fields behind it.
+    // The name in parentheses may contain anything; user and system time are the 12th and 13th fields after
+    // it.
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
     let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
     Duration::from_millis(ticks * 10)

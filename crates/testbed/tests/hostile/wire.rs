@@ -1,9 +1,9 @@
-//! Requests as bytes, for clients that break the rules of HTTP libraries.
+//! Requests as bytes, for clients that HTTP libraries do not allow.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
-/// A header that asks for a stream.
+/// A header that requests a stream.
 pub(crate) const STREAMED: &str = "accept: text/event-stream\r\n";
 
 /// Sends a request and reads until the server closes.
@@ -14,15 +14,15 @@ pub(crate) fn exchange(host: &str, request: &str) -> String {
 /// Reads until the server closes.
 pub(crate) fn read(mut stream: TcpStream) -> String {
     let mut answer = Vec::new();
-    // A connection that breaks has said what it had to say.
+    // A broken connection has delivered its data.
     let _ = stream.read_to_end(&mut answer);
     String::from_utf8_lossy(&answer).into_owned()
 }
 
-/// Sends a request, and leaves the answer unread.
+/// Sends a request, and leaves the response unread.
 pub(crate) fn send(host: &str, request: &str) -> TcpStream {
     let mut stream = TcpStream::connect(host).unwrap();
-    // A server that has refused the request may have closed the connection.
+    // A server that has rejected the request may have closed the connection.
     let _ = stream.write_all(request.as_bytes());
     stream
 }
@@ -32,7 +32,7 @@ pub(crate) fn connect_as_another(host: &str) -> TcpStream {
     connect_as(host, 2)
 }
 
-/// Connects as one of several callers: from an address of this machine with that number.
+/// Connects as one of several callers, from an address of this machine with that number.
 pub(crate) fn connect_as(host: &str, number: u8) -> TcpStream {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build();
     let stream = runtime.unwrap().block_on(async {

@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 use testbed::worker::{Effect, Orders, STEPS, StorePlace};
 
-/// How long a line of a worker's may take on a machine that has other things to do.
+/// The timeout of a worker's line on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A worker; killed when dropped.
@@ -36,7 +36,7 @@ impl Process {
             .unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
         let (sender, lines) = channel();
-        // Ends with the process, whose end of the pipe is closed then.
+        // Ends with the process, which closes its end of the pipe.
         std::thread::spawn(move || {
             for line in out.lines().map_while(Result::ok) {
                 if sender.send(line).is_err() {
@@ -47,7 +47,7 @@ impl Process {
         Self { child, lines }
     }
 
-    /// Waits for a line that begins like that and gives the rest of it.
+    /// Waits for a line with this prefix and returns its rest.
     pub fn hear(&self, beginning: &str) -> String {
         loop {
             let line = self
@@ -71,7 +71,7 @@ impl Process {
         self.hear("accepted").into()
     }
 
-    /// Kills the process in the middle of whatever it does, and gives the runs it accepted that nobody asked about.
+    /// Kills the process at any point, and returns its accepted runs that were not read yet.
     pub fn kill(mut self) -> Vec<SnapshotId> {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -82,7 +82,8 @@ impl Process {
             .collect()
     }
 
-    /// Kills the process after a time. Returns the runs it accepted that nobody asked about, and when it was killed.
+    /// Kills the process after a delay. Returns its accepted runs that were not read yet, and the time of the
+    /// kill.
     #[expect(clippy::disallowed_methods, reason = "a kill may fall anywhere into the work")]
     pub fn kill_after(self, delay: Duration) -> (Vec<SnapshotId>, Timestamp) {
         std::thread::sleep(delay);
@@ -90,7 +91,7 @@ impl Process {
         (self.kill(), at)
     }
 
-    /// The number of the process.
+    /// The id of the process.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -113,7 +114,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The process may have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -132,7 +133,7 @@ impl Site {
         Self { folder, store }
     }
 
-    /// A schema of its own in the database that `./test` starts; `None`, with a printed reason, where there is none.
+    /// A separate schema in the database that `./test` starts; `None`, with a printed reason, without one.
     pub fn postgres() -> Option<Self> {
         let Ok(url) = std::env::var("EVERTURN_TEST_POSTGRES") else {
             println!("skipped: EVERTURN_TEST_POSTGRES names no server; ./test starts one");
@@ -150,7 +151,7 @@ impl Site {
         Self { folder, store }
     }
 
-    /// Orders for a worker that does nothing yet.
+    /// Orders for an idle worker.
     pub fn orders(&self, lease: Duration) -> Orders {
         Orders {
             store: self.store.clone(),
@@ -173,12 +174,12 @@ impl Site {
 pub enum End {
     /// Every step was done.
     Done,
-    /// Somebody must say what came of this step: its worker died while it was under way.
+    /// The outcome of this step is unknown: its worker died during it.
     Unknown(usize),
 }
 
 impl End {
-    /// What a row says of a task that is over.
+    /// The status of a finished task in its row.
     pub fn of(row: &Snapshot) -> Self {
         assert_eq!(row.status, SnapshotStatus::Completed, "{:?}", row.error);
         assert!(row.bookkeeping.is_empty() && row.heartbeat_at.is_none());
@@ -195,12 +196,12 @@ impl End {
     }
 }
 
-/// What was done in one session, in order.
+/// The effects of one session, in order.
 #[derive(Debug, Default)]
 pub struct Trace(Vec<String>);
 
 impl Trace {
-    /// What was done in that session.
+    /// Returns the effects of a session.
     pub fn of(effects: &[Effect], session: &str) -> Self {
         let done = effects.iter().filter(|effect| effect.session == session);
         Self(done.map(|effect| effect.what.clone()).collect())
@@ -210,12 +211,12 @@ impl Trace {
         self.0.push(what);
     }
 
-    /// How often something was done.
+    /// Returns how often an effect happened.
     pub fn count(&self, what: &str) -> usize {
         self.0.iter().filter(|done| *done == what).count()
     }
 
-    /// Nothing was done twice that must not be, and no reply was asked for again after it was used.
+    /// Checks that no call was repeated that must not be, and that no used reply was requested again.
     pub fn assert_nothing_is_repeated(&self) {
         for step in 0..STEPS {
             let (tool, model) = (format!("tool {step}"), format!("model {step}"));
@@ -229,7 +230,7 @@ impl Trace {
         }
     }
 
-    /// The steps up to the end were done, and no others.
+    /// Checks that exactly the steps up to the end were done.
     pub fn assert_leads_to(&self, end: End) {
         for step in 0..STEPS {
             let count = self.count(&format!("tool {step}"));

@@ -1,4 +1,4 @@
-//! The testbed as its users have it: a server in a process of its own.
+//! The testbed as a program: a server in a separate process.
 
 #![allow(dead_code, reason = "each test file uses its part of this")]
 
@@ -35,12 +35,12 @@ impl Testbed {
         Self { process, address }
     }
 
-    /// Sets what the model answers from now on.
+    /// Sets the further answers of the model.
     pub(crate) fn program(&self, program: &str) {
         self.post("/testbed/program", program);
     }
 
-    /// Posts and gives all that is answered, as it came.
+    /// Posts a body and returns the whole response.
     pub(crate) fn post(&self, path: &str, body: &str) -> String {
         let answer = self.request("POST", path, body);
         assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
@@ -52,7 +52,7 @@ impl Testbed {
         self.address.trim_start_matches("http://")
     }
 
-    /// Sends a request and gives all that is answered, as it came.
+    /// Sends a request and returns the whole response.
     pub(crate) fn request(&self, method: &str, path: &str, body: &str) -> String {
         let host = self.host();
         let mut stream = TcpStream::connect(host).unwrap();
@@ -77,7 +77,7 @@ impl Testbed {
         assert!(status.success(), "the signal {name} was not sent");
     }
 
-    /// Waits for the process to end by itself.
+    /// Waits for the process to end.
     pub(crate) fn wait(mut self) -> std::process::ExitStatus {
         self.process.wait().unwrap()
     }
@@ -89,16 +89,16 @@ impl Testbed {
 
 impl Drop for Testbed {
     fn drop(&mut self) {
-        // It may have ended by itself, which the test has noticed by now.
+        // The process may have ended, which the test has already noticed.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// Creates a database on the server that a variable names, and returns the store in it as the testbed's argument; `None`,
-/// with a printed reason, where there is no server. The testbed's tables have one name, so tests that run at once need
-/// databases of their own.
-pub(crate) async fn new_postgres_schema(variable: &str) -> Option<String> {
+/// Creates a database on the server that a variable names, and returns the store in it as the testbed's
+/// argument; `None`, with a printed reason, without a server. The testbed's tables have fixed names, so
+/// concurrent tests need separate databases.
+pub(crate) async fn new_postgres_database(variable: &str) -> Option<String> {
     let Ok(url) = std::env::var(variable) else {
         println!("skipped: {variable} names no server; ./test starts one");
         return None;
@@ -117,12 +117,12 @@ pub(crate) async fn new_postgres_schema(variable: &str) -> Option<String> {
     Some(format!("postgres:{server}/{name}"))
 }
 
-/// Where the packages of other languages are installed.
+/// The folder of the packages of other languages.
 pub(crate) fn tools() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.tools")
 }
 
-/// Runs a command and shows what it said if it fails.
+/// Runs a command and prints its output if it fails.
 pub(crate) fn assert_succeeds(mut command: Command) {
     let output = command.output().unwrap();
     let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -1,4 +1,4 @@
-//! The way it should go.
+//! Conversations without failures.
 
 use everturn::prelude::json;
 use tempfile::TempDir;
@@ -53,7 +53,7 @@ async fn customers_see_only_their_own() {
     let borrowed = desk.post("ben for ann", "/agents/desk/getSnapshot", &id).await;
     let anybody = desk.post("nobody", "/agents/desk/getSnapshot", &id).await;
     let staff = desk.post("carl for ann", "/agents/desk/getSnapshot", &id).await;
-    // An order of another customer does not exist, for the model either.
+    // Another customer's order does not exist for the model either.
     desk.say("ben", "other", "What is order 7?").await;
 
     assert_eq!(read.body["result"], everturn::prelude::Value::Null, "{read:?}");

@@ -1,4 +1,4 @@
-//! Conversations of an earlier version of the desk go on.
+//! Conversations of an earlier version of the desk continue.
 
 use everturn::agent::store::MemoryStore;
 use everturn::prelude::*;
@@ -6,7 +6,7 @@ use everturn::testkit::ScriptedModel;
 use support_desk::desk::{self, Ticket};
 use support_desk::orders::Orders;
 
-/// The state of version 1, which knew no priority.
+/// The state of version 1, which had no priority.
 #[payload]
 #[derive(Debug, Default, Clone)]
 struct FirstTicket {

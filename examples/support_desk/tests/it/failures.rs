@@ -1,4 +1,4 @@
-//! What goes wrong outside the desk: its model server, and the model's mistakes.
+//! Failures outside the desk: its model server, and the model's mistakes.
 
 use everturn::prelude::json;
 use tempfile::TempDir;

@@ -1,4 +1,4 @@
-//! The desk as its customers, its staff and its operator meet it: the program itself, over HTTP.
+//! The desk as used by customers, staff and its operator: the program itself, over HTTP.
 
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 

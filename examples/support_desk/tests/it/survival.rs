@@ -1,4 +1,4 @@
-//! What was acknowledged is there after `kill -9`, and what was erased is nowhere.
+//! Acknowledged data survives `kill -9`, and erased data is in no file.
 
 use std::fs;
 
@@ -51,7 +51,7 @@ async fn an_erased_customer_is_in_no_byte_of_any_file() {
     ])
     .await;
     let desk = Program::start(data.path(), &model.url).await;
-    // Streams are kept for clients that come back, in a file of their own.
+    // Streams are kept in a separate file, for clients that reconnect.
     let streamed = desk.listen("ann", "secret", CANARY).await;
     desk.say("ben", "other", "I stay.").await;
     let before = format!("{:?}", files_with(data.path(), CANARY));

@@ -11,10 +11,10 @@ use travel_desk::booking_service::{BookingService, Order};
 use crate::customer::Customer;
 use crate::desks::{Desks, Place};
 
-/// Customers who attack at the same time. Each has one session.
+/// The number of concurrent customers. Each has one session.
 const CUSTOMERS: u64 = 6;
 
-/// How many attacks all customers make together, unless `ATTACKS` gives the number.
+/// The total number of attacks, unless `ATTACKS` sets it.
 const ATTACKS: u64 = 500;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -11,10 +11,10 @@ use travel_desk::tools::STAFF;
 
 use crate::desks::{Caller, Desks, Input};
 
-/// The longest time from the beginning of a turn to its interruption, in microseconds: longer than most turns.
+/// The maximum time from the start of a turn to its interruption, in microseconds: longer than most turns.
 const LONGEST_TURN: u64 = 60_000;
 
-/// How many inputs bring a session to its end after the attacks.
+/// The maximum number of inputs that complete a session after the attacks.
 const PATIENCE: usize = 20;
 
 pub(crate) struct Customer {
@@ -23,13 +23,13 @@ pub(crate) struct Customer {
     staff: Caller,
     desks: Arc<Desks>,
     random: fastrand::Rng,
-    /// How many inputs there were so far.
+    /// The number of inputs so far.
     inputs: usize,
     /// The last message, if its response was lost.
     unanswered: Option<Input>,
-    /// The bookings whose refund staff approved.
+    /// The bookings with an approved refund.
     pub(crate) approved: BTreeSet<u64>,
-    /// How often each attack was made.
+    /// The number of attacks of each kind.
     pub(crate) counts: BTreeMap<&'static str, usize>,
     began: Instant,
     /// The inputs and outputs of all turns.
@@ -54,7 +54,7 @@ impl Customer {
         }
     }
 
-    /// Attacks as long as attacks are left, which all customers share.
+    /// Attacks until no attacks are left, whose number all customers share.
     pub(crate) async fn attack(mut self, left: Arc<AtomicU64>) -> Self {
         let take = |left: u64| left.checked_sub(1);
         while left
@@ -96,7 +96,7 @@ impl Customer {
         "talk over"
     }
 
-    /// Sends the last message again if its response was lost; otherwise continues a turn that failed.
+    /// Repeats the last message if its response was lost; otherwise retries a failed turn.
     async fn retry(&mut self) -> &'static str {
         let input = match self.unanswered.take() {
             Some(input) => input,
@@ -161,8 +161,8 @@ impl Customer {
         }
     }
 
-    /// Decides about refunds, and settles calls whose outcome is unknown: a restart reconciles them. Books if there is no
-    /// question.
+    /// Decides about refunds, and resolves calls with unknown outcomes: a restart reconciles them. Books if
+    /// there is no question.
     async fn decide_as_staff(&mut self) -> &'static str {
         let questions = questions(&self.snapshot().await);
         if questions.is_empty() {
@@ -195,7 +195,7 @@ impl Customer {
         "leave"
     }
 
-    /// Kills the process that books.
+    /// Kills the process that is booking.
     #[expect(
         clippy::disallowed_methods,
         reason = "the process is killed at a random moment"
@@ -211,7 +211,7 @@ impl Customer {
         "kill"
     }
 
-    /// Brings the session to its end once the service is reliable and nobody is killed.
+    /// Completes the session once the service is reliable and no process is killed.
     pub(crate) async fn finish(&mut self) {
         for _ in 0..PATIENCE {
             let questions = questions(&self.snapshot().await);

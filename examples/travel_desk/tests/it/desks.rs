@@ -18,7 +18,7 @@ pub(crate) struct Place {
     pub(crate) booking_url: String,
 }
 
-/// The processes, which are killed when this is dropped.
+/// The processes; killed when dropped.
 pub(crate) struct Desks {
     place: Place,
     processes: [Mutex<Process>; 2],
@@ -62,7 +62,7 @@ impl Caller {
     }
 }
 
-/// An input of a turn, with the id of the request that brings it.
+/// An input of a turn, with its request id.
 #[derive(Debug, Clone)]
 pub(crate) struct Input {
     pub(crate) id: String,
@@ -98,7 +98,7 @@ impl Desks {
         request.json(body).send().await.ok()?.json().await.ok()
     }
 
-    /// Runs a turn. Returns its output, or the error in its place.
+    /// Runs a turn. Returns its output or its error.
     pub(crate) async fn turn(
         &self,
         index: usize,
@@ -114,10 +114,10 @@ impl Desks {
         })
     }
 
-    /// Returns the latest snapshot of a session, or the error in its place.
+    /// Returns the latest snapshot of a session, or the error.
     pub(crate) async fn snapshot(&self, caller: &Caller, session: &str) -> Value {
         let body = json!({"data": {"sessionId": session}});
-        // Another attack may kill the process that is asked.
+        // Another attack may kill the process during the request.
         for index in [0, 1].into_iter().cycle() {
             if let Some(response) = self.post(index, caller, "desk/getSnapshot", "read", &body).await {
                 return response["result"].clone();

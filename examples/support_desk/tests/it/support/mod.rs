@@ -1,4 +1,4 @@
-//! A model server whose answers are scripted, and the program as a process.
+//! A scripted model server, and the program as a process.
 
 mod model_server;
 mod program;
@@ -8,12 +8,12 @@ pub(crate) use self::program::{Program, files_with};
 
 use everturn::prelude::{Value, json};
 
-/// A reply of the model that is text.
+/// A text reply of the model.
 pub(crate) fn says(text: &str) -> Value {
     json!({"message": {"role": "model", "content": [{"text": text}]}, "finishReason": "stop"})
 }
 
-/// A reply of the model that calls a tool.
+/// A reply of the model with a tool call.
 pub(crate) fn calls(tool: &str, input: &Value) -> Value {
     let request = json!({"toolRequest": {"name": tool, "ref": "call-1", "input": input}});
     json!({"message": {"role": "model", "content": [request]}, "finishReason": "stop"})

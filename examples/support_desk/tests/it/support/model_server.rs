@@ -1,4 +1,4 @@
-//! The model server: real HTTP, scripted answers.
+//! The model server: real HTTP with scripted answers.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use everturn::server::axum::{self, Router};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-/// A model server that gives its replies in order. It ends when it is dropped.
+/// A model server that returns its replies in order. Dropping it stops it.
 pub(crate) struct ModelServer {
     pub(crate) url: String,
     script: Arc<Script>,

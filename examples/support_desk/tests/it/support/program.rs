@@ -1,4 +1,4 @@
-//! The program, run as its operator runs it.
+//! The program, started as by its operator.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 const PEOPLE: &str =
     "ann=token-of-ann, ben=token-of-ben, carl:staff=token-of-carl, olga:operator=token-of-olga";
 
-/// The program, serving. It is killed when it is dropped.
+/// The serving program; killed when dropped.
 pub(crate) struct Program {
     child: Child,
     url: String,
@@ -19,7 +19,7 @@ pub(crate) struct Program {
     client: reqwest::Client,
 }
 
-/// An answer over HTTP.
+/// An HTTP response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -48,7 +48,7 @@ fn command(data: &Path, model_url: &str) -> Command {
         .env("DATA", data)
         .env("MODEL_URL", model_url)
         .env("PEOPLE", PEOPLE)
-        // Nobody listens there: traces are dropped.
+        // No collector listens there, so traces are dropped.
         .env("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -80,7 +80,7 @@ impl Program {
         }
     }
 
-    /// Posts JSON as somebody: `ann`, or `carl for ann`.
+    /// Posts JSON as a caller: `ann`, or `carl for ann`.
     pub(crate) async fn post(&self, who: &str, path: &str, body: &Value) -> Answer {
         let (name, customer) = who
             .split_once(" for ")
@@ -97,13 +97,13 @@ impl Program {
         }
     }
 
-    /// Says something in a session.
+    /// Sends a message in a session.
     pub(crate) async fn say(&self, who: &str, session: &str, text: &str) -> Answer {
         let message = json!({"role": "user", "content": [{"text": text}]});
         self.turn(who, session, &json!({"message": message})).await
     }
 
-    /// Says something in a session, reads the answer as it comes, and returns it.
+    /// Sends a message in a session, reads the answer as it is streamed, and returns it.
     pub(crate) async fn listen(&self, who: &str, session: &str, text: &str) -> String {
         let message = json!({"role": "user", "content": [{"text": text}]});
         let body = json!({"data": {"message": message}, "init": {"sessionId": session}});
@@ -117,13 +117,13 @@ impl Program {
         answer.text().await.unwrap()
     }
 
-    /// Takes a turn in a session.
+    /// Runs a turn in a session.
     pub(crate) async fn turn(&self, who: &str, session: &str, input: &Value) -> Answer {
         let body = json!({"data": input, "init": {"sessionId": session}});
         self.post(who, "/agents/desk", &body).await
     }
 
-    /// Reads a text, as the operator.
+    /// Reads a text as the operator.
     pub(crate) async fn get(&self, path: &str) -> String {
         let request = self.client.get(format!("{}{path}", self.url));
         let answer = request.bearer_auth("token-of-olga").send().await.unwrap();
@@ -137,7 +137,7 @@ impl Program {
     }
 }
 
-/// Returns the files of a folder that a text is in, or in the name of.
+/// Returns the files of a folder whose contents or name contain a text.
 pub(crate) fn files_with(folder: &Path, text: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {

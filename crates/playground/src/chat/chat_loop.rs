@@ -1,4 +1,4 @@
-//! One visit to the playground: reads lines and executes them.
+//! The chat loop: reads lines and executes them.
 
 use everturn::Result;
 use everturn::prelude::*;
@@ -12,7 +12,7 @@ use crate::agents::Demo;
 use crate::agents::banker::{Confirmation, Decision};
 
 /// A session with each agent, and the current one.
-pub(crate) struct Visit {
+pub(crate) struct ChatLoop {
     conversations: Vec<Conversation>,
     current: usize,
     background: JoinSet<Finished>,
@@ -32,7 +32,7 @@ enum Event {
     NoMoreLines,
 }
 
-impl Visit {
+impl ChatLoop {
     pub(crate) async fn new(demos: Vec<Demo>, lines: Lines, screen: Screen) -> Result<Self> {
         let mut conversations = Vec::new();
         for demo in demos {
@@ -47,8 +47,8 @@ impl Visit {
         })
     }
 
-    /// Runs until the visitor leaves. Errors are printed, and the visit continues.
-    pub(crate) async fn stay(mut self) {
+    /// Runs until the user quits. Errors are printed, and the loop continues.
+    pub(crate) async fn run(mut self) {
         while !self.screen.is_gone() {
             let prompt = format!("{}>", self.conversation().demo.name);
             self.screen.prompt(&prompt);
@@ -59,7 +59,7 @@ impl Visit {
                     self.screen.typed(&line, self.lines.is_echoed());
                     match Command::parse(&line) {
                         Ok(Command::Quit) => return,
-                        Ok(command) => self.obey(command).await,
+                        Ok(command) => self.execute(command).await,
                         Err(error) => self.screen.error(&error),
                     }
                 }
@@ -77,24 +77,24 @@ impl Visit {
         }
     }
 
-    async fn obey(&mut self, command: Command) {
-        if let Err(error) = self.try_to(command).await {
+    async fn execute(&mut self, command: Command) {
+        if let Err(error) = self.try_execute(command).await {
             self.screen.error(&error);
         }
     }
 
-    async fn try_to(&mut self, command: Command) -> Result<()> {
+    async fn try_execute(&mut self, command: Command) -> Result<()> {
         match command {
             Command::Say(text) => self.say(text.into()).await,
-            Command::Agent(name) => self.turn_to(&name),
-            Command::New => self.conversation_mut().begin_anew().await,
+            Command::Agent(name) => self.select_agent(&name),
+            Command::New => self.conversation_mut().start_new().await,
             Command::Resume(Some(session)) => {
                 self.conversation_mut().resume(&session).await?;
-                self.take_up().await
+                self.continue_conversation().await
             }
             Command::Branch(snapshot) => {
                 self.conversation_mut().branch(&snapshot).await?;
-                self.take_up().await
+                self.continue_conversation().await
             }
             Command::Detach(text) => self.detach(text).await,
             Command::Wait => {
@@ -105,7 +105,7 @@ impl Visit {
         }
     }
 
-    /// Executes the commands that change nothing.
+    /// Executes the commands that only read.
     async fn show(&mut self, command: &Command) -> Result<()> {
         let Self {
             conversations,
@@ -124,7 +124,7 @@ impl Visit {
         Ok(())
     }
 
-    /// Runs a turn, and further turns while the agent has questions and gets answers.
+    /// Runs a turn, and further turns while the agent has questions and receives answers.
     async fn say(&mut self, mut input: AgentInput) -> Result<()> {
         loop {
             let reply = self.conversations[self.current]
@@ -137,8 +137,8 @@ impl Visit {
         }
     }
 
-    /// Continues a session with the questions that were left unanswered, if there are any.
-    async fn take_up(&mut self) -> Result<()> {
+    /// Continues a session with its open questions, if there are any.
+    async fn continue_conversation(&mut self) -> Result<()> {
         let count = self.conversation().message_count();
         self.screen.line(format!("At a point with {count} messages."));
         let questions = self.conversation().questions();
@@ -148,7 +148,7 @@ impl Visit {
         }
     }
 
-    /// Asks the visitor; `None` if there are no questions, or nobody answers.
+    /// Prompts for answers; `None` if there are no questions, or input ends.
     async fn answers(&mut self, questions: &[Interrupt]) -> Result<Option<AgentInput>> {
         let mut answers = Vec::new();
         for question in questions {
@@ -166,7 +166,7 @@ impl Visit {
         Ok((!answers.is_empty()).then(|| AgentInput::answers(answers)))
     }
 
-    fn turn_to(&mut self, name: &str) -> Result<()> {
+    fn select_agent(&mut self, name: &str) -> Result<()> {
         let found = self
             .conversations
             .iter()
