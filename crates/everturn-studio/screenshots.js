@@ -1,5 +1,5 @@
 /**
- * Makes the pictures of the README and of the guide: `node crates/everturn-studio/screenshots.js` from the root of the repository,
+ * Creates the pictures of the README and of the guide: `node crates/everturn-studio/screenshots.js` from the root of the repository,
  * after `./test studio` has installed what it needs and built the playground.
  */
 
@@ -41,5 +41,5 @@ for (const close of closing) await close();
 try {
   execFileSync('pngquant', ['--force', '--ext', '.png', ...['chat', 'timeline', 'comparison'].map((name) => `docs/images/${name}.png`)]);
 } catch {
-  // The pictures are larger without it, that is all.
+  // Optional: the pictures are only larger without it.
 }

@@ -1,7 +1,7 @@
 /** The shapes of the HTTP API that the page uses, and the page's own types. Only the checker reads this file. */
 
 type ToolRequest = { name: string; ref?: string; input?: any };
-/** Who answered a question, and how. */
+/** The person who answered a question, and the form of the answer. */
 type Approval = { answers?: { form: 'restart' | 'respond' | 'decline'; by?: string }[] };
 type ToolResponse = { name: string; ref?: string; output?: any };
 type Part = {
@@ -11,7 +11,7 @@ type Part = {
   data?: any;
   toolRequest?: ToolRequest;
   toolResponse?: ToolResponse;
-  /** Put here by the page from a message's metadata. */
+  /** Set by the page from a message's metadata. */
   summary?: { upTo: number; text: string };
   metadata?: Record<string, any>;
 };
@@ -83,15 +83,15 @@ type Patch = { time: number; operations: Operation[] };
 type Input = { message?: Message; resume?: any };
 /** `base` is the snapshot that the turn continues, `run` the one of a background run. */
 type TurnOptions = { path: string; body: any; base: string | null; input?: Input; otherwise?: Input; run?: string; stream?: string };
-/** `index` is the place of the entry's first message in the conversation. */
+/** `index` is the index of the entry's first message in the conversation. */
 type Entry = { key: string; role: string; parts: Part[]; index: number; answers: Map<Part, ToolResponse> };
 type Place = { agent: string | null; session: string | null; at: string | null; tab: string; compare: string | null };
 /** `on` names the events of the conversation that change it. */
 type Tab = { element: HTMLElement; update: () => void; on: string[] };
 type Shortcut = { keys: string; about: string; run: () => void };
-/** `folded` is how many snapshots the row stands for beside its own. */
+/** `folded` is the number of further snapshots that the row stands for. */
 type Row = { snapshot: Snapshot; number: number; lane: number; parentRow: number; depth: number; folded: number; onPath: boolean };
-/** `done` is the part that is done, 0 to 1. */
+/** `done` is the completed fraction, 0 to 1. */
 type Run = {
   agent: AgentInfo;
   sessionId: string;

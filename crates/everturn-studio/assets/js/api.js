@@ -2,7 +2,7 @@
 
 import { eventsOf } from './stream.js';
 
-/** An answer that says why not. */
+/** An error response. */
 export class ApiError extends Error {
 	/** @param {string} status @param {string} message @param {number} code */
 	constructor(status, message, code) {
@@ -12,14 +12,14 @@ export class ApiError extends Error {
 	}
 }
 
-/** The connection is gone, or the server is. */
+/** The server cannot be reached. */
 export class Unreachable extends Error {}
 
 const TOKEN = 'everturn:token';
 
 export const hasToken = () => sessionStorage.getItem(TOKEN) !== null;
 
-/** Keeps a token for the calls of this tab, or no longer keeps one. @param {string | null} token */
+/** Sets the token for the calls of this tab; `null` removes it. @param {string | null} token */
 export function keepToken(token) {
 	if (token) sessionStorage.setItem(TOKEN, token);
 	else sessionStorage.removeItem(TOKEN);
@@ -75,7 +75,7 @@ export async function* pages(agent, action, data) {
 }
 
 /**
- * Calls an agent or an action as a stream, or reattaches to such a call.
+ * Calls an agent or an action as a stream, or reconnects to a call.
  * @param {string} path
  * @param {any} body
  * @param {{signal?: AbortSignal, stream?: string | null, after?: string | null}} [options]
@@ -89,7 +89,7 @@ export async function stream(path, body, { signal, stream: id, after } = {}) {
 	if (id && after) headers['last-event-id'] = after;
 	const response = await request(path, { method: 'POST', signal, headers, body: JSON.stringify(body) });
 	return {
-		/** A stream that the server does not know, or no longer. */
+		/** A stream that the server does not have, or no longer. */
 		isGone: response.status === 204,
 		id: response.headers.get('x-genkit-stream-id') ?? id ?? null,
 		events: eventsOf(response),

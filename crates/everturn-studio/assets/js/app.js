@@ -1,4 +1,4 @@
-/** The page: its parts, put together. */
+/** Assembles the parts of the page. */
 
 import { h, fill, icon, iconButton } from './view.js';
 import { ApiError, hasToken, keepToken } from './api.js';
@@ -23,7 +23,7 @@ const log = conversationLog(studio);
 const writing = composer(studio);
 const tabs = inspector(studio);
 const notices = h('div.notices', { role: 'status' });
-const reach = h('div.reach', { role: 'status', hidden: true }, 'The server cannot be reached. The page goes on by itself when it is back.');
+const reach = h('div.reach', { role: 'status', hidden: true }, 'The server cannot be reached. The page reconnects automatically.');
 
 /** @type {Shortcut[]} */
 const shortcuts = [
@@ -88,12 +88,12 @@ try {
 	}
 }
 
-/** Asks for the token that the server needs, and begins again with it. @param {string} why */
+/** Asks for the token that the server requires, and restarts the page with it. @param {string} why */
 async function askForToken(why) {
 	const answer = await askTexts('Token', [{ name: 'Token', secret: true }], 'Continue', why);
 	const token = answer?.[0].trim() || null;
 	keepToken(token);
 	if (token) return location.reload();
 	const again = h('button.primary', { onclick: () => void askForToken(why) }, 'Enter a token');
-	fill(middle, h('div.welcome', h('h2', 'The server needs a token'), h('p', 'It shows its agents and sessions to callers with a token.'), again));
+	fill(middle, h('div.welcome', h('h2', 'The server needs a token'), h('p', 'Its agents and sessions are available to callers with a token.'), again));
 }

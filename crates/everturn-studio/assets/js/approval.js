@@ -8,7 +8,7 @@ import { schemaForm } from './schema-form.js';
 /** @typedef {{restart?: Part, respond?: Part, otherwise?: Part | string}} Answer `otherwise` is for tools whose output cannot be a text */
 
 /**
- * One group per call. The turn goes on when all have an answer.
+ * One group per call. The turn continues when all calls have an answer.
  * @param {Conversation} conversation
  */
 export function approvals(conversation) {
@@ -36,7 +36,7 @@ export function approvals(conversation) {
 const APPROVED = { approved: true, toolApproved: true };
 
 /**
- * The answer for other arguments. Where the agent lets only its model choose them, the model is told to call anew.
+ * The answer with other arguments. If the agent does not accept edited arguments, the model is asked to repeat the call.
  * @param {Part} part
  * @param {any} input
  * @param {boolean} mayEdit
@@ -58,7 +58,7 @@ function approval(part, mayEdit, decide) {
 	const data = part.metadata?.interrupt;
 	const question = typeof data === 'string' ? data : data?.question ?? data?.message ?? null;
 	const group = h('div.approval', { role: 'group', 'aria-label': 'Approval needed' });
-	const settle = (answer) => {
+	const resolve = (answer) => {
 		group.classList.add('settled');
 		for (const control of group.querySelectorAll('button, input, textarea')) /** @type {HTMLButtonElement} */ (control).disabled = true;
 		decide(answer);
@@ -80,13 +80,13 @@ function approval(part, mayEdit, decide) {
 	const editor = h('div.edit-form', { hidden: true }, argumentsArea,
 		h('div.row', h('button', { onclick: () => {
 			const input = read(argumentsArea.value);
-			if (input) settle(withArguments(part, input.value, mayEdit));
+			if (input) resolve(withArguments(part, input.value, mayEdit));
 		} }, 'Call with these')));
 	const isOutput = h('input', { type: 'checkbox' });
 	const answerBox = h('input', { type: 'text', class: 'mono', 'aria-label': 'Answer as JSON', placeholder: 'Answer as JSON', spellcheck: 'false', autocomplete: 'off' });
 	const sendAnswer = () => {
 		const answer = read(answerBox.value);
-		if (answer) settle(isOutput.checked ? { respond: respond(part, answer.value) } : { restart: restart(part, answer.value) });
+		if (answer) resolve(isOutput.checked ? { respond: respond(part, answer.value) } : { restart: restart(part, answer.value) });
 	};
 	answerBox.addEventListener('keydown', (event) => {
 		if (event.key === 'Enter') sendAnswer();
@@ -97,14 +97,14 @@ function approval(part, mayEdit, decide) {
 		request.input !== undefined ? jsonTree(request.input) : '',
 		question === null && data !== true && data !== undefined ? jsonTree(data, { name: 'asks' }) : '',
 		h('div.row', {},
-			h('button.primary', { onclick: () => settle({ restart: restart(part, APPROVED) }) }, 'Approve'),
-			h('button', { onclick: () => settle(rejection(part)) }, 'Reject'),
+			h('button.primary', { onclick: () => resolve({ restart: restart(part, APPROVED) }) }, 'Approve'),
+			h('button', { onclick: () => resolve(rejection(part)) }, 'Reject'),
 			h('button.plain', { onclick: () => {
 				editor.hidden = !editor.hidden;
 				if (!editor.hidden) argumentsArea.focus();
 			} }, 'Edit arguments')),
 		editor,
-		schema ? schemaForm(schema, (value) => settle({ restart: restart(part, value) })) : '',
+		schema ? schemaForm(schema, (value) => resolve({ restart: restart(part, value) })) : '',
 		h('div.row.answer', answerBox, h('button', { onclick: sendAnswer }, 'Send answer')),
 		h('label.meta.check', isOutput, ' use it as the output, without running the tool'),
 		complaint);

@@ -1,4 +1,4 @@
-/** What the conversation made, one tab each. */
+/** The artifacts of the conversation, one tab each. */
 
 import { h, fill, iconButton } from './view.js';
 import { copyButton, download } from './copy.js';
@@ -14,7 +14,7 @@ export function artifactsTab(studio) {
 	/** @type {Artifact[]} */ let shown = [];
 	const update = () => {
 		const artifacts = studio.conversation?.artifacts ?? [];
-		// The artifact that has just been made is shown.
+		// The newest artifact is shown.
 		const newer = artifacts.findIndex((artifact, index) => artifact !== shown[index]);
 		if (newer >= 0 && shown.length > 0 && artifacts.length >= shown.length) chosen = newer;
 		shown = artifacts;
@@ -25,7 +25,7 @@ export function artifactsTab(studio) {
 		} }, nameOf(artifact, index))));
 		names.hidden = artifacts.length === 0;
 		const artifact = artifacts[chosen];
-		fill(body, artifact ? view(artifact, nameOf(artifact, chosen)) : h('p.meta.empty', 'What the agent makes beside its messages, such as files, is shown here.'));
+		fill(body, artifact ? view(artifact, nameOf(artifact, chosen)) : h('p.meta.empty', 'Artifacts of the agent, such as files, are shown here.'));
 	};
 	return { element: h('div.artifacts', names, body), update, on: ['artifacts'] };
 }

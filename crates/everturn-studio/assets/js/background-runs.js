@@ -10,7 +10,7 @@ export function backgroundRuns(studio) {
 	const update = () => {
 		const runs = studio.runs.list;
 		keyed(list, runs, (run) => run.snapshotId, (run) => {
-			// The head stays as it is while the rest changes, so that a click on it is not lost.
+			// The head is not replaced while the rest changes, so that a click on it is not lost.
 			const item = h('li.run', h('div.run-head', h('a', { href: studio.link(run.agent.name, run.sessionId) }, `${run.agent.name} · ${run.sessionId}`),
 				h('button.small', { onclick: () => void studio.runs.abort(run).catch((error) => studio.emit('notice', error.message)) }, 'Abort')), h('div'));
 			show(item, run);

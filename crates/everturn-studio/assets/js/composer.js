@@ -1,15 +1,15 @@
-/** Where one writes: drafts per session, files, and what happens to a message while a turn runs. */
+/** The composer: drafts per session, files, and messages sent while a turn runs. */
 
 import { h, fill, iconButton } from './view.js';
 import * as api from './api.js';
 import { textOf } from './messages.js';
 
-/** The size of a file that is sent along, in bytes. */
+/** The maximum size of an attached file, in bytes. */
 const MOST = 2_500_000;
 
-/** What an agent's policy does with a message that meets a turn under way. @type {Record<string, (agent: string) => string>} */
+/** The effect of an agent's policy on a message sent during a turn. @type {Record<string, (agent: string) => string>} */
 const POLICIES = {
-	reject: (agent) => `${agent} takes one message at a time and refuses a second: yours is held here and sent when this turn ends.`,
+	reject: (agent) => `${agent} accepts one message at a time: yours is kept here and sent when this turn ends.`,
 	queue: (agent) => `${agent} answers messages in their order: yours waits for this turn to end.`,
 	fork: (agent) => `${agent} answers both at once: yours becomes a branch, which the timeline shows.`,
 };
@@ -18,7 +18,7 @@ const POLICIES = {
 export function composer(studio) {
 	/** @type {{name: string, part: Part}[]} */ let files = [];
 	/** @type {Part[] | null} */ let held = null;
-	const area = h('textarea', { 'aria-label': 'Message', rows: 1, placeholder: 'Say something', enterkeyhint: 'send', disabled: true });
+	const area = h('textarea', { 'aria-label': 'Message', rows: 1, placeholder: 'Message', enterkeyhint: 'send', disabled: true });
 	const send = h('button.primary', { onclick: () => submit() }, 'Send');
 	const stop = h('button.stop', { hidden: true, onclick: () => void studio.conversation?.turn?.stop().catch(showError) }, 'Stop');
 	const background = h('button.plain', { onclick: () => submit(true) }, 'Run in background');
@@ -53,7 +53,7 @@ export function composer(studio) {
 		stop.disabled = turn?.isStopping ?? false;
 		background.hidden = !agent?.actions.includes('watch');
 		area.disabled = !agent;
-		area.placeholder = agent ? `Say something to ${agent.name}` : 'Choose an agent';
+		area.placeholder = agent ? `Message to ${agent.name}` : 'Choose an agent';
 		if (!turn && held && conversation) {
 			const parts = held;
 			held = null;
@@ -79,7 +79,7 @@ export function composer(studio) {
 		else held = parts;
 	};
 
-	/** Says something beside the turn under way. */
+	/** Sends a message while a turn is running. */
 	const branch = async (parts, base) => {
 		const { conversation, agent } = studio;
 		if (!conversation || !agent) return;

@@ -1,4 +1,4 @@
-/** The conversation: what was said, what is being said, and what waits for an answer. */
+/** The conversation log: messages, the streamed message, and open questions. */
 
 import { h, fill, perFrame } from './view.js';
 import { approvals } from './approval.js';
@@ -9,7 +9,7 @@ import { lasted } from './time.js';
 import { used } from './usage.js';
 import { welcome } from './welcome.js';
 
-/** How many entries are made at once; earlier ones follow when there is time. */
+/** The number of entries rendered at once; earlier ones follow when the page is idle. */
 const FIRST = 30;
 const SLICE = 10;
 
@@ -21,7 +21,7 @@ export function conversationLog(studio) {
 	const log = h('div.log', { role: 'log', 'aria-label': 'Conversation', tabindex: '0' }, list, after);
 	const element = h('div.log-box', log, below);
 	/** @type {Entry[]} */ let shown = [];
-	/** The place of the first entry that is made. */ let from = 0;
+	/** The index of the first rendered entry. */ let from = 0;
 	/** @type {LiveEntry | null} */ let live = null;
 	/** @type {Map<string, {element: HTMLElement, print: string}>} */ const made = new Map();
 	/** @type {{print: string, elements: HTMLElement[]}} */ let asked = { print: '', elements: [] };
@@ -54,7 +54,7 @@ export function conversationLog(studio) {
 		return newer;
 	};
 
-	/** Makes a few earlier entries. What is in sight stays where it is. */
+	/** Renders a few earlier entries without moving the visible ones. */
 	const makeEarlier = () => {
 		if (from === 0) return;
 		const first = Math.max(0, from - SLICE);
@@ -87,7 +87,7 @@ export function conversationLog(studio) {
 		if (turn && !live) live = new LiveEntry(conversation);
 		if (!turn) live = null;
 		live?.update();
-		// A question that is being answered keeps what was written into it.
+		// An open question keeps its partly written answer.
 		const waiting = JSON.stringify(conversation.interrupts);
 		if (waiting !== asked.print) asked = { print: waiting, elements: approvals(conversation) };
 		const isEmpty = isLoaded && messages.length === 0 && !turn && !failure;
@@ -142,7 +142,7 @@ export function conversationLog(studio) {
 }
 
 /**
- * Shows these elements. Those that are there already are not touched, so that a selection and the focus stay.
+ * Shows these elements. Existing elements are not replaced, so that a selection and the focus stay.
  * @param {HTMLElement} parent @param {HTMLElement[]} wanted
  */
 function place(parent, wanted) {

@@ -1,5 +1,5 @@
 /**
- * A conversation with an agent: what it holds, the turn under way, and where one stands in its tree of snapshots. Views listen
+ * A conversation with an agent: its contents, the running turn, and the current position in its tree of snapshots. Views listen
  * to its events: `reset`, `live`, `turn`, `state`, `artifacts`, `tree`, `event` and `notice`.
  */
 
@@ -11,7 +11,7 @@ import { apply } from './patch.js';
 import { grow, interruptsIn, withArtifact } from './messages.js';
 import { pathTo } from './timeline-layout.js';
 
-/** How many raw events are kept. */
+/** The number of raw events kept. */
 const MOST_EVENTS = 5000;
 
 export class Conversation extends Emitter {
@@ -24,12 +24,12 @@ export class Conversation extends Emitter {
 	/** The first words of snapshots, by id. @type {Map<string, string>} */ excerpts = new Map();
 	/** @type {string | null} */ latest = null;
 	/** @type {Turn | null} */ turn = null;
-	/** The messages of the turn under way. @type {Message[]} */ live = [];
+	/** The messages of the running turn. @type {Message[]} */ live = [];
 	/** What the agent says it is doing. @type {any} */ status = null;
 	/** @type {RawEvent[]} */ events = [];
 	/** The patches that arrived here, newest last. @type {Patch[]} */ patches = [];
 	/** @type {{text: string, retry: (() => void) | null, usage?: Usage} | null} */ failure = null;
-	/** Whether an earlier snapshot is shown on purpose. */ isReading = false;
+	/** Whether the user has opened an earlier snapshot. */ isReading = false;
 	isLoaded = false;
 	/** How long each tool took, by the reference of its call, as seen from here. @type {Map<string, number>} */ toolTimes = new Map();
 	/** How long the last turn took. @type {number | null} */ lasted = null;
@@ -51,7 +51,7 @@ export class Conversation extends Emitter {
 		return this.can('getSnapshot');
 	}
 
-	/** How long a tool took. @param {Part} part */
+	/** Returns the duration of a tool call. @param {Part} part */
 	timeOf({ toolRequest }) {
 		return toolRequest?.ref ? this.toolTimes.get(toolRequest.ref) : undefined;
 	}
@@ -60,7 +60,7 @@ export class Conversation extends Emitter {
 		return this.turn ? [] : interruptsIn(this.messages);
 	}
 
-	/** The snapshots from the beginning of the session to where one stands. */
+	/** The snapshots from the root to the current position. */
 	get path() {
 		return pathTo(this.tree, this.snapshot?.snapshotId);
 	}
@@ -68,8 +68,8 @@ export class Conversation extends Emitter {
 	/**
 	 * Loads the session, at a snapshot or at its latest.
 	 * @param {string | null} [at]
-	 * @param {boolean} [isReading] whether the snapshot is looked at on purpose, and not where the conversation is
-	 * @param {Turn | null} [ended] a turn that is over when its snapshot is shown: what is said before would continue the one before
+	 * @param {boolean} [isReading] whether the user has opened the snapshot for reading
+	 * @param {Turn | null} [ended] a turn that ends when its snapshot is shown; an earlier message would continue the previous snapshot
 	 */
 	async load(at = null, isReading = at !== null, ended = null) {
 		if (!this.isServerManaged) {
@@ -87,7 +87,7 @@ export class Conversation extends Emitter {
 			this.snapshot = null;
 		}
 		const shown = this.snapshot;
-		// A run under way has no state yet: the one that it began with is shown, and the run's own messages below.
+		// A running background run has no state yet: its initial state is shown, and the run's messages below it.
 		const begun = shown && !shown.state && shown.parentId ? await api.ask(this.agent, 'getSnapshot', { snapshotId: shown.parentId }) : shown;
 		if (this.turn === ended) this.turn = null;
 		this.#show(this.#withAsked(begun?.state, shown));
@@ -98,7 +98,7 @@ export class Conversation extends Emitter {
 		if (shown && (shown.status === 'pending' || shown.status === 'expired') && !this.turn) this.watch(shown.snapshotId);
 	}
 
-	/** The failure of the snapshot that is shown. An answer that the model owes can be asked for again. */
+	/** The failure of the shown snapshot. A missing answer of the model can be retried. */
 	#keptFailure() {
 		const { snapshot } = this;
 		if (snapshot?.status !== 'failed' && snapshot?.status !== 'aborted') return null;
@@ -106,7 +106,7 @@ export class Conversation extends Emitter {
 		return { text, retry: snapshot.state ? this.#retry() : null };
 	}
 
-	/** Goes on with a turn that failed, if its last message awaits the model. */
+	/** Retries a failed turn, if the model has not answered its last message. */
 	#retry() {
 		return ['user', 'tool'].includes(this.messages.at(-1)?.role ?? '') ? () => void this.send({}) : null;
 	}
@@ -122,7 +122,7 @@ export class Conversation extends Emitter {
 		this.emit('artifacts');
 	}
 
-	/** Adds the message that began a run to the state before it: the server tells of it when the run has ended. */
+	/** Adds the first message of a run to the state before it: the server returns it only when the run has ended. */
 	#withAsked(/** @type {State} */ state = { messages: [] }, shown) {
 		const asked = shown && !shown.state ? sessionStorage.getItem(`everturn:asked:${shown.snapshotId}`) : null;
 		return asked ? { ...state, messages: [...state.messages, JSON.parse(asked)] } : state;
@@ -140,7 +140,7 @@ export class Conversation extends Emitter {
 		for await (const page of api.pages(this.agent, 'tree', { sessionId: this.id, limit: 1000 })) {
 			tree.push(...page.snapshots);
 			this.latest = page.latest ?? null;
-			// A first page is shown while the rest is on its way.
+			// The first page is shown while the others load.
 			if (page.next && tree.length === 1000) {
 				this.tree = [...tree];
 				this.emit('tree');
@@ -164,7 +164,7 @@ export class Conversation extends Emitter {
 	}
 
 	/**
-	 * Where a turn that is begun now continues.
+	 * Returns the snapshot that a new turn continues.
 	 * @param {string | null} [from] a snapshot to branch from
 	 */
 	start(from = null) {
@@ -173,7 +173,7 @@ export class Conversation extends Emitter {
 		const here = this.snapshot;
 		if (!here) return { sessionId: this.id };
 		if (here.status === 'completed' || (here.state && (here.status === 'failed' || here.status === 'aborted'))) return here.snapshotId === this.latest && !this.isReading ? { sessionId: this.id } : { snapshotId: here.snapshotId };
-		// What holds no state cannot be continued: the last one before it that completed can.
+		// A snapshot without a state cannot be continued; the last completed one before it can.
 		const good = this.path.findLast((snapshot) => snapshot.status === 'completed');
 		return good ? { snapshotId: good.snapshotId } : { sessionId: this.id };
 	}
@@ -182,7 +182,7 @@ export class Conversation extends Emitter {
 	 * Runs a turn.
 	 * @param {{message?: Message, resume?: any}} input
 	 * @param {{init?: any, detach?: boolean, keep?: number, otherwise?: {message?: Message, resume?: any}}} [options] `keep` is how many
-	 *   messages of the conversation stay, `otherwise` an input to send if this one is refused as invalid
+	 *   messages of the conversation stay, `otherwise` an input to send if this one is rejected as invalid
 	 */
 	async send(input, { init = this.start(), detach = false, keep, otherwise } = {}) {
 		if (keep !== undefined) this.messages = this.messages.slice(0, keep);
@@ -204,7 +204,7 @@ export class Conversation extends Emitter {
 	}
 
 	/**
-	 * Shows a turn that another tab began.
+	 * Shows a turn that another tab started.
 	 * @param {{stream: string, input: {message?: Message}, base: string | null}} begun
 	 */
 	join({ stream, input, base }) {
@@ -234,7 +234,7 @@ export class Conversation extends Emitter {
 		}
 	}
 
-	/** The chunks of the turn so far do not count. @param {any} custom */
+	/** Discards the chunks of the turn so far. @param {any} custom */
 	#restart(custom) {
 		this.live = [];
 		this.custom = custom;
@@ -252,7 +252,7 @@ export class Conversation extends Emitter {
 		if (chunk.takenOver) {
 			this.live = [];
 			this.emit('reset');
-			this.emit('notice', 'Another worker has taken the run over.');
+			this.emit('notice', 'Another worker has taken over the run.');
 		}
 		if (chunk.modelChunk) {
 			this.#time(chunk.modelChunk.content);
@@ -273,7 +273,7 @@ export class Conversation extends Emitter {
 		}
 	}
 
-	/** Takes the time of tools. @param {Part[]} parts */
+	/** Measures the duration of tool calls. @param {Part[]} parts */
 	#time(parts) {
 		for (const { toolRequest, toolResponse } of parts) {
 			const ref = toolRequest?.ref ?? toolResponse?.ref;
@@ -296,7 +296,7 @@ export class Conversation extends Emitter {
 			this.#show(output.state);
 		}
 		if (output.finishReason === 'detached' && output.snapshotId) {
-			this.emit('notice', 'It goes on in the background.');
+			this.emit('notice', 'The turn continues in the background.');
 			const asked = turn.options.input?.message;
 			if (asked) sessionStorage.setItem(`everturn:asked:${output.snapshotId}`, JSON.stringify(asked));
 			this.#end(turn);
@@ -312,13 +312,13 @@ export class Conversation extends Emitter {
 	}
 
 	/**
-	 * Says that a turn did not end well, and keeps its message for another attempt.
+	 * Reports a failed turn, and keeps its message for another attempt.
 	 * @param {string} text
 	 * @param {Turn} turn
 	 * @param {Output} [output]
 	 */
 	async fail(text, turn, output) {
-		// A turn that was kept has a snapshot of its own, with its message and all that it had finished.
+		// A kept failed turn has a snapshot with its message and its finished rounds.
 		const { base, input, otherwise, run } = turn.options;
 		const here = this.snapshot?.status === 'completed' && output?.finishReason !== 'aborted' ? this.snapshot.snapshotId : null;
 		const at = output?.snapshotId ?? here;
@@ -333,13 +333,13 @@ export class Conversation extends Emitter {
 		const isKept = Boolean(output?.state) || (this.snapshot !== null && this.snapshot.snapshotId !== base && this.failure !== null);
 		const again = isKept ? this.#retry() : input && !run ? () => void this.send(input) : null;
 		this.failure = { text, retry: again, usage: output?.usage };
-		// What was said is not lost: where the server has not kept it, the page shows it until it is said again.
+		// The message is not lost: if the server has not kept it, the page shows it until it is sent again.
 		this.unsent = again && !isKept ? input?.message : undefined;
 		this.emit('turn');
 		this.emit('ended', null);
 	}
 
-	/** Waits until the server has saved a turn that was stopped, if it does so soon. @param {string | null} base */
+	/** Waits a short time until the server has saved a stopped turn. @param {string | null} base */
 	async #saved(base) {
 		for (let attempt = 0; attempt < 15; attempt += 1) {
 			const tip = await api.ask(this.agent, 'getSnapshot', { sessionId: this.id, metadataOnly: true }).catch(() => null);
@@ -359,7 +359,7 @@ export class Conversation extends Emitter {
 	/** The message of a turn that failed. @type {Message | undefined} */
 	unsent;
 
-	/** Finds the snapshot whose conversation has as many messages. @param {number} count @returns {Promise<string | null>} */
+	/** Finds the snapshot with this number of messages. @param {number} count @returns {Promise<string | null>} */
 	async snapshotBefore(count) {
 		const path = this.path.filter((snapshot) => snapshot.status === 'completed');
 		let [low, high] = [0, path.length - 1];

@@ -1,4 +1,4 @@
-/** Taking things along: copies and downloads. */
+/** Copies and downloads. */
 
 import { iconButton } from './view.js';
 
@@ -17,7 +17,7 @@ export async function copy(text) {
 	try {
 		await navigator.clipboard.writeText(text);
 	} catch {
-		// Without the permission, or on a page that is not secure, the old way still works.
+		// Fallback without the permission, or on an insecure page.
 		const area = document.createElement('textarea');
 		area.value = text;
 		document.body.append(area);

@@ -1,9 +1,9 @@
-/** Questions in a dialog of the page. */
+/** Dialogs. */
 
 import { h } from './view.js';
 
 /**
- * Asks for one or more texts; `null` if nobody answers.
+ * Asks for one or more texts; `null` if the dialog is closed.
  * @param {string} title
  * @param {{name: string, value?: string, rows?: number, secret?: boolean}[]} fields
  * @param {string} action
@@ -37,7 +37,7 @@ export function askTexts(title, fields, action, about = '', kind = 'primary') {
 }
 
 /**
- * Asks whether to do something that cannot be undone.
+ * Asks for confirmation of an irreversible action.
  * @param {string} title @param {string} about @param {string} action
  */
 export async function confirm(title, about, action) {

@@ -1,4 +1,4 @@
-/** What one side said: an article of the conversation. */
+/** A message of one side: an article of the conversation. */
 
 import { h, iconButton } from './view.js';
 import { partView } from './part-view.js';
@@ -8,7 +8,7 @@ import { textOf } from './messages.js';
 /**
  * @param {Entry} entry
  * @param {Conversation} conversation
- * @param {{sayInstead: (index: number, parts: Part[]) => void} | null} actions nothing can be said instead without them
+ * @param {{sayInstead: (index: number, parts: Part[]) => void} | null} actions without them, messages cannot be replaced
  */
 export function entryView(entry, conversation, actions) {
 	const isUser = entry.role === 'user';
@@ -50,7 +50,7 @@ function edit(article, body, entry, actions) {
 		}
 	});
 	const form = h('div.edit-form', area,
-		h('div.row', h('span.meta', 'A branch begins here; what followed is kept.'), h('button', { onclick: close }, 'Cancel'),
+		h('div.row', h('span.meta', 'This message starts a branch; the later messages are kept.'), h('button', { onclick: close }, 'Cancel'),
 			h('button.primary', { onclick: save }, 'Branch')));
 	article.classList.add('editing');
 	body.replaceWith(form);

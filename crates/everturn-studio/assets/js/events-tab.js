@@ -1,11 +1,11 @@
-/** The raw events as they came. */
+/** The raw events in order of arrival. */
 
 import { h, fill } from './view.js';
 import { clip } from './time.js';
 import { copyButton } from './copy.js';
 import { jsonTree } from './json-tree.js';
 
-/** How many events are shown. */
+/** The number of events shown. */
 const MOST = 300;
 
 /** @param {Studio} studio @returns {Tab} */

@@ -1,4 +1,4 @@
-/** The tabs beside the conversation. Only the one in sight is kept up to date. */
+/** The tabs next to the conversation. Only the visible one is updated. */
 
 import { h, iconButton, perFrame } from './view.js';
 import { TABS } from './router.js';
@@ -37,7 +37,7 @@ export function inspector(studio) {
 		update();
 	};
 	const open = (name) => {
-		// On a narrow page the panel lies over the conversation; the tab that is open closes it.
+		// On a narrow page the panel covers the conversation; its open tab closes it.
 		const isSame = studio.place.tab === name;
 		element.classList.toggle('open', !isSame || !element.classList.contains('open'));
 		if (!isSame) studio.rename({ tab: name });

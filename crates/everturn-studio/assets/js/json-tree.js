@@ -1,15 +1,15 @@
-/** A JSON value as a tree that opens and closes, and shows what has just changed. */
+/** A JSON value as a collapsible tree that highlights recent changes. */
 
 import { h } from './view.js';
 import { segments } from './patch.js';
 
-/** How many members of one value are shown before the rest is folded. */
+/** The number of members shown before the rest is folded. */
 const MOST = 200;
 
 /**
  * @param {any} value
- * @param {{name?: string, open?: number, changed?: string[]}} [options] `open` is how deep it is open; `changed` has the pointers of
- *   values that have just changed
+ * @param {{name?: string, open?: number, changed?: string[]}} [options] `open` is the initially open depth; `changed` has the pointers of
+ *   recently changed values
  */
 export function jsonTree(value, { name, open = 2, changed = [] } = {}) {
 	const paths = changed.map(segments);
@@ -32,7 +32,7 @@ function member(name, value, open, changed, isRoot = false) {
 	const isOpen = open > 0 || changed.length > 0;
 	const body = h('div.members');
 	let isMade = false;
-	// A closed value may be large, so its members are made when it is opened.
+	// A closed value may be large, so its members are rendered when it is opened.
 	const make = () => {
 		if (isMade) return;
 		isMade = true;

@@ -1,4 +1,4 @@
-/** The keyboard: one list of keys, which is also shown. */
+/** The keyboard shortcuts, which the help dialog lists. */
 
 import { h } from './view.js';
 import { show } from './dialogs.js';

@@ -37,7 +37,7 @@ export class LiveEntry {
 		}
 		const note = status === null ? '' : typeof status === 'string' ? status : status.note ?? status.message ?? JSON.stringify(status);
 		const step = typeof status === 'object' && status?.of ? ` (${status.step} of ${status.of})` : '';
-		const words = turn?.isLost ? 'The connection is lost; it goes on when the server is back.' : turn?.isStopping ? 'Stopping…' : note ? `${note}${step}` : live.length === 0 ? 'Thinking…' : '';
+		const words = turn?.isLost ? 'The connection is lost; the turn continues when the server is back.' : turn?.isStopping ? 'Stopping…' : note ? `${note}${step}` : live.length === 0 ? 'Thinking…' : '';
 		if (this.#status.textContent !== words) this.#status.textContent = words;
 		this.#status.classList.toggle('idle', words === '');
 	}

@@ -2,19 +2,19 @@
 
 import { h, fill } from './view.js';
 import { copyButton } from './copy.js';
-import { parse, settled } from './markdown.js';
+import { parse, stableLength } from './markdown.js';
 
 /** @param {string} text */
 export function markdown(text) {
 	return h('div.markdown', parse(text).map(block));
 }
 
-/** A Markdown text that grows: what is settled is made once, only the last block is made again. */
+/** A growing Markdown text: its stable part is rendered once, and only the last block is rendered again. */
 export class GrowingMarkdown {
 	element = h('div.markdown');
 	#done = h('div.flow');
 	#tail = h('div.flow');
-	#settled = 0;
+	#stableLength = 0;
 	#length = -1;
 
 	constructor() {
@@ -25,12 +25,12 @@ export class GrowingMarkdown {
 	update(text) {
 		if (text.length === this.#length) return;
 		this.#length = text.length;
-		const end = this.#settled + settled(text.slice(this.#settled));
-		if (end > this.#settled) {
-			this.#done.append(...parse(text.slice(this.#settled, end)).map(block));
-			this.#settled = end;
+		const end = this.#stableLength + stableLength(text.slice(this.#stableLength));
+		if (end > this.#stableLength) {
+			this.#done.append(...parse(text.slice(this.#stableLength, end)).map(block));
+			this.#stableLength = end;
 		}
-		fill(this.#tail, parse(text.slice(this.#settled)).map(block));
+		fill(this.#tail, parse(text.slice(this.#stableLength)).map(block));
 	}
 }
 

@@ -1,5 +1,5 @@
 /**
- * Markdown to plain nodes. The nodes are data: a view makes elements of them, so no text can become markup.
+ * Parses Markdown to plain nodes. The nodes are data from which a view creates elements, so no text can become markup.
  */
 
 /**
@@ -104,7 +104,7 @@ export function inline(text, depth = 0) {
 	while (rest) {
 		const match = depth < 8 ? INLINE.exec(rest) : null;
 		if (!match) break;
-		// An underscore inside a word is a part of it.
+		// An underscore inside a word is part of the word.
 		const inWord = (match[7] === '_' || match[3] === '__') && /\w$/.test(rest.slice(0, match.index));
 		if (inWord) {
 			const end = match.index + 1;
@@ -141,7 +141,7 @@ function push(found, text) {
 }
 
 /**
- * Returns an address that may be followed: one of the web or of mail, with nothing hidden in it.
+ * Returns a safe link address: a web or mail address without hidden characters.
  * @param {string} address
  */
 export function safeLink(address) {
@@ -150,10 +150,10 @@ export function safeLink(address) {
 }
 
 /**
- * Returns how much of a growing text will not change any more: up to the last empty line outside of a fence and a list.
+ * Returns the length of the stable part of a growing text: up to the last empty line outside a fence or list.
  * @param {string} text
  */
-export function settled(text) {
+export function stableLength(text) {
 	let end = 0;
 	let fence = '';
 	let position = 0;

@@ -1,7 +1,7 @@
 /** A conversation's messages as they are shown: tool calls beside their answers, streamed chunks put together. */
 
 /**
- * Groups messages into entries: what a person said, and what the agent did until the person's next word.
+ * Groups messages into entries: a message of the user, and the agent's messages up to the next one.
  * @param {Message[]} messages
  * @returns {Entry[]}
  */
@@ -52,7 +52,7 @@ export function interruptsIn(messages) {
 }
 
 /**
- * Adds a streamed chunk to the messages of the turn under way, in place.
+ * Adds a streamed chunk to the messages of the running turn, in place.
  * @param {Message[]} live
  * @param {Chunk} chunk
  * @returns {{message: Message, part: Part | null}} the message that grew, and the part that took the text, if it was one
@@ -93,7 +93,7 @@ export function withArtifact(artifacts, artifact) {
 }
 
 /**
- * Returns the answer that runs an interrupted tool again with a value, and perhaps with other arguments.
+ * Returns the answer that runs an interrupted tool again with a value, and optionally with other arguments.
  * @param {Part} part
  * @param {any} value
  * @param {any} [input]
@@ -107,7 +107,7 @@ export function restart(part, value, input) {
 }
 
 /**
- * Returns the answer that takes the place of a tool's output.
+ * Returns the answer that replaces a tool's output.
  * @param {Part} part
  * @param {any} output
  * @returns {Part}

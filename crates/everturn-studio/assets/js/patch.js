@@ -64,7 +64,7 @@ function put(value, inserts) {
 }
 
 /**
- * Tells an operation in a few words.
+ * Describes an operation briefly.
  * @param {Operation} operation
  */
 export function describe(operation) {

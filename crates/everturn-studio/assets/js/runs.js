@@ -1,4 +1,4 @@
-/** The background runs of all agents: under way, lapsed, taken over, and those that ended a moment ago. */
+/** The background runs of all agents: running, expired, taken over, and recently ended. */
 
 import * as api from './api.js';
 
@@ -14,7 +14,7 @@ export class Runs {
 		this.studio = studio;
 	}
 
-	/** Those under way first. @returns {Run[]} */
+	/** Running ones first. @returns {Run[]} */
 	get list() {
 		const all = [...this.#runs.values()].filter((run) => run.endedAt === null || Date.now() - run.endedAt < LINGER);
 		return all.sort((a, b) => Number(a.endedAt !== null) - Number(b.endedAt !== null) || b.startedAt.localeCompare(a.startedAt));
@@ -30,7 +30,7 @@ export class Runs {
 			const known = this.#runs.get(snapshotId);
 			if (!known) this.#runs.set(snapshotId, { agent, sessionId, snapshotId, startedAt, status, note: '', done: null, takenOver: false, endedAt: null, output: '' });
 			else if (known.endedAt === null) {
-				// A run that lapsed and is under way again has another worker.
+				// A run that expired and continues has another worker.
 				if (known.status === 'expired' && status === 'pending') known.takenOver = true;
 				known.status = status;
 			}

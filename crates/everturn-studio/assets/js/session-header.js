@@ -31,7 +31,7 @@ export function sessionHeader(studio, openSidebar) {
 		const isElsewhere = Boolean(studio.place.at && conversation?.isReading && shown >= 0);
 		place.hidden = !isElsewhere;
 		if (isElsewhere && conversation) {
-			fill(place, h('span', `You are looking at snapshot ${shown + 1} of ${conversation.tree.length}.`),
+			fill(place, h('span', `Reading snapshot ${shown + 1} of ${conversation.tree.length}.`),
 				h('button.plain', { onclick: () => studio.go({ at: null }) }, 'Back to the latest'));
 		}
 	};
@@ -68,8 +68,8 @@ async function remove(studio) {
 	const count = conversation.tree.length;
 	const labels = conversation.tree.flatMap((snapshot) => snapshot.labels ?? []);
 	const about = conversation.isServerManaged
-		? `${count} snapshots${labels.length > 0 ? `, also those labelled ${labels.join(', ')},` : ''} will be gone for good. Sessions that were forked from it stay.`
-		: 'It is kept in this browser only, and will be gone for good.';
+		? `${count} snapshots${labels.length > 0 ? `, also those labelled ${labels.join(', ')},` : ''} will be deleted permanently. Sessions forked from it stay.`
+		: 'It is kept in this browser only, and will be deleted permanently.';
 	if (!(await confirm(`Delete ${conversation.id}?`, about, 'Delete the session'))) return;
 	conversation.turn?.leave();
 	if (conversation.isServerManaged) await api.ask(agent, 'delete', { sessionId: conversation.id });

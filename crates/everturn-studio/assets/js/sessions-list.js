@@ -40,7 +40,7 @@ export function sessionsList(studio) {
 		}, show);
 		const next = agent ? studio.sessions.get(agent.name)?.next : null;
 		more.hidden = !next;
-		empty.textContent = !agent || shown.length > 0 ? '' : wanted ? 'No session has this in its name or label.' : `No sessions yet. Say something to ${agent.name}.`;
+		empty.textContent = !agent || shown.length > 0 ? '' : wanted ? 'No session has this text in its name or label.' : `No sessions yet. Send a message to ${agent.name}.`;
 		empty.hidden = empty.textContent === '';
 		bringButton.hidden = !agent?.actions.includes('import');
 	};

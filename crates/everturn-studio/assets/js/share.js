@@ -25,7 +25,7 @@ export function shared(conversation) {
 		h('main', entries(conversation.messages).map((entry) => entryView(entry, conversation, null))),
 		...conversation.artifacts.map((artifact) => h('section', h('h2', artifact.name ?? 'Artifact'), h('pre', artifact.parts.map((part) => part.text ?? '').join('')))),
 		h('section', h('h2', 'State'), h('pre', JSON.stringify(conversation.custom, null, 2) ?? '')));
-	// The styles are added to the text: in an element they would fall under this page's policy.
+	// The styles are added to the text: in an element they would be subject to this page's policy.
 	const text = new XMLSerializer().serializeToString(page.documentElement).replace('</head>', `<style>${STYLE}</style></head>`);
 	return new Blob([`<!doctype html>\n${text}`], { type: 'text/html' });
 }

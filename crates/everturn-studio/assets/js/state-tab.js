@@ -41,7 +41,7 @@ export function stateTab(studio) {
 	return { element: h('div', bar, tree, h('h3', 'Patches by turn'), history), update, on: ['state', 'tree', 'turn', 'reset'] };
 }
 
-/** The turn under way first, then those before it. */
+/** The running turn first, then earlier ones. */
 function turns(conversation) {
 	const { path, patches, turn } = conversation;
 	const live = turn ? patches.filter((patch) => patch.time >= turn.startedAt) : [];
@@ -67,7 +67,7 @@ function turns(conversation) {
 		return h('details.patch-turn', { open: isNewest, ontoggle: () => void read() },
 			h('summary.patch-head', `turn ${number}`, h('span.meta', ago(snapshot.createdAt))), body);
 	});
-	return [...now, ...done, ...(done.length === 0 && now.length === 0 ? [h('p.meta', 'Each turn lists here what it changed.')] : [])];
+	return [...now, ...done, ...(done.length === 0 && now.length === 0 ? [h('p.meta', 'The changes of each turn are listed here.')] : [])];
 }
 
 async function between(conversation, left, right) {
@@ -87,7 +87,7 @@ export function line(operation) {
 async function edit(studio) {
 	const { conversation, agent } = studio;
 	const answer = await askTexts('Edit the state', [{ name: 'State as JSON', value: JSON.stringify(conversation.custom, null, 2), rows: 14 }], 'Continue with this state',
-		conversation.isServerManaged ? 'It continues from here with this state; the snapshot before it stays.' : '');
+		conversation.isServerManaged ? 'The session continues with this state; the earlier snapshot stays.' : '');
 	if (!answer) return;
 	try {
 		const custom = JSON.parse(answer[0]);
@@ -102,7 +102,7 @@ async function edit(studio) {
 		studio.rename({ at: null, compare: null });
 		await conversation.load();
 		await studio.readSessions(agent);
-		studio.emit('notice', 'It continues with the edited state.');
+		studio.emit('notice', 'The session continues with the edited state.');
 	} catch (error) {
 		studio.emit('notice', `The state was not changed: ${error.message}`);
 	}

@@ -3,7 +3,7 @@
 /** @typedef {{id: string | null, data: any}} StreamEvent */
 
 /**
- * Cuts a text into events. Keeps what is incomplete for the next text.
+ * Splits a text into events. An incomplete event is kept for the next text.
  */
 export class EventReader {
 	#rest = '';
@@ -46,7 +46,7 @@ export async function* eventsOf(response) {
 	}
 }
 
-/** How long to wait before the next attempt, in milliseconds. @param {number} attempt */
+/** Returns the delay before the next attempt, in milliseconds. @param {number} attempt */
 export function delay(attempt) {
 	return Math.min(250 * 2 ** attempt, 3000);
 }

@@ -1,5 +1,5 @@
 /**
- * What the page shows: the agents, their sessions and runs, and one open conversation. Views listen to its events: `place`,
+ * The state of the page: the agents, their sessions and runs, and one open conversation. Views listen to its events: `place`,
  * `conversation`, `sessions`, `runs`, `reach` and `notice`.
  */
 
@@ -15,7 +15,7 @@ import { sessionName } from './time.js';
 
 /** @typedef {{items: SessionSummary[], next: Cursor | null}} Sessions */
 
-/** How often the sessions of the open agent are read again, in milliseconds. */
+/** The interval at which the sessions of the open agent are read, in milliseconds. */
 const POLL = 2500;
 const PAGE = 50;
 
@@ -30,7 +30,7 @@ export class Studio extends Emitter {
 	tabs = new Tabs(this);
 	isReachable = true;
 
-	/** Reads the agents and shows the place that the address names; tries again until the server answers. */
+	/** Reads the agents and shows the place in the address; retries until the server responds. */
 	async open() {
 		addEventListener('hashchange', () => void this.#arrive());
 		for (;;) {
@@ -50,7 +50,7 @@ export class Studio extends Emitter {
 		void this.#poll();
 	}
 
-	/** Goes to the newest session of all agents, or to the first agent. */
+	/** Opens the newest session of all agents, or the first agent. */
 	async #begin() {
 		const listed = await Promise.all(this.agents.map((agent) => this.readSessions(agent).catch(() => null)));
 		let newest = null;
@@ -74,7 +74,7 @@ export class Studio extends Emitter {
 		return write({ agent, session, at: null, tab: this.place.tab, compare: null });
 	}
 
-	/** Changes the address without going anywhere. @param {Partial<Place>} change */
+	/** Changes the address without navigating. @param {Partial<Place>} change */
 	rename(change) {
 		this.place = { ...this.place, ...change };
 		history.replaceState(null, '', write(this.place));
@@ -139,7 +139,7 @@ export class Studio extends Emitter {
 	}
 
 	/**
-	 * Says something to the agent.
+	 * Sends a message to the agent.
 	 * @param {Part[]} parts
 	 * @param {{detach?: boolean, init?: any, keep?: number}} [options]
 	 */
@@ -153,7 +153,7 @@ export class Studio extends Emitter {
 		await conversation.send({ message: { role: 'user', content: parts } }, options);
 	}
 
-	/** Says something again, or something else, in the place of an earlier message: a branch begins. @param {number} index @param {Part[]} parts */
+	/** Replaces an earlier message by the same or another one, which starts a branch. @param {number} index @param {Part[]} parts */
 	async sayInstead(index, parts) {
 		const { conversation } = this;
 		if (!conversation || conversation.turn) return;
@@ -163,8 +163,8 @@ export class Studio extends Emitter {
 		}
 		const from = index > 0 ? await conversation.snapshotBefore(index) : null;
 		if (from) return this.say(parts, { init: { snapshotId: from }, keep: index });
-		// Nothing is before the first message, so another session begins.
-		this.emit('notice', 'Nothing comes before this message: it begins a session of its own.');
+		// The first message has no predecessor, so a new session starts.
+		this.emit('notice', 'This is the first message, so a new session starts.');
 		this.conversation = this.#conversation(conversation.agent, '');
 		this.emit('conversation');
 		await this.say(parts);
@@ -182,7 +182,7 @@ export class Studio extends Emitter {
 		const page = await api.ask(agent, 'listSessions', { limit: PAGE, ...after });
 		const newer = new Set(page.sessions.map((each) => each.sessionId));
 		const others = (known?.items ?? []).filter((each) => !newer.has(each.sessionId));
-		// Sessions beyond the first page stay as they were read, unless there is no second page any more.
+		// Sessions after the first page are kept, unless there is no second page any more.
 		const rest = !more && page.next ? others : [];
 		const items = more ? [...others, ...page.sessions] : [...page.sessions, ...rest];
 		const sessions = { items, next: rest.length > 0 && known ? known.next : page.next ?? null };
@@ -192,14 +192,14 @@ export class Studio extends Emitter {
 		return sessions;
 	}
 
-	/** Reads the background runs of an agent, wherever they are. @param {AgentInfo} agent */
+	/** Reads the background runs of an agent, in any process. @param {AgentInfo} agent */
 	async #readRuns(agent) {
 		/** @type {SessionSummary[]} */ const runs = [];
 		for await (const page of api.pages(agent, 'listSessions', { pending: true })) runs.push(...page.sessions);
 		await this.runs.seen(agent, runs);
 	}
 
-	/** Follows what others do: other tabs, other clients, other processes. */
+	/** Follows the changes of other tabs, clients and processes. */
 	async #poll() {
 		for (let round = 0; ; round += 1) {
 			await pause(POLL);
@@ -215,7 +215,7 @@ export class Studio extends Emitter {
 		}
 	}
 
-	/** Shows a turn that somebody else has ended or begun in the open session. */
+	/** Shows a turn that another client has started or ended in the open session. */
 	async #catchUp() {
 		const { conversation, agent } = this;
 		if (!conversation?.isLoaded || conversation.turn || conversation.isReading || this.place.at || !agent) return;

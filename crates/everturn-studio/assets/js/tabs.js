@@ -1,4 +1,4 @@
-/** Tabs of one browser tell each other which turns they began, so that each shows them as they are streamed. */
+/** Tabs of one browser announce their turns to each other, so that each shows them as they are streamed. */
 
 export class Tabs {
 	#channel = new BroadcastChannel('everturn');
@@ -20,7 +20,7 @@ export class Tabs {
 		this.#channel.postMessage({ kind: 'changed', agent: conversation.agent.name, session: conversation.id });
 	}
 
-	/** Asks whether a turn is under way. @param {string} agent @param {string} session */
+	/** Asks the other tabs for a running turn. @param {string} agent @param {string} session */
 	askFor(agent, session) {
 		this.#channel.postMessage({ kind: 'who', agent, session });
 	}

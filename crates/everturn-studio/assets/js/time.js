@@ -1,4 +1,4 @@
-/** Times, sizes and ids for people. */
+/** Formats times, sizes and ids. */
 
 /**
  * @param {string | number | Date} moment
@@ -33,7 +33,7 @@ export function clip(text, length) {
 }
 
 /**
- * Makes the name of a session of its first words.
+ * Creates the name of a session from its first words.
  * @param {string} text
  * @param {() => number} [random]
  */

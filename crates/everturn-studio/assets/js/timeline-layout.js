@@ -1,12 +1,12 @@
-/** Where each snapshot of a session stands when its tree is drawn: time runs down, branches go right. */
+/** The layout of a session's tree: time runs down, branches go right. */
 
-/** How many snapshots without a branch are shown before they fold into one line. */
+/** The number of snapshots without a branch that are shown before they fold into one line. */
 export const FOLD = 12;
 
 /**
- * Lays the tree out. Each branch has a lane of its own; the first child of a snapshot continues its lane.
+ * Lays out the tree. Each branch has its own lane; the first child of a snapshot continues its lane.
  * @param {Snapshot[]} snapshots oldest first
- * @param {string | null} current the snapshot at which one stands
+ * @param {string | null} current the current snapshot
  * @param {Set<string>} [opened] the first snapshots of runs that are shown in full
  * @returns {{rows: Row[], lanes: number}}
  */
@@ -18,7 +18,7 @@ export function layout(snapshots, current, opened = new Set()) {
 	const roots = [];
 	const parents = snapshots.map((snapshot, index) => {
 		const parent = snapshot.parentId === undefined ? undefined : numbers.get(snapshot.parentId);
-		// A parent is older than its child; anything else is a damaged file, and a root.
+		// A parent is older than its child; otherwise the file is damaged, and the snapshot becomes a root.
 		return parent !== undefined && parent < index ? parent : -1;
 	});
 	parents.forEach((parent, index) => (parent < 0 ? roots : children[parent]).push(index));
@@ -30,7 +30,7 @@ export function layout(snapshots, current, opened = new Set()) {
 	const rows = [];
 	const rowOf = new Map();
 	let lanes = 0;
-	// Branches wait until the line that they leave is drawn, so the newest branch comes right after it.
+	// Branches are drawn after the line that they leave, so the newest branch follows it directly.
 	/** @type {{at: number, lane: number, depth: number}[]} */
 	const waiting = roots.map((at, index) => ({ at, lane: index === 0 ? 0 : -1, depth: 1 })).reverse();
 	while (waiting.length > 0) {
@@ -69,7 +69,7 @@ function visible(at, rowOf, parents) {
 }
 
 /**
- * Cuts a line into runs that may fold: a run ends before a snapshot that a person may look for.
+ * Splits a line into runs that may fold: a run ends before a labelled, failed or current snapshot.
  * @param {number[]} line @param {number[][]} children @param {Snapshot[]} snapshots @param {number} current
  */
 function runs(line, children, snapshots, current) {
@@ -81,7 +81,7 @@ function runs(line, children, snapshots, current) {
 	};
 	line.forEach((at, index) => {
 		const isLast = index === line.length - 1;
-		// The newest few of a line stay in sight.
+		// The newest snapshots of a line stay visible.
 		if (!isPlain(at) || isLast || index === line.length - 4) {
 			if (index > first) found.push({ first, last: index - 1 });
 			found.push({ first: index, last: index });

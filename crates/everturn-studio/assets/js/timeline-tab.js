@@ -9,7 +9,7 @@ import { layout } from './timeline-layout.js';
 const ROW = 48;
 const LANE = 18;
 const HUES = 3;
-/** How many rows are made beyond those in sight. */
+/** The number of rows rendered beyond the visible ones. */
 const MARGIN = 20;
 
 /** @param {Studio} studio @returns {Tab} */
@@ -56,7 +56,7 @@ export function timelineTab(studio) {
 
 	const focus = (id) => /** @type {HTMLElement | null} */ (items.querySelector(`[data-id="${CSS.escape(id)}"]`))?.focus({ preventScroll: true });
 
-	/** Makes the rows in sight. */
+	/** Renders the visible rows. */
 	const draw = () => {
 		const first = Math.max(0, Math.floor(scroll.scrollTop / ROW) - MARGIN);
 		const last = Math.min(rows.length, Math.ceil((scroll.scrollTop + (scroll.clientHeight || 800)) / ROW) + MARGIN);
@@ -64,7 +64,7 @@ export function timelineTab(studio) {
 		const focused = items.contains(document.activeElement) ? /** @type {HTMLElement} */ (document.activeElement).dataset.id : null;
 		fill(items, visible.map((row, index) => item(row, first + index)));
 		if (focused) focus(focused);
-		// Lines lie below dots.
+		// Lines are drawn below dots.
 		const made = visible.flatMap((row, index) => shapes(row, first + index));
 		fill(lines, made.filter(({ tagName }) => tagName === 'path'), made.filter(({ tagName }) => tagName !== 'path'));
 		lines.setAttribute('height', String(rows.length * ROW));
@@ -110,7 +110,7 @@ export function timelineTab(studio) {
 				} }, `${folded} more above`) : null));
 	};
 
-	/** Opens the run of snapshots that a row ends. */
+	/** Unfolds the run of snapshots above a row. */
 	const unfold = (row) => {
 		const above = rows[row.parentRow];
 		if (above) opened.add(above.snapshot.snapshotId);
@@ -202,11 +202,11 @@ async function fork(studio, { snapshotId }) {
 	await api.ask(agent, 'fork', { snapshotId, sessionId });
 	await studio.readSessions(agent);
 	studio.go({ session: sessionId, at: null, compare: null });
-	studio.emit('notice', `Forked into ${sessionId}, a session of its own.`);
+	studio.emit('notice', `Forked into the session ${sessionId}.`);
 }
 
 /**
- * Compares with the latest snapshot, or with one on another branch; the next snapshot that is chosen takes its place.
+ * Compares with the latest snapshot, or with one on another branch; the next selected snapshot replaces it.
  * @param {Studio} studio @param {Snapshot} snapshot
  */
 async function compare(studio, snapshot) {
@@ -223,7 +223,7 @@ async function compare(studio, snapshot) {
 		if (origin?.sessionId) other = (await api.ask(agent, 'getSession', { sessionId: origin.sessionId })).latest.snapshotId;
 		else other = origin?.snapshotId ?? null;
 	}
-	if (!other) return studio.emit('notice', 'There is nothing to compare with yet.');
+	if (!other) return studio.emit('notice', 'There is no other snapshot to compare with.');
 	studio.go({ at: snapshot.snapshotId, compare: other });
 }
 
@@ -246,7 +246,7 @@ async function remove(studio, snapshot) {
 	const gone = new Set([snapshot.snapshotId]);
 	for (const each of conversation.tree) if (each.parentId && gone.has(each.parentId)) gone.add(each.snapshotId);
 	const number = conversation.tree.indexOf(snapshot) + 1;
-	const about = gone.size === 1 ? `Snapshot ${number} will be gone for good.` : `Snapshot ${number} and the ${gone.size - 1} that came of it will be gone for good.`;
+	const about = gone.size === 1 ? `Snapshot ${number} will be deleted permanently.` : `Snapshot ${number} and its ${gone.size - 1} descendant${gone.size === 2 ? '' : 's'} will be deleted permanently.`;
 	if (!(await confirm(`Delete snapshot ${number}?`, about, gone.size === 1 ? 'Delete it' : `Delete all ${gone.size}`))) return;
 	await api.ask(agent, 'delete', { snapshotId: snapshot.snapshotId, ...(gone.size > 1 ? { branch: true } : {}) });
 	studio.rename({ at: null, compare: null });

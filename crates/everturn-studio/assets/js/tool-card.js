@@ -1,4 +1,4 @@
-/** A tool call: its input, its output, how long it took. */
+/** A tool call: its input, its output and its duration. */
 
 import { h } from './view.js';
 import { clip, lasted } from './time.js';
@@ -10,7 +10,7 @@ const FORMS = { restart: 'Answered', respond: 'Output given', decline: 'Declined
 /**
  * @param {ToolRequest} request
  * @param {ToolResponse | undefined} response
- * @param {{time?: number, waits?: boolean, approval?: Approval}} [more] `waits` if a person has to answer first
+ * @param {{time?: number, waits?: boolean, approval?: Approval}} [more] `waits` if it needs a person's answer
  */
 export function toolCard(request, response, { time, waits = false, approval } = {}) {
 	const state = response ? 'done' : waits ? 'waits' : 'running';
@@ -24,7 +24,7 @@ export function toolCard(request, response, { time, waits = false, approval } = 
 			time !== undefined && time >= 0 ? h('span.meta', lasted(time)) : null),
 		h('div.tool-body', {},
 			section('Input', request.input),
-			approval?.answers?.map(({ form, by }) => h('p.meta', `${FORMS[form]} by ${by ?? 'somebody unknown'}`)),
+			approval?.answers?.map(({ form, by }) => h('p.meta', `${FORMS[form]} by ${by ?? 'an unknown person'}`)),
 			response ? section('Output', output) : null));
 }
 

@@ -1,4 +1,4 @@
-/** What a turn did: its spans as a waterfall, with inputs, outputs and costs. */
+/** The trace of a turn: its spans as a waterfall, with inputs, outputs and costs. */
 
 import { h, fill } from './view.js';
 import * as api from './api.js';
@@ -36,7 +36,7 @@ export function traceTab(studio) {
 	const load = async () => {
 		const { conversation } = studio;
 		const mine = ++loads;
-		if (!conversation?.id) return none('A turn that has run here is shown span by span.');
+		if (!conversation?.id) return none('The spans of a turn are shown here.');
 		let traces;
 		try {
 			const answer = await api.development(`traces?${new URLSearchParams({ sessionId: conversation.id, limit: '50' })}`);
@@ -51,7 +51,7 @@ export function traceTab(studio) {
 		const fitting = traces.find((trace) => !conversation.turn && here && trace.snapshotIds?.includes(here)) ?? traces[0];
 		const id = traces.some((trace) => trace.traceId === chosen) ? chosen : fitting.traceId;
 		fill(choice, traces.map((trace) => h('option', { value: trace.traceId, selected: trace.traceId === id },
-			`${trace.displayName} · ${trace.endTime ? lasted(trace.endTime - trace.startTime) : 'under way'} · ${ago(trace.startTime)}`)));
+			`${trace.displayName} · ${trace.endTime ? lasted(trace.endTime - trace.startTime) : 'running'} · ${ago(trace.startTime)}`)));
 		choice.hidden = false;
 		const trace = await api.development(`traces/${encodeURIComponent(id)}`).catch(() => null);
 		const { agent } = conversation;
@@ -59,7 +59,7 @@ export function traceTab(studio) {
 		if (mine !== loads || !trace) return;
 		empty.hidden = true;
 		show(trace, spent);
-		// A turn under way is read again while one looks at it.
+		// The trace of a running turn is refreshed while it is visible.
 		if (waterfall(trace.spans).some((bar) => bar.running) && studio.place.tab === 'Trace') setTimeout(() => mine === loads && void load(), 700);
 	};
 

@@ -1,23 +1,23 @@
-/** A turn under way: its stream over as many connections as it needs, and its end. */
+/** A running turn: its stream over one or more connections, and its outcome. */
 
 import * as api from './api.js';
 import { delay, pause } from './stream.js';
 
-/** The server says that the stream ended without an outcome: its process died. */
+/** The reason of a stream that ended without an outcome, because its process died. */
 class Broken extends api.Unreachable {}
 
-/** Another turn holds the session, perhaps one that is being stopped. */
+/** Another turn holds the session, possibly one that is being stopped. */
 class Busy extends Error {}
 
-const STOPPED = 'The turn was stopped. Nothing of it was kept.';
+const STOPPED = 'The turn was stopped, and nothing was saved.';
 
-/** How often a session that another turn holds is asked again. */
+/** How often a turn is retried while another one holds the session. */
 const PATIENCE = 3;
 
 export class Turn {
 	startedAt = Date.now();
 	/** The name by which the server keeps the stream. @type {string | null} */ stream;
-	/** Whether the connection is lost at the moment. */ isLost = false;
+	/** Whether the connection is currently lost. */ isLost = false;
 	isStopping = false;
 	#over = new AbortController();
 	#resent = false;
@@ -30,12 +30,12 @@ export class Turn {
 		this.stream = options.stream ?? null;
 	}
 
-	/** Looks away; a turn whose stream is kept goes on. */
+	/** Stops reading; a turn with a kept stream continues. */
 	leave() {
 		this.#over.abort();
 	}
 
-	/** Has the server end the turn, once it answers. */
+	/** Requests that the server stop the turn, once the stream has an id. */
 	async stop() {
 		this.isStopping = true;
 		const { agent } = this.conversation;
@@ -45,7 +45,7 @@ export class Turn {
 	}
 
 	/**
-	 * Yields the events of the turn, and `again` when the turn begins anew. Ends by telling the conversation the outcome.
+	 * Yields the events of the turn, and `again` when the turn restarts. At its end it passes the outcome to the conversation.
 	 * @returns {AsyncGenerator<any>}
 	 */
 	async *events() {
@@ -101,7 +101,7 @@ export class Turn {
 					await pause(delay(attempt), signal).catch(() => {});
 					attempt += 1;
 					if (signal.aborted) continue;
-					// A process that died leaves a stream that ends there: the turn is begun anew, unless it was saved after all.
+					// The stream of a dead process ends there: the turn is restarted, unless it was saved.
 					if (!options.run && error instanceof Broken) {
 						after = null;
 						if (!(yield* this.#recover())) return;
@@ -114,7 +114,7 @@ export class Turn {
 	}
 
 	/**
-	 * Decides about a turn whose stream is gone: it was saved, or is sent once more. Effects that were recorded are not repeated.
+	 * Handles a turn whose stream is lost: it was saved, or is sent once more. Recorded effects are not repeated.
 	 * @returns {AsyncGenerator<any, boolean>} whether to call again
 	 */
 	async *#recover() {
@@ -133,7 +133,7 @@ export class Turn {
 			return false;
 		}
 		if (this.#resent || !options.input || options.stream) {
-			await conversation.fail('The server ended during this turn, and nothing of it was kept.', this);
+			await conversation.fail('The server stopped during this turn, and nothing was saved.', this);
 			return false;
 		}
 		this.#resent = true;

@@ -1,4 +1,4 @@
-/** What models and tools used, in words. */
+/** Describes the usage of models and tools. */
 
 import { costs } from './spans.js';
 import { lasted } from './time.js';

@@ -1,11 +1,11 @@
 /**
- * The view: elements from plain calls, and lists that keep their elements. Text is always text: nothing here takes markup.
+ * Creates elements from plain calls, and lists that keep their elements. No function here accepts markup.
  */
 
 /** @typedef {Node | string | number | null | undefined | false} Child */
 
 /**
- * Makes an element: a tag with its classes, such as `p.meta`, properties if there are any, and children. Properties that begin with
+ * Creates an element: a tag with its classes, such as `p.meta`, optional properties, and children. Properties that begin with
  * `on` are listeners, `style` sets style properties, `true` and `false` set and remove attributes, everything else is an attribute.
  * @template {string} T
  * @param {T} name
@@ -25,7 +25,7 @@ export function h(name, ...rest) {
 }
 
 /**
- * Makes an SVG element.
+ * Creates an SVG element.
  * @param {string} tag
  * @param {Record<string, string | number>} [properties]
  * @param {...Child} children
@@ -69,7 +69,7 @@ function nodes(children) {
 }
 
 /**
- * Shows a list so that items keep their elements: an element is made once per key, updated, moved and removed.
+ * Shows a list whose items keep their elements: an element is created once per key, updated, moved and removed.
  * @template T
  * @param {Element} parent
  * @param {T[]} items
@@ -126,7 +126,7 @@ export function icon(name) {
 	return svg('svg', { viewBox: '0 0 16 16', 'aria-hidden': 'true', class: `glyph i-${name}` }, svg('path', { d: ICONS[name] ?? '' }));
 }
 
-/** Returns a function that has the work done in the next frame, once. @param {() => void} work */
+/** Returns a function that schedules the work once for the next frame. @param {() => void} work */
 export function perFrame(work) {
 	let isDue = false;
 	return () => {

@@ -1,4 +1,4 @@
-/** An empty conversation says what to do next. */
+/** The hints in an empty conversation. */
 
 import { h } from './view.js';
 
@@ -7,11 +7,11 @@ export function welcome(studio) {
 	const { agent } = studio;
 	if (!agent) return null;
 	const [about] = (agent.description ?? '').split(/[:.]? *“/);
-	// What a description quotes may be said.
+	// Quotations in a description are suggested messages.
 	const hints = [...(agent.description ?? '').matchAll(/“([^”]+)”/g)].map(([, hint]) => hint);
 	if (!hints[0]) hints.push('Hello! What can you do?');
 	return h('div.welcome', {},
 		h('h2', agent.name),
-		h('p', about ? `This agent ${about}.` : 'Say something to begin a session.'),
+		h('p', about ? `This agent ${about}.` : 'Send a message to start a session.'),
 		h('div.hints', hints.map((hint) => h('button.hint', { onclick: () => studio.emit('hint', hint) }, hint))));
 }

@@ -4,7 +4,7 @@ import { LONG, open, openPage } from './support.js';
 
 const { playground, browser } = await open(after);
 
-test('a background run is watched, its process killed and started again, and the run finishes under the open page', async () => {
+test('a background run is watched, its process is killed and restarted, and the open page shows its end', async () => {
   const { page, from, faults, button } = await openPage(browser, playground, '#/researcher');
   await page.getByRole('textbox', { name: 'Message' }).fill('Research the history of soup');
   await button('Run in background').click();
@@ -26,7 +26,7 @@ test('a background run is watched, its process killed and started again, and the
   assert.deepEqual(faults, []);
 });
 
-test('a run is aborted from the list, wherever one is', async () => {
+test('a run is aborted from the list on any page', async () => {
   const { page, button } = await openPage(browser, playground, '#/chef');
   await page.getByRole('textbox', { name: 'Message' }).fill(LONG);
   await button('Run in background').click();
@@ -53,13 +53,13 @@ test('a run is listed although many sessions are newer', async () => {
   await item.getByText('aborted').waitFor();
 });
 
-test('the server stops and starts under an open page, which goes on', async () => {
+test('the page continues after the server restarts', async () => {
   const { page, say, idle, from } = await openPage(browser, playground, '#/chef');
   await say('Stock the pantry with leeks');
   await idle();
 
-  // The list of sessions may say it too.
-  const banner = page.getByText('The server cannot be reached. The page goes on by itself when it is back.');
+  // The list of sessions may contain it, too.
+  const banner = page.getByText('The server cannot be reached. The page reconnects automatically.');
   await playground.end('SIGTERM');
   await banner.waitFor();
   await playground.begin();
@@ -70,7 +70,7 @@ test('the server stops and starts under an open page, which goes on', async () =
   assert.match(await from('chef').last().textContent(), /leeks, beans/);
 });
 
-test('a turn goes on although its process was killed in the middle of it', async () => {
+test('a turn continues after its process was killed', async () => {
   const { page, say, from } = await openPage(browser, playground, '#/researcher');
   await say('Research the history of forks');
   await from('researcher').getByText('Looking into').waitFor();

@@ -4,7 +4,7 @@ import { LONG, open, openPage } from './support.js';
 
 const { playground, browser } = await open(after);
 
-test('the first session is there, with a branch and a label', async () => {
+test('the first session is listed, with a branch and a label', async () => {
   const { page, items, tab, faults } = await openPage(browser, playground);
 
   await page.waitForURL(/#\/chef\/dinner/);
@@ -15,7 +15,7 @@ test('the first session is there, with a branch and a label', async () => {
   assert.deepEqual(faults, []);
 });
 
-test('retrying and editing an earlier message branch, and what followed is kept', async () => {
+test('retrying and editing an earlier message create branches and keep the later messages', async () => {
   const { page, from, items, say, tab, idle } = await openPage(browser, playground, '#/chef');
   await tab('Timeline');
   for (const text of ['Stock the pantry with leeks', 'Stock the pantry with beans', 'What can I cook?']) {
@@ -44,7 +44,7 @@ test('an earlier snapshot is read and resumed as a branch', async () => {
   const { page, from, say, tab, idle, button, items } = await openPage(browser, playground, '#/chef/dinner');
   await tab('Timeline');
   await page.getByRole('treeitem', { name: '1 Stock the pantry with leeks' }).click();
-  await page.getByText('You are looking at snapshot 1 of 6').waitFor();
+  await page.getByText('Reading snapshot 1 of 6').waitFor();
   assert.equal(await from('You').count(), 1);
 
   await button('Resume from here').click();
@@ -56,7 +56,7 @@ test('an earlier snapshot is read and resumed as a branch', async () => {
   assert.match(await from('chef').last().textContent(), /leeks, radishes/);
 });
 
-test('a fork goes its own way, and the comparison shows how', async () => {
+test('a fork continues separately, and the comparison shows the differences', async () => {
   const { page, say, tab, idle, button } = await openPage(browser, playground, '#/chef/dinner');
   await tab('Timeline');
   await page.getByRole('treeitem', { name: '2 Stock the pantry with beans' }).click();
@@ -95,7 +95,7 @@ test('two branches of a session differ on screen: messages, state', async () => 
   assert.deepEqual(faults, []);
 });
 
-test('a snapshot is labelled, and deleted with what came of it', async () => {
+test('a snapshot is labelled, and deleted with its descendants', async () => {
   const { page, say, tab, idle, button, items } = await openPage(browser, playground, '#/chef');
   await tab('Timeline');
   for (const text of ['One', 'Two', 'Three']) {
@@ -111,14 +111,14 @@ test('a snapshot is labelled, and deleted with what came of it', async () => {
   await button('Save').click();
   await page.locator('.item', { hasText: 'good' }).waitFor();
   await button('Delete').click();
-  await page.getByText('Snapshot 2 and the 1 that came of it').waitFor();
+  await page.getByText('Snapshot 2 and its 1 descendant').waitFor();
   await button('Delete all 2').click();
   await items.nth(1).waitFor({ state: 'detached' });
 
   assert.equal(await items.count(), 1);
 });
 
-test('an edited state continues in the same session, as a snapshot of its own', async () => {
+test('an edited state continues in the same session, as a new snapshot', async () => {
   const { page, say, idle, from, button, tab, items } = await openPage(browser, playground, '#/chef/dinner');
   await tab('Timeline');
   await items.nth(5).waitFor();
@@ -127,7 +127,7 @@ test('an edited state continues in the same session, as a snapshot of its own', 
   await button('Edit…').click();
   await page.getByRole('textbox', { name: 'State as JSON' }).fill('{"pantry": ["caviar"], "mood": "rich"}');
   await button('Continue with this state').click();
-  await page.getByText('It continues with the edited state').waitFor();
+  await page.getByText('The session continues with the edited state').waitFor();
   await page.getByRole('tabpanel', { name: 'State' }).getByText('caviar').first().waitFor();
 
   await say('Stock the pantry with eggs');
@@ -139,14 +139,14 @@ test('an edited state continues in the same session, as a snapshot of its own', 
   assert.equal(await items.count(), before + 2);
 });
 
-test('the timeline is walked with the keyboard, and the keys are listed', async () => {
+test('the timeline is navigated with the keyboard, and the keys are listed', async () => {
   const { page, tab, items, button } = await openPage(browser, playground, '#/chef/dinner');
   await tab('Timeline');
   await items.nth(3).waitFor();
   await items.first().focus();
   await page.keyboard.press('ArrowDown');
   await page.keyboard.press('Enter');
-  await page.getByText('You are looking at snapshot 2').waitFor();
+  await page.getByText('Reading snapshot 2').waitFor();
 
   await button('Keyboard shortcuts').click();
   await page.getByRole('dialog', { name: 'Keys' }).getByText('earlier snapshot').waitFor();

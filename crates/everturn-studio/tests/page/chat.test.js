@@ -4,7 +4,7 @@ import { LONG, open, openPage } from './support.js';
 
 const { playground, browser } = await open(after);
 
-/** Keeps turns of the chef from the server until they are released. */
+/** Holds back requests for turns of the chef until they are released. */
 async function hold(page) {
   let release;
   const released = new Promise((resolve) => { release = resolve; });
@@ -15,7 +15,7 @@ async function hold(page) {
   return { release };
 }
 
-test('a chat is streamed, and its state changes while one looks', async () => {
+test('a chat is streamed, and its state is updated during the turn', async () => {
   const { page, log, from, say, faults, idle } = await openPage(browser, playground, '#/chef');
   await log.evaluate((element) => {
     window.lengths = new Set();
@@ -51,7 +51,7 @@ test('a tool call is a card with its input, output and time', async () => {
   assert.match(await card.locator('summary').textContent(), /ms|s$/);
 });
 
-test('an approval moves the money, and the messages stay in sight', async () => {
+test('an approval moves the money, and the messages stay visible', async () => {
   const { page, from, say, idle, faults } = await openPage(browser, playground, '#/banker');
   await say('Transfer 50 to Ann');
 
@@ -113,7 +113,7 @@ test('an artifact is shown, with its code in the conversation', async () => {
   assert.equal(file.suggestedFilename(), 'sort.rs');
 });
 
-test('a turn is stopped and kept, and can be gone on with', async () => {
+test('a turn is stopped and kept, and can be continued', async () => {
   const { page, say, button, idle, from } = await openPage(browser, playground, '#/chef');
   await say(LONG);
   await from('chef').getByText('word1').waitFor();
@@ -122,7 +122,7 @@ test('a turn is stopped and kept, and can be gone on with', async () => {
   await page.getByRole('alert').getByText('stopped').waitFor();
   await idle();
   assert.equal(await from('You').count(), 1);
-  // The server has kept the turn, so another page can go on with it.
+  // The server has kept the turn, so another page can continue it.
   await page.reload();
   await button('Try again').click();
   await from('chef').getByText('word1').waitFor();
@@ -147,16 +147,16 @@ test('a turn is stopped before the server has answered at all', async () => {
   assert.equal(result.sessions.filter(({ latest }) => latest.status === 'pending').length, 0);
 });
 
-test('a message that meets a turn is held, and says so', async () => {
+test('a message sent during a turn is held back, with a note', async () => {
   const { page, say, button, from, idle } = await openPage(browser, playground, '#/chef');
-  // The turn cannot end before the second message is there, however slow the machine is.
+  // The turn cannot end before the second message arrives, even on a slow machine.
   const held = await hold(page);
   await say('Stock the pantry with peas');
   await button('Stop').waitFor();
 
   await page.getByRole('textbox', { name: 'Message' }).fill('What did I say before?');
   await page.getByRole('textbox', { name: 'Message' }).press('Enter');
-  await page.getByText('chef takes one message at a time').waitFor();
+  await page.getByText('chef accepts one message at a time').waitFor();
   held.release();
   await from('chef').getByText('So far you have said').first().waitFor();
   await idle();
@@ -164,7 +164,7 @@ test('a message that meets a turn is held, and says so', async () => {
   assert.equal(await from('You').count(), 2);
 });
 
-test('the state of an agent that keeps nothing stays in the browser', async () => {
+test('the state of an agent without a store stays in the browser', async () => {
   const { page, say, idle, from } = await openPage(browser, playground, '#/tutor');
   await say('Teach me about France');
   await idle();
@@ -176,7 +176,7 @@ test('the state of an agent that keeps nothing stays in the browser', async () =
   await from('tutor').getByText('1 of 1 answers were right').first().waitFor();
 });
 
-test('an orchestrator hands tasks on', async () => {
+test('an orchestrator delegates tasks', async () => {
   const { say, idle, from } = await openPage(browser, playground, '#/orchestrator');
   await say('Let the chef say what is in season in month 2, and the coder print a list');
   await idle();

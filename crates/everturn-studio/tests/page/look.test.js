@@ -19,14 +19,14 @@ test('two thousand messages are scrolled without a long task', async () => {
   const imported = await fetch(`${playground.url}/agents/chef/import`, { method: 'POST', headers: { 'content-type': 'application/x-ndjson' }, body });
   assert.equal(imported.status, 200, await imported.text());
 
-  // Other work on the machine makes tasks longer and never shorter: the best of a few rounds is nearest to the page's own.
+  // Other programs only make tasks longer, so the best of a few rounds is nearest to the page's own time.
   const longest = [];
   for (let round = 0; round < 5 && !(Math.min(...longest) < 200); round += 1) longest.push(await scrolledThrough());
 
   assert.ok(Math.min(...longest) < 200, `${longest} ms`);
 });
 
-/** Scrolls through the session, and returns the time that the longest task of the page takes on a machine with nothing else to do. */
+/** Scrolls through the session, and returns the duration of the page's longest task on an idle machine. */
 async function scrolledThrough() {
   const { page, context, log, from, faults } = await openPage(browser, playground, '#/chef');
   await page.evaluate(() => {
@@ -47,7 +47,7 @@ async function scrolledThrough() {
   await log.evaluate((element) => element.scrollTo(0, 0));
   await from('You').filter({ hasText: 'Question 0:' }).waitFor();
   assert.deepEqual(faults, []);
-  // The same computation many times: alone each takes as long as the quickest.
+  // The same computation repeated: on an idle machine each takes as long as the quickest.
   const [longest, slowdown] = await page.evaluate(() => {
     const times = Array.from({ length: 60 }, () => {
       const begin = performance.now();
@@ -112,7 +112,7 @@ for (const width of [360, 414, 768, 1024, 1440, 1920]) {
   });
 }
 
-test('the page can be used soon after it is asked for', async () => {
+test('the page is usable soon after loading', async () => {
   const { page, context } = await openPage(browser, playground);
   await context.addInitScript(() => {
     const look = () => (document.querySelector('textarea:enabled') ? void (window.usable = performance.now()) : requestAnimationFrame(look));
@@ -123,7 +123,7 @@ test('the page can be used soon after it is asked for', async () => {
     await page.waitForFunction(() => window.usable);
     return Math.round(await page.evaluate(() => window.usable));
   };
-  // A document with a text field and nothing else shows how busy the machine is.
+  // A document with only a text field shows how busy the machine is.
   const [ours, bare] = [[], []];
   for (let round = 0; round < 10 && !(Math.min(...ours) < 300); round += 1) {
     bare.push(await usable('data:text/html,<textarea></textarea>'));

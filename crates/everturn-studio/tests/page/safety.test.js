@@ -32,7 +32,7 @@ test('the page runs only its own scripts, and no other page may frame it', async
   assert.doesNotMatch(policy, /unsafe/);
 });
 
-/** Asks with any `Host` and `Origin`. */
+/** Sends a request with any `Host` and `Origin`. */
 const ask = (method, path, headers) => new Promise((resolve, reject) => {
   const asked = request({ host: '127.0.0.1', port: playground.port, method, path, headers }, (response) => {
     response.resume();

@@ -1,4 +1,4 @@
-/** The playground in a folder of its own, and a real browser that looks at it. */
+/** The playground in a temporary folder, and a real browser. */
 
 import { spawn } from 'node:child_process';
 import { mkdtemp, rm } from 'node:fs/promises';
@@ -10,7 +10,7 @@ import { join } from 'node:path';
 const packages = createRequire(join(process.env.STUDIO_PACKAGES ?? join(process.cwd(), '.tools/studio'), 'index.js'));
 const { chromium } = packages('playwright-core');
 
-/** Variables of the person who runs the tests must not choose another model. */
+/** Variables that would select another model are removed from the environment. */
 const MODELS = /^(OPENAI|ANTHROPIC|GEMINI|GOOGLE|OLLAMA|EVERTURN)_/;
 
 export const axeSource = () => packages.resolve('axe-core/axe.min.js');
@@ -23,7 +23,7 @@ async function freePort() {
   return port;
 }
 
-/** The program, which can be killed and started again at the same address. */
+/** The program, which can be killed and restarted at the same address. */
 export class Playground {
   #child = null;
 
@@ -77,10 +77,10 @@ export async function open(after, options = []) {
   return { playground, browser };
 }
 
-/** A message that the chef repeats at reading speed: its turn lasts minutes, longer than any machine needs to meet it. */
+/** A message that the chef repeats at reading speed: its turn lasts minutes, longer than any test step. */
 export const LONG = Array.from({ length: 5000 }, (_, index) => `word${index}`).join(' ');
 
-/** A page at a place, with everything that went wrong in it. */
+/** Opens a page at a place, and collects its errors. */
 export async function openPage(browser, playground, place = '', options = {}) {
   const context = options.context ?? await browser.newContext({ viewport: { width: 1360, height: 860 }, ...options });
   const page = await context.newPage();
@@ -104,7 +104,7 @@ function parts(page) {
     tab: (name) => page.getByRole('tab', { name, exact: true }).click(),
     items: page.getByRole('tree', { name: 'Timeline' }).getByRole('treeitem'),
     button: (name) => page.getByRole('button', { name, exact: true }),
-    /** Waits until no turn is under way. */
+    /** Waits until no turn is running. */
     idle: () => page.getByRole('button', { name: 'Send', exact: true }).waitFor(),
   };
 }

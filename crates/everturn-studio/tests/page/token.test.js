@@ -35,7 +35,7 @@ test('the page asks for a token, hides it, and works with it', async () => {
   await context.close();
 });
 
-test('a wrong token is reported, and another one may be given', async () => {
+test('a wrong token is reported, and another one can be entered', async () => {
   const { page, context, faults } = await openPage(browser, playground, '#/chef');
 
   await give(page, 'a-wrong-token');
@@ -48,7 +48,7 @@ test('a wrong token is reported, and another one may be given', async () => {
   await context.close();
 });
 
-test('cancelling leaves a page from which the token can be given later', async () => {
+test('after cancelling, the token can be entered later', async () => {
   const { page, context, faults } = await openPage(browser, playground, '#/chef');
 
   await give(page, 'a-wrong-token');

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { inline, parse, safeLink, settled } from '../../assets/js/markdown.js';
+import { inline, parse, safeLink, stableLength } from '../../assets/js/markdown.js';
 
 const text = (value) => ({ type: 'text', text: value });
 
-test('blocks are told apart', () => {
+test('blocks are distinguished', () => {
   const types = parse('# Soup\n\nA *good* one.\n\n- leeks\n- beans\n\n1. cut\n2. cook\n\n> slowly\n\n---\n\n```rust\nfn main() {}\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |').map((block) => block.type);
 
   assert.deepEqual(types, ['heading', 'paragraph', 'list', 'list', 'quote', 'rule', 'fence', 'table']);
@@ -53,12 +53,12 @@ test('hostile texts take little time', () => {
   assert.ok(milliseconds < 2000, `${milliseconds} ms`);
 });
 
-test('a growing text settles at its paragraphs, never inside of code or a list', () => {
-  assert.equal(settled('one\n\ntwo'), 5);
-  assert.equal(settled('one\n\n'), 0);
-  assert.equal(settled('```\na\n\nb'), 0);
-  assert.equal(settled('- a\n\n- b'), 0);
+test('a growing text is stable up to its paragraphs, never inside code or a list', () => {
+  assert.equal(stableLength('one\n\ntwo'), 5);
+  assert.equal(stableLength('one\n\n'), 0);
+  assert.equal(stableLength('```\na\n\nb'), 0);
+  assert.equal(stableLength('- a\n\n- b'), 0);
   const whole = 'First.\n\n```js\nx\n\ny\n```\n\n- a\n- b\n\nLast *one*.';
-  const end = settled(whole);
+  const end = stableLength(whole);
   assert.deepEqual([...parse(whole.slice(0, end)), ...parse(whole.slice(end))], parse(whole));
 });

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { entries, grow, interruptsIn, respond, restart, withArtifact } from '../../assets/js/messages.js';
 
-test('a tool call stands beside its answer, in one entry of the agent', () => {
+test('a tool call is shown with its answer, in one entry of the agent', () => {
   const call = { toolRequest: { name: 'stock', ref: '1', input: {} } };
   const found = entries([
     { role: 'system', content: [{ text: 'be kind' }] },
@@ -17,7 +17,7 @@ test('a tool call stands beside its answer, in one entry of the agent', () => {
   assert.equal(found[1].answers.get(call).output, 'done');
 });
 
-test('a summary is shown with the message that keeps it', () => {
+test('a summary is shown with the message that contains it', () => {
   const summary = { upTo: 84, text: 'Ann ordered two lamps.' };
   const found = entries([
     { role: 'user', content: [{ text: 'And when?' }] },
@@ -27,7 +27,7 @@ test('a summary is shown with the message that keeps it', () => {
   assert.deepEqual(found[1].parts, [{ text: 'On Monday.' }, { summary }]);
 });
 
-test('chunks of text become one part, until something else comes', () => {
+test('chunks of text become one part, until another part arrives', () => {
   const live = [];
   const chunk = (content, more = {}) => grow(live, { modelChunk: { content, ...more } });
 
@@ -49,14 +49,14 @@ test('only the open questions of the last message wait', () => {
   assert.deepEqual(interruptsIn([{ role: 'model', content: [open] }, { role: 'tool', content: [] }]), []);
 });
 
-test('an answer runs the tool again, or stands in for it', () => {
+test('an answer runs the tool again, or replaces its output', () => {
   const part = { toolRequest: { name: 't', ref: '1', input: { a: 1 } }, metadata: { interrupt: { q: 1 }, kept: true } };
 
   assert.deepEqual(restart(part, { approved: true }), { toolRequest: part.toolRequest, metadata: { kept: true, resumed: { approved: true } } });
   assert.deepEqual(respond(part, 'no'), { toolResponse: { name: 't', ref: '1', output: 'no' }, metadata: { interruptResponse: true } });
 });
 
-test('an artifact takes the place of the one with its name', () => {
+test('an artifact replaces the one of the same name', () => {
   const list = [{ name: 'a', parts: [] }, { parts: [] }];
 
   assert.equal(withArtifact(list, { name: 'a', parts: [{ text: 'x' }] }).length, 2);

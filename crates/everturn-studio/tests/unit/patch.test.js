@@ -22,7 +22,7 @@ test('the whole document can be replaced, and names are unescaped', () => {
   assert.deepEqual(apply({ 'a/b': { 'c~d': 1 } }, [{ op: 'replace', path: '/a~1b/c~0d', value: 2 }]), { 'a/b': { 'c~d': 2 } });
 });
 
-test('what did not change is shared', () => {
+test('unchanged values are shared', () => {
   const before = { big: { list: [1] }, count: 1 };
   assert.equal(apply(before, [{ op: 'replace', path: '/count', value: 2 }]).big, before.big);
 });
@@ -32,7 +32,7 @@ test('a pointer finds its value, or nothing', () => {
   assert.equal(at({ a: [] }, '/a/0/b'), undefined);
 });
 
-test('an operation is told with a sign', () => {
+test('an operation is described with a sign', () => {
   assert.deepEqual(describe({ op: 'remove', path: '/a' }), { sign: '−', path: '/a', value: undefined });
   assert.equal(describe({ op: 'replace', path: '', value: 1 }).path, '/');
 });

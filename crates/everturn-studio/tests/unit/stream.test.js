@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { EventReader, delay, eventsOf } from '../../assets/js/stream.js';
 
-test('events are put together from pieces of any size', () => {
+test('events are assembled from pieces of any size', () => {
   const wire = 'id: 1\ndata: {"message": {"status": "é"}}\n\ndata: {"result":\ndata: 2}\r\n\r\n';
   const reader = new EventReader();
 
@@ -11,7 +11,7 @@ test('events are put together from pieces of any size', () => {
   assert.deepEqual(events, [{ id: '1', data: { message: { status: 'é' } } }, { id: null, data: { result: 2 } }]);
 });
 
-test('comments are passed over, and an unfinished event waits', () => {
+test('comments are skipped, and an incomplete event is kept', () => {
   const reader = new EventReader();
 
   assert.deepEqual(reader.push(': hello\n\ndata: 1'), []);
@@ -33,6 +33,6 @@ test('characters are not cut between two pieces of a response', async () => {
   assert.deepEqual(events, ['süß']);
 });
 
-test('attempts come further and further apart, but never more than three seconds', () => {
+test('delays between attempts grow to at most three seconds', () => {
   assert.deepEqual([0, 1, 2, 10].map(delay), [250, 500, 1000, 3000]);
 });

@@ -5,7 +5,7 @@ import { layout, pathTo } from '../../assets/js/timeline-layout.js';
 const snapshot = (id, parentId, more = {}) => ({ snapshotId: id, parentId, createdAt: '2026-01-01T00:00:00Z', status: 'completed', ...more });
 const shown = ({ rows }) => rows.map((row) => `${row.snapshot.snapshotId}@${row.lane}`);
 
-test('a line stays in its lane, and a branch gets one of its own', () => {
+test('a line stays in its lane, and a branch has its own', () => {
   const tree = [snapshot('a'), snapshot('b', 'a'), snapshot('c', 'b'), snapshot('x', 'a'), snapshot('y', 'x')];
 
   const { rows, lanes } = layout(tree, 'y');
@@ -17,7 +17,7 @@ test('a line stays in its lane, and a branch gets one of its own', () => {
   assert.deepEqual(rows.map((row) => row.number), [1, 2, 3, 4, 5]);
 });
 
-test('a snapshot whose parent is gone is a root', () => {
+test('a snapshot whose parent is missing is a root', () => {
   assert.deepEqual(shown(layout([snapshot('a'), snapshot('b', 'gone')], null)), ['a@0', 'b@1']);
 });
 
@@ -32,7 +32,7 @@ test('many turns without a branch fold into one line, which opens', () => {
   assert.equal(opened.rows.length, 100);
 });
 
-test('labels, failures and the place where one stands are never folded', () => {
+test('labelled, failed and current snapshots are never folded', () => {
   const tree = Array.from({ length: 100 }, (_, index) => snapshot(`s${index}`, index === 0 ? undefined : `s${index - 1}`));
   tree[30].labels = ['good'];
   tree[60].status = 'failed';
@@ -42,7 +42,7 @@ test('labels, failures and the place where one stands are never folded', () => {
   for (const id of ['s30', 's60', 's45', 's99']) assert.ok(ids.includes(id), id);
 });
 
-test('ten thousand snapshots are laid out in a moment', () => {
+test('ten thousand snapshots are laid out quickly', () => {
   const tree = Array.from({ length: 10_000 }, (_, index) => snapshot(`s${index}`, index === 0 ? undefined : `s${index - (index % 7 === 0 ? Math.min(index, 5) : 1)}`));
   const before = process.cpuUsage();
 
@@ -60,7 +60,7 @@ test('a damaged tree with a circle ends', () => {
   assert.equal(pathTo(tree, 'b').length, 2);
 });
 
-test('a path leads from the beginning to a snapshot', () => {
+test('a path leads from the root to a snapshot', () => {
   const tree = [snapshot('a'), snapshot('b', 'a'), snapshot('x', 'a')];
 
   assert.deepEqual(pathTo(tree, 'x').map((each) => each.snapshotId), ['a', 'x']);

@@ -11,7 +11,7 @@ test('two texts differ line by line', () => {
   assert.deepEqual(signs, [' a', '-b', '+x', ' c', ' d', '+e']);
 });
 
-test('an address names a place and is read back', () => {
+test('an address round-trips', () => {
   const place = { agent: 'chef', session: 'a/b ü', at: 'id', tab: 'Timeline', compare: null };
 
   assert.deepEqual(read(write(place)), place);
@@ -19,7 +19,7 @@ test('an address names a place and is read back', () => {
   assert.deepEqual(read('#/%E0%A4%A/x').agent, '%E0%A4%A');
 });
 
-test('spans stand below their parents, to scale', () => {
+test('spans are placed below their parents, to scale', () => {
   const span = (spanId, parentSpanId, startTime, endTime, type) => ({ spanId, parentSpanId, displayName: spanId, startTime, endTime, attributes: { 'genkit:metadata:subtype': type } });
   const bars = waterfall({ c: span('c', 'a', 5, 10, 'tool'), a: span('a', undefined, 0, 10, 'agent'), b: span('b', 'a', 1, 4, 'model') });
 
@@ -27,7 +27,7 @@ test('spans stand below their parents, to scale', () => {
   assert.equal(bars[2].left, 0.5);
 });
 
-test('the cost of a model call is shown where it is known', () => {
+test('the cost of a model call is shown if it is known', () => {
   const span = (attributes) => ({ spanId: 'a', displayName: 'a', startTime: 0, endTime: 1, attributes });
 
   assert.equal(costs(waterfall({ a: span({ 'everturn.usage.cost': 0.0012345 }) })[0].cost), ' · cost 0.00123');
