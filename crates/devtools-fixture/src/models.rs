@@ -34,15 +34,15 @@ impl Model for Echo {
             let output = answer.output.clone().unwrap_or_default();
             return Ok(answer_with(format!("tool said: {output}")));
         }
-        let heard = last
+        let text = last
             .map(|message| message.text().into_owned())
             .unwrap_or_default();
-        if heard.contains("weather") && request.tools.as_ref().is_some_and(|tools| !tools.is_empty()) {
+        if text.contains("weather") && request.tools.as_ref().is_some_and(|tools| !tools.is_empty()) {
             let mut call = ToolRequest::new("getWeather", json!({ "city": "Paris" }));
             call.reference = Some("call-1".to_owned());
             return Ok(answer_with(vec![Part::tool_request(call)]));
         }
-        let answer = format!("echo: {heard}");
+        let answer = format!("echo: {text}");
         for word in answer.split_inclusive(' ') {
             emitter
                 .send(ModelResponseChunk {

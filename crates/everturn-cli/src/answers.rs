@@ -12,16 +12,16 @@ use crate::transcript::approval;
 /// Formats the question as a line.
 pub(crate) fn question(interrupt: &Interrupt) -> String {
     let data: Value = interrupt.data().unwrap_or_default();
-    let said = [&data, &data["question"], &data["message"]]
+    let question = [&data, &data["question"], &data["message"]]
         .into_iter()
         .find_map(Value::as_str);
     let input: Value = interrupt.input().unwrap_or_default();
     let mut call = format!("{} {}", clean(interrupt.name()), excerpt(&input.to_string(), 200));
-    for told in interrupt.approval().iter().flat_map(approval) {
-        call = format!("{call}; {told}");
+    for line in interrupt.approval().iter().flat_map(approval) {
+        call = format!("{call}; {line}");
     }
-    match said {
-        Some(said) => format!("{BOLD}{}{BOLD:#} {DIM}[{call}]{DIM:#}", clean(said)),
+    match question {
+        Some(question) => format!("{BOLD}{}{BOLD:#} {DIM}[{call}]{DIM:#}", clean(question)),
         None if interrupt.is_outcome_unknown() => {
             format!(
                 "{BOLD}It is unknown whether this took effect. Call it again?{BOLD:#} {DIM}[{call}]{DIM:#}"

@@ -204,7 +204,7 @@ fn aborted(id: &str, abort: Option<Abort>, output: Output) -> Outcome {
         let message = format!("the run '{id}' has already ended: {}", abort.status);
         return Err(Error::failed_precondition(message).into());
     }
-    let told: Value = json!({ "snapshotId": id, "status": abort.status });
-    output.show(&told, || format!("{}\n", coloured(abort.status)))?;
+    let report: Value = json!({ "snapshotId": id, "status": abort.status });
+    output.show(&report, || format!("{}\n", coloured(abort.status)))?;
     Ok(Exit::Done)
 }

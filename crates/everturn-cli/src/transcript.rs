@@ -16,7 +16,7 @@ const SHOWN: usize = 200;
 pub(crate) struct Transcript {
     is_inside_line: bool,
     /// The printed text.
-    spoken: String,
+    printed: String,
 }
 
 impl Transcript {
@@ -31,14 +31,14 @@ impl Transcript {
                 "another worker took the run over and begins the turn again",
             )?;
         }
-        if let Some(spoken) = raw.model_chunk.as_ref() {
-            for part in &spoken.content {
-                if let Some(told) = tool_part(part) {
-                    self.aside(output, &told)?;
+        if let Some(message) = raw.model_chunk.as_ref() {
+            for part in &message.content {
+                if let Some(line) = tool_part(part) {
+                    self.aside(output, &line)?;
                 }
             }
-            if spoken.role != Some(Role::Tool) {
-                self.text(output, &chunk.text())?;
+            if message.role != Some(Role::Tool) {
+                self.text(output, &message.text())?;
             }
         }
         if let Some(status) = &raw.status {
@@ -55,7 +55,7 @@ impl Transcript {
     fn text(&mut self, output: Output, text: &str) -> Outcome<()> {
         if let Some(last) = text.chars().last() {
             self.is_inside_line = last != '\n';
-            self.spoken.push_str(text);
+            self.printed.push_str(text);
             output.text(&clean(text))?;
         }
         Ok(())
@@ -66,7 +66,7 @@ impl Transcript {
         if output.is_json() {
             return output.json(&serde_json::json!({ "result": reply.output() }));
         }
-        if !self.spoken.ends_with(&*reply.text()) {
+        if !self.printed.ends_with(&*reply.text()) {
             self.end_line(output)?;
             self.text(output, &reply.text())?;
         }
@@ -112,16 +112,16 @@ fn tool_part(part: &Part) -> Option<String> {
 pub(crate) fn message(message: &Message) -> String {
     let mut text = format!("{BOLD}{}:{BOLD:#} {}", message.role(), clean(&message.text()));
     for part in message.content() {
-        let told = match tool_part(part) {
-            Some(told) => told,
+        let line = match tool_part(part) {
+            Some(line) => line,
             None if part.as_text().is_some() => continue,
             None if part.as_media().is_some() => "media".to_owned(),
             None if part.as_reasoning().is_some() => "reasoning".to_owned(),
             None => "data".to_owned(),
         };
-        let _ = write!(text, " {DIM}[{told}]{DIM:#}");
-        for told in part.approval().iter().flat_map(approval) {
-            let _ = write!(text, " {DIM}[{told}]{DIM:#}");
+        let _ = write!(text, " {DIM}[{line}]{DIM:#}");
+        for line in part.approval().iter().flat_map(approval) {
+            let _ = write!(text, " {DIM}[{line}]{DIM:#}");
         }
     }
     text.push('\n');
@@ -147,12 +147,12 @@ pub(crate) fn approval(approval: &Approval) -> Vec<String> {
         });
         format!("{what} by {by}, {} UTC{edited}", time(answer.at))
     };
-    let mut told: Vec<String> = approval.answers.iter().map(answered).collect();
-    told.extend(approval.still_needed.as_deref().map(clean));
+    let mut lines: Vec<String> = approval.answers.iter().map(answered).collect();
+    lines.extend(approval.still_needed.as_deref().map(clean));
     if let (false, Some(until)) = (approval.is_answered(), approval.until) {
-        told.push(format!("until {} UTC", time(until)));
+        lines.push(format!("until {} UTC", time(until)));
     }
-    told
+    lines
 }
 
 pub(crate) fn time(moment: Timestamp) -> String {
@@ -177,7 +177,7 @@ pub(crate) fn used(usage: &UsageTotal) -> String {
         (usage.tool_calls, "tool calls"),
     ];
     let counts = counts.iter().filter(|(count, _)| *count > 0);
-    let mut told: Vec<String> = counts
+    let mut parts: Vec<String> = counts
         .map(|(count, what)| {
             let what = if *count == 1 {
                 what.trim_end_matches('s')
@@ -188,9 +188,9 @@ pub(crate) fn used(usage: &UsageTotal) -> String {
         })
         .collect();
     if !usage.cost.is_zero() {
-        told.push(format!("cost {}", usage.cost));
+        parts.push(format!("cost {}", usage.cost));
     }
-    told.join(", ")
+    parts.join(", ")
 }
 
 /// Formats a whole snapshot.
@@ -234,8 +234,8 @@ pub(crate) fn snapshot(snapshot: &Snapshot) -> String {
         field("artifact", clean(artifact.given_name().unwrap_or("(unnamed)")));
     }
     text.push('\n');
-    for said in &state.messages {
-        text.push_str(&message(said));
+    for each in &state.messages {
+        text.push_str(&message(each));
     }
     text
 }

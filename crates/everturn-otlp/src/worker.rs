@@ -83,12 +83,12 @@ impl Worker {
             .map_err(none)?;
         let over = CancellationToken::new();
         let (end, ended) = blocking::channel();
-        let told = over.clone();
+        let cancelled = over.clone();
         let thread = std::thread::Builder::new()
             .name("everturn-otlp".to_owned())
             .spawn(move || {
                 IS_WORKER.set(true);
-                runtime.block_on(self.run(told));
+                runtime.block_on(self.run(cancelled));
                 let _ = end.send(());
             })
             .map_err(none)?;

@@ -15,7 +15,7 @@
 //! | test that no fault makes a session unusable | [`session_faults`] |
 //! | run the published cases of the protocols | [`conformance`] |
 //! | wait for an event, or on a paused clock | [`eventually`], [`in_time`], [`elapse`] |
-//! | collect chunks and compare JSON | [`collect()`], [`Collector`], [`contains`] |
+//! | collect chunks and compare JSON | [`Collector`], [`contains`] |
 //!
 //! The certification kits, the random tests and the published cases belong to the feature `certify`, which is
 //! on by default.
@@ -50,7 +50,7 @@
 mod cassette;
 #[cfg(feature = "certify")]
 pub mod certify;
-mod collect;
+mod collector;
 #[cfg(feature = "certify")]
 pub mod conformance;
 mod difference;
@@ -72,7 +72,7 @@ mod with_session;
 mod words;
 
 pub use self::{
-    collect::{Collector, collect, try_collect},
+    collector::Collector,
     difference::{Difference, contains, contains_each},
     echo_model::EchoModel,
     gate::Gate,

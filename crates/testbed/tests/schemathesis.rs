@@ -20,8 +20,8 @@ const CHECKS: &str = "not_a_server_error,status_code_conformance,content_type_co
                       response_headers_conformance,response_schema_conformance,missing_required_header,\
                       unsupported_method,allow_header_conformance";
 
-/// One agent with all companion actions, flows, and the server's own routes. The other agents' routes have
-/// the same description, and some of them fail, wait or never end by design.
+/// One agent with all its actions, flows, and the server's own routes. The other agents' routes have the same
+/// description, and some of them fail, wait or never end by design.
 const PATHS: &str = "^/(promptAgentWithStore(/(getSnapshot|abort|listSnapshots|getSession|watch|listSessions|tree|diff))?|flows/echo|flows/denied|healthz|readyz|metrics)$";
 
 /// The number of generated requests per operation, in addition to those that follow from the document.

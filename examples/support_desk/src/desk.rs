@@ -5,8 +5,8 @@ use everturn::prelude::*;
 
 use crate::tools::{look_up, note, refund};
 
-/// What the desk keeps of a conversation beside its messages. Sessions of earlier versions lack the newer fields and take
-/// them from the default.
+/// The desk's state of a conversation. Sessions of earlier versions lack the newer fields, which get their
+/// default.
 #[payload]
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ticket {

@@ -8,7 +8,7 @@ use everturn_core::stream_log::MemoryStreamLog;
 use everturn_core::{Result, Status};
 use everturn_server::Server;
 
-use crate::support::kitchen::{Kitchen, serve, soon};
+use crate::support::kitchen::{Kitchen, serve, soon, streamed_turn};
 use crate::support::{Proxy, impatient};
 
 fn keeping_streams(server: Server) -> Server {
@@ -38,14 +38,7 @@ async fn a_chat_is_the_same_as_in_the_process() {
 
     let first = agent.run_text("Something with leeks?").await.unwrap();
     let mut chat = agent.chat().resume(first.session_id()).open().await.unwrap();
-    let mut turn = chat.send("And without butter?").await.unwrap();
-    let (mut text, mut custom) = (String::new(), None);
-    while let Some(chunk) = turn.next().await {
-        let chunk = chunk.unwrap();
-        text.push_str(&chunk.text());
-        custom = chunk.custom().unwrap();
-    }
-    let second = turn.output().await.unwrap();
+    let (text, custom, second) = streamed_turn(&mut chat, "And without butter?").await;
 
     assert_eq!(text, "Leek and potato soup.");
     assert_eq!(custom, Some(Kitchen { turns: 2 }));

@@ -8,7 +8,7 @@ use everturn_core::{Context, Error, Status};
 use everturn_server::{BearerTokens, Limits, Server, WebSockets};
 use everturn_testkit::eventually;
 
-use crate::support::kitchen::{Kitchen, serve, soon};
+use crate::support::kitchen::{Kitchen, serve, soon, streamed_turn};
 use crate::support::{Loopback, Proxy, Reply, impatient, impatient_builder};
 
 fn chef(address: SocketAddr) -> RemoteAgent<Kitchen> {
@@ -43,14 +43,7 @@ async fn a_chat_has_its_turns_on_one_connection() {
 
     let first = socket.run("Something with leeks?").await.unwrap();
     let mut chat = socket.chat().resume(first.session_id()).open().await.unwrap();
-    let mut turn = chat.send("And without butter?").await.unwrap();
-    let (mut text, mut custom) = (String::new(), None);
-    while let Some(chunk) = turn.next().await {
-        let chunk = chunk.unwrap();
-        text.push_str(&chunk.text());
-        custom = chunk.custom().unwrap();
-    }
-    let second = turn.output().await.unwrap();
+    let (text, custom, second) = streamed_turn(&mut chat, "And without butter?").await;
     let failed = chat.run("burn").await.unwrap_err();
     let third = chat.run("And with cream?").await.unwrap();
 

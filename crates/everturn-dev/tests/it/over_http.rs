@@ -3,7 +3,7 @@
 use everturn_dev::Environment;
 use serde_json::{Value, json};
 
-use crate::support::{TraceServer, program, request, run_action, started};
+use crate::support::{TraceServer, echoing_chef, program, request, run_action, started};
 
 fn development() -> Environment {
     Environment {
@@ -218,12 +218,7 @@ async fn actions_of_types_unknown_to_the_tools_are_not_listed() {
 #[tokio::test]
 async fn snapshots_are_read_under_the_keys_of_earlier_designs() {
     let registry = program();
-    everturn_testkit::EchoModel.register(&registry, "echo").unwrap();
-    let chef = everturn_agent::agent(&registry, "chef")
-        .model("echo")
-        .store(everturn_agent::store::MemoryStore::new())
-        .define()
-        .unwrap();
+    let chef = echoing_chef(&registry);
     let reply = chef.run_text("leeks").await.unwrap();
     let (session, snapshot) = (reply.session_id().unwrap(), reply.snapshot_id().unwrap());
     let (tools, _folder) = started(&registry, development()).await;
@@ -260,12 +255,7 @@ async fn snapshots_are_read_under_the_keys_of_earlier_designs() {
 #[tokio::test]
 async fn a_long_session_is_listed_in_pages_of_bounded_size() {
     let registry = program();
-    everturn_testkit::EchoModel.register(&registry, "echo").unwrap();
-    let chef = everturn_agent::agent(&registry, "chef")
-        .model("echo")
-        .store(everturn_agent::store::MemoryStore::new())
-        .define()
-        .unwrap();
+    let chef = echoing_chef(&registry);
     // The model repeats the texts, and every snapshot contains all earlier ones.
     for _ in 0..4 {
         chef.chat()

@@ -40,16 +40,26 @@ pub(crate) fn program() -> Registry {
         .define_bidi_flow(
             "parrot",
             |greeting: String, mut inputs: everturn_core::Inputs<String>, emitter: Emitter<String>| async move {
-                let mut heard = 0;
+                let mut count = 0;
                 while let Some(line) = inputs.next().await {
                     emitter.send(format!("{greeting}{line}")).await?;
-                    heard += 1;
+                    count += 1;
                 }
-                Ok(heard)
+                Ok(count)
             },
         )
         .unwrap();
     registry
+}
+
+/// Defines an agent `chef` with a store, whose model repeats the user.
+pub(crate) fn echoing_chef(registry: &Registry) -> everturn_agent::Agent {
+    everturn_testkit::EchoModel.register(registry, "echo").unwrap();
+    everturn_agent::agent(registry, "chef")
+        .model("echo")
+        .store(everturn_agent::store::MemoryStore::new())
+        .define()
+        .unwrap()
 }
 
 /// Connects a program to the tools over HTTP, in a temporary folder.

@@ -5,7 +5,7 @@ use everturn_dev::Environment;
 use everturn_testkit::{Gate, Reply, ScriptedModel};
 use serde_json::{Value, json};
 
-use crate::support::{program, request, run_action, started};
+use crate::support::{echoing_chef, program, request, run_action, started};
 
 #[tokio::test]
 async fn a_trace_is_listed_and_read_with_its_spans() {
@@ -37,12 +37,7 @@ async fn a_trace_is_listed_and_read_with_its_spans() {
 #[tokio::test]
 async fn traces_are_found_by_session_and_snapshot() {
     let registry = program();
-    everturn_testkit::EchoModel.register(&registry, "echo").unwrap();
-    let chef = everturn_agent::agent(&registry, "chef")
-        .model("echo")
-        .store(everturn_agent::store::MemoryStore::new())
-        .define()
-        .unwrap();
+    let chef = echoing_chef(&registry);
     let (tools, _folder) = started(&registry, Environment::default()).await;
 
     let reply = chef.run_text("leeks").await.unwrap();

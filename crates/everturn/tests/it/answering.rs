@@ -45,7 +45,7 @@ async fn close(customer: String, call: &ToolContext) -> Result<String> {
     }
 }
 
-/// Pays, and never knows whether it did.
+/// Pays, and always loses the outcome.
 #[tool(replay = "once", answer = "restart")]
 async fn pay(call: &ToolContext) -> Result<String> {
     match call.answer_value() {
@@ -54,7 +54,7 @@ async fn pay(call: &ToolContext) -> Result<String> {
     }
 }
 
-/// Pays, and lets its caller say whether it did.
+/// Pays, and lets its caller resolve the outcome.
 #[tool(replay = "once", outcome_by = "caller")]
 async fn tip(call: &ToolContext) -> Result<String> {
     match call.answer_value() {

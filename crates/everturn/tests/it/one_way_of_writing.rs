@@ -10,7 +10,7 @@ use everturn::testkit::{EchoModel, ScriptedModel};
 #[derive(Debug, Default, Clone, PartialEq)]
 #[serde(rename_all = "camelCase")]
 struct Kitchen {
-    /// What there is to cook with.
+    /// The ingredients for cooking.
     in_stock: Vec<String>,
 }
 
@@ -38,7 +38,7 @@ async fn a_payload_has_a_json_form_and_a_schema() {
     assert_eq!(written, json!({ "inStock": ["Dish { guests: 2 }"] }));
     let schema = everturn::core::Schema::of::<Kitchen>();
     let described = &schema.as_json()["properties"]["inStock"]["description"];
-    assert_eq!(described, "What there is to cook with.");
+    assert_eq!(described, "The ingredients for cooking.");
     assert_eq!(everturn::serde_json::to_value(Wish::Soup).unwrap(), json!("Soup"));
 }
 

@@ -48,7 +48,7 @@ impl Model for AskedWith {
         emitter: Emitter<ModelResponseChunk>,
         _context: Context,
     ) -> HandlerResult<ModelResponse> {
-        let text = told(&request);
+        let text = summary_of(&request);
         let middle = text
             .char_indices()
             .nth(text.chars().count() / 2)
@@ -60,7 +60,7 @@ impl Model for AskedWith {
     }
 }
 
-fn told(request: &ModelRequest) -> String {
+fn summary_of(request: &ModelRequest) -> String {
     let messages: Vec<String> = request.messages.iter().map(line).collect();
     let tools: Vec<&str> = request
         .tools

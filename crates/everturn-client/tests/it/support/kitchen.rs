@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use everturn_agent::store::MemoryStore;
-use everturn_agent::{AgentSession, Artifact, custom_agent};
+use everturn_agent::{AgentReply, AgentSession, Artifact, Chat, custom_agent};
 use everturn_ai::{FinishReason, Message};
 use everturn_core::{Emitter, Error, Exposure, Registry, Result};
 use everturn_server::Server;
@@ -34,6 +34,21 @@ impl Drop for Serving {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+/// Runs a turn and returns its streamed text, the last streamed state, and its output.
+pub(crate) async fn streamed_turn(
+    chat: &mut Chat<Kitchen>,
+    text: &str,
+) -> (String, Option<Kitchen>, AgentReply<Kitchen>) {
+    let mut turn = chat.send(text).await.unwrap();
+    let (mut text, mut custom) = (String::new(), None);
+    while let Some(chunk) = turn.next().await {
+        let chunk = chunk.unwrap();
+        text.push_str(&chunk.text());
+        custom = chunk.custom().unwrap();
+    }
+    (text, custom, turn.output().await.unwrap())
 }
 
 fn define(registry: &Registry, begun: Arc<Notify>, stopped: Arc<Notify>) -> Result<()> {

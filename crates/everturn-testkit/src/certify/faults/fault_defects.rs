@@ -101,7 +101,7 @@ impl DefectiveBackend {
         }
     }
 
-    /// What a reader receives instead of a stored snapshot.
+    /// The data that a reader receives instead of a stored snapshot.
     fn given(&self, row: Option<Snapshot>) -> Result<Option<Snapshot>> {
         let Some(mut row) = row else {
             return Ok(None);

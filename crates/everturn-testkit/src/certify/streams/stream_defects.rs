@@ -59,7 +59,7 @@ pub enum StreamDefect {
     PublishedErrors,
     /// Does not pass a request to stop on to the writer.
     DeafToStops,
-    /// Ends a stream when its writer is asked to stop.
+    /// Ends a stream on a request to stop its writer.
     StopThatEnds,
     /// Keeps streams of any size.
     Unbounded,
@@ -418,7 +418,7 @@ impl StreamWriter for DefectiveWriter {
 impl Drop for DefectiveWriter {
     fn drop(&mut self) {
         if self.log.defect == StreamDefect::SilentLoss {
-            // Dropping the inner writer would end the stream and tell its readers.
+            // Dropping the inner writer would end the stream for its readers.
             std::mem::forget(self.inner.take());
         }
     }

@@ -1,24 +1,10 @@
-//! Collecting streams and emitted chunks into lists.
+//! Collecting emitted chunks.
 
 use std::fmt;
 use std::sync::Arc;
 
 use everturn_core::Emitter;
-use futures::{Stream, StreamExt as _, TryStreamExt as _};
 use parking_lot::Mutex;
-
-/// Collects the items of a stream.
-pub async fn collect<T>(stream: impl Stream<Item = T>) -> Vec<T> {
-    stream.collect().await
-}
-
-/// Collects the items of a stream of results.
-///
-/// # Errors
-/// The first error of the stream.
-pub async fn try_collect<T, E>(stream: impl Stream<Item = Result<T, E>>) -> Result<Vec<T>, E> {
-    stream.try_collect().await
-}
 
 /// Collects the chunks that are sent to an emitter. A clone is another handle to the same list.
 ///
@@ -109,13 +95,5 @@ mod tests {
         let collector = Collector::<u8>::new();
 
         assert!(!collector.tee(&Emitter::silent()).is_streaming());
-    }
-
-    #[tokio::test]
-    async fn a_stream_of_results_ends_at_the_first_error() {
-        let stream = futures::stream::iter([Ok(1), Err("no"), Ok(3)]);
-
-        assert_eq!(try_collect(stream).await, Err("no"));
-        assert_eq!(collect(futures::stream::iter([1, 2])).await, [1, 2]);
     }
 }
