@@ -21,14 +21,14 @@ Environment:
 
 Exit codes:
   0  done
-  1  failed in another way than these
-  2  wrong arguments, or a request that the server or store calls wrong
-  3  there is no such agent, flow, session, snapshot, file or store
+  1  any other failure
+  2  wrong arguments, or an invalid request
+  3  no such agent, flow, session, snapshot, file or store
   4  not allowed: no token, a wrong one, or not enough rights
-  5  in conflict with what is there, such as a session of that name
-  6  the server or the store cannot be reached now; trying again may help
-  7  the answer is no: problems found, a difference with --exit-code, a run that failed or was aborted
-  8  the agent waits for an answer that nobody gave
+  5  a conflict, such as an existing session of that id
+  6  the server or the store is unavailable; retry later
+  7  a negative result: problems found, a difference with --exit-code, a failed or aborted run
+  8  the agent waits for an answer
 ";
 
 /// Chat with agents, manage sessions and background runs, and create projects.

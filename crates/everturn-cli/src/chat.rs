@@ -16,9 +16,9 @@ use crate::transcript::{Transcript, used};
 /// The commands of a chat line by line.
 const HELP: &str = "\
 /session      print the ids of the session and its snapshot
-/state        print what the agent keeps beside the messages
-/detach TEXT  say something, and let the agent work in the background
-/retry        go on with a turn that failed
+/state        print the custom state
+/detach TEXT  run a turn in the background
+/retry        retry the failed turn
 /quit         leave";
 
 #[derive(Debug, Args)]
@@ -117,8 +117,8 @@ impl Conversation {
         let waiting = self.waiting();
         if waiting.is_empty() {
             return Err(
-                Failure::from(Error::failed_precondition("the agent waits for no answer"))
-                    .or_next("name the session that does with --session"),
+                Failure::from(Error::failed_precondition("the agent has no open question"))
+                    .or_next("select another session with --session"),
             );
         }
         let answers = waiting.iter().map(|interrupt| answer(interrupt, typed));

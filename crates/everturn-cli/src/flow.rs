@@ -52,7 +52,7 @@ pub(crate) async fn run(arguments: FlowArguments, place: &Place, output: Output)
     };
     let result = result.map_err(|error| match error.status() {
         // The default next step is about sessions.
-        Status::NotFound => Failure::from(error).or_next("the flow itself answers this: check its input"),
+        Status::NotFound => Failure::from(error).or_next("the flow returned this error: check its input"),
         _ => error.into(),
     })?;
     let wire = if arguments.stream {

@@ -58,8 +58,8 @@ pub(crate) fn run(arguments: &NewArguments, output: Output) -> Outcome {
     let folder = Path::new(name);
     if folder.exists() {
         return Err(
-            Failure::from(Error::already_exists(format!("there is a '{name}' here already")))
-                .or_next("choose another name, or another folder to begin in"),
+            Failure::from(Error::already_exists(format!("'{name}' already exists here")))
+                .or_next("choose another name or another folder"),
         );
     }
     for (file, template) in FILES {
@@ -138,7 +138,7 @@ fn given_checkout(path: &Path) -> Outcome<PathBuf> {
     }
     Err(
         Failure::wrong(format!("{} is not a checkout of Everturn", path.display()))
-            .or_next("give the folder that has crates/everturn in it"),
+            .or_next("give the folder that contains crates/everturn"),
     )
 }
 

@@ -54,7 +54,7 @@ impl Place {
             Self::Store(store) => Err(Failure::wrong(format!(
                 "`{command}` needs a server: the store {store} has sessions, and no agents, models or tools"
             ))
-            .or_next("start the program that has the agents, and give its address with --url")),
+            .or_next("start the program with the agents, and give its address with --url")),
         }
     }
 
@@ -93,7 +93,7 @@ impl Place {
                     .to_owned()
             }
             (_, Some(Status::NotFound)) => {
-                "`everturn sessions list` has the sessions, `everturn sessions tree SESSION` their snapshots".to_owned()
+                "list sessions with `everturn sessions list`, and snapshots with `everturn sessions tree SESSION`".to_owned()
             }
             _ => return failure,
         };

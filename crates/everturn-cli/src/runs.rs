@@ -94,7 +94,7 @@ async fn stored_runs(store: &Store, whose: &Whose) -> Outcome<Vec<Snapshot>> {
             Failure::from(Error::unimplemented(format!(
                 "the store {store} cannot find runs"
             )))
-            .or_next("ask the server that has the agents, with --url")
+            .or_next("use the server of the agents, with --url")
         })?;
         let own = page
             .items

@@ -78,7 +78,7 @@ impl Server {
         }
         let document: Value = response.json().await.map_err(|error| {
             Error::internal(format!(
-                "{} is not an Everturn server: its /openapi.json is no JSON",
+                "{} is not an Everturn server: its /openapi.json is not JSON",
                 self.base
             ))
             .with_source(error)

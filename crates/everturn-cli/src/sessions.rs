@@ -101,8 +101,8 @@ enum SessionsCommand {
         session: Option<String>,
         /// Add a snapshot with a repaired conversation where models would reject the stored one; needs
         /// --store
-        #[arg(long)]
-        mend: bool,
+        #[arg(long = "mend")]
+        repair: bool,
     },
 }
 
@@ -127,8 +127,14 @@ impl SessionsCommand {
 pub(crate) async fn run(arguments: SessionsArguments, place: &Place, output: Output) -> Outcome {
     let SessionsArguments { whose, command } = arguments;
     match (&command, place) {
-        (SessionsCommand::Verify { session: None, mend }, _) => {
-            return verifying::store(place, &whose, *mend, output).await;
+        (
+            SessionsCommand::Verify {
+                session: None,
+                repair,
+            },
+            _,
+        ) => {
+            return verifying::store(place, &whose, *repair, output).await;
         }
         (SessionsCommand::Import { .. }, Place::Store(store)) => store.create().await?,
         (SessionsCommand::Copy(copy), Place::Store(store)) if copy.moves_all(&whose) => {
@@ -184,8 +190,8 @@ pub(crate) async fn run(arguments: SessionsArguments, place: &Place, output: Out
         SessionsCommand::Import { file, into, replace } => {
             moving::import(&archive, &file, into, replace, output).await
         }
-        SessionsCommand::Verify { session, mend } => {
-            verifying::session(&archive, &session.unwrap_or_default(), mend, output).await
+        SessionsCommand::Verify { session, repair } => {
+            verifying::session(&archive, &session.unwrap_or_default(), repair, output).await
         }
     }
 }

@@ -39,8 +39,8 @@ pub(crate) struct Checked {
     pub(crate) snapshots: u64,
     pub(crate) problems: Vec<String>,
     /// The repaired conversations.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) mended: Vec<String>,
+    #[serde(rename = "mended", skip_serializing_if = "Vec::is_empty")]
+    pub(crate) repaired: Vec<String>,
 }
 
 impl Store {
@@ -131,7 +131,7 @@ impl Store {
         Ok(Checked {
             snapshots,
             problems,
-            mended: Vec::new(),
+            repaired: Vec::new(),
         })
     }
 

@@ -26,10 +26,7 @@ impl Transcript {
             return output.json(&serde_json::json!({ "message": raw }));
         }
         if chunk.is_taken_over() {
-            self.aside(
-                output,
-                "another worker took the run over and begins the turn again",
-            )?;
+            self.aside(output, "another worker took over the run and restarts the turn")?;
         }
         if let Some(message) = raw.model_chunk.as_ref() {
             for part in &message.content {

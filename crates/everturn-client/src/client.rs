@@ -83,7 +83,7 @@ impl Client {
 }
 
 /// The settings of a [`Client`].
-#[must_use = "a client exists once it is built"]
+#[must_use = "nothing exists until the client is built"]
 pub struct ClientBuilder {
     http: Option<reqwest::Client>,
     headers: Headers,

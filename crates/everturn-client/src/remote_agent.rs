@@ -379,7 +379,7 @@ pub(crate) fn http_url(url: &str) -> Result<Url> {
     });
     parsed.ok_or_else(|| {
         Error::invalid_argument(format!(
-            "'{url}' is not the address of a server: it has to look like https://host/path"
+            "'{url}' is not the address of a server: the expected form is https://host/path"
         ))
     })
 }

@@ -230,11 +230,8 @@ pub(crate) fn result_in(body: &[u8]) -> Result<Value> {
 
 /// Parses a response as the expected type.
 pub(crate) fn decoded<T: DeserializeOwned>(value: Value) -> Result<T> {
-    T::deserialize(value).map_err(|error| {
-        Error::internal(format!(
-            "the server sent a value of another type than expected: {error}"
-        ))
-    })
+    T::deserialize(value)
+        .map_err(|error| Error::internal(format!("the server sent a value of an unexpected type: {error}")))
 }
 
 /// Returns the innermost cause of an error, which the outer errors do not include.

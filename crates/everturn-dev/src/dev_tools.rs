@@ -174,7 +174,7 @@ impl DevTools {
         while self.tasks.join_next().await.is_some() {}
         let dropped = self.dropped();
         if dropped > 0 {
-            eprintln!("everturn: {dropped} spans and log lines were not shown to the developer tools");
+            eprintln!("everturn: {dropped} spans and log lines were not sent to the developer tools");
         }
     }
 }

@@ -83,7 +83,7 @@ fn verdict(passed: bool) -> Evaluation {
 fn expression<'a>(reference: &'a Value, language: &str) -> Result<&'a str> {
     reference.as_str().ok_or_else(|| {
         Error::invalid_argument(format!(
-            "the reference has to be a text with a {language}; it is {reference}"
+            "the reference must be a string with a {language}; it is {reference}"
         ))
     })
 }
@@ -91,7 +91,7 @@ fn expression<'a>(reference: &'a Value, language: &str) -> Result<&'a str> {
 fn regex(output: &Value, reference: &Value) -> Result<bool> {
     let expression = expression(reference, "regular expression")?;
     let regex = Regex::new(expression).map_err(|error| {
-        Error::invalid_argument(format!("the reference is no regular expression: {error}"))
+        Error::invalid_argument(format!("the reference is not a regular expression: {error}"))
     })?;
     Ok(match output {
         Value::String(text) => regex.is_match(text),
@@ -101,7 +101,7 @@ fn regex(output: &Value, reference: &Value) -> Result<bool> {
 
 #[expect(
     clippy::unnecessary_wraps,
-    reason = "it is one of several checks, and the others can fail"
+    reason = "one of several checks, of which the others can fail"
 )]
 fn deep_equal(output: &Value, reference: &Value) -> Result<bool> {
     Ok(output == reference)
@@ -110,7 +110,7 @@ fn deep_equal(output: &Value, reference: &Value) -> Result<bool> {
 fn jsonata(output: &Value, reference: &Value) -> Result<bool> {
     let expression = expression(reference, "JSONata expression")?;
     let unusable =
-        |error| Error::invalid_argument(format!("the reference is no JSONata expression: {error}"));
+        |error| Error::invalid_argument(format!("the reference is not a JSONata expression: {error}"));
     let arena = Bump::new();
     let query = JsonAta::new(expression, &arena).map_err(unusable)?;
     // Bounds on recursion and time, because an expression may call itself.

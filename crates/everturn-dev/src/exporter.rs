@@ -123,7 +123,7 @@ impl Exporter {
             _ => {
                 queue.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
                 if queue.dropped.fetch_add(1, Ordering::Relaxed) == 0 {
-                    eprintln!("everturn: more spans than the developer tools can take; some are not shown");
+                    eprintln!("everturn: too many spans for the developer tools; some are not shown");
                 }
             }
         }
@@ -221,7 +221,7 @@ impl Posting {
             // Printed once, and not as a log line: log lines are posted to the same server.
             if !self.complained.swap(true, Ordering::Relaxed) {
                 eprintln!(
-                    "everturn: traces do not reach the developer tools: {}",
+                    "everturn: sending traces to the developer tools failed: {}",
                     error.message()
                 );
             }

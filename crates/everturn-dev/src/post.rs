@@ -29,8 +29,11 @@ pub(crate) async fn post(server: &str, path: &str, body: Bytes) -> Result<()> {
 }
 
 async fn exchange(server: &str, path: &str, body: Bytes) -> Result<()> {
-    let unusable =
-        || Error::invalid_argument(format!("'{server}' is no address of the form http://host:port"));
+    let unusable = || {
+        Error::invalid_argument(format!(
+            "'{server}' is not an address of the form http://host:port"
+        ))
+    };
     let uri: Uri = format!("{}{path}", server.trim_end_matches('/'))
         .parse()
         .map_err(|_| unusable())?;

@@ -173,9 +173,11 @@ where
 async fn health(State(api): State<Api>, uri: Uri) -> Response {
     match parameter(&uri, "id") {
         // A previous program used this port.
-        Some(id) if !api.ids.contains(&id) => {
-            (StatusCode::SERVICE_UNAVAILABLE, "another program is asked for").into_response()
-        }
+        Some(id) if !api.ids.contains(&id) => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the request is for another program",
+        )
+            .into_response(),
         _ => "OK".into_response(),
     }
 }

@@ -106,7 +106,7 @@ impl ReflectionSocket {
     async fn open(&self) -> Result<tokio_tungstenite::WebSocketStream<TcpStream>> {
         let unusable = || {
             Error::invalid_argument(format!(
-                "'{}' is no address of the form ws://host:port",
+                "'{}' is not an address of the form ws://host:port",
                 self.server
             ))
         };

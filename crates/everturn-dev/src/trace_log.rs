@@ -103,8 +103,8 @@ impl TraceLog {
             let Some(oldest) = kept.oldest_first.pop_front() else {
                 break;
             };
-            if let Some(gone) = kept.traces.remove(&oldest) {
-                kept.bytes -= gone.bytes;
+            if let Some(expired) = kept.traces.remove(&oldest) {
+                kept.bytes -= expired.bytes;
             }
         }
     }

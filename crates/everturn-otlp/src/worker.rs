@@ -191,7 +191,7 @@ impl Sending {
     fn lost(&mut self, count: usize, error: &dyn std::fmt::Display) {
         self.counts.lose(count);
         if self.is_due() {
-            tracing::warn!(%error, "the collector does not take spans and log lines");
+            tracing::warn!(%error, "the collector rejects spans and log lines");
         }
     }
 

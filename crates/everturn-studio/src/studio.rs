@@ -23,7 +23,7 @@ const INDEX: &str = "index.html";
 ///
 /// By default the page is at `/` and its other files are below `/studio/`.
 #[derive(Debug, Clone, Default)]
-#[must_use = "a studio is seen once a server serves it"]
+#[must_use = "the studio has no effect until a server serves it"]
 pub struct Studio {
     base: String,
     assets: Assets,

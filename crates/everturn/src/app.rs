@@ -39,7 +39,7 @@ const RECOVERY_INTERVAL: Duration = Duration::from_secs(15);
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
 /// let app = Everturn::builder().model("echo", EchoModel).default_model("echo").build().await?;
 ///
-/// let parrot = app.agent("parrot").system("Repeat what you hear.").define()?;
+/// let parrot = app.agent("parrot").system("Repeat the message.").define()?;
 ///
 /// assert!(parrot.run_text("hello").await?.text().contains("hello"));
 /// # Ok(()) }
@@ -54,7 +54,7 @@ type SetUp = Box<dyn FnOnce(&Registry) -> Result<()> + Send>;
 
 /// The settings of an application. Plugins, models, tools and folders add up; a later element replaces an
 /// earlier one of the same name.
-#[must_use = "an application exists once it is built"]
+#[must_use = "nothing exists until the application is built"]
 #[derive(Default)]
 pub struct EverturnBuilder {
     plugins: Vec<Arc<dyn Plugin>>,

@@ -191,7 +191,7 @@ pub mod prelude {
 /// ```
 /// use everturn::model_prelude::*;
 ///
-/// /// A model that repeats what it hears.
+/// /// A model that repeats the last message.
 /// struct Parrot;
 ///
 /// impl Model for Parrot {
@@ -201,9 +201,9 @@ pub mod prelude {
 ///         emitter: Emitter<ModelResponseChunk>,
 ///         _context: Context,
 ///     ) -> HandlerResult<ModelResponse> {
-///         let heard = request.messages.last().map(|message| message.text().into_owned()).unwrap_or_default();
-///         emitter.send(ModelResponseChunk::new(heard.clone())).await?;
-///         Ok(ModelResponse::text_of(heard))
+///         let text = request.messages.last().map(|message| message.text().into_owned()).unwrap_or_default();
+///         emitter.send(ModelResponseChunk::new(text.clone())).await?;
+///         Ok(ModelResponse::text_of(text))
 ///     }
 /// }
 /// ```

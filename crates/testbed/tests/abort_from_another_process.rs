@@ -44,7 +44,7 @@ async fn an_abort_reaches_a_running_tool_within_a_fifth_of_a_second_on_sqlite() 
         agent.abort(id).await.unwrap().unwrap();
         delays.push(done(&effects, &session, "stopped").await.saturating_sub(asked));
     }
-    worker.hear("idle");
+    worker.expect_line("idle");
 
     delays.sort();
     println!("from the abort to the end of the tool: {delays:?}");

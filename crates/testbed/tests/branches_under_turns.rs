@@ -104,12 +104,12 @@ async fn across_two_processes(site: Site) {
     orders.branches = true;
     let mut worker = Process::start(&orders);
     let mut conversation = Conversation::begin(site.store.open().await.unwrap()).await;
-    worker.hear("ready");
+    worker.expect_line("ready");
     for _ in 0..ROUNDS {
         conversation
             .round(async |root| {
                 worker.tell(root.as_str());
-                worker.hear("branched")
+                worker.expect_line("branched")
             })
             .await;
     }

@@ -102,7 +102,7 @@ async fn every_run_survives(site: Site) {
     let mut rescue = orders.clone();
     rescue.recover_every = Some(LEASE / 60);
     let rescuer = Process::start(&rescue);
-    rescuer.hear("ready");
+    rescuer.expect_line("ready");
 
     let killed = kill(orders.clone(), Arc::clone(&store)).await;
     all_over(&*store).await;

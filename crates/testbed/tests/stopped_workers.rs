@@ -94,7 +94,7 @@ impl Asleep {
     /// Continues the worker until it ends.
     fn wake(&self) {
         self.zombie.signal("CONT");
-        self.zombie.hear("idle");
+        self.zombie.expect_line("idle");
     }
 
     fn trace(&self) -> Trace {

@@ -373,7 +373,7 @@ async fn turns_of_many_processes_call_no_more_models_than_their_session_allows()
         orders.pace = Duration::from_millis(2);
         let workers: Vec<Process> = (0..WORKERS).map(|_| Process::start(&orders)).collect();
         for worker in &workers {
-            worker.receive("spent");
+            worker.expect_line("spent");
         }
 
         let made = Effects::at(&orders.effects).all().unwrap().len() as u64;

@@ -95,7 +95,7 @@ pub(super) async fn delete(archive: &AnyArchive, arguments: &DeleteArguments, ou
             Some(true) => {}
             Some(false) => return Err(Error::cancelled("nothing was deleted").into()),
             None => {
-                return Err(Failure::wrong(format!("this would delete {doomed}, for good"))
+                return Err(Failure::wrong(format!("this would permanently delete {doomed}"))
                     .or_next("confirm with --yes"));
             }
         }

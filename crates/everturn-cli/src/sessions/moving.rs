@@ -327,7 +327,7 @@ pub(super) async fn import(
         let failure = Failure::from(error);
         match failure.status() {
             Some(Status::AlreadyExists) => failure.or_next(
-                "import under another id with --as ID, or put it in the place of the other with --replace",
+                "import under another id with --as ID, or replace the existing session with --replace",
             ),
             _ => failure,
         }

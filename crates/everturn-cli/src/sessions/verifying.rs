@@ -19,10 +19,10 @@ use crate::store::Checked;
 use crate::tenants;
 
 /// Checks a whole store.
-pub(super) async fn store(place: &Place, whose: &Whose, mends: bool, output: Output) -> Outcome {
+pub(super) async fn store(place: &Place, whose: &Whose, repairs: bool, output: Output) -> Outcome {
     let Place::Store(store) = place else {
-        return Err(Failure::wrong("a server does not let its whole store be checked")
-            .or_next("name the session to check, or give the store itself with --store"));
+        return Err(Failure::wrong("a whole store can be verified only with --store")
+            .or_next("name the session to verify, or use the store directly with --store"));
     };
     refuse_agent(whose)?;
     let sign_of_life = progress::spinner(output, "checking");
@@ -34,15 +34,15 @@ pub(super) async fn store(place: &Place, whose: &Whose, mends: bool, output: Out
     };
     let mut checked = store.verify(&meant).await?;
     for tenant in meant {
-        conversations(&tenants.archive(tenant), mends, &mut checked).await?;
+        conversations(&tenants.archive(tenant), repairs, &mut checked).await?;
     }
     sign_of_life.finish_and_clear();
     report(&checked, output)
 }
 
 /// Verifies the conversations of a tenant.
-async fn conversations(archive: &Archive, mends: bool, found: &mut Checked) -> Outcome<()> {
-    let mender = Some(archive).filter(|_| mends);
+async fn conversations(archive: &Archive, repairs: bool, found: &mut Checked) -> Outcome<()> {
+    let repairing = Some(archive).filter(|_| repairs);
     let mut query = SessionQuery::default();
     loop {
         let page = archive.sessions(&query).await?;
@@ -51,7 +51,7 @@ async fn conversations(archive: &Archive, mends: bool, found: &mut Checked) -> O
             for end in ends(&tree) {
                 // The check of the store has reported unreadable snapshots.
                 if let Ok(snapshot) = archive.get(end).await {
-                    conversation(mender, &snapshot, found).await?;
+                    conversation(repairing, &snapshot, found).await?;
                 }
             }
         }
@@ -64,9 +64,9 @@ async fn conversations(archive: &Archive, mends: bool, found: &mut Checked) -> O
 
 /// Reads every snapshot of a session, and verifies content-addressed ids and the conversations at the ends of
 /// branches.
-pub(super) async fn session(archive: &AnyArchive, session: &str, mends: bool, output: Output) -> Outcome {
-    let mender = match archive {
-        _ if !mends => None,
+pub(super) async fn session(archive: &AnyArchive, session: &str, repairs: bool, output: Output) -> Outcome {
+    let repairing = match archive {
+        _ if !repairs => None,
         AnyArchive::Stored(archive) => Some(archive),
         AnyArchive::Remote(_) => {
             return Err(Failure::wrong("a server does not repair stored sessions")
@@ -85,7 +85,7 @@ pub(super) async fn session(archive: &AnyArchive, session: &str, mends: bool, ou
                     .problems
                     .push(format!("snapshot '{id}' has other contents than its id states"));
             }
-            Ok(snapshot) if ends.contains(id) => conversation(mender, &snapshot, &mut checked).await?,
+            Ok(snapshot) if ends.contains(id) => conversation(repairing, &snapshot, &mut checked).await?,
             Ok(_) => {}
             Err(error) => checked.problems.push(unreadable(id.as_str(), &error)),
         }
@@ -114,7 +114,7 @@ fn ends(tree: &SnapshotTree) -> BTreeSet<&SnapshotId> {
 }
 
 /// Verifies the conversation of a snapshot, and repairs it if an archive is given.
-async fn conversation(mender: Option<&Archive>, snapshot: &Snapshot, found: &mut Checked) -> Outcome<()> {
+async fn conversation(repairing: Option<&Archive>, snapshot: &Snapshot, found: &mut Checked) -> Outcome<()> {
     let id = &snapshot.snapshot_id;
     let messages = snapshot.state.as_ref().map(|state| &state.messages);
     let faults = messages.map(checked).unwrap_or_default();
@@ -123,9 +123,9 @@ async fn conversation(mender: Option<&Archive>, snapshot: &Snapshot, found: &mut
         .iter()
         .filter(|fault| !matches!(fault.kind, FaultKind::Waiting { .. }));
     let faults: Vec<String> = faults.map(|fault| format!("snapshot '{id}', {fault}")).collect();
-    match mender.filter(|_| !faults.is_empty()) {
+    match repairing.filter(|_| !faults.is_empty()) {
         Some(archive) => match archive.repair(id).await? {
-            Some(without_faults) => found.mended.push(format!(
+            Some(without_faults) => found.repaired.push(format!(
                 "snapshot '{id}' is repaired in '{}'",
                 without_faults.snapshot_id
             )),
@@ -146,8 +146,8 @@ fn report(checked: &Checked, output: Output) -> Outcome {
         for problem in &checked.problems {
             let _ = writeln!(text, "{RED}{}{RED:#}", clean(problem));
         }
-        for mended in &checked.mended {
-            let _ = writeln!(text, "{GREEN}{}{GREEN:#}", clean(mended));
+        for repaired in &checked.repaired {
+            let _ = writeln!(text, "{GREEN}{}{GREEN:#}", clean(repaired));
         }
         if text.is_empty() {
             text = format!("{GREEN}no problem{GREEN:#} in {} snapshots\n", checked.snapshots);

@@ -99,7 +99,7 @@ async fn a_script_leaves_a_question_open_and_answers_it_later() {
         "{}",
         answered.out
     );
-    assert!(nothing.err.contains("waits for no answer"), "{}", nothing.err);
+    assert!(nothing.err.contains("no open question"), "{}", nothing.err);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -150,7 +150,7 @@ async fn branches_are_drawn_and_compared() {
             .exits(0)
             .json();
         let diff = kitchen.sessions(&["diff", &soup, &pie]).run().exits(0);
-        let told = kitchen
+        let compared = kitchen
             .sessions(&["diff", &soup, &pie, "--exit-code", "--json"])
             .run()
             .exits(7)
@@ -172,7 +172,7 @@ async fn branches_are_drawn_and_compared() {
             "{}",
             diff.out
         );
-        assert_eq!(told["common"], 2);
+        assert_eq!(compared["common"], 2);
     }
 }
 

@@ -65,7 +65,7 @@ impl ServerFrame {
         match envelope.shift_remove("aborted") {
             Some(Value::Object(aborted)) => Aborted::of(aborted)
                 .map(Self::Aborted)
-                .ok_or_else(|| wrong(&"whose abort it answers is missing")),
+                .ok_or_else(|| wrong(&"the snapshot id of the aborted run is missing")),
             Some(_) => Err(wrong(&"the answer to an abort is not an object")),
             None => Ok(Event::within(envelope).map_or(Self::Unknown, Self::Event)),
         }

@@ -14,7 +14,7 @@ console.error = () => {};
 const store = () => new InMemorySessionStore();
 const text = (message) => message.content.map((part) => part.text ?? '').join('');
 
-// Answers with what was said, word by word; asks for a tool if told to.
+// Repeats the message, word by word; calls a tool on request.
 const parrot = ai.defineModel({ name: 'parrot', supports: { tools: true } }, async (request, sendChunk) => {
   const last = request.messages.at(-1);
   const said = last.content.find((part) => part.toolResponse)?.toolResponse.output ?? text(last);
@@ -65,7 +65,7 @@ const counting = async (session, { sendChunk }) => {
 const counter = ai.defineCustomAgent({ name: 'counter' }, counting);
 const keeper = ai.defineCustomAgent({ name: 'keeper', store: store() }, counting);
 
-// Works until it is told to stop, or for a moment if it is told to be quick.
+// Works until it is stopped, or for a moment on request.
 const worker = ai.defineCustomAgent({ name: 'worker', store: store() }, async (session, { abortSignal }) => {
   await session.run(async (input) => {
     await new Promise((resolve, reject) => {

@@ -1,4 +1,4 @@
-/** The custom state as it changes, the patches that changed it, and a way to go on with another one. */
+/** The custom state as it changes, the patches that changed it, and a way to continue with another one. */
 
 import { h, fill } from './view.js';
 import * as api from './api.js';
@@ -83,7 +83,7 @@ export function line(operation) {
 	return h('div', { class: `patch ${kind}` }, h('span.sign', { title: kind }, sign), h('code', path), value === undefined ? null : h('span.value', clip(JSON.stringify(value), 80)));
 }
 
-/** Goes on with another state: in a snapshot of its own, because a snapshot never changes. */
+/** Continues with another state in a new snapshot, because a snapshot never changes. */
 async function edit(studio) {
 	const { conversation, agent } = studio;
 	const answer = await askTexts('Edit the state', [{ name: 'State as JSON', value: JSON.stringify(conversation.custom, null, 2), rows: 14 }], 'Continue with this state',

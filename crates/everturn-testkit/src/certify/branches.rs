@@ -136,13 +136,13 @@ async fn the_second_turn_is_refused(store: Arc<dyn SessionStore>) -> Verdict {
         matches!(deleted, Ok(2)),
         "two snapshots were deleted: {deleted:?}"
     );
-    take_turn(&*store, "b", "anew", 7).await?;
+    take_turn(&*store, "b", "new", 7).await?;
     let deletion = Deletion::Session("s".into());
     store
         .delete(&scope(), &deletion)
         .await
         .map_err(|error| error.to_string())?;
-    refuse_turn(&*store, "anew", "ghost", 8).await
+    refuse_turn(&*store, "new", "ghost", 8).await
 }
 
 async fn only_kept_rows_follow(store: Arc<dyn SessionStore>) -> Verdict {

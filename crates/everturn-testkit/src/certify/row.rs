@@ -208,11 +208,11 @@ async fn metadata_is_read_without_the_state(store: Arc<dyn SessionStore>) -> Ver
 
 async fn a_mutation_sees_declines_and_fails(store: Arc<dyn SessionStore>) -> Verdict {
     let id = SnapshotId::from("a");
-    let fresh = Mutation::new(|existing| match existing {
+    let create = Mutation::new(|existing| match existing {
         None => Ok(Some(row("s", "a", 1))),
         Some(_) => Err(Error::internal("a snapshot that was never written was shown")),
     });
-    let created = store.save(&scope(), Some(&id), Precondition::None, fresh).await;
+    let created = store.save(&scope(), Some(&id), Precondition::None, create).await;
     ensure!(matches!(created, Ok(Some(_))), "creating a snapshot: {created:?}");
 
     let declined = store

@@ -33,10 +33,10 @@ async fn of_two_models_or_tools_of_one_name_the_last_is_taken() {
         .await
         .unwrap();
 
-    let said = app.generate().model("chef").prompt("Who?").await.unwrap();
+    let reply = app.generate().model("chef").prompt("Who?").await.unwrap();
     let tool = everturn::ai::lookup_tool(app.registry(), "clock").await.unwrap();
 
-    assert_eq!(said.text(), "the last");
+    assert_eq!(reply.text(), "the last");
     assert_eq!(tool.metadata()["given"], "last");
 }
 

@@ -144,13 +144,13 @@ mod a_model_of_ones_own {
             emitter: Emitter<ModelResponseChunk>,
             _context: Context,
         ) -> HandlerResult<ModelResponse> {
-            let heard = request.messages.last().map(|message| message.text().into_owned());
-            let heard = heard.ok_or_else(|| Error::invalid_argument("a parrot repeats a message"))?;
-            emitter.send(ModelResponseChunk::new(heard.clone())).await?;
+            let text = request.messages.last().map(|message| message.text().into_owned());
+            let text = text.ok_or_else(|| Error::invalid_argument("a parrot repeats a message"))?;
+            emitter.send(ModelResponseChunk::new(text.clone())).await?;
             Ok(ModelResponse {
                 finish_reason: Some(FinishReason::Stop),
                 usage: Some(Usage::default()),
-                ..ModelResponse::text_of(format!("{}: {heard}", self.0))
+                ..ModelResponse::text_of(format!("{}: {text}", self.0))
             })
         }
     }
@@ -185,7 +185,7 @@ async fn a_model_and_its_plugin_need_one_prelude() {
         .await
         .unwrap();
 
-    let said = app.generate().prompt("hello").await.unwrap();
+    let reply = app.generate().prompt("hello").await.unwrap();
 
-    assert_eq!(said.text(), "polly: hello");
+    assert_eq!(reply.text(), "polly: hello");
 }

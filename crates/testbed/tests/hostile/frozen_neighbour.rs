@@ -48,7 +48,7 @@ impl Scene {
         let mut orders = self.site.orders(Duration::from_secs(1));
         orders.holds = true;
         let neighbour = Process::start(&orders);
-        neighbour.hear("holding");
+        neighbour.expect_line("holding");
         neighbour.signal("STOP");
         neighbour
     }
@@ -193,7 +193,7 @@ fn a_lost_run_is_taken_over_once_the_lock_is_free(site: Site) {
     let mut orders = scene.site.orders(lease);
     orders.recover_every = Some(Duration::from_millis(50));
     let rescuer = Process::start(&orders);
-    rescuer.hear("ready");
+    rescuer.expect_line("ready");
     let mut orders = scene.site.orders(lease);
     orders.tasks = vec![("lost".to_owned(), "go".to_owned())];
     // Slow enough to be running when it is killed.

@@ -48,7 +48,7 @@ impl Process {
     }
 
     /// Waits for a line with this prefix and returns its rest.
-    pub fn hear(&self, beginning: &str) -> String {
+    pub fn expect_line(&self, beginning: &str) -> String {
         loop {
             let line = self
                 .lines
@@ -68,7 +68,7 @@ impl Process {
 
     /// Waits for the next run that the worker accepts.
     pub fn accepted(&self) -> SnapshotId {
-        self.hear("accepted").into()
+        self.expect_line("accepted").into()
     }
 
     /// Kills the process at any point, and returns its accepted runs that were not read yet.

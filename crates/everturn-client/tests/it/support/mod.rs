@@ -186,8 +186,7 @@ impl Loopback {
                     };
                     log.lock().push(request);
                     let reply = replies.lock().pop_front();
-                    let reply =
-                        reply.unwrap_or_else(|| Reply::new(418, "text/plain", "nobody expected this"));
+                    let reply = reply.unwrap_or_else(|| Reply::new(418, "text/plain", "unexpected request"));
                     let _ = reply.write(&mut connection).await;
                 });
             }

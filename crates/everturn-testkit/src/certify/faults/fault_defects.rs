@@ -121,7 +121,7 @@ impl DefectiveBackend {
             )));
         }
         if let Some(state) = &mut row.state {
-            state.messages.push(Message::user("what nobody said"));
+            state.messages.push(Message::user("an altered message"));
         }
         Ok(Some(row))
     }
