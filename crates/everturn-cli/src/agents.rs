@@ -5,10 +5,10 @@ use serde_json::json;
 use crate::failure::{Exit, Outcome};
 use crate::openapi_index::Entry;
 use crate::output::{Output, table};
-use crate::place::Place;
+use crate::target::Target;
 
-pub(crate) async fn run(place: &Place, output: Output) -> Outcome {
-    let server = place.server("everturn agents")?;
+pub(crate) async fn run(target: &Target, output: Output) -> Outcome {
+    let server = target.server("everturn agents")?;
     let index = server.index().await?.unwrap_or_default();
     output.show(&json!({ "agents": index.agents }), || {
         listing("AGENT", &index.agents)

@@ -54,7 +54,7 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     #[command(flatten)]
-    Reaching(Reaching),
+    TargetCommand(TargetCommand),
     /// Create a project: an agent, a test, a Dockerfile
     New(NewArguments),
     /// Print shell completions
@@ -71,7 +71,7 @@ pub(crate) enum Command {
 
 /// The commands that use a server or a store.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Reaching {
+pub(crate) enum TargetCommand {
     /// Chat with an agent: one message, or line by line
     Chat(ChatArguments),
     /// List the agents of a server
@@ -88,7 +88,7 @@ pub(crate) enum Reaching {
 
 /// Selects the sessions and runs of an agent or tenant.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Whose {
+pub(crate) struct Selection {
     /// The agent, on a server with several
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) agent: Option<String>,
@@ -107,7 +107,7 @@ pub(crate) struct Whose {
     pub(crate) all_tenants: bool,
 }
 
-impl Whose {
+impl Selection {
     /// Returns whether one tenant is selected.
     pub(crate) fn names_tenant(&self) -> bool {
         self.tenant.is_some() || self.principal.is_some()

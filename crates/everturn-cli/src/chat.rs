@@ -10,7 +10,7 @@ use crate::answers::{answer, question};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::lines::Lines;
 use crate::output::{BOLD, Output};
-use crate::place::Place;
+use crate::target::Target;
 use crate::transcript::{Transcript, used};
 
 /// The commands of a chat line by line.
@@ -51,8 +51,8 @@ pub(crate) struct ChatArguments {
     retry: bool,
 }
 
-pub(crate) async fn run(arguments: ChatArguments, place: &Place, output: Output) -> Outcome {
-    let served = place.server("everturn chat")?.agent(&arguments.name).await?;
+pub(crate) async fn run(arguments: ChatArguments, target: &Target, output: Output) -> Outcome {
+    let served = target.server("everturn chat")?.agent(&arguments.name).await?;
     let builder = served.agent.chat();
     let builder = match (&arguments.session, &arguments.snapshot) {
         (Some(session), _) => builder.resume(session.as_str()),

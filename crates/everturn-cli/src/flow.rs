@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use crate::agents::listing;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, clean};
-use crate::place::Place;
 use crate::progress;
 use crate::server::Server;
+use crate::target::Target;
 
 #[derive(Debug, Args)]
 pub(crate) struct FlowArguments {
@@ -31,8 +31,8 @@ pub(crate) struct FlowArguments {
     stream: bool,
 }
 
-pub(crate) async fn run(arguments: FlowArguments, place: &Place, output: Output) -> Outcome {
-    let server = place.server("everturn run")?;
+pub(crate) async fn run(arguments: FlowArguments, target: &Target, output: Output) -> Outcome {
+    let server = target.server("everturn run")?;
     let Some(name) = &arguments.flow else {
         return list(server, output).await;
     };

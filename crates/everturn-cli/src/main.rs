@@ -25,13 +25,13 @@ mod lines;
 mod new;
 mod openapi_index;
 mod output;
-mod place;
 mod progress;
 mod runs;
 mod server;
 mod sessions;
 mod shell;
 mod store;
+mod target;
 mod tenants;
 mod transcript;
 
@@ -39,10 +39,10 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use self::arguments::{Arguments, Command, Reaching};
+use self::arguments::{Arguments, Command, TargetCommand};
 use self::failure::Outcome;
 use self::output::Output;
-use self::place::Place;
+use self::target::Target;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
@@ -56,22 +56,22 @@ async fn main() -> ExitCode {
 }
 
 async fn run(arguments: Arguments, output: Output) -> Outcome {
-    let place = || Place::choose(arguments.url.as_deref(), arguments.store.as_deref());
+    let target = || Target::choose(arguments.url.as_deref(), arguments.store.as_deref());
     match arguments.command {
         Command::New(project) => new::run(&project, output),
         Command::Completions { shell } => shell::completions(shell, output),
         Command::Man { folder } => shell::man(&folder, output),
-        Command::Reaching(command) => {
-            let place = place()?;
+        Command::TargetCommand(command) => {
+            let target = target()?;
             let outcome = match command {
-                Reaching::Chat(chat) => chat::run(chat, &place, output).await,
-                Reaching::Agents => agents::run(&place, output).await,
-                Reaching::Run(flow) => flow::run(flow, &place, output).await,
-                Reaching::Sessions(sessions) => sessions::run(sessions, &place, output).await,
-                Reaching::Runs(runs) => runs::run(runs, &place, output).await,
-                Reaching::Tenants(tenants) => tenants::run(tenants, &place, output).await,
+                TargetCommand::Chat(chat) => chat::run(chat, &target, output).await,
+                TargetCommand::Agents => agents::run(&target, output).await,
+                TargetCommand::Run(flow) => flow::run(flow, &target, output).await,
+                TargetCommand::Sessions(sessions) => sessions::run(sessions, &target, output).await,
+                TargetCommand::Runs(runs) => runs::run(runs, &target, output).await,
+                TargetCommand::Tenants(tenants) => tenants::run(tenants, &target, output).await,
             };
-            outcome.map_err(|failure| place.advise(failure))
+            outcome.map_err(|failure| target.advise(failure))
         }
     }
 }

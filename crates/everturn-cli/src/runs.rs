@@ -8,19 +8,19 @@ use everturn_core::{Error, Status};
 use futures::StreamExt;
 use serde_json::{Value, json};
 
-use crate::arguments::Whose;
+use crate::arguments::Selection;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, table};
-use crate::place::{Place, refuse_agent, refuse_tenant, scope};
 use crate::progress;
 use crate::server::ServedAgent;
 use crate::store::Store;
+use crate::target::{Target, refuse_agent, refuse_tenant, scope};
 use crate::transcript::{Transcript, coloured, time};
 
 #[derive(Debug, Args)]
 pub(crate) struct RunsArguments {
     #[command(flatten)]
-    whose: Whose,
+    selection: Selection,
 
     #[command(subcommand)]
     command: RunsCommand,
@@ -42,24 +42,24 @@ enum RunsCommand {
     },
 }
 
-pub(crate) async fn run(arguments: RunsArguments, place: &Place, output: Output) -> Outcome {
-    let whose = &arguments.whose;
-    match place {
-        Place::Server(server) => {
-            refuse_tenant(whose)?;
-            let agent = server.agent_or_only(whose.agent.as_deref()).await?;
+pub(crate) async fn run(arguments: RunsArguments, target: &Target, output: Output) -> Outcome {
+    let selection = &arguments.selection;
+    match target {
+        Target::Server(server) => {
+            refuse_tenant(selection)?;
+            let agent = server.agent_or_only(selection.agent.as_deref()).await?;
             match &arguments.command {
                 RunsCommand::List => list(&served_runs(&agent.agent.archive(), output).await?, output),
                 RunsCommand::Watch { run } => watch_served(&agent, run, output).await,
                 RunsCommand::Abort { run } => aborted(run, agent.agent.abort(run.as_str()).await?, output),
             }
         }
-        Place::Store(store) => {
-            refuse_agent(whose)?;
+        Target::Store(store) => {
+            refuse_agent(selection)?;
             match &arguments.command {
-                RunsCommand::List => list(&stored_runs(store, whose).await?, output),
-                RunsCommand::Watch { run } => watch_stored(store, whose, run, output).await,
-                RunsCommand::Abort { run } => aborted(run, store.abort(scope(whose), run).await?, output),
+                RunsCommand::List => list(&stored_runs(store, selection).await?, output),
+                RunsCommand::Watch { run } => watch_stored(store, selection, run, output).await,
+                RunsCommand::Abort { run } => aborted(run, store.abort(scope(selection), run).await?, output),
             }
         }
     }
@@ -81,11 +81,11 @@ async fn served_runs(archive: &RemoteArchive, output: Output) -> Outcome<Vec<Sna
     Ok(runs)
 }
 
-async fn stored_runs(store: &Store, whose: &Whose) -> Outcome<Vec<Snapshot>> {
-    if whose.names_tenant() {
-        store.tenant(whose).await?;
+async fn stored_runs(store: &Store, selection: &Selection) -> Outcome<Vec<Snapshot>> {
+    if selection.names_tenant() {
+        store.tenant(selection).await?;
     }
-    let (sessions, scope) = (store.sessions().await?, scope(whose));
+    let (sessions, scope) = (store.sessions().await?, scope(selection));
     let mut query = PendingQuery::default();
     query.limit = MAX_PAGE;
     let mut runs = Vec::new();
@@ -99,7 +99,7 @@ async fn stored_runs(store: &Store, whose: &Whose) -> Outcome<Vec<Snapshot>> {
         let own = page
             .items
             .into_iter()
-            .filter(|run| whose.all_tenants || run.scope == scope);
+            .filter(|run| selection.all_tenants || run.scope == scope);
         runs.extend(own.map(|run| run.snapshot));
         match page.next {
             Some(next) => query.after = Some(next),
@@ -155,9 +155,9 @@ async fn watch_served(agent: &ServedAgent, id: &str, output: Output) -> Outcome 
 }
 
 /// Prints each status of the run; a store has no chunks.
-async fn watch_stored(store: &Store, whose: &Whose, id: &str, output: Output) -> Outcome {
+async fn watch_stored(store: &Store, selection: &Selection, id: &str, output: Output) -> Outcome {
     let sessions = store.sessions().await?;
-    let mut statuses = sessions.watch(&scope(whose), &id.into()).ok_or_else(|| {
+    let mut statuses = sessions.watch(&scope(selection), &id.into()).ok_or_else(|| {
         Failure::from(Error::unimplemented(format!(
             "the store {store} cannot be watched"
         )))

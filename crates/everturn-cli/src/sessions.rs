@@ -10,16 +10,16 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use everturn_agent::archive::Tenants;
 
-use crate::arguments::Whose;
+use crate::arguments::Selection;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::Output;
-use crate::place::{Access, Place};
+use crate::target::{Access, Target};
 use crate::tenants;
 
 #[derive(Debug, Args)]
 pub(crate) struct SessionsArguments {
     #[command(flatten)]
-    whose: Whose,
+    selection: Selection,
 
     #[command(subcommand)]
     command: SessionsCommand,
@@ -124,9 +124,9 @@ impl SessionsCommand {
     }
 }
 
-pub(crate) async fn run(arguments: SessionsArguments, place: &Place, output: Output) -> Outcome {
-    let SessionsArguments { whose, command } = arguments;
-    match (&command, place) {
+pub(crate) async fn run(arguments: SessionsArguments, target: &Target, output: Output) -> Outcome {
+    let SessionsArguments { selection, command } = arguments;
+    match (&command, target) {
         (
             SessionsCommand::Verify {
                 session: None,
@@ -134,29 +134,29 @@ pub(crate) async fn run(arguments: SessionsArguments, place: &Place, output: Out
             },
             _,
         ) => {
-            return verifying::store(place, &whose, *repair, output).await;
+            return verifying::store(target, &selection, *repair, output).await;
         }
-        (SessionsCommand::Import { .. }, Place::Store(store)) => store.create().await?,
-        (SessionsCommand::Copy(copy), Place::Store(store)) if copy.moves_all(&whose) => {
+        (SessionsCommand::Import { .. }, Target::Store(store)) => store.create().await?,
+        (SessionsCommand::Copy(copy), Target::Store(store)) if copy.moves_all(&selection) => {
             return moving::copy_tenants(store, copy, output).await;
         }
-        (SessionsCommand::List { limit, all }, Place::Store(store)) if whose.all_tenants => {
+        (SessionsCommand::List { limit, all }, Target::Store(store)) if selection.all_tenants => {
             let limit = if *all { usize::MAX } else { *limit };
             return reading::list_all(&Tenants::of(store.sessions().await?), limit, output).await;
         }
-        (_, Place::Store(_)) if whose.all_tenants => {
+        (_, Target::Store(_)) if selection.all_tenants => {
             return Err(Failure::wrong("--all-tenants is for list, copy --all and verify")
                 .or_next("name a tenant with --principal or --tenant"));
         }
         _ => {}
     }
-    let archive = place.archive(&whose, command.access()).await?;
+    let archive = target.archive(&selection, command.access()).await?;
     match command {
         SessionsCommand::List { limit, all } => {
             let limit = if all { usize::MAX } else { limit };
             let found = reading::list(&archive, limit, output).await?;
             if found == 0
-                && let Place::Store(store) = place
+                && let Target::Store(store) = target
                 && !tenants::all(&Tenants::of(store.sessions().await?))
                     .await?
                     .is_empty()
@@ -182,7 +182,7 @@ pub(crate) async fn run(arguments: SessionsArguments, place: &Place, output: Out
         } => changing::fork(&archive, &snapshot, &session, custom.as_deref(), output).await,
         SessionsCommand::Label(label) => changing::label(&archive, &label, output).await,
         SessionsCommand::Delete(delete) => changing::delete(&archive, &delete, output).await,
-        SessionsCommand::Copy(copy) => moving::copy(&archive, &copy, &whose, output).await,
+        SessionsCommand::Copy(copy) => moving::copy(&archive, &copy, &selection, output).await,
         SessionsCommand::Export {
             session,
             output: file,

@@ -13,9 +13,9 @@ use everturn_postgres::PostgresStore;
 use everturn_sqlite::SqliteStore;
 use serde::Serialize;
 
-use crate::arguments::Whose;
+use crate::arguments::Selection;
 use crate::failure::{Failure, Outcome};
-use crate::place::scope;
+use crate::target::scope;
 
 /// The location of a store.
 #[derive(Debug, PartialEq, Eq)]
@@ -99,8 +99,8 @@ impl Store {
     ///
     /// # Errors
     /// `NOT_FOUND` if the store has no data of the tenant.
-    pub(crate) async fn tenant(&self, whose: &Whose) -> Outcome<Scope> {
-        let found = Tenants::of(self.sessions().await?).get(&scope(whose)).await;
+    pub(crate) async fn tenant(&self, selection: &Selection) -> Outcome<Scope> {
+        let found = Tenants::of(self.sessions().await?).get(&scope(selection)).await;
         found.map_err(|error| {
             Failure::from(error)
                 .or_next("`everturn tenants` lists the tenants of a store and the ids of their principals")

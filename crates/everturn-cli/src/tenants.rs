@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::failure::{Exit, Outcome};
 use crate::output::{Output, table};
-use crate::place::Place;
+use crate::target::Target;
 
 #[derive(Debug, Args)]
 pub(crate) struct TenantsArguments {
@@ -16,10 +16,10 @@ pub(crate) struct TenantsArguments {
     agent: Option<String>,
 }
 
-pub(crate) async fn run(arguments: TenantsArguments, place: &Place, output: Output) -> Outcome {
-    let tenants = match place {
-        Place::Store(store) => all(&Tenants::of(store.sessions().await?)).await?,
-        Place::Server(server) => {
+pub(crate) async fn run(arguments: TenantsArguments, target: &Target, output: Output) -> Outcome {
+    let tenants = match target {
+        Target::Store(store) => all(&Tenants::of(store.sessions().await?)).await?,
+        Target::Server(server) => {
             let agent = server.agent_or_only(arguments.agent.as_deref()).await?;
             let archive = agent.agent.archive();
             let mut tenants = Vec::new();

@@ -12,12 +12,12 @@ use tokio::fs::{self, File};
 use tokio::io::{AsyncWriteExt, BufReader, BufWriter};
 
 use crate::archive::{AnyArchive, on};
-use crate::arguments::Whose;
+use crate::arguments::Selection;
 use crate::failure::{Exit, Failure, Outcome, about_file};
 use crate::output::Output;
-use crate::place::scope;
 use crate::progress;
 use crate::store::Store;
+use crate::target::scope;
 use crate::tenants;
 
 /// The buffer between an export and an import, in bytes.
@@ -49,20 +49,20 @@ impl CopyArguments {
     }
 
     /// Returns whether the sessions of all tenants of a store are copied.
-    pub(super) fn moves_all(&self, whose: &Whose) -> bool {
-        self.all && !whose.names_tenant()
+    pub(super) fn moves_all(&self, selection: &Selection) -> bool {
+        self.all && !selection.names_tenant()
     }
 }
 
 pub(super) async fn copy(
     archive: &AnyArchive,
     arguments: &CopyArguments,
-    whose: &Whose,
+    selection: &Selection,
     output: Output,
 ) -> Outcome {
     let sign_of_life = progress::spinner(output, "copying");
     let copied = if let Some(to) = &arguments.to {
-        copy_elsewhere(archive, arguments, &Store::parse(to)?, whose).await
+        copy_elsewhere(archive, arguments, &Store::parse(to)?, selection).await
     } else {
         let (session, copy) = (arguments.session.as_deref(), arguments.copy.as_deref());
         let (session, copy) = (session.unwrap_or_default(), copy.unwrap_or_default());
@@ -169,10 +169,10 @@ async fn copy_elsewhere(
     from: &AnyArchive,
     arguments: &CopyArguments,
     store: &Store,
-    whose: &Whose,
+    selection: &Selection,
 ) -> Outcome<Copied> {
     store.create().await?;
-    let to = store.archive(scope(whose)).await?;
+    let to = store.archive(scope(selection)).await?;
     let how = arguments.how();
     let mut copied = Copied::default();
     if let Some(session) = &arguments.session {

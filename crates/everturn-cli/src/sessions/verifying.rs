@@ -10,25 +10,25 @@ use everturn_ai::history::{FaultKind, checked};
 use everturn_core::Error;
 
 use crate::archive::{AnyArchive, on};
-use crate::arguments::Whose;
+use crate::arguments::Selection;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{GREEN, Output, RED, clean};
-use crate::place::{Place, refuse_agent};
 use crate::progress;
 use crate::store::Checked;
+use crate::target::{Target, refuse_agent};
 use crate::tenants;
 
 /// Checks a whole store.
-pub(super) async fn store(place: &Place, whose: &Whose, repairs: bool, output: Output) -> Outcome {
-    let Place::Store(store) = place else {
+pub(super) async fn store(target: &Target, selection: &Selection, repairs: bool, output: Output) -> Outcome {
+    let Target::Store(store) = target else {
         return Err(Failure::wrong("a whole store can be verified only with --store")
             .or_next("name the session to verify, or use the store directly with --store"));
     };
-    refuse_agent(whose)?;
+    refuse_agent(selection)?;
     let sign_of_life = progress::spinner(output, "checking");
     let tenants = Tenants::of(store.sessions().await?);
-    let meant = if whose.names_tenant() {
-        vec![store.tenant(whose).await?]
+    let meant = if selection.names_tenant() {
+        vec![store.tenant(selection).await?]
     } else {
         tenants::all(&tenants).await?
     };

@@ -6,7 +6,7 @@ use everturn_agent::store::Scope;
 use everturn_core::{Principal, Status};
 
 use crate::archive::AnyArchive;
-use crate::arguments::Whose;
+use crate::arguments::Selection;
 use crate::failure::{Failure, Outcome};
 use crate::server::Server;
 use crate::store::Store;
@@ -16,7 +16,7 @@ const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 
 /// A server or a store, not connected yet.
 #[derive(Debug)]
-pub(crate) enum Place {
+pub(crate) enum Target {
     Server(Server),
     Store(Store),
 }
@@ -30,7 +30,7 @@ pub(crate) enum Access {
     Change(&'static str),
 }
 
-impl Place {
+impl Target {
     /// Chooses by the arguments, then by the environment.
     pub(crate) fn choose(url: Option<&str>, store: Option<&str>) -> Outcome<Self> {
         let variable = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
@@ -59,22 +59,22 @@ impl Place {
     }
 
     /// Opens the archive of the selected sessions.
-    pub(crate) async fn archive(&self, whose: &Whose, access: Access) -> Outcome<AnyArchive> {
+    pub(crate) async fn archive(&self, selection: &Selection, access: Access) -> Outcome<AnyArchive> {
         match self {
             Self::Server(server) => {
-                refuse_tenant(whose)?;
-                let agent = server.agent_or_only(whose.agent.as_deref()).await?;
+                refuse_tenant(selection)?;
+                let agent = server.agent_or_only(selection.agent.as_deref()).await?;
                 if let Access::Change(action) = access {
                     agent.check_offered(action)?;
                 }
                 Ok(AnyArchive::Remote(agent.agent.archive()))
             }
             Self::Store(store) => {
-                refuse_agent(whose)?;
-                let archive = store.archive(scope(whose)).await?;
+                refuse_agent(selection)?;
+                let archive = store.archive(scope(selection)).await?;
                 // An import may create a tenant; other commands require an existing one.
-                if whose.names_tenant() && access != Access::Change("import") {
-                    store.tenant(whose).await?;
+                if selection.names_tenant() && access != Access::Change("import") {
+                    store.tenant(selection).await?;
                 }
                 Ok(AnyArchive::Stored(archive))
             }
@@ -102,23 +102,23 @@ impl Place {
 }
 
 /// Returns the selected tenant.
-pub(crate) fn scope(whose: &Whose) -> Scope {
-    match (&whose.tenant, &whose.principal) {
+pub(crate) fn scope(selection: &Selection) -> Scope {
+    match (&selection.tenant, &selection.principal) {
         (Some(tenant), _) => Scope::new(tenant.as_str()),
         (None, Some(principal)) => Principal::new(principal.as_str()).scope(),
         (None, None) => Scope::default(),
     }
 }
 
-pub(crate) fn refuse_agent(whose: &Whose) -> Outcome<()> {
-    match &whose.agent {
+pub(crate) fn refuse_agent(selection: &Selection) -> Outcome<()> {
+    match &selection.agent {
         None => Ok(()),
         Some(_) => Err(Failure::wrong("a store has no agents").or_next("leave out --agent, or give --url")),
     }
 }
 
-pub(crate) fn refuse_tenant(whose: &Whose) -> Outcome<()> {
-    if whose.names_tenant() || whose.all_tenants {
+pub(crate) fn refuse_tenant(selection: &Selection) -> Outcome<()> {
+    if selection.names_tenant() || selection.all_tenants {
         return Err(
             Failure::wrong("on a server, the token selects the tenant").or_next(
                 "leave out --tenant, --principal and --all-tenants and set EVERTURN_TOKEN, or give --store",
