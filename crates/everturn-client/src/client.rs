@@ -23,8 +23,8 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// process.
 const TAKEOVER_PATIENCE: Duration = Duration::from_mins(1);
 
-/// An HTTP client for remote agents and flows, with its headers, limits and retries. Cloning is cheap, and clones share
-/// their connections.
+/// An HTTP client for remote agents and flows, with its headers, limits and retries. Cloning is cheap, and
+/// clones share their connections.
 ///
 /// ```
 /// use everturn_client::{Client, HeaderMap, RemoteAgent};

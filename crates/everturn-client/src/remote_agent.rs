@@ -26,8 +26,8 @@ use crate::event_stream::EventStream;
 use crate::request::{Repeat, Request, decoded};
 use crate::stop::StopOnDrop;
 
-/// An agent on another server, with the methods of an agent in this process: see [`everturn_agent::Agent`]. A clone is
-/// another handle to the same agent.
+/// An agent on another server, with the methods of an agent in this process: see [`everturn_agent::Agent`]. A
+/// clone is another handle to the same agent.
 ///
 /// A turn is one request, which is never sent twice. If the server keeps streams, a turn whose connection
 /// breaks continues on another connection. Otherwise it ends with [`STREAM_BROKEN`](crate::STREAM_BROKEN),

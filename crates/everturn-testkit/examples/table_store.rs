@@ -1,7 +1,8 @@
-//! A small store that keeps each message once: the example of the guide "Bring your own store" (`docs/stores.md`).
+//! A small store that keeps each message once: the example of the guide "Bring your own store"
+//! (`docs/stores.md`).
 //!
-//! Its tables are maps and its transaction is a mutex. Replace the maps by the tables of a database and the mutex by a
-//! transaction, and it is durable. `main` certifies it.
+//! Its tables are maps and its transaction is a mutex. Replace the maps by the tables of a database and the
+//! mutex by a transaction, and it is durable. `main` certifies it.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -220,7 +221,8 @@ impl Tables {
         Ok(())
     }
 
-    /// The rows of a tenant. A database reads those of one session from an index on scope, session and creation time.
+    /// The rows of a tenant. A database reads those of one session from an index on scope, session and
+    /// creation time.
     fn rows_of(&self, scope: &Scope) -> impl Iterator<Item = (Cursor, &Row)> + Clone {
         let own = self.rows.iter().filter(move |((tenant, _), _)| tenant == scope);
         own.map(|((_, id), row)| (cursor(id, row), row))

@@ -35,7 +35,8 @@ pub fn assert_contains(actual: &impl Serialize, expected: &Value) {
     }
 }
 
-/// Checks chunks against `expectChunks`: the same number, in the same order, each containing the expected JSON.
+/// Checks chunks against `expectChunks`: the same number, in the same order, each containing the expected
+/// JSON.
 ///
 /// # Panics
 /// If they differ. The message contains the location and all chunks.

@@ -138,7 +138,8 @@ fn misses(actual: Option<&Value>, expected: &Value) -> usize {
     }
 }
 
-/// Checks that there are exactly as many elements as expected, and that each contains the expected element at its index.
+/// Checks that there are exactly as many elements as expected, and that each contains the expected element at
+/// its index.
 ///
 /// # Errors
 /// The first difference.
@@ -153,7 +154,8 @@ pub fn contains_each(actual: &[Value], expected: &[Value]) -> Result<(), Differe
     Ok(())
 }
 
-/// Returns the distance of two values from their differences: a missing message counts more than a different word.
+/// Returns the distance of two values from their differences: a missing message counts more than a different
+/// word.
 pub(crate) fn distance(differences: &[Difference]) -> usize {
     differences.iter().map(|difference| difference.weight).sum()
 }

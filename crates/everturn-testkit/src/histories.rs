@@ -44,8 +44,8 @@ impl fmt::Display for Discrepancy {
     }
 }
 
-/// Runs a program on an empty store and on the model, and compares them after every step. `ids` is the agent's kind of
-/// snapshot ids.
+/// Runs a program on an empty store and on the model, and compares them after every step. `ids` is the
+/// agent's kind of snapshot ids.
 ///
 /// # Errors
 /// The first difference.

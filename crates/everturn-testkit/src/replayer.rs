@@ -14,8 +14,8 @@ use crate::Difference;
 use crate::cassette::{Cassette, Recording, canonical, remove};
 use crate::difference::{differences, distance};
 
-/// The reason of the error `NOT_FOUND` for a request that no recording matches. The message names the nearest recording and
-/// its differences.
+/// The reason of the error `NOT_FOUND` for a request that no recording matches. The message names the nearest
+/// recording and its differences.
 pub const NO_RECORDING: Reason = Reason::new("no-recording");
 
 /// The maximum number of differences in a message.
@@ -23,10 +23,11 @@ const MAX_SHOWN: usize = 3;
 
 /// Answers from a cassette of a [`Recorder`](crate::Recorder), without a model.
 ///
-/// Use it as a middleware, in the place of every model that a generation calls, or register [`Replayer::as_model`]. A request
-/// is matched by the model's name and by its content; credentials, the order of members and the references of tool calls do
-/// not matter. Several matching recordings are played once each, in their order, and the last one again from then on. The
-/// chunks are the recorded ones: a call that was recorded without streaming streams nothing.
+/// Use it as a middleware, in the place of every model that a generation calls, or register
+/// [`Replayer::as_model`]. A request is matched by the model's name and by its content; credentials, the
+/// order of members and the references of tool calls do not matter. Several matching recordings are played
+/// once each, in their order, and the last one again from then on. The chunks are the recorded ones: a call
+/// that was recorded without streaming streams nothing.
 ///
 /// Clones share the cassette.
 #[derive(Debug, Clone)]

@@ -5,8 +5,8 @@ use std::future::Future;
 use everturn_agent::{CustomState, Session};
 use everturn_core::Context;
 
-/// Runs `test` in a new session with this custom state, so that a tool that works on a session can be tested without an
-/// agent.
+/// Runs `test` in a new session with this custom state, so that a tool that works on a session can be tested
+/// without an agent.
 ///
 /// The tool gets the session as in an agent: as an argument of its `#[tool]` function, or with
 /// [`Session::current`]. `test` receives the same session.

@@ -1,5 +1,5 @@
-//! The published cases of the agent protocol, in the process, over the in-memory store and over PostgreSQL, and against the
-//! program `testbed --store postgres:URL`.
+//! The published cases of the agent protocol, in the process, over the in-memory store and over PostgreSQL,
+//! and against the program `testbed --store postgres:URL`.
 
 #![allow(
     clippy::explicit_write,

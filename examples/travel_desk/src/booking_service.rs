@@ -1,5 +1,5 @@
-//! The booking service: a program of another company, which fails at random points. Its records are the truth about what was
-//! booked and refunded.
+//! The booking service: a program of another company, which fails at random points. Its records are the truth
+//! about what was booked and refunded.
 //!
 //! | request | response |
 //! |---|---|

@@ -36,8 +36,8 @@ impl Trip {
 
 /// Defines both agents. Servers do not offer the scout to customers, because it is a sub-agent of the desk.
 ///
-/// Several processes may share the store, so turns are locked there. The lease is the time after which the lock of a process
-/// that died is free.
+/// Several processes may share the store, so turns are locked there. The lease is the time after which the
+/// lock of a process that died is free.
 ///
 /// # Errors
 /// If an agent is already defined, or the application has no booking service.

@@ -25,7 +25,8 @@ impl<S, T, O> RemoteAgent<S, T, O> {
     /// Returns a session with its latest snapshot and the additional details of an Everturn server.
     ///
     /// # Errors
-    /// `NOT_FOUND` if the session does not exist or the server does not show sessions; the server's own error.
+    /// `NOT_FOUND` if the session does not exist or the server does not show sessions; the server's own
+    /// error.
     pub async fn session(&self, session: impl Into<SessionId>) -> Result<SessionView> {
         let url = below(&self.routes.run, "getSession");
         let request = GetSessionRequest {

@@ -22,9 +22,9 @@ use crate::remote_agent::{Routes, abort_of};
 use crate::request::decoded;
 use crate::{Client, RemoteAgent};
 
-/// A remote agent over one WebSocket: chats, conversations of many turns, background runs and aborts share the
-/// connection. [`RemoteAgent::websocket`] opens it. A clone is another handle. The connection is closed when the last
-/// handle, and everything opened through it, is dropped.
+/// A remote agent over one WebSocket: chats, conversations of many turns, background runs and aborts share
+/// the connection. [`RemoteAgent::websocket`] opens it. A clone is another handle. The connection is closed
+/// when the last handle, and everything opened through it, is dropped.
 ///
 /// ```no_run
 /// use everturn_agent::AgentInit;
@@ -44,16 +44,18 @@ use crate::{Client, RemoteAgent};
 /// # Ok(()) }
 /// ```
 ///
-/// A connection has **one conversation at a time**: the next one waits for its end. A turn of a chat is a conversation.
+/// A connection has **one conversation at a time**: the next one waits for its end. A turn of a chat is a
+/// conversation.
 ///
-/// **The caller** is identified by the headers of the [`Client`] when the connection is opened. Every conversation on
-/// the connection belongs to that caller.
+/// **The caller** is identified by the headers of the [`Client`] when the connection is opened. Every
+/// conversation on the connection belongs to that caller.
 ///
 /// # When the connection ends
 ///
-/// An open conversation ends with `UNAVAILABLE` and [`STREAM_BROKEN`](crate::STREAM_BROKEN). No input is sent twice:
-/// the agent cancels turns that were not detached. A turn that finished before the cancellation is stored in the
-/// session; [`Chat::read`](everturn_agent::Chat::read) returns it. The next conversation opens another connection.
+/// An open conversation ends with `UNAVAILABLE` and [`STREAM_BROKEN`](crate::STREAM_BROKEN). No input is sent
+/// twice: the agent cancels turns that were not detached. A turn that finished before the cancellation is
+/// stored in the session; [`Chat::read`](everturn_agent::Chat::read) returns it. The next conversation opens
+/// another connection.
 ///
 /// Snapshots are read over HTTP.
 pub struct AgentSocket<S = Value> {
@@ -75,7 +77,8 @@ impl<S: CustomState, T, O> RemoteAgent<S, T, O> {
     /// Opens one connection for whole conversations; see [`AgentSocket`].
     ///
     /// # Errors
-    /// `UNIMPLEMENTED` if the server offers no WebSocket; the server's own error; `UNAVAILABLE` if it cannot be reached.
+    /// `UNIMPLEMENTED` if the server offers no WebSocket; the server's own error; `UNAVAILABLE` if it cannot
+    /// be reached.
     pub async fn websocket(&self) -> Result<AgentSocket<S>> {
         AgentSocket::open(self.clone().status().output()).await
     }
@@ -121,7 +124,8 @@ impl<S: CustomState> AgentSocket<S> {
         AgentTask::new(Arc::new(self.clone()), Context::current(), id.into())
     }
 
-    /// Aborts the background run of a pending snapshot; `None` if there is no such snapshot. As [`RemoteAgent::abort`].
+    /// Aborts the background run of a pending snapshot; `None` if there is no such snapshot. As
+    /// [`RemoteAgent::abort`].
     ///
     /// # Errors
     /// The error of the server.
@@ -146,7 +150,8 @@ impl Shared {
         connection.clone().filter(ConnectionHandle::is_open)
     }
 
-    /// Returns the open connection, or opens one. Only the holder of the permit calls this, or the constructor.
+    /// Returns the open connection, or opens one. Only the holder of the permit calls this, or the
+    /// constructor.
     async fn connection(&self, context: &Context) -> Result<ConnectionHandle> {
         if let Some(connection) = self.open_connection() {
             return Ok(connection);
@@ -190,7 +195,8 @@ impl Shared {
     ) -> Result<AgentOutput> {
         let mut conversation = self.begin(&init, &context).await?;
         let mut is_closed = false;
-        // The pending frame and the pending chunk are kept here, so that neither direction waits for the other.
+        // The pending frame and the pending chunk are kept here, so that neither direction waits for the
+        // other.
         let mut sending: Option<BoxFuture<'static, ()>> = None;
         let mut emitting: Option<BoxFuture<'static, Result<()>>> = None;
         loop {
@@ -227,7 +233,8 @@ impl Shared {
             match answer {
                 Ok(Ok(status)) => return Ok(status.map(abort_of)),
                 Ok(Err(error)) if connection.is_open() => return Err(error),
-                // The answer was lost with the connection. An abort is idempotent, so it is repeated over HTTP.
+                // The answer was lost with the connection. An abort is idempotent, so it is repeated over
+                // HTTP.
                 _ => {}
             }
         }

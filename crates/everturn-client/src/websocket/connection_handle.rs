@@ -131,8 +131,8 @@ pub(super) struct FrameSender {
 }
 
 impl FrameSender {
-    /// Sends a frame once the queue has room. A frame sent after the conversation ended is dropped; the end of the
-    /// conversation reports the cause.
+    /// Sends a frame once the queue has room. A frame sent after the conversation ended is dropped; the end
+    /// of the conversation reports the cause.
     pub(super) async fn send(self, frame: String) {
         let number = self.number;
         let _ = self.connection.0.send(Command::Send { number, frame }).await;

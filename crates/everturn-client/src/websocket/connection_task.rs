@@ -1,7 +1,7 @@
 //! The task that owns a connection.
 //!
-//! The task relays frames in both directions and answers pings with or without a conversation. It stops reading while the
-//! event queue of the conversation is full.
+//! The task relays frames in both directions and answers pings with or without a conversation. It stops
+//! reading while the event queue of the conversation is full.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -80,7 +80,8 @@ impl ConnectionTask {
         let (outgoing, frames) = mpsc::channel(1);
         let mut writing = std::pin::pin!(write(sink, frames));
         let ending = tokio::select! {
-            // Polled in order, so that the server's last frames are read before a failing write ends the connection.
+            // Polled in order, so that the server's last frames are read before a failing write ends the
+            // connection.
             biased;
             ending = self.relay(&mut incoming, &outgoing) => ending,
             error = writing.as_mut() => Ending::Lost(error),
@@ -136,7 +137,8 @@ impl ConnectionTask {
                         let silence = self.limits.silence;
                         return Ending::Lost(Error::unavailable(format!("the server sent nothing for {silence:?}")));
                     }
-                    // A full queue means that other frames are being sent, which show that the client is alive.
+                    // A full queue means that other frames are being sent, which show that the client is
+                    // alive.
                     let _ = outgoing.try_send(Message::Ping(Vec::new().into()));
                 }
             }
@@ -232,7 +234,8 @@ impl ConnectionTask {
 
     /// Passes the error to the conversation and to all pending aborts.
     fn fail_all(mut self, error: &Error) {
-        // The channel is closed first: later commands fail at their sender, and earlier ones are drained below.
+        // The channel is closed first: later commands fail at their sender, and earlier ones are drained
+        // below.
         self.commands.close();
         for reply in self.aborts.into_values().flatten() {
             let _ = reply.send(Err(error.clone()));
@@ -263,8 +266,8 @@ async fn next_outgoing<'a>(
     current: Option<&Current>,
     outgoing: &'a mpsc::Sender<Message>,
 ) -> Option<(Outgoing, mpsc::Permit<'a, Message>)> {
-    // The permit is reserved before a command is received, so a received command is always sent. Dropping this future
-    // at either await loses nothing.
+    // The permit is reserved before a command is received, so a received command is always sent. Dropping
+    // this future at either await loses nothing.
     let Ok(room) = outgoing.reserve().await else {
         // The writer reports the error.
         return std::future::pending().await;

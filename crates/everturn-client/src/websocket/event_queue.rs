@@ -1,7 +1,7 @@
 //! The queue of events between the connection task and the owner of a conversation.
 //!
-//! Adding an event never waits, so the connection task can serve everything else. The task bounds the queue: it stops
-//! reading while the queue is full.
+//! Adding an event never waits, so the connection task can serve everything else. The task bounds the queue:
+//! it stops reading while the queue is full.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

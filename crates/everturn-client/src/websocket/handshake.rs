@@ -24,8 +24,8 @@ impl Settings {
     /// Opens a connection, with retries.
     ///
     /// # Errors
-    /// `UNIMPLEMENTED` if the server offers no WebSocket; the server's own error; `UNAVAILABLE` if it cannot be
-    /// reached.
+    /// `UNIMPLEMENTED` if the server offers no WebSocket; the server's own error; `UNAVAILABLE` if it cannot
+    /// be reached.
     pub(super) async fn open_socket(&self, url: &Url, context: &Context) -> Result<Socket> {
         let mut failures = 0;
         loop {

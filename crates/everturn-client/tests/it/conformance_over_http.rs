@@ -1,5 +1,5 @@
-//! The published cases of the agent protocol, through this client and a server, over the in-memory store and over
-//! PostgreSQL.
+//! The published cases of the agent protocol, through this client and a server, over the in-memory store and
+//! over PostgreSQL.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -43,8 +43,8 @@ fn number_references(request: &mut Value) {
     }
 }
 
-/// Removes the value at a JSON pointer, if there is one. An element of an array becomes `null`, so that the others keep their
-/// indices.
+/// Removes the value at a JSON pointer, if there is one. An element of an array becomes `null`, so that the
+/// others keep their indices.
 pub(crate) fn remove(value: &mut Value, pointer: &str) {
     let Some((parent, last)) = pointer.rsplit_once('/') else {
         return;

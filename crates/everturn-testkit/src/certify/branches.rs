@@ -210,8 +210,8 @@ pub(super) async fn begin_branching(store: &dyn SessionStore) -> Result<Snapshot
     Ok(save(store, after("root", "turn-0", 1)).await?.snapshot_id)
 }
 
-/// Makes one writer's commit of a round: every other writer continues the tip, and the rest begin branches at the first
-/// snapshot.
+/// Makes one writer's commit of a round: every other writer continues the tip, and the rest begin branches at
+/// the first snapshot.
 pub(super) async fn continue_or_branch(
     store: &dyn SessionStore,
     writer: u64,

@@ -147,8 +147,8 @@ async fn an_orphan_is_never_the_latest(store: Arc<dyn SessionStore>) -> Verdict 
     Ok(())
 }
 
-/// Saves a snapshot with the precondition that the session's latest has the id `tip`, or that there is none if `tip` is
-/// empty.
+/// Saves a snapshot with the precondition that the session's latest has the id `tip`, or that there is none
+/// if `tip` is empty.
 async fn commit(store: &dyn SessionStore, row: Snapshot, tip: &str) -> Result<Option<Snapshot>, Error> {
     let id = row.snapshot_id.clone();
     let precondition = Precondition::Tip((!tip.is_empty()).then(|| tip.into()));

@@ -157,7 +157,8 @@ async fn a_budget_holds(store: Arc<dyn SessionStore>) -> Verdict {
     Ok(())
 }
 
-/// Returns the expense of one model call that the budget of a session must allow, where three calls were made before.
+/// Returns the expense of one model call that the budget of a session must allow, where three calls were made
+/// before.
 fn call_of_session(calls: u64, turn: &str) -> Expense {
     let call = NextCall::model("m", true);
     let session = SessionExpense::new(JournalKey::of_branch("s".into(), None), used(0, 3), used(0, 1))

@@ -96,7 +96,8 @@ impl LogUnderTest {
         self
     }
 
-    /// Declares about how many bytes of one stream are kept: between 10,000 and 10,000,000, so that a test can fill it.
+    /// Declares about how many bytes of one stream are kept: between 10,000 and 10,000,000, so that a test
+    /// can fill it.
     pub fn bounded_by(mut self, bytes: usize) -> Self {
         self.max_stream_bytes = Some(bytes);
         self
@@ -126,8 +127,8 @@ type Check = fn(Arc<LogUnderTest>) -> BoxFuture<'static, Verdict>;
 
 /// Runs every check that the log from `make` supports, each on a new log.
 ///
-/// Needs a tokio runtime. Checks of concurrency find more on a runtime with several threads, and checks of expiry may
-/// need paused time: run it on both.
+/// Needs a tokio runtime. Checks of concurrency find more on a runtime with several threads, and checks of
+/// expiry may need paused time: run it on both.
 pub async fn certify_stream_log<F, Fut>(mut make: F) -> Certificate
 where
     F: FnMut() -> Fut,

@@ -30,7 +30,8 @@ pub fn load(file: &str) -> Option<Value> {
     Some(parsed.unwrap_or_else(|error| panic!("cannot parse {}: {error}", path.display())))
 }
 
-/// Reads the cases of a file: its list `tests`, or the whole file if it is a list. Returns `None` as [`load`] does.
+/// Reads the cases of a file: its list `tests`, or the whole file if it is a list. Returns `None` as [`load`]
+/// does.
 ///
 /// # Panics
 /// As [`load`]; also if there is no list.

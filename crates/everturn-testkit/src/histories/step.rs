@@ -114,8 +114,8 @@ pub enum Return {
 }
 
 impl Step {
-    /// Returns the step for a random number. Turns are the most frequent, so that the other steps have snapshots to
-    /// work on.
+    /// Returns the step for a random number. Turns are the most frequent, so that the other steps have
+    /// snapshots to work on.
     pub fn from_random(number: u64) -> Self {
         let [kind, detail, flags, _, pick, second, ..] = number.to_le_bytes();
         let (snapshot, session) = (usize::from(pick), usize::from(pick));

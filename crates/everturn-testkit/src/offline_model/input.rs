@@ -28,7 +28,8 @@ impl Input {
         self.numbers.next()
     }
 
-    /// Returns the topic of the text: the quoted part, else the part after the last preposition, else all of it.
+    /// Returns the topic of the text: the quoted part, else the part after the last preposition, else all of
+    /// it.
     pub(super) fn subject(&self) -> String {
         if let Some((_, rest)) = self.text.split_once('"')
             && let Some((quoted, _)) = rest.split_once('"')

@@ -1,7 +1,7 @@
 //! The Rust paths in the map of the design documents lead to public items.
 //!
-//! `cargo doc` resolves the same paths as links, in the documentation of the testbed. This test needs no documentation, and
-//! finds an item that was renamed or removed by reading the sources.
+//! `cargo doc` resolves the same paths as links, in the documentation of the testbed. This test needs no
+//! documentation, and finds an item that was renamed or removed by reading the sources.
 
 use std::collections::HashMap;
 use std::fs;

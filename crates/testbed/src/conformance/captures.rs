@@ -24,7 +24,8 @@ impl Captures {
         Ok(())
     }
 
-    /// Replaces every `{{name}}` in a value: by the captured value if it is the whole string, else by its text.
+    /// Replaces every `{{name}}` in a value: by the captured value if it is the whole string, else by its
+    /// text.
     pub(super) fn filled(&self, value: &Value) -> Value {
         match value {
             Value::String(text) => self.filled_text(text),

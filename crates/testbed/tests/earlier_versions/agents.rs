@@ -89,7 +89,8 @@ struct Errand {
     what: String,
 }
 
-/// Has a model that is told what to say, and a tool that must not run twice; snapshots are taken in the middle of turns too.
+/// Has a model that is told what to say, and a tool that must not run twice; snapshots are taken in the
+/// middle of turns too.
 pub(crate) fn cook(
     store: &Arc<dyn SessionStore>,
     clock: &Clock,

@@ -37,8 +37,8 @@ fn duration() -> Duration {
     Duration::from_secs(seconds.map_or(15, |seconds| seconds.parse().unwrap()))
 }
 
-/// Serves a megabyte at `/picture`, a body without end at `/endless`, nothing at `/silent`, and a redirect to the metadata
-/// service of a cloud elsewhere.
+/// Serves a megabyte at `/picture`, a body without end at `/endless`, nothing at `/silent`, and a redirect to
+/// the metadata service of a cloud elsewhere.
 fn serve_media() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

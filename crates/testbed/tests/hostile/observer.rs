@@ -66,7 +66,8 @@ impl Observer {
         }
     }
 
-    /// Checks that the server has grown by no more than `most` bytes at any time, and that each answer was prompt.
+    /// Checks that the server has grown by no more than `most` bytes at any time, and that each answer was
+    /// prompt.
     ///
     /// On a busy machine threads wait for a processor, and an idle server is late too. Neither is counted. A
     /// server whose threads compute or wait for each other is late on every machine.

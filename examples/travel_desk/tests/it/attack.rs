@@ -1,4 +1,5 @@
-//! Random attacks and a recovery; then the state of all sessions is compared with the records of the booking service.
+//! Random attacks and a recovery; then the state of all sessions is compared with the records of the booking
+//! service.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
