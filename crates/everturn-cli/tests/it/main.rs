@@ -5,6 +5,7 @@ mod chatting;
 mod failures;
 mod flows_and_agents;
 mod new_project;
+mod recordings;
 mod runs;
 mod sessions;
 mod shells;
