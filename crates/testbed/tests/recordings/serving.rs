@@ -105,7 +105,7 @@ async fn servers_in_this_process() {
 
     let (_harness, agents) = registry();
     let mcp = McpServer::new(&agents).name("testbed", "1.0.0");
-    let server = Server::new(&agents).door("/mcp", mcp);
+    let server = Server::new(&agents).adapter("/mcp", mcp);
     assert_recorded("mcp.txt", &serve(server, model_context_protocol).await);
 
     drop(listening);
@@ -117,11 +117,12 @@ async fn servers_in_this_process() {
     assert_recorded("spans.txt", &spans.collect::<String>());
 }
 
-/// Prints a line for each part of a document at that depth.
+/// Prints a line for each part of a document at that depth. Descriptions are left out: prose may improve.
 fn flatten(path: &str, value: &Value, depth: usize, lines: &mut String) {
     match value {
         Value::Object(fields) if depth > 0 => {
-            for (name, value) in fields {
+            let is_prose = |name: &str| matches!(name, "description" | "summary");
+            for (name, value) in fields.iter().filter(|(name, _)| !is_prose(name)) {
                 flatten(&format!("{path} {name}"), value, depth - 1, lines);
             }
         }
