@@ -59,7 +59,7 @@ async fn through_the_store(compressed: bool) -> Duration {
             tokio::spawn(async move {
                 let mut conversation = Conversation::new(&format!("session-{session}"), session.into());
                 for _ in 0..TURNS {
-                    conversation.save_turn(&store).await;
+                    conversation.save_turn(&*store).await;
                 }
             })
         })
