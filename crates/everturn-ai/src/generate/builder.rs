@@ -121,7 +121,7 @@ impl<T> Generate<T> {
         self.edit(|plan| plan.returns_tool_requests = returns)
     }
 
-    /// Sets the number of rounds in which the model may request tools before the call fails; 5 if not given.
+    /// Sets the number of rounds in which the model may request tools before the call fails; 50 by default.
     pub fn max_rounds(self, rounds: u32) -> Self {
         self.edit(|plan| plan.max_rounds = Some(rounds))
     }
