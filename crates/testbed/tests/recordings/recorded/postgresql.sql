@@ -8,9 +8,9 @@ CREATE TABLE IF NOT EXISTS everturn_schema (version integer NOT NULL);
 -- Names, ids and bodies are bytes: text refuses U+0000, and sorts as the database's locale says.
 -- Times are nanoseconds since 1970.
 
--- One row per session. A writer compares and sets the version, so all writes of a session come one after the other. The
--- first version is random: a session that is deleted and begun anew never comes back to a version it had.
--- `tokens` names the last commits, newest first, for a writer whose connection broke before it was answered.
+-- One row per session. A writer compares and sets the version, so all writes of a session are serialised. Versions are
+-- random: a session that is deleted and created again, or restored to an earlier point, never repeats a version.
+-- `tokens` names the last commits, newest first, for a writer whose connection broke before it received the answer.
 CREATE TABLE session (
     tenant integer NOT NULL,
     key uuid NOT NULL,
@@ -24,16 +24,17 @@ CREATE TABLE session (
     PRIMARY KEY (tenant, key)
 ) WITH (fillfactor = 70);
 CREATE INDEX session_by_tip ON session (tenant, scope, tip_at, tip) WHERE tip IS NOT NULL;
--- Sessions that a journal began and no snapshot followed.
+-- Sessions that have a journal and no snapshot.
 CREATE INDEX session_empty ON session (touched_at) WHERE tip IS NULL;
 
 -- A line of messages, possibly forked from another, of this or another session, after its first `base` messages. Its number
--- is the version that wrote it, so none is used twice, and a lineage that lost its messages from `cut` on is not appended to again: so whatever a
--- position has ever named, it names for good.
+-- is the version that wrote it, so none is used twice. A lineage that lost its messages from `cut` on is not appended to
+-- again. So a position never refers to a different message.
 CREATE TABLE lineage (
     tenant integer NOT NULL,
     base integer NOT NULL,
     number bigint NOT NULL,
+    checksum bigint NOT NULL,
     parent bigint,
     session uuid NOT NULL,
     parent_session uuid,
@@ -42,9 +43,12 @@ CREATE TABLE lineage (
 );
 CREATE INDEX lineage_by_parent ON lineage (tenant, parent_session, parent) WHERE parent IS NOT NULL;
 
--- The first byte of a body says how it is packed, the next four are a checksum. `cuts` counts the strings taken out.
+-- The first byte of a body is its encoding, the next four are a checksum of the stored bytes. `cuts` counts the strings that
+-- were cut out. The column `checksum` covers the message's text and position, and the checksum of the message before it. Its
+-- upper half is random for each commit.
 CREATE TABLE message (
     lineage bigint NOT NULL,
+    checksum bigint NOT NULL,
     tenant integer NOT NULL,
     number integer NOT NULL,
     session uuid NOT NULL,
@@ -53,9 +57,11 @@ CREATE TABLE message (
     PRIMARY KEY (tenant, session, lineage, number)
 );
 
--- JSON documents: custom state, artifacts, prompt inputs. With a base, the body is a patch on that document.
+-- JSON documents: custom state, artifacts, prompt inputs. With a base, the body is a patch on that document. The checksum
+-- covers the full text.
 CREATE TABLE document (
     number bigint NOT NULL,
+    checksum bigint NOT NULL,
     tenant integer NOT NULL,
     depth integer NOT NULL,
     base bigint,
@@ -95,11 +101,14 @@ CREATE TABLE document_blob (
 CREATE INDEX document_blob_by_hash ON document_blob (tenant, session, hash);
 
 -- `details` and `rest` are JSON and mostly absent. Without `up_to` there is no state; an empty history has no lineage.
--- `line_session` is the session of the lineage where that is not the snapshot's own. `named` says that the state repeats
--- the session's id.
+-- `line_session` is the session of the lineage if that is not the snapshot's own. `tail` is the checksum of the history's last
+-- message. `named` is whether the state repeats the session's id. The checksum covers the whole row, its scope, its id and its
+-- session's name.
 CREATE TABLE snapshot (
     tenant integer NOT NULL,
     up_to integer,
+    checksum bigint NOT NULL,
+    tail bigint,
     lineage bigint,
     custom bigint,
     artifacts bigint,
@@ -126,37 +135,32 @@ CREATE TABLE snapshot (
 CREATE INDEX snapshot_by_position ON snapshot (tenant, session, created_at, id);
 CREATE INDEX snapshot_by_parent ON snapshot (tenant, scope, parent) WHERE parent IS NOT NULL;
 CREATE INDEX snapshot_by_other_lineage ON snapshot (tenant, line_session, lineage) WHERE line_session IS NOT NULL;
--- Background runs that are not over: few, whatever the number of snapshots.
+-- Background runs that have not ended: few, whatever the number of snapshots.
 CREATE INDEX snapshot_pending ON snapshot (created_at, id, scope) WHERE status = 'pending';
 
--- What happened in turns that are not over.
+-- Records of turns that have not ended.
 CREATE TABLE journal (
     tenant integer NOT NULL,
     session uuid NOT NULL,
     sequence bigint NOT NULL,
     added_at bigint NOT NULL,
     token bigint NOT NULL,
+    checksum bigint NOT NULL,
     turn bytea NOT NULL,
     body bytea NOT NULL,
     PRIMARY KEY (tenant, session, turn, sequence)
 );
 CREATE INDEX journal_by_age ON journal (added_at);
 
--- What one worker at a time does, and when it is due again.
-CREATE TABLE chore (
+-- Tasks that one worker at a time carries out, and when each is due again.
+CREATE TABLE maintenance (
     name bytea PRIMARY KEY,
     due_at bigint NOT NULL
 );
 
--- Bodies are compressed before they come here.
-ALTER TABLE message ALTER COLUMN body SET STORAGE EXTERNAL;
-ALTER TABLE document ALTER COLUMN body SET STORAGE EXTERNAL;
-ALTER TABLE blob ALTER COLUMN body SET STORAGE EXTERNAL;
-ALTER TABLE journal ALTER COLUMN body SET STORAGE EXTERNAL;
-
--- The locks of turns under way, one for each place: a branch of the session, or all of it. The database's clock decides when
--- a lock has lapsed. Taking one over from another turn changes the session's version, so that whatever the other turn has
--- under way is checked anew.
+-- The locks of turns in progress, one for each place: a branch of the session, or all of it. The database's clock decides
+-- when a lock has lapsed. Taking a lock over from another turn changes the session's version, so that the other turn's
+-- pending writes are checked again.
 CREATE TABLE turn_lock (
     tenant integer NOT NULL,
     session uuid NOT NULL,
@@ -177,8 +181,8 @@ CREATE TABLE turn_queue (
     PRIMARY KEY (tenant, session, turn)
 ) WITH (fillfactor = 70);
 
--- What tenants have used, and what turns have used that no snapshot holds yet. The account of a tenant is that of the session
--- and the turn with empty names. `base` is the snapshot that the turn continues, or the empty name. `used` is JSON.
+-- The usage of tenants, and of turns that no snapshot contains yet. A tenant's own row has an empty session and turn.
+-- `base` is the snapshot that the turn continues, or empty. `used` is JSON.
 CREATE TABLE ledger (
     tenant integer NOT NULL,
     session uuid NOT NULL,
@@ -189,23 +193,7 @@ CREATE TABLE ledger (
     PRIMARY KEY (tenant, session, turn)
 ) WITH (fillfactor = 50);
 
--- Checksums of rows and of the columns that identify them. Rows of earlier versions have none: theirs is 0 and is
--- not compared. A session's versions are all random now, so that a database that was restored to an earlier point
--- never comes back to one that it had.
-
--- Covers the message's text and place, and the checksum of the message before it. Its upper half is random for
--- each commit.
-ALTER TABLE message ADD COLUMN checksum bigint NOT NULL DEFAULT 0;
--- Covers the full text.
-ALTER TABLE document ADD COLUMN checksum bigint NOT NULL DEFAULT 0;
-ALTER TABLE lineage ADD COLUMN checksum bigint NOT NULL DEFAULT 0;
-ALTER TABLE journal ADD COLUMN checksum bigint NOT NULL DEFAULT 0;
--- Covers the whole row, its scope, its id and its session's name. `tail` is the checksum of the history's last
--- message.
-ALTER TABLE snapshot ADD COLUMN checksum bigint NOT NULL DEFAULT 0;
-ALTER TABLE snapshot ADD COLUMN tail bigint;
-
--- The readable names of tenants whose scopes are hashes. A name goes with the tenant's last session.
+-- The readable names of tenants whose scopes are hashes. A name is deleted with the tenant's last session.
 CREATE TABLE tenant_name (
     tenant integer NOT NULL,
     scope bytea NOT NULL,
@@ -213,8 +201,14 @@ CREATE TABLE tenant_name (
     PRIMARY KEY (tenant, scope)
 );
 
+-- Bodies are compressed before they are stored.
+ALTER TABLE message ALTER COLUMN body SET STORAGE EXTERNAL;
+ALTER TABLE document ALTER COLUMN body SET STORAGE EXTERNAL;
+ALTER TABLE blob ALTER COLUMN body SET STORAGE EXTERNAL;
+ALTER TABLE journal ALTER COLUMN body SET STORAGE EXTERNAL;
+
 DELETE FROM everturn_schema;
-INSERT INTO everturn_schema (version) VALUES (4);
+INSERT INTO everturn_schema (version) VALUES (1);
 COMMIT;
 
 -- streams
@@ -223,34 +217,27 @@ DO $everturn$ BEGIN IF NOT EXISTS (SELECT 1 FROM pg_catalog.pg_namespace WHERE n
 SET LOCAL search_path TO "everturn";
 CREATE TABLE IF NOT EXISTS everturn_schema (version integer NOT NULL);
 -- Streams. Times are nanoseconds since 1970. A stream without an end is being written, by a process that renews its lease.
+-- The last three bits of a stream's key are its slot, by the time at which the stream began. `tenant` and `session` name the
+-- subject with which the stream is erased.
 CREATE TABLE stream (
-    key bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    key bigint PRIMARY KEY,
     lease_until bigint NOT NULL,
     finished_at bigint,
     stopped boolean NOT NULL DEFAULT false,
     scope bytea NOT NULL,
     id bytea NOT NULL,
     ending bytea,
+    tenant bytea NOT NULL,
+    session bytea,
     UNIQUE (scope, id)
 );
 CREATE INDEX stream_by_end ON stream (finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX stream_by_lease ON stream (lease_until) WHERE finished_at IS NULL;
-
--- Chunks that were written together: a JSON array of their texts, the first of which has this position.
-CREATE TABLE chunk (
-    stream bigint NOT NULL,
-    first bigint NOT NULL,
-    body bytea NOT NULL,
-    PRIMARY KEY (stream, first)
-);
-ALTER TABLE chunk ALTER COLUMN body SET STORAGE EXTERNAL;
-
--- The last three bits of a stream's key are its slot, by the time at which the stream began, and chunks are kept by slots. Of a
--- slot without streams everything is dropped at once, whatever its size. The slots come round again.
-DROP TABLE chunk;
-DELETE FROM stream;
-ALTER TABLE stream ALTER COLUMN key DROP IDENTITY;
 CREATE INDEX stream_by_slot ON stream ((key & 7));
+CREATE INDEX stream_by_subject ON stream (tenant, session);
+
+-- Chunks that were written together: a JSON array of their texts, the first of which has this position. Chunks are partitioned
+-- by slots. The chunks of a slot without streams are dropped at once, whatever their size. Slots are used in rotation.
 CREATE TABLE chunk (
     stream bigint NOT NULL,
     first bigint NOT NULL,
@@ -275,14 +262,6 @@ ALTER TABLE chunk_5 ALTER COLUMN body SET STORAGE EXTERNAL;
 ALTER TABLE chunk_6 ALTER COLUMN body SET STORAGE EXTERNAL;
 ALTER TABLE chunk_7 ALTER COLUMN body SET STORAGE EXTERNAL;
 
--- Whose text a stream holds: it is erased with its tenant, and with its session if it has one. Streams of earlier versions are
--- erased with the tenant that their scope names.
-ALTER TABLE stream ADD COLUMN tenant bytea NOT NULL DEFAULT '';
-ALTER TABLE stream ADD COLUMN session bytea;
-UPDATE stream SET tenant = CASE position('\x2f'::bytea IN scope) WHEN 0 THEN scope
-    ELSE substring(scope FROM 1 FOR position('\x2f'::bytea IN scope) - 1) END;
-CREATE INDEX stream_by_subject ON stream (tenant, session);
-
 DELETE FROM everturn_schema;
-INSERT INTO everturn_schema (version) VALUES (3);
+INSERT INTO everturn_schema (version) VALUES (1);
 COMMIT;

@@ -1,6 +1,6 @@
 -- sessions
 PRAGMA application_id = 1165382766
-PRAGMA user_version = 7
+PRAGMA user_version = 1
 PRAGMA journal_mode = wal
 CREATE TABLE blob (
     key INTEGER PRIMARY KEY,
@@ -12,8 +12,9 @@ CREATE TABLE document (
     base INTEGER REFERENCES document (key),
     depth INTEGER NOT NULL,
     cuts INTEGER NOT NULL,
-    body ANY NOT NULL
-, checksum INTEGER) STRICT;
+    body ANY NOT NULL,
+    checksum INTEGER NOT NULL
+) STRICT;
 CREATE TABLE document_blob (
     document INTEGER NOT NULL REFERENCES document (key),
     offset INTEGER NOT NULL,
@@ -27,7 +28,8 @@ CREATE TABLE journal (
     turn TEXT NOT NULL,
     sequence INTEGER NOT NULL,
     added_at INTEGER NOT NULL,
-    body ANY NOT NULL, checksum INTEGER,
+    body ANY NOT NULL,
+    checksum INTEGER NOT NULL,
     UNIQUE (scope, session, turn, sequence)
 ) STRICT;
 CREATE TABLE ledger (
@@ -42,13 +44,15 @@ CREATE TABLE lineage (
     key INTEGER PRIMARY KEY AUTOINCREMENT,
     parent INTEGER REFERENCES lineage (key),
     base INTEGER NOT NULL,
-    open INTEGER NOT NULL
-, checksum INTEGER) STRICT;
+    open INTEGER NOT NULL,
+    checksum INTEGER NOT NULL
+) STRICT;
 CREATE TABLE message (
     key INTEGER PRIMARY KEY,
     cuts INTEGER NOT NULL,
-    body ANY NOT NULL
-, checksum INTEGER) STRICT;
+    body ANY NOT NULL,
+    checksum INTEGER NOT NULL
+) STRICT;
 CREATE TABLE message_blob (
     message INTEGER NOT NULL REFERENCES message (key),
     offset INTEGER NOT NULL,
@@ -57,8 +61,9 @@ CREATE TABLE message_blob (
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE scope (
     key INTEGER PRIMARY KEY AUTOINCREMENT,
-    name TEXT NOT NULL UNIQUE
-, tenant TEXT) STRICT;
+    name TEXT NOT NULL UNIQUE,
+    tenant TEXT
+) STRICT;
 CREATE TABLE session (
     key INTEGER PRIMARY KEY AUTOINCREMENT,
     scope INTEGER NOT NULL REFERENCES scope (key),
@@ -87,7 +92,8 @@ CREATE TABLE snapshot (
     artifacts INTEGER REFERENCES document (key),
     prompt_input INTEGER REFERENCES document (key),
     named INTEGER NOT NULL,
-    rest TEXT, checksum INTEGER,
+    rest TEXT,
+    checksum INTEGER NOT NULL,
     UNIQUE (scope, id)
 ) STRICT;
 CREATE TABLE sqlite_sequence(name,seq);
@@ -115,11 +121,6 @@ CREATE TABLE turn_queue (
     until INTEGER NOT NULL,
     UNIQUE (scope, session, turn)
 ) STRICT;
-CREATE TABLE unchecked (
-    name TEXT PRIMARY KEY,
-    done INTEGER NOT NULL,
-    last INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
 CREATE INDEX document_blob_by_blob ON document_blob (blob);
 CREATE INDEX document_by_base ON document (base) WHERE base IS NOT NULL;
 CREATE INDEX journal_by_age ON journal (added_at);
@@ -140,7 +141,7 @@ CREATE INDEX snapshot_pending ON snapshot (created_at, id, scope, heartbeat_at) 
 -- sqlite_autoindex_turn_queue_1;
 -- streams
 PRAGMA application_id = 1165382516
-PRAGMA user_version = 4
+PRAGMA user_version = 1
 PRAGMA journal_mode = wal
 CREATE TRIGGER stream_comes AFTER INSERT ON stream BEGIN
     INSERT INTO owner VALUES (NEW.owner, NEW.bytes) ON CONFLICT DO UPDATE SET bytes = bytes + excluded.bytes;
@@ -159,7 +160,8 @@ CREATE TABLE batch (
     key INTEGER PRIMARY KEY,
     stream INTEGER NOT NULL REFERENCES stream (key) ON DELETE CASCADE,
     last INTEGER NOT NULL,
-    body TEXT NOT NULL, checksum INTEGER,
+    body TEXT NOT NULL,
+    checksum INTEGER NOT NULL,
     UNIQUE (stream, last)
 ) STRICT;
 CREATE TABLE owner (
@@ -176,7 +178,12 @@ CREATE TABLE stream (
     stop INTEGER NOT NULL,
     end TEXT,
     body TEXT,
-    expires_at INTEGER, owner TEXT NOT NULL DEFAULT '', bytes INTEGER NOT NULL DEFAULT 0, checksum INTEGER, tenant TEXT NOT NULL DEFAULT '', session TEXT,
+    expires_at INTEGER,
+    owner TEXT NOT NULL,
+    bytes INTEGER NOT NULL DEFAULT 0,
+    checksum INTEGER,
+    tenant TEXT NOT NULL,
+    session TEXT,
     UNIQUE (scope, id)
 ) STRICT;
 CREATE TABLE total (
