@@ -3,6 +3,9 @@
 //! A question is bound to its call by a digest of the tool's name and arguments. It is an entry of the tool
 //! request's metadata, so it is stored, branched and exported with the conversation. Each answer records who
 //! gave it, and when.
+//!
+//! The entry does not record whether the approved call was made, because other branches must find that too.
+//! The session's journals record it.
 
 mod digest;
 mod questions;

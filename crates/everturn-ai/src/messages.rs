@@ -1,7 +1,7 @@
 //! The messages of a request.
 //!
-//! A request is a few its own messages around an existing conversation. [`Messages`] keeps this structure: a
-//! short list of pieces, each a small run of owned messages or a stretch of a shared [`History`]. Cloning,
+//! A request is a few messages of its own around an existing conversation. [`Messages`] keeps this structure:
+//! a short list of pieces, each a small run of owned messages or a stretch of a shared [`History`]. Cloning,
 //! appending and replacing one message cost the same whatever the length of the conversation. On the wire it
 //! is a plain array.
 

@@ -1,4 +1,7 @@
 //! Counting what the models and tools of an invocation use, and checking budgets before each call.
+//!
+//! Both happen inside all middleware, immediately before the call, so each attempt of a retry is counted. The
+//! meters of all invocations around this one check and count the call too.
 
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};

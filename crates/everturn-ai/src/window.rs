@@ -2,7 +2,8 @@
 //!
 //! A session keeps everything. Before each model call a [`Window`] picks the messages that go into the
 //! request: the system messages and the prompt, and the latest messages of the conversation. Stored messages
-//! are never changed.
+//! are never changed. A window applies inside all middleware, so the generate loop, its journal and its
+//! observers see the whole conversation.
 //!
 //! | guarantee | module |
 //! |---|---|

@@ -84,6 +84,9 @@ pub(crate) fn not_bidirectional(descriptor: &Descriptor) -> Error {
 }
 
 /// Returns the concrete action behind an erased one, or `None` if it is of another type.
+///
+/// Calls of the concrete action pass values without converting them to JSON. The generate loop therefore
+/// never serialises a conversation to call a model.
 pub fn downcast<A: DynAction>(action: Arc<dyn DynAction>) -> Option<Arc<A>> {
     let action: Arc<dyn Any + Send + Sync> = action;
     action.downcast().ok()

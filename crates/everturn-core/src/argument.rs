@@ -44,7 +44,8 @@ const APPLICATION: &str = "application";
     note = "values given to the application are taken as `Dep<{Self}>`, and the caller as `Principal`"
 )]
 pub trait FromContext: Sized + Send {
-    /// Returns the requirement of this argument, if it can be checked before the function is called.
+    /// Returns the requirement of this argument, if it can be checked before the function is called. If the
+    /// application does not meet it, defining the function fails, instead of its first call.
     fn requirement() -> Option<Requirement> {
         None
     }

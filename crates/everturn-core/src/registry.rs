@@ -1,4 +1,8 @@
 //! The registry: every action under its key, plugins that provide more on demand, and named values.
+//!
+//! A registry owns its actions, so actions refer to it by a [`WeakRegistry`]: agents and prompts upgrade it
+//! for each invocation. Handles of agents and applications are strong. Dropping an application therefore
+//! frees its agents and their stores.
 
 use std::any::Any;
 use std::collections::BTreeMap;

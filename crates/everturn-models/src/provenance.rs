@@ -1,5 +1,8 @@
 //! A provider's own data on a part: signatures and ids.
 //!
+//! A request restores the data of its provider and leaves out that of all others, so a conversation can
+//! change its model at any turn. Stores keep parts whole, including this data.
+//!
 //! | metadata | holds |
 //! |---|---|
 //! | `thoughtSignature` | the opaque text of the wire, on its part |

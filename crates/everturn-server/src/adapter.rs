@@ -1,4 +1,9 @@
 //! Protocol adapters: other protocols at a path of a server, with its authentication and limits.
+//!
+//! An adapter converts a request into the init and input of a turn, and chunks into events of its protocol,
+//! by pure functions. The stored history is authoritative: of a conversation that a client resends, only new
+//! messages are appended. Ids of events contain the name of the turn and the position of the message. Both
+//! are known before the first chunk, so adapters keep no index.
 
 mod caller_streams;
 mod event_encoder;

@@ -1,4 +1,7 @@
 //! Handles a request: reads and validates it, identifies the caller, calls the action and responds.
+//!
+//! The caller is identified before anything runs and determines the scope of every store call. An id of
+//! another tenant, a forged id and a missing one therefore take the same path and get the same answer.
 
 mod lines;
 mod logged_stream;

@@ -1,4 +1,7 @@
 //! Counting the running calls of each caller, and the bytes that are held for them.
+//!
+//! A request is counted from the first byte of its body to the last byte of its answer. Calls whose answers
+//! are not read therefore count too.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -110,8 +110,8 @@ impl Server {
         }
     }
 
-    /// Adds a check that runs before the server binds its address. If it fails, nothing is served. A
-    /// [`router`](Server::router) that another program serves runs none.
+    /// Adds a check that runs before the server binds its address, such as that of the names in prompts. If
+    /// it fails, nothing is served. A [`router`](Server::router) that another program serves runs none.
     pub fn check_at_start<F, Fut>(mut self, check: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,

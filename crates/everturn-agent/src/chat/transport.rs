@@ -1,4 +1,7 @@
 //! The connection between a chat and its agent.
+//!
+//! Chats, turns, tasks and interrupts are implemented once, on top of this trait, for agents of this process
+//! and of other machines. The conformance cases run over both.
 
 use std::time::Duration;
 

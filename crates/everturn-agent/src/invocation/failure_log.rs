@@ -1,4 +1,7 @@
 //! Logging failures: one line each, with the whole chain of causes.
+//!
+//! The turn, the invocation, the background run and the server all report failures. The first of them claims
+//! the report ([`Error::claim_report`]), so that each failure has one line.
 
 use everturn_ai::is_limit;
 use everturn_core::{Context, Error, RequestId, Status};

@@ -1,4 +1,8 @@
 //! Resolving an interrupt: every tool request of the interrupted message gets its answer.
+//!
+//! All answers are checked before anything runs: each tool decides whether this caller may answer, and in
+//! which form (`tool/answering.rs`). The call and its interrupt are taken from the conversation, never from
+//! the client.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,8 @@
 //! Observing the generate loop, for the owner of the conversation.
+//!
+//! The loop does not depend on sessions: it finds the observer in its context, and waits for it at the end of
+//! a round. A snapshot that the observer takes there is durable before the model sees the answers of the
+//! tools.
 
 use std::sync::Arc;
 

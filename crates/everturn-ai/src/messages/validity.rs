@@ -1,4 +1,7 @@
 //! Repairing a request whose conversation is invalid.
+//!
+//! This is the last step before a model call, after all middleware and the window. It changes only what this
+//! model receives; stored messages are never rewritten.
 
 use super::{Messages, Segment};
 use crate::history::Groups;

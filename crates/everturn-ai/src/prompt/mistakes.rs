@@ -1,4 +1,7 @@
 //! Mistakes in prompts and agents that are found before these are used.
+//!
+//! Reading a file adds to a list instead of failing at the first mistake. Names are looked up when the
+//! program starts, once everything is defined, because a prompt may name a tool that is defined after it.
 
 use std::fmt::Write as _;
 

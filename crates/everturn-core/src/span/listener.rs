@@ -2,6 +2,9 @@
 //!
 //! Developer tools need complete inputs and outputs, live and with their own ids. Logs and exporters
 //! should not contain them, so they are not fields of `tracing`'s spans.
+//!
+//! No call waits for an exporter: a listener puts records into a bounded queue, which drops and counts what
+//! does not fit, and another task or thread sends them.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,7 @@
 //! Encoding turns as the events of a protocol.
+//!
+//! [`EncodedTurn`] is the driver of all adapters: it passes chunks to the adapter's [`EventEncoder`] and
+//! records the events that it returns.
 
 use everturn_agent::{AgentOutput, AgentStreamChunk};
 use everturn_core::{Result, Streaming};

@@ -1,4 +1,7 @@
 //! Streams of JSON lines: a call whose inputs or chunks are the lines of a file.
+//!
+//! A file passes through line by line in either direction, so exports and imports of any size need bounded
+//! memory.
 
 use std::io;
 use std::sync::Arc;

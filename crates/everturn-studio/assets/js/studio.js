@@ -1,6 +1,9 @@
 /**
  * The state of the page: the agents, their sessions and runs, and one open conversation. Views listen to its events: `place`,
  * `conversation`, `sessions`, `runs`, `reach` and `notice`.
+ *
+ * `patch.js`, `markdown.js`, `timeline-layout.js`, `messages.js` and `stream.js` do not use the page, so they are tested
+ * without a browser.
  */
 
 import * as api from './api.js';

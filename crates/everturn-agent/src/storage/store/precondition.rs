@@ -28,7 +28,8 @@ pub fn save_unknown(snapshot: &SnapshotId, why: Error) -> Error {
 /// snapshots. If it does not hold, the commit fails with `ABORTED` and [`TIP_MOVED`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Precondition {
-    /// No condition: a branch may begin at any snapshot, whatever follows it.
+    /// No condition: a branch may begin at any snapshot, whatever follows it. A turn that continues a
+    /// snapshot with a successor is a branch.
     #[default]
     None,
     /// The snapshot that a turn continues still has no successor. Snapshots elsewhere in the session do not
