@@ -146,7 +146,8 @@ pub(crate) struct ReceivedAnswers {
     pub(crate) has_stray: bool,
 }
 
-/// Reads the answers to pending calls: entries of `resume`, and results of calls among the client's new messages.
+/// Reads the answers to pending calls: entries of `resume`, and results of calls among the client's new
+/// messages.
 ///
 /// # Errors
 /// `FAILED_PRECONDITION` that names the calls without an answer, if any call has one.

@@ -14,9 +14,10 @@ use crate::version::Version;
 
 /// Parsed contents of files of one kind, shared by all handles of a store.
 ///
-/// Every change of a file, by this process or another, changes its [`Version`]. Contents are kept with the version of their
-/// file and used only while the file still has it. The version is read before the file: if the file changes in between, the
-/// contents are kept under a version that no longer exists and are not used again.
+/// Every change of a file, by this process or another, changes its [`Version`]. Contents are kept with the
+/// version of their file and used only while the file still has it. The version is read before the file: if
+/// the file changes in between, the contents are kept under a version that no longer exists and are not used
+/// again.
 #[derive(Debug)]
 pub(crate) struct Cache<T>(Arc<Mutex<Folders<T>>>);
 
@@ -100,8 +101,8 @@ impl<T> Cache<T> {
         Ok(content)
     }
 
-    /// Returns the parsed contents of the `.json` files of a folder, unordered: of those that are known, and of those
-    /// that are wanted.
+    /// Returns the parsed contents of the `.json` files of a folder, unordered: of those that are known, and
+    /// of those that are wanted.
     pub(crate) fn read_all(
         &self,
         disk: &dyn Disk,

@@ -86,7 +86,8 @@ impl Files {
             .any(|path| is_row(path)))
     }
 
-    /// Removes what is left of a tenant without rows: pointers of lost rows, and files that a crash left behind.
+    /// Removes what is left of a tenant without rows: pointers of lost rows, and files that a crash left
+    /// behind.
     pub(crate) fn delete_rest(&self) -> Result<()> {
         for folder in [self.folder.pointers(), self.folder.path().to_owned()] {
             for path in self.disk.list(&folder)? {

@@ -1,7 +1,7 @@
 //! The file operations that a store uses.
 //!
-//! They are few and behind a trait, so that a test can stop the world between any two of them, or lose what was not
-//! yet forced to the device, and look at what is left.
+//! They are few and behind a trait, so that a test can stop the world between any two of them, or lose what
+//! was not yet forced to the device, and look at what is left.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -16,13 +16,15 @@ pub const MAX_FILE: u64 = 256 * 1024 * 1024;
 
 /// The file operations that a store uses. All methods block, but none waits for another process.
 pub trait Disk: fmt::Debug + Send + Sync + 'static {
-    /// Creates a folder and those above it, readable by their owner only, and forces their names to the device.
+    /// Creates a folder and those above it, readable by their owner only, and forces their names to the
+    /// device.
     fn create_folder(&self, path: &Path) -> io::Result<()>;
 
     /// Returns the content of a file; `None` if it does not exist.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidData`] for anything but a regular file of at most [`MAX_FILE`] bytes, which is not opened.
+    /// [`io::ErrorKind::InvalidData`] for anything but a regular file of at most [`MAX_FILE`] bytes, which is
+    /// not opened.
     fn read(&self, path: &Path) -> io::Result<Option<Vec<u8>>>;
 
     /// Returns the beginning of a file, at most so many bytes; empty if the file does not exist.
@@ -37,9 +39,9 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
 
     /// Returns the version of a file, if it can be determined without reading the file.
     ///
-    /// Two versions are equal only if the file has not changed in between. A file that is so young that a further change
-    /// might not change its times has no version yet. With `None` the store reads the file, so `None` is correct for every
-    /// disk and every file.
+    /// Two versions are equal only if the file has not changed in between. A file that is so young that a
+    /// further change might not change its times has no version yet. With `None` the store reads the file, so
+    /// `None` is correct for every disk and every file.
     fn version(&self, path: &Path) -> Option<Version> {
         let _ = path;
         None
@@ -51,7 +53,8 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// Forces a file's content to the device.
     fn sync_file(&self, path: &Path) -> io::Result<()>;
 
-    /// Renames a file, atomically replacing a file of that name; or renames a folder to a name that is not in use.
+    /// Renames a file, atomically replacing a file of that name; or renames a folder to a name that is not in
+    /// use.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
     /// Forces a folder's entries to the device.
@@ -74,8 +77,8 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// Lists the subfolders of a folder; empty if the folder does not exist.
     fn folders(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
 
-    /// Takes the exclusive lock behind a path, across processes, and holds it until the guard is dropped. Returns `None` at
-    /// once if another holds it.
+    /// Takes the exclusive lock behind a path, across processes, and holds it until the guard is dropped.
+    /// Returns `None` at once if another holds it.
     fn try_lock(&self, path: &Path) -> io::Result<Option<Box<dyn Send>>>;
 }
 
@@ -187,7 +190,8 @@ impl Disk for RealDisk {
             .open(path)?;
         // Released when the file is closed, also by the death of the process.
         match file.try_lock() {
-            // The next process locks the file of that name, so a lock on a removed or replaced file has no effect.
+            // The next process locks the file of that name, so a lock on a removed or replaced file has no
+            // effect.
             Ok(()) if is_same_file(&file.metadata()?, fs::metadata(path).ok().as_ref()) => {
                 Ok(Some(Box::new(file)))
             }

@@ -36,8 +36,8 @@ impl Files {
         }
     }
 
-    /// Takes the scope's lock, which excludes the writers of all processes, unless another process holds it. The place in
-    /// the queue of this process is then given back.
+    /// Takes the scope's lock, which excludes the writers of all processes, unless another process holds it.
+    /// The place in the queue of this process is then given back.
     pub(crate) fn lock_from(
         &self,
         place: OwnedMutexGuard<()>,
@@ -63,11 +63,11 @@ impl Lock {
     }
 }
 
-/// One queue per folder, in which the writers of this process wait for each other before one of them waits for other
-/// processes. Shared by all handles of a store.
+/// One queue per folder, in which the writers of this process wait for each other before one of them waits
+/// for other processes. Shared by all handles of a store.
 ///
-/// The lock file excludes threads too, but lets chance decide between those that wait. A queue serves them in the order of
-/// their arrival.
+/// The lock file excludes threads too, but lets chance decide between those that wait. A queue serves them in
+/// the order of their arrival.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Queues(Arc<Mutex<HashMap<Folder, Weak<Queue<()>>>>>);
 

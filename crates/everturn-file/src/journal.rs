@@ -1,8 +1,9 @@
 //! Journals of turns that are not over: a folder per turn, a file per record.
 //!
-//! Journals are at `<root>/.journals/`, apart from the rows. A record gets its name under its tenant's lock, so a number is
-//! written once. The device is waited for outside the lock, so that turns do not wait for each other: a record is on the
-//! device before it has its name, and its name is on the device before `append` returns.
+//! Journals are at `<root>/.journals/`, apart from the rows. A record gets its name under its tenant's lock,
+//! so a number is written once. The device is waited for outside the lock, so that turns do not wait for each
+//! other: a record is on the device before it has its name, and its name is on the device before `append`
+//! returns.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -53,8 +54,8 @@ impl Journals {
         }
     }
 
-    /// Returns the prefix of the names of a session's journal folders. It is a hash, because the names of a tenant and a session
-    /// together may be too long for a file name.
+    /// Returns the prefix of the names of a session's journal folders. It is a hash, because the names of a
+    /// tenant and a session together may be too long for a file name.
     fn prefix(&self, session: &SessionId) -> String {
         hashed_name([self.scope.as_str(), session.as_str()]) + "-"
     }
@@ -245,7 +246,8 @@ impl Journals {
         own.iter().try_for_each(|dropped| self.remove(dropped))
     }
 
-    /// Returns whether a journal is this tenant's. Its name is a hash, so the session that its records name is tried.
+    /// Returns whether a journal is this tenant's. Its name is a hash, so the session that its records name
+    /// is tried.
     pub(crate) fn is_own(&self, folder: &Path) -> Result<bool> {
         for (_, path) in self.files(folder)? {
             if let Ok(Some(record)) = self.record(&path) {
@@ -269,7 +271,8 @@ impl Journals {
     fn sweep(&self, before: Timestamp) -> Result<u64> {
         let is_old = |record: Option<Written>| record.is_some_and(|record| record.added_at < before);
         for staged in self.disk.list(&self.folder)? {
-            // A staged record that a crash left behind. One that cannot be parsed may be being written right now.
+            // A staged record that a crash left behind. One that cannot be parsed may be being written right
+            // now.
             if self.record(&staged).is_ok_and(is_old) {
                 self.disk.remove(&staged)?;
             }

@@ -1,4 +1,5 @@
-//! The paths of rows and pointers: `<root>/<scope>/<snapshot>.json` and `<root>/<scope>/.pointers/<session>.json`.
+//! The paths of rows and pointers: `<root>/<scope>/<snapshot>.json` and
+//! `<root>/<scope>/.pointers/<session>.json`.
 //!
 //! Ids come from clients, so every segment is checked before it becomes part of a path.
 
@@ -15,8 +16,8 @@ use sha2::{Digest, Sha256};
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    /// Returns the folder of a scope. A scope may be nested with `/`. Two scopes never share a folder, and a scope's folder is
-    /// never the path of a row.
+    /// Returns the folder of a scope. A scope may be nested with `/`. Two scopes never share a folder, and a
+    /// scope's folder is never the path of a row.
     pub(crate) fn of(root: &Path, scope: &Scope) -> Result<Self> {
         let mut folder = root.to_owned();
         for (level, segment) in scope.as_str().split('/').enumerate() {

@@ -1,7 +1,7 @@
 //! A session store of readable files.
 //!
-//! [`FileStore`] stores one JSON file per snapshot, in the layout of the other Genkit runtimes' file stores. Each runtime can
-//! read and continue a folder that another has written.
+//! [`FileStore`] stores one JSON file per snapshot, in the layout of the other Genkit runtimes' file stores.
+//! Each runtime can read and continue a folder that another has written.
 //!
 //! ```text
 //! <root>/<scope>/<snapshot id>.json            one snapshot
@@ -28,14 +28,16 @@
 //! | files | regular files of up to [`MAX_FILE`] bytes are read; pipes, devices and larger files are skipped |
 //! | watchers | receive changes made in this process at once, others at the next poll |
 //!
-//! Each file that this store writes ends in a checksum, as whitespace after the JSON. The pointer of a session has one more
-//! field, `stagedAs`, which distinguishes a save that a crash interrupted from a lost file.
+//! Each file that this store writes ends in a checksum, as whitespace after the JSON. The pointer of a
+//! session has one more field, `stagedAs`, which distinguishes a save that a crash interrupted from a lost
+//! file.
 //!
-//! The other runtimes' stores do not take the lock and are not excluded by it: let one runtime at a time write a session.
+//! The other runtimes' stores do not take the lock and are not excluded by it: let one runtime at a time
+//! write a session.
 //!
-//! Snapshot ids, session ids and each part of a scope become file names: up to 200 bytes, without separators, control
-//! characters, `..` or a leading dot. Names that the file system does not distinguish, such as names that differ only in
-//! case on some systems, are the same name.
+//! Snapshot ids, session ids and each part of a scope become file names: up to 200 bytes, without separators,
+//! control characters, `..` or a leading dot. Names that the file system does not distinguish, such as names
+//! that differ only in case on some systems, are the same name.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![allow(
     clippy::disallowed_methods,

@@ -1,8 +1,9 @@
 //! Work under a scope's lock, by a deadline.
 //!
-//! A wait for the lock blocks no thread: the caller waits in the queue of this process, and the first in the queue tries the
-//! lock at short intervals. A caller that still waits at its deadline fails, wherever in the queue it is, so a process that is
-//! stopped while it holds the lock costs the others their saves of the meantime, and nothing else.
+//! A wait for the lock blocks no thread: the caller waits in the queue of this process, and the first in the
+//! queue tries the lock at short intervals. A caller that still waits at its deadline fails, wherever in the
+//! queue it is, so a process that is stopped while it holds the lock costs the others their saves of the
+//! meantime, and nothing else.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,8 +48,8 @@ impl FileStore {
     /// Runs blocking work under a scope's lock. The scope's folder must exist.
     ///
     /// # Errors
-    /// The work's own; `UNAVAILABLE` if another process holds the lock until `asked` is longer ago than the store's
-    /// `busy_timeout`.
+    /// The work's own; `UNAVAILABLE` if another process holds the lock until `asked` is longer ago than the
+    /// store's `busy_timeout`.
     pub(crate) async fn under_lock<T: Send + 'static>(
         &self,
         scope: &Scope,
@@ -104,7 +105,8 @@ impl FileStore {
     }
 }
 
-/// The holder of a lock when a save last failed. It is cached because saves fail together and finding the holder is slow.
+/// The holder of a lock when a save last failed. It is cached because saves fail together and finding the
+/// holder is slow.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LastHolder(Arc<Mutex<Option<(PathBuf, Instant, String)>>>);
 

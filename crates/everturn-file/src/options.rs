@@ -46,14 +46,15 @@ impl FileStoreOptions {
         }
     }
 
-    /// Keeps only the newest `length` snapshots of each chain of parents. Older ones are deleted as new ones are saved. By
-    /// default all snapshots are kept.
+    /// Keeps only the newest `length` snapshots of each chain of parents. Older ones are deleted as new ones
+    /// are saved. By default all snapshots are kept.
     pub fn max_chain(mut self, length: usize) -> Self {
         self.max_chain = Some(length);
         self
     }
 
-    /// Sets how often a watched snapshot is polled for status changes made by other processes; 2 s by default.
+    /// Sets how often a watched snapshot is polled for status changes made by other processes; 2 s by
+    /// default.
     pub fn poll_every(mut self, interval: Duration) -> Self {
         self.poll = Some(interval);
         self
@@ -65,8 +66,8 @@ impl FileStoreOptions {
         self
     }
 
-    /// Sets how long a save waits for another process that holds the lock, from the call on, before it fails with
-    /// `UNAVAILABLE`; 10 s by default. Reads do not wait.
+    /// Sets how long a save waits for another process that holds the lock, from the call on, before it fails
+    /// with `UNAVAILABLE`; 10 s by default. Reads do not wait.
     pub fn busy_timeout(mut self, timeout: Duration) -> Self {
         self.busy_timeout = timeout;
         self
@@ -81,8 +82,8 @@ impl FileStoreOptions {
     /// Opens the store, creating its folder.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if `max_chain` or the polling interval is zero; the file system's error if the folder cannot be
-    /// created.
+    /// `INVALID_ARGUMENT` if `max_chain` or the polling interval is zero; the file system's error if the
+    /// folder cannot be created.
     pub async fn open(self) -> Result<FileStore> {
         if self.max_chain == Some(0) {
             return Err(Error::invalid_argument("max_chain is 0 and must be at least 1"));

@@ -1,8 +1,8 @@
 //! Finding pending background runs without reading every file.
 //!
-//! Each pending row has a marker: a small file at `<root>/.pending/`, apart from the rows, that names the row. The marker is
-//! on the device before the row and is removed after the row has ended. So a marker may be stale, but no pending row is
-//! without one. Stale markers are removed when they are read.
+//! Each pending row has a marker: a small file at `<root>/.pending/`, apart from the rows, that names the
+//! row. The marker is on the device before the row and is removed after the row has ended. So a marker may be
+//! stale, but no pending row is without one. Stale markers are removed when they are read.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -56,8 +56,8 @@ impl Files {
         Ok(self.disk.read(&path(&self.root, &self.scope, id))?.is_some())
     }
 
-    /// Removes a marker if its row is not pending. Needs the lock, so that no save of the row is in progress; if the lock is
-    /// not free, the marker is left for the next reader.
+    /// Removes a marker if its row is not pending. Needs the lock, so that no save of the row is in progress;
+    /// if the lock is not free, the marker is left for the next reader.
     pub(crate) fn unmark_stale(&self, id: &SnapshotId) -> Result<()> {
         let Some(_lock) = self.lock_if_free()? else {
             return Ok(());

@@ -31,8 +31,9 @@ pub(crate) struct Pointer {
     pub(crate) updated_at: Option<Timestamp>,
     /// The name of the file that becomes the row, or an empty one if the row was there before the pointer.
     ///
-    /// While that file exists, the save has not ended. Afterwards the row exists until it is deleted, and the pointer before
-    /// it; so a row that is missing then was lost. Other runtimes leave this out and promise nothing.
+    /// While that file exists, the save has not ended. Afterwards the row exists until it is deleted, and the
+    /// pointer before it; so a row that is missing then was lost. Other runtimes leave this out and promise
+    /// nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) staged_as: Option<String>,
 }
@@ -41,7 +42,8 @@ pub(crate) struct Pointer {
 enum Pointed<T> {
     /// To the session's tip.
     Tip(T),
-    /// Nowhere: there is no pointer, its save has not ended, its row is orphaned, or it is another runtime's and stale.
+    /// Nowhere: there is no pointer, its save has not ended, its row is orphaned, or it is another runtime's
+    /// and stale.
     Nowhere,
     /// To a row that was there and is missing or damaged.
     Lost(Error),
@@ -78,8 +80,8 @@ impl Files {
 
     /// Reads the session's tip, for callers that do not hold the lock and do not wait for it.
     ///
-    /// A pointer whose save has not ended is left alone: a reader that repaired it would hide the new row from the next
-    /// writer. Other stale pointers are repaired if the lock is free.
+    /// A pointer whose save has not ended is left alone: a reader that repaired it would hide the new row
+    /// from the next writer. Other stale pointers are repaired if the lock is free.
     pub(crate) fn latest(&self, session: &SessionId, detail: Detail) -> Result<Option<Snapshot>> {
         for attempt in 0..ATTEMPTS {
             let pointer = self.pointer(session)?;
@@ -155,8 +157,8 @@ impl Files {
         Ok(greatest)
     }
 
-    /// Returns the row that a precondition asks for, where `tip` is the session's tip and `written` the row that the caller
-    /// writes.
+    /// Returns the row that a precondition asks for, where `tip` is the session's tip and `written` the row
+    /// that the caller writes.
     pub(crate) fn found(
         &self,
         session: &SessionId,
@@ -356,7 +358,8 @@ impl Files {
         Ok(found)
     }
 
-    /// Returns the pointer in a file. One that is damaged is as good as none: the tip is then found by scanning.
+    /// Returns the pointer in a file. One that is damaged is as good as none: the tip is then found by
+    /// scanning.
     pub(crate) fn pointer_in(&self, path: &Path) -> Result<Option<Pointer>> {
         let content = match self.disk.read(path) {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => None,

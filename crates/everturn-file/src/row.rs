@@ -15,7 +15,8 @@ use serde::{Deserialize, Deserializer};
 use crate::checksum::Seal;
 use crate::layout::Folder;
 
-/// Parses the content of a row's file. With [`Detail::Metadata`] the conversation is scanned but no message is built.
+/// Parses the content of a row's file. With [`Detail::Metadata`] the conversation is scanned but no message
+/// is built.
 ///
 /// # Errors
 /// `DATA_LOSS` if the content is not a snapshot, or not the one that was written.
@@ -169,7 +170,8 @@ impl<'de, A: MapAccess<'de>> MapAccess<'de> for WithoutState<'_, A> {
     }
 }
 
-/// The cached fields of each row that a store has read: enough to find the row, to sort it and to see whether it has ended.
+/// The cached fields of each row that a store has read: enough to find the row, to sort it and to see whether
+/// it has ended.
 #[derive(Debug)]
 pub(crate) struct Header {
     pub(crate) snapshot_id: SnapshotId,
@@ -194,8 +196,8 @@ impl Header {
         }
     }
 
-    /// Parses the header of a file. Returns `None` if the file is not a row, or is not named after its row and so cannot be
-    /// read by id.
+    /// Parses the header of a file. Returns `None` if the file is not a row, or is not named after its row
+    /// and so cannot be read by id.
     pub(crate) fn parse(folder: &Folder, path: &Path, content: &[u8]) -> Option<Self> {
         let row = parse(path, content, Detail::Metadata).ok()?;
         (folder.row(&row.snapshot_id).ok()? == path).then(|| Self::of(&row))

@@ -8,9 +8,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// How many reads, and how many writes, may block a thread at the same time.
 ///
-/// Devices reach their greatest speed with fewer. Reads and writes are apart, so that reads never wait for writes. Writes under a
-/// scope's lock are apart from those that prepare for it: otherwise the holder of the lock would wait for the many that wait for
-/// the lock.
+/// Devices reach their greatest speed with fewer. Reads and writes are apart, so that reads never wait for
+/// writes. Writes under a scope's lock are apart from those that prepare for it: otherwise the holder of the
+/// lock would wait for the many that wait for the lock.
 const THREADS: usize = 64;
 
 /// A bound on the threads that block, shared by all handles of a store. A wait for a lock blocks no thread.

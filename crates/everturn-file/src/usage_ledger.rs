@@ -1,7 +1,8 @@
 //! The usage of tenants and unfinished turns: a file per tenant.
 //!
-//! The files are at `<root>/.ledger/`, apart from the rows, and are replaced whole under their tenant's lock. One holds the
-//! tenant's account, the accounts of turns, which are few: those that run, and those that failed, and those of limited sessions.
+//! The files are at `<root>/.ledger/`, apart from the rows, and are replaced whole under their tenant's lock.
+//! One holds the tenant's account, the accounts of turns, which are few: those that run, and those that
+//! failed, and those of limited sessions.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -84,7 +85,8 @@ impl LedgerFile {
         serde_json::from_slice(&content).map_err(|error| damaged(&error))
     }
 
-    /// Replaces the file. The lock is held until the new content is on the device, so that no process builds on content that may be lost.
+    /// Replaces the file. The lock is held until the new content is on the device, so that no process builds
+    /// on content that may be lost.
     fn write(&self, accounts: &Accounts, _lock: &Lock) -> Result<()> {
         self.disk.create_folder(&self.folder)?;
         Staged::beside(&self.disk, &self.path, &encode(accounts)?)?.publish(&self.path)?;
@@ -177,7 +179,8 @@ impl UsageLedger for FileStore {
 }
 
 impl FileStore {
-    /// Drops the accounts of turns that a snapshot holds, by the deadline of an operation that started at that moment.
+    /// Drops the accounts of turns that a snapshot holds, by the deadline of an operation that started at
+    /// that moment.
     pub(crate) async fn close_accounts(
         &self,
         scope: &Scope,

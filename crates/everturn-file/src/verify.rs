@@ -21,8 +21,8 @@ const MAX_PROBLEMS: usize = 100;
 pub struct Verification {
     /// The number of snapshots.
     pub snapshots: u64,
-    /// The number of snapshots without a checksum, of other runtimes or earlier versions. They are read, but a change that
-    /// leaves valid JSON is not noticed.
+    /// The number of snapshots without a checksum, of other runtimes or earlier versions. They are read, but
+    /// a change that leaves valid JSON is not noticed.
     pub unchecked: u64,
     /// The problems found, at most 100.
     pub problems: Vec<String>,
@@ -42,8 +42,8 @@ impl Verification {
 }
 
 impl FileStore {
-    /// Reads every file of a scope and checks it: that each snapshot is what was written, and that each session has the
-    /// tip that was last written.
+    /// Reads every file of a scope and checks it: that each snapshot is what was written, and that each
+    /// session has the tip that was last written.
     ///
     /// # Errors
     /// The file system's error if a file cannot be read at all. Problems inside the files are listed in the

@@ -3,7 +3,8 @@
 use std::fs::Metadata;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Longer than the granularity of file times with fractions of a second, which is at most 10 ms, in kernels and in exFAT.
+/// Longer than the granularity of file times with fractions of a second, which is at most 10 ms, in kernels
+/// and in exFAT.
 const FINE_STEP: Duration = Duration::from_millis(50);
 
 /// Longer than the granularity of file times in whole seconds, which is at most 2 s, in FAT.
@@ -14,8 +15,8 @@ const COARSE_STEP: Duration = Duration::from_secs(3);
 pub struct Version {
     /// When the content was last written.
     pub modified: SystemTime,
-    /// When the file or its metadata last changed, which no program can set back; `modified` where the system does not
-    /// record it.
+    /// When the file or its metadata last changed, which no program can set back; `modified` where the system
+    /// does not record it.
     pub changed: SystemTime,
     /// The length in bytes.
     pub length: u64,
@@ -38,8 +39,8 @@ impl Version {
 
     /// Returns whether every change after `moment` changes the version.
     ///
-    /// File times have a granularity, and two changes within one step leave the same times. The length may be the same too,
-    /// and even the inode number, because a freed number is given to the next file.
+    /// File times have a granularity, and two changes within one step leave the same times. The length may be
+    /// the same too, and even the inode number, because a freed number is given to the next file.
     pub(crate) fn is_settled(&self, moment: SystemTime) -> bool {
         let times = [self.modified, self.changed];
         let step = if times.into_iter().any(is_whole_second) {

@@ -1,12 +1,13 @@
 //! Writing: one atomic read-modify-write of a row, and files that are staged before they get their names.
 //!
-//! The scope's lock is held as briefly as possible, because every writer waits for it. A row and the pointer to it are
-//! computed and forced to the device before the lock is taken. If the row has changed by then, the lock is released and they
-//! are computed again. They get their names under the lock, the pointer first. The row's name is forced to the device
-//! afterwards; a writer that builds on the row in between forces the same folder before it returns.
+//! The scope's lock is held as briefly as possible, because every writer waits for it. A row and the pointer
+//! to it are computed and forced to the device before the lock is taken. If the row has changed by then, the
+//! lock is released and they are computed again. They get their names under the lock, the pointer first. The
+//! row's name is forced to the device afterwards; a writer that builds on the row in between forces the same
+//! folder before it returns.
 //!
-//! The pointer names the staged file of its row. So a reader that finds a pointer without its row can distinguish an
-//! unfinished save, whose staged file still exists, from a lost row.
+//! The pointer names the staged file of its row. So a reader that finds a pointer without its row can
+//! distinguish an unfinished save, whose staged file still exists, from a lost row.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -28,8 +29,8 @@ use crate::read::Pointer;
 use crate::row::{self, Header};
 use crate::watch::Watchers;
 
-/// How deeply a file may be nested. The parser stops at 128 levels, and the innermost one may be empty and written on the
-/// same line.
+/// How deeply a file may be nested. The parser stops at 128 levels, and the innermost one may be empty and
+/// written on the same line.
 const MAX_DEPTH: usize = 126;
 
 /// The result of a mutation, and the file content that it was computed from.
@@ -60,7 +61,8 @@ pub(crate) struct TenantName {
 pub(crate) enum Published {
     /// The row was written; `None` if there was nothing to write.
     Done(Option<Box<Saved>>),
-    /// The row has changed since the draft was made. The lock is released, and the place in the queue is kept.
+    /// The row has changed since the draft was made. The lock is released, and the place in the queue is
+    /// kept.
     Stale(OwnedMutexGuard<()>),
 }
 
@@ -180,9 +182,9 @@ impl Files {
 
     /// Moves the session's pointer to a new row if the row becomes the tip.
     ///
-    /// The pointer is written before the row. If the process dies in between, the pointer names a row that does not exist,
-    /// and the next look-up finds the tip by scanning. In the other order the row could exist, and be built upon, while no
-    /// look-up by session ever finds it.
+    /// The pointer is written before the row. If the process dies in between, the pointer names a row that
+    /// does not exist, and the next look-up finds the tip by scanning. In the other order the row could
+    /// exist, and be built upon, while no look-up by session ever finds it.
     fn advance(
         &self,
         row: &Snapshot,
@@ -216,8 +218,8 @@ impl Files {
         Ok(())
     }
 
-    /// Prepares for rewriting an existing row. If the rewrite orphans or recovers the row, the session's pointer is removed.
-    /// Returns whether a new one is needed.
+    /// Prepares for rewriting an existing row. If the rewrite orphans or recovers the row, the session's
+    /// pointer is removed. Returns whether a new one is needed.
     fn change(
         &self,
         before: &Snapshot,
@@ -294,7 +296,8 @@ impl Files {
     }
 }
 
-/// A file whose content is on the device under a temporary name. It is removed on drop unless it was published or is kept.
+/// A file whose content is on the device under a temporary name. It is removed on drop unless it was
+/// published or is kept.
 #[derive(Debug)]
 pub(crate) struct Staged {
     disk: Arc<dyn Disk>,
@@ -374,7 +377,8 @@ pub(crate) fn encode<T: Serialize>(document: &T) -> Result<Vec<u8>> {
     Ok(content)
 }
 
-/// Counts the nesting of a document from its indentation, two spaces per level. Line breaks inside strings are escaped.
+/// Counts the nesting of a document from its indentation, two spaces per level. Line breaks inside strings
+/// are escaped.
 fn depth(text: &str) -> usize {
     let indents = text
         .split('\n')

@@ -158,8 +158,9 @@ impl McpServer {
         Ok(self.edit(|exposed| exposed.codec = Arc::new(codec)))
     }
 
-    /// Sets the store in which answered questions are noted, for processes that share a [key](McpServer::state_key). A
-    /// question can be answered once; without a store this holds within the process.
+    /// Sets the store in which answered questions are noted, for processes that share a
+    /// [key](McpServer::state_key). A question can be answered once; without a store this holds within the
+    /// process.
     pub fn store(self, store: impl IntoStore) -> Self {
         self.edit(|exposed| exposed.spent.in_store(store))
     }

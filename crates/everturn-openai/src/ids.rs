@@ -1,4 +1,5 @@
-//! Ids of responses and items. They contain the name of their turn, so no index is needed to find its snapshot.
+//! Ids of responses and items. They contain the name of their turn, so no index is needed to find its
+//! snapshot.
 
 use everturn_server::{MessagePosition, hex, text_of_hex};
 

@@ -1,9 +1,11 @@
-//! A cache of histories, documents and sessions, so that continuing a conversation reads nothing and writes only new messages.
+//! A cache of histories, documents and sessions, so that continuing a conversation reads nothing and writes
+//! only new messages.
 //!
-//! Facts about content stay true: messages with a checksum never change, and numbers of documents are random and never reused.
-//! Positions in a lineage are reused if the database is restored to an earlier point, so a history is found by its position and
-//! its last checksum. Facts about a session ([`Known`]) are true at one version of the session, which is random too. A commit
-//! compares that version, so outdated facts never cause a write.
+//! Facts about content stay true: messages with a checksum never change, and numbers of documents are random
+//! and never reused. Positions in a lineage are reused if the database is restored to an earlier point, so a
+//! history is found by its position and its last checksum. Facts about a session ([`Known`]) are true at one
+//! version of the session, which is random too. A commit compares that version, so outdated facts never cause
+//! a write.
 
 use std::sync::Arc;
 
@@ -149,7 +151,8 @@ impl Cache {
         drop(gone);
     }
 
-    /// Remembers a history that was read from a lineage, and that it is `grown` bytes longer than it was known to be.
+    /// Remembers a history that was read from a lineage, and that it is `grown` bytes longer than it was
+    /// known to be.
     pub(crate) fn learn_history(&self, lineage: LineageKey, stored_history: &StoredHistory, grown: usize) {
         let mut memory = self.memory();
         let weight = memory.histories.weight_of(&lineage) + grown;

@@ -21,8 +21,9 @@ use crate::write::{NextTip, Wish};
 const TOKENS: usize = 8;
 
 impl Plan<'_> {
-    /// Returns the statement of a commit. It answers with the new tip, whether turns wait for a lock that the commit
-    /// releases, and the time; with no row if the session has another version, or the turn lost its lock.
+    /// Returns the statement of a commit. It answers with the new tip, whether turns wait for a lock that the
+    /// commit releases, and the time; with no row if the session has another version, or the turn lost its
+    /// lock.
     pub(crate) fn statement(
         &self,
         wish: &Wish<'_>,
@@ -84,7 +85,8 @@ impl Plan<'_> {
         Ok(statement)
     }
 
-    /// Locks the lineage of another session against deletion, and returns the condition that the position is still there.
+    /// Locks the lineage of another session against deletion, and returns the condition that the position is
+    /// still there.
     fn hold_foreign(
         &self,
         statement: &mut Statement<'_>,
@@ -105,7 +107,8 @@ impl Plan<'_> {
         Ok(Some("EXISTS (SELECT 1 FROM held)".to_owned()))
     }
 
-    /// Returns the condition that the messages before the new ones are those that this process takes them for.
+    /// Returns the condition that the messages before the new ones are those that this process takes them
+    /// for.
     fn is_start_stored(&self, statement: &mut Statement<'_>, names: &Names) -> Outcome<Option<String>> {
         let Some((at, tail)) = self.change.start else {
             return Ok(None);

@@ -1,7 +1,7 @@
 //! Connections to the database: where it is, how it is reached, and how a statement is run.
 //!
-//! Every statement is unnamed and typed: it is parsed, bound and executed in one round trip, and any connection of a
-//! pooler can carry it. Nothing is set on a connection, so nothing has to be reset.
+//! Every statement is unnamed and typed: it is parsed, bound and executed in one round trip, and any
+//! connection of a pooler can carry it. Nothing is set on a connection, so nothing has to be reset.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -61,8 +61,8 @@ pub(crate) struct Address {
 }
 
 impl Address {
-    /// Reads a connection string. TLS is required, and the server's certificate verified, unless the string says
-    /// `sslmode=disable`, or says nothing and the server is on this machine.
+    /// Reads a connection string. TLS is required, and the server's certificate verified, unless the string
+    /// says `sslmode=disable`, or says nothing and the server is on this machine.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` for a string that cannot be read, or certificates that cannot.
@@ -201,8 +201,8 @@ impl Database {
             recycling_method: RecyclingMethod::Fast,
         };
         let manager = Manager::from_config(address.config.clone(), address.tls.clone(), recycling);
-        // A check at every use would be a round trip at every use. A connection that breaks within the time between is
-        // found by the statement, which is then settled and tried again on another.
+        // A check at every use would be a round trip at every use. A connection that breaks within the time
+        // between is found by the statement, which is then settled and tried again on another.
         let check = Hook::async_fn(|client: &mut deadpool_postgres::ClientWrapper, metrics| {
             Box::pin(async move {
                 if metrics.last_used() < CHECK_AFTER {
@@ -239,15 +239,16 @@ impl Database {
         })
     }
 
-    /// Runs one call of the store. Everything in it, waiting for a connection and further attempts included, ends by one
-    /// deadline. Inside of another call, that one's deadline applies.
+    /// Runs one call of the store. Everything in it, waiting for a connection and further attempts included,
+    /// ends by one deadline. Inside of another call, that one's deadline applies.
     pub(crate) fn within<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
         let deadline = deadline().unwrap_or_else(|| Instant::now() + self.patience);
         // Boxed to keep the futures around it small.
         DEADLINE.scope(deadline, Box::pin(work))
     }
 
-    /// Runs work of many statements, of which each has the time of a statement, and all together as long as they need.
+    /// Runs work of many statements, of which each has the time of a statement, and all together as long as
+    /// they need.
     #[expect(clippy::unused_self, reason = "as `within`")]
     pub(crate) fn unhurried<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
         DEADLINE.scope(Instant::now() + NEVER, Box::pin(work))
@@ -259,15 +260,16 @@ impl Database {
         tokio::time::timeout(limit, work).await.ok()
     }
 
-    /// Returns how long a statement may take now: half of the time that the call has left, so that a connection which no
-    /// longer answers leaves time to ask by another.
+    /// Returns how long a statement may take now: half of the time that the call has left, so that a
+    /// connection which no longer answers leaves time to ask by another.
     fn statement_limit(&self) -> Duration {
         left().map_or(self.statement_timeout, |left| {
             self.statement_timeout.min(left / 2)
         })
     }
 
-    /// Waits for an answer as long as a statement may take. Work that is not answered may still be carried out.
+    /// Waits for an answer as long as a statement may take. Work that is not answered may still be carried
+    /// out.
     pub(crate) async fn bounded<T, E: Into<Fault>>(
         &self,
         work: impl Future<Output = Result<T, E>>,
@@ -279,7 +281,8 @@ impl Database {
         }
     }
 
-    /// Returns a free connection, or a new one. Where the server allows no further one, waits for those that are open.
+    /// Returns a free connection, or a new one. Where the server allows no further one, waits for those that
+    /// are open.
     pub(crate) async fn connection(&self) -> Outcome<Pooled> {
         let limit = left().map_or(self.checkout_timeout, |left| self.checkout_timeout.min(left));
         let checkout = async {
@@ -347,8 +350,8 @@ impl Database {
         if let Ok(rows) = tokio::time::timeout(limit, &mut answer).await {
             return Ok(rows?);
         }
-        // Otherwise a statement that waits for a lock would be carried out after its caller has given up. It may have been
-        // carried out just now, which its answer says.
+        // Otherwise a statement that waits for a lock would be carried out after its caller has given up. It
+        // may have been carried out just now, which its answer says.
         let cancel = client.cancel_token();
         let cancelled = async {
             // Boxed: it is large, and rare.

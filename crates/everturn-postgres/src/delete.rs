@@ -1,9 +1,9 @@
 //! Deleting rows, and everything that is no longer referred to.
 //!
-//! A deletion is a transaction of several statements. It first locks the sessions whose rows are deleted, and sets their next
-//! versions: commits that were computed from deleted rows fail, and are computed again. Data that only a deleted row referred to
-//! is deleted in the same transaction: messages beyond the last position in use, documents, blobs and the session. A document
-//! that was a patch on a deleted one is written in full.
+//! A deletion is a transaction of several statements. It first locks the sessions whose rows are deleted, and
+//! sets their next versions: commits that were computed from deleted rows fail, and are computed again. Data
+//! that only a deleted row referred to is deleted in the same transaction: messages beyond the last position
+//! in use, documents, blobs and the session. A document that was a patch on a deleted one is written in full.
 
 use std::collections::BTreeSet;
 
@@ -62,7 +62,8 @@ impl Inner {
                     .with(scope.as_str().as_bytes().to_vec(), Type::BYTEA);
             let rows = self.db.read(&statement).await?;
             let names: Vec<Vec<u8>> = rows.iter().map(|row| column(row, 0)).collect::<Outcome<_>>()?;
-            // A session that cannot be deleted away, because a turn of it holds it, is no reason to go on for ever.
+            // A session that cannot be deleted away, because a turn of it holds it, is no reason to go on for
+            // ever.
             if names.is_empty() || names == before {
                 self.db.read(&close_tenant(scope)).await?;
                 self.db.read(&forget_name(scope)).await?;
@@ -111,7 +112,8 @@ impl Inner {
 
     /// Deletes what a rewritten row referred to before and nothing refers to now.
     ///
-    /// The row is written already, so a failure is no failure of the commit: [`PostgresStore::tidy`] deletes it later.
+    /// The row is written already, so a failure is no failure of the commit: [`PostgresStore::tidy`] deletes
+    /// it later.
     ///
     /// [`PostgresStore::tidy`]: crate::PostgresStore::tidy
     pub(crate) async fn release_replaced(&self, session: SessionKey, before: &StoredState) {
@@ -253,11 +255,12 @@ impl Deleting<'_> {
         Ok(())
     }
 
-    /// Deletes the messages of a lineage beyond its last position in use. If none is in use, deletes the lineage and returns
-    /// its parent.
+    /// Deletes the messages of a lineage beyond its last position in use. If none is in use, deletes the
+    /// lineage and returns its parent.
     async fn release_lineage(&self, lineage: LineageKey) -> Outcome<Option<LineageKey>> {
         let place = |sql: &str| of_session(sql, lineage.session).with(lineage.number, Type::INT8);
-        // Its session too, if it is another one: what that session's writers know of the lineage becomes false.
+        // Its session too, if it is another one: what that session's writers know of the lineage becomes
+        // false.
         self.lock(&BTreeSet::from([lineage.session])).await?;
         let sql = "SELECT parent_session, parent, base, cut, NULL::integer, checksum FROM @lineage \
                    WHERE tenant = $1 AND session = $2 AND number = $3 FOR UPDATE";
@@ -277,7 +280,8 @@ impl Deleting<'_> {
         let cut = self.delete_messages(lineage, used).await?;
         if used > 0 {
             if cut {
-                // A position must keep its meaning, so no message may be appended where messages were deleted.
+                // A position must keep its meaning, so no message may be appended where messages were
+                // deleted.
                 let (used, base) = (number_column(used)?, number_column(known.base)?);
                 let checksum = line_checksum(lineage, known.parent, base, Some(used));
                 let sql = "UPDATE @lineage SET cut = $4, checksum = $5 WHERE tenant = $1 AND session = $2 AND number = $3";
@@ -308,7 +312,8 @@ impl Deleting<'_> {
         Ok(rows.first().map_or(Ok(0), |row| column::<i64>(row, 0))? > 0)
     }
 
-    /// Deletes those documents that no snapshot refers to. Documents that are patches on them are first written in full.
+    /// Deletes those documents that no snapshot refers to. Documents that are patches on them are first
+    /// written in full.
     async fn release_documents(&self, session: SessionKey, numbers: Vec<i64>) -> Outcome<()> {
         let sql = "SELECT unnest($3) EXCEPT SELECT unnest(ARRAY[custom, artifacts, prompt_input]) FROM @snapshot \
                    WHERE tenant = $1 AND session = $2";

@@ -1,7 +1,7 @@
 //! Custom state, artifacts and prompt inputs: JSON documents that the snapshots of a session share.
 //!
-//! An unchanged document is stored once. A large document that changed a little is stored as a patch on the previous one, in
-//! a chain of bounded length.
+//! An unchanged document is stored once. A large document that changed a little is stored as a patch on the
+//! previous one, in a chain of bounded length.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -93,7 +93,8 @@ impl Reading<'_> {
             .ok_or_else(|| Fault::damaged("a document is missing"))
     }
 
-    /// Returns the full texts of documents, with their patches applied. Documents that do not exist are left out.
+    /// Returns the full texts of documents, with their patches applied. Documents that do not exist are left
+    /// out.
     pub(crate) async fn document_texts(
         &self,
         session: SessionKey,
@@ -184,8 +185,8 @@ impl Reading<'_> {
 impl Plan<'_> {
     /// Plans to store a document, unless it is stored already, and returns its number.
     ///
-    /// `own` is the document that the row referred to before, `parent` the one that the parent row refers to. A patch is made
-    /// only on the parent's document: the row's own is about to be released.
+    /// `own` is the document that the row referred to before, `parent` the one that the parent row refers to.
+    /// A patch is made only on the parent's document: the row's own is about to be released.
     pub(crate) async fn put_document(
         &mut self,
         document: &Document,

@@ -60,7 +60,8 @@ impl Fault {
         matches!(self, Self::Unanswered(_))
     }
 
-    /// Returns whether the connection failed rather than the statement, so that another connection may succeed.
+    /// Returns whether the connection failed rather than the statement, so that another connection may
+    /// succeed.
     pub(crate) fn is_lost(&self) -> bool {
         match self {
             Self::NoConnection(_) | Self::TimedOut(_) | Self::Silent(_) | Self::Unanswered(_) => true,

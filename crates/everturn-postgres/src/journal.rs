@@ -1,7 +1,8 @@
 //! Journals of turns that are not over.
 //!
-//! A record is written by one statement that holds the session's row still and compares the version at which its guard was
-//! checked. A journal may begin before its session has a snapshot; it then begins the session, without a tip.
+//! A record is written by one statement that holds the session's row still and compares the version at which
+//! its guard was checked. A journal may begin before its session has a snapshot; it then begins the session,
+//! without a tip.
 
 use std::sync::Arc;
 
@@ -100,8 +101,8 @@ fn of_turn(sql: &str, scope: &Scope, key: &JournalKey) -> Statement<'static> {
         .with(key.turn().as_bytes().to_vec(), Type::BYTEA)
 }
 
-/// Drops the journals of which every record is old. Their number is the number of different turns among the dropped
-/// records.
+/// Drops the journals of which every record is old. Their number is the number of different turns among the
+/// dropped records.
 pub(crate) fn sweep(before: Timestamp) -> Statement<'static> {
     Statement::new(
         "WITH gone AS (DELETE FROM @journal j USING \

@@ -81,7 +81,8 @@ pub(crate) struct Found {
     pub(crate) tokens: Vec<i64>,
 }
 
-/// Reads the columns [`KNOWN`] of a row; `None` if there is no such session. `stored` is the snapshot in the row.
+/// Reads the columns [`KNOWN`] of a row; `None` if there is no such session. `stored` is the snapshot in the
+/// row.
 pub(crate) fn known(row: &Row, stored: Option<&Stored>) -> Outcome<Option<Found>> {
     let at = |index: usize| FIRST_KNOWN + index;
     let Some(version) = column::<Option<i64>>(row, at(0))? else {
@@ -111,8 +112,8 @@ pub(crate) fn known(row: &Row, stored: Option<&Stored>) -> Outcome<Option<Found>
     }))
 }
 
-/// Reads a lineage from six columns: the session and the number of its parent, its base, its cut, its last message and its
-/// checksum.
+/// Reads a lineage from six columns: the session and the number of its parent, its base, its cut, its last
+/// message and its checksum.
 pub(crate) fn line(row: &Row, first: usize, key: LineageKey) -> Outcome<Option<Line>> {
     let Some(base) = column::<Option<i32>>(row, first + 2)? else {
         return Ok(None);

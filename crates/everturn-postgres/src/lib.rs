@@ -1,7 +1,7 @@
 //! Conversations in PostgreSQL.
 //!
-//! [`PostgresStore`] is the session store for agents that run in many processes on many machines. Sessions, journals and leases
-//! are in one database; no other service is needed.
+//! [`PostgresStore`] is the session store for agents that run in many processes on many machines. Sessions,
+//! journals and leases are in one database; no other service is needed.
 //!
 //! ```no_run
 //! use everturn_agent::store::{Scope, SessionStore};
@@ -14,8 +14,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! [`PostgresStreamLog`] stores streams in a schema of its own, for clients that reconnect or watch a background run from
-//! another machine.
+//! [`PostgresStreamLog`] stores streams in a schema of its own, for clients that reconnect or watch a
+//! background run from another machine.
 //!
 //! # Guarantees
 //!
@@ -33,32 +33,35 @@
 //! | watchers | receive changes made in this process at once, those of other processes within 100 ms if notifications arrive, and otherwise within the poll interval, 250 ms by default |
 //! | deletion | leaves nothing that a query can reach and, after PostgreSQL's own vacuum, nothing in the tables. Write-ahead logs and backups contain the data for their own retention time |
 //!
-//! Any non-empty string of up to [`MAX_ID`] bytes is a valid id, scope or session name. Times must lie between the years
-//! 1678 and 2262.
+//! Any non-empty string of up to [`MAX_ID`] bytes is a valid id, scope or session name. Times must lie
+//! between the years 1678 and 2262.
 //!
 //! # Poolers
 //!
-//! Every statement is unnamed and connections have no state, so `PgBouncer` in transaction mode works without configuration.
-//! It does not forward notifications. [`PostgresStoreOptions::listen_on`] sets a direct address for them; without it, changes
-//! made by other processes are found by polling.
+//! Every statement is unnamed and connections have no state, so `PgBouncer` in transaction mode works without
+//! configuration. It does not forward notifications. [`PostgresStoreOptions::listen_on`] sets a direct
+//! address for them; without it, changes made by other processes are found by polling.
 //!
 //! # Watching
 //!
-//! A watcher reads the current statuses of rows by their ids. It does not track a position in a sequence of changes, so a
-//! transaction that was open at one poll and committed after later ones is seen by the next poll (the test `watching_a_status::a_change_that_commits_after_later_ones_is_reported`). The positions of a
-//! stream are a sequence. Its one writer sends chunks only after the earlier ones are committed, so a reader never sees a
-//! position before those that precede it.
+//! A watcher reads the current statuses of rows by their ids. It does not track a position in a sequence of
+//! changes, so a transaction that was open at one poll and committed after later ones is seen by the next
+//! poll (the test `watching_a_status::a_change_that_commits_after_later_ones_is_reported`). The positions of
+//! a stream are a sequence. Its one writer sends chunks only after the earlier ones are committed, so a
+//! reader never sees a position before those that precede it.
 //!
 //! # Storage format
 //!
-//! Messages are rows and snapshots are positions: a message is stored once however many snapshots contain it, and a
-//! branch costs a few hundred bytes. Unchanged custom state and artifacts are not written again; a large document with a small
-//! change is stored as a patch. Long strings, such as inline images, are stored once in a session by
-//! their hash, large values are compressed, and every row has a checksum of its values and its identity.
+//! Messages are rows and snapshots are positions: a message is stored once however many snapshots contain it,
+//! and a branch costs a few hundred bytes. Unchanged custom state and artifacts are not written again; a
+//! large document with a small change is stored as a patch. Long strings, such as inline images, are stored
+//! once in a session by their hash, large values are compressed, and every row has a checksum of its values
+//! and its identity.
 //!
-//! Recently used conversations are cached. A cached value is used only if the row that is read has the same checksums, or the
-//! same version, which is random for each commit. So the cache stays correct if the database is restored to an earlier point
-//! while the program runs, or if a standby that lags behind takes over.
+//! Recently used conversations are cached. A cached value is used only if the row that is read has the same
+//! checksums, or the same version, which is random for each commit. So the cache stays correct if the
+//! database is restored to an earlier point while the program runs, or if a standby that lags behind takes
+//! over.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![allow(
     clippy::disallowed_methods,

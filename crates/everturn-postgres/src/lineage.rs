@@ -1,11 +1,12 @@
 //! Stored histories: a message is stored once, and a snapshot refers to a position in a lineage.
 //!
-//! Invariants: the messages of a lineage are contiguous from its base on; a position names the lineage that holds its last
-//! message; a message is never replaced, and a lineage that lost messages is never appended to again. So the messages at an
-//! existing position never change, and a position exists if its last message does.
+//! Invariants: the messages of a lineage are contiguous from its base on; a position names the lineage that
+//! holds its last message; a message is never replaced, and a lineage that lost messages is never appended to
+//! again. So the messages at an existing position never change, and a position exists if its last message
+//! does.
 //!
-//! A lineage belongs to the session that wrote it. Other sessions may fork from it, or refer to it; a commit that does
-//! locks the lineage against deletion.
+//! A lineage belongs to the session that wrote it. Other sessions may fork from it, or refer to it; a commit
+//! that does locks the lineage against deletion.
 
 use everturn_ai::{History, Message};
 use everturn_sql::{check_history, parse, write};
@@ -40,8 +41,8 @@ struct Segment {
 }
 
 impl Reading<'_> {
-    /// Returns the history at a position, whose last message has this checksum. It shares the messages that other snapshots
-    /// have read or written.
+    /// Returns the history at a position, whose last message has this checksum. It shares the messages that
+    /// other snapshots have read or written.
     pub(crate) async fn history(&self, at: Position, tail: Tail) -> Outcome<StoredHistory> {
         if let Some(known) = self.store.cache.history(at.lineage)
             && known.tail(at.len) == Some(tail)
@@ -231,11 +232,11 @@ impl Reading<'_> {
 }
 
 impl Plan<'_> {
-    /// Plans to store the new messages of a history and returns its position and the checksum of its last message; `None`
-    /// for an empty history.
+    /// Plans to store the new messages of a history and returns its position and the checksum of its last
+    /// message; `None` for an empty history.
     ///
-    /// `known` is the result of [`Plan::known_start`]. Without it, the history is compared with the histories at the
-    /// `related` positions, which probably begin alike.
+    /// `known` is the result of [`Plan::known_start`]. Without it, the history is compared with the histories
+    /// at the `related` positions, which probably begin alike.
     pub(crate) async fn put_history(
         &mut self,
         history: &History,
@@ -320,8 +321,8 @@ impl Plan<'_> {
         Ok(None)
     }
 
-    /// Returns where the beginning of a history is stored that this process has, and the checksum of its last message, if that
-    /// is in memory.
+    /// Returns where the beginning of a history is stored that this process has, and the checksum of its last
+    /// message, if that is in memory.
     fn placed(&self, place: Place, history: &History) -> Option<(Position, Tail)> {
         let at = Position {
             lineage: place.lineage,
@@ -358,7 +359,8 @@ impl Plan<'_> {
         }
     }
 
-    /// Returns the position in the lineage that holds its last message; `None` if the position no longer exists.
+    /// Returns the position in the lineage that holds its last message; `None` if the position no longer
+    /// exists.
     async fn resolve(&mut self, mut at: Position, tail: Tail) -> Outcome<Option<Start>> {
         if at.lineage.session.tenant != self.session.tenant || at.len == 0 {
             return Ok(None);
@@ -441,7 +443,8 @@ impl Plan<'_> {
         }
     }
 
-    /// Plans to store a message after the one with the checksum `before`. Returns the length of its text and its checksum.
+    /// Plans to store a message after the one with the checksum `before`. Returns the length of its text and
+    /// its checksum.
     fn put_message(
         &mut self,
         lineage: i64,

@@ -1,9 +1,9 @@
 //! Notifications between processes, which make watching prompt.
 //!
-//! Notifications are sent outside of commits, because a commit that notifies waits for all others that do. They are coalesced:
-//! one statement announces all changes since the last. A separate connection listens. It is tested when it is opened, by a
-//! notification that this process sends. Behind a pooler in transaction mode none arrives; the connection is then closed, and
-//! changes are found by polling.
+//! Notifications are sent outside of commits, because a commit that notifies waits for all others that do.
+//! They are coalesced: one statement announces all changes since the last. A separate connection listens. It
+//! is tested when it is opened, by a notification that this process sends. Behind a pooler in transaction
+//! mode none arrives; the connection is then closed, and changes are found by polling.
 
 use std::collections::BTreeSet;
 use std::sync::Weak;

@@ -1,4 +1,5 @@
-//! Maintenance: the remains of dead processes, PostgreSQL's vacuum, and tasks that one worker at a time carries out.
+//! Maintenance: the remains of dead processes, PostgreSQL's vacuum, and tasks that one worker at a time
+//! carries out.
 
 use std::time::Duration;
 
@@ -36,8 +37,9 @@ const EMPTY_FOR: Duration = Duration::from_hours(24);
 const LAPSED_FOR: Duration = Duration::from_hours(1);
 
 impl PostgresStore {
-    /// Deletes the remains of processes that died: parts of rewritten snapshots that nothing refers to, locks of their turns,
-    /// and sessions that never got a snapshot. Returns the number of deleted parts and sessions.
+    /// Deletes the remains of processes that died: parts of rewritten snapshots that nothing refers to, locks
+    /// of their turns, and sessions that never got a snapshot. Returns the number of deleted parts and
+    /// sessions.
     ///
     /// Commits and reads continue meanwhile.
     ///
@@ -53,7 +55,8 @@ impl PostgresStore {
     /// PostgreSQL does this by itself. Call it after much was deleted at once.
     ///
     /// # Errors
-    /// `PERMISSION_DENIED` if the user does not own the tables; `UNAVAILABLE` if the database cannot be reached.
+    /// `PERMISSION_DENIED` if the user does not own the tables; `UNAVAILABLE` if the database cannot be
+    /// reached.
     pub async fn vacuum(&self) -> Result<()> {
         let vacuum = async {
             let connection = self.inner().db.connection().await?;
@@ -95,7 +98,8 @@ impl PostgresStore {
         ))
         .with(task.as_bytes().to_vec(), Type::BYTEA)
         .with(every, Type::INT8);
-        // Not tried again if its answer is lost: the task then waits for the next interval instead of being done twice.
+        // Not tried again if its answer is lost: the task then waits for the next interval instead of being
+        // done twice.
         let rows = self.call(self.inner().db.run(&statement)).await?;
         Ok(!rows.is_empty())
     }

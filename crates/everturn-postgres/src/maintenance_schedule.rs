@@ -22,10 +22,12 @@ pub struct MaintenanceSchedule {
 }
 
 impl PostgresStore {
-    /// Carries out rules of retention for all tenants, and [tidies up](PostgresStore::tidy), once in each interval. Every
-    /// process of a program calls this; one of them does the work, and another if that one dies.
+    /// Carries out rules of retention for all tenants, and [tidies up](PostgresStore::tidy), once in each
+    /// interval. Every process of a program calls this; one of them does the work, and another if that one
+    /// dies.
     ///
-    /// A failure is logged, and tried again in the next interval. MaintenanceSchedule ends when the returned value is dropped.
+    /// A failure is logged, and tried again in the next interval. MaintenanceSchedule ends when the returned
+    /// value is dropped.
     ///
     /// ```no_run
     /// # use std::time::Duration;

@@ -22,7 +22,8 @@ pub struct PostgresMetrics {
     pub commits: u64,
     /// The time that acknowledged commits took, all together.
     pub commit_time: Duration,
-    /// The number of times that a commit was tried again, because another writer was faster or its connection broke.
+    /// The number of times that a commit was tried again, because another writer was faster or its connection
+    /// broke.
     pub retries: u64,
     /// The number of connections that broke during a statement.
     pub lost_connections: u64,

@@ -58,17 +58,18 @@ impl PostgresStoreOptions {
         }
     }
 
-    /// Sets the schema that holds the tables; `everturn` by default. Several stores can share a database, each in a separate
-    /// schema.
+    /// Sets the schema that holds the tables; `everturn` by default. Several stores can share a database,
+    /// each in a separate schema.
     pub fn schema(mut self, name: impl Into<String>) -> Self {
         self.schema = name.into();
         self
     }
 
-    /// Sets the connection string of the one connection that listens for notifications; by default the store's own.
+    /// Sets the connection string of the one connection that listens for notifications; by default the
+    /// store's own.
     ///
-    /// Behind a pooler in transaction mode notifications do not arrive. A connection string that leads past the pooler
-    /// makes [watching](everturn_agent::store::SessionStore::watch) prompt again.
+    /// Behind a pooler in transaction mode notifications do not arrive. A connection string that leads past
+    /// the pooler makes [watching](everturn_agent::store::SessionStore::watch) prompt again.
     pub fn listen_on(mut self, url: impl Into<String>) -> Self {
         self.listen_url = Some(url.into());
         self
@@ -86,8 +87,8 @@ impl PostgresStoreOptions {
         self
     }
 
-    /// Sets how many connections the store opens at most, in addition to the one that listens; 10 by default. If the server allows
-    /// fewer, calls wait for those.
+    /// Sets how many connections the store opens at most, in addition to the one that listens; 10 by default.
+    /// If the server allows fewer, calls wait for those.
     pub fn connections(mut self, count: usize) -> Self {
         self.connections = count;
         self
@@ -99,22 +100,24 @@ impl PostgresStoreOptions {
         self
     }
 
-    /// Sets how long a call waits for a free connection; 10 s by default, and no longer than the call's `patience`.
+    /// Sets how long a call waits for a free connection; 10 s by default, and no longer than the call's
+    /// `patience`.
     pub fn checkout_timeout(mut self, timeout: Duration) -> Self {
         self.checkout_timeout = timeout;
         self
     }
 
-    /// Sets how long a statement may take before it is cancelled; 30 s by default. A statement of a call with a deadline has
-    /// at most half of the time that is left, so that a connection which no longer answers leaves time for another.
+    /// Sets how long a statement may take before it is cancelled; 30 s by default. A statement of a call with
+    /// a deadline has at most half of the time that is left, so that a connection which no longer answers
+    /// leaves time for another.
     pub fn statement_timeout(mut self, timeout: Duration) -> Self {
         self.statement_timeout = timeout;
         self
     }
 
-    /// Sets how long a call takes at most, waiting for connections and further attempts included, before it fails with
-    /// `UNAVAILABLE`; 15 s by default. Deletions, verification and migrations take as long as they need, with this patience for
-    /// each of their attempts.
+    /// Sets how long a call takes at most, waiting for connections and further attempts included, before it
+    /// fails with `UNAVAILABLE`; 15 s by default. Deletions, verification and migrations take as long as they
+    /// need, with this patience for each of their attempts.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
@@ -127,20 +130,22 @@ impl PostgresStoreOptions {
         self
     }
 
-    /// Sets how values are encoded: which strings are stored once by their hash, and which values are compressed.
+    /// Sets how values are encoded: which strings are stored once by their hash, and which values are
+    /// compressed.
     pub fn encoding(mut self, encoding: Encoding) -> Self {
         self.encoding = encoding;
         self
     }
 
-    /// Sets about how many bytes of recently used conversations stay in memory, so that continuing them reads nothing;
-    /// 64 MiB by default.
+    /// Sets about how many bytes of recently used conversations stay in memory, so that continuing them reads
+    /// nothing; 64 MiB by default.
     pub fn cache_bytes(mut self, bytes: usize) -> Self {
         self.cache_bytes = bytes;
         self
     }
 
-    /// Sets how often a watched snapshot is polled for status changes made by other processes; every 250 ms by default.
+    /// Sets how often a watched snapshot is polled for status changes made by other processes; every 250 ms
+    /// by default.
     ///
     /// While notifications arrive, which makes changes known at once, polling is twenty times slower.
     pub fn poll_every(mut self, interval: Duration) -> Self {

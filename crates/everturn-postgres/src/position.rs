@@ -9,8 +9,8 @@ use crate::fault::Outcome;
 
 /// The key of a session: where its tenant's rows are placed, and the session's own key.
 ///
-/// Both are hashes of names, so a key is known without asking the database. The session's own key covers the scope too:
-/// two tenants that share a place still share no session.
+/// Both are hashes of names, so a key is known without asking the database. The session's own key covers the
+/// scope too: two tenants that share a place still share no session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct SessionKey {
     pub(crate) tenant: i32,
@@ -41,8 +41,9 @@ pub(crate) fn tenant(scope: &Scope) -> i32 {
     i32::from_le_bytes(*place)
 }
 
-/// Returns a new version of a session. It is random: a session that was deleted, or restored from a backup, never comes back to
-/// a version that it had. Versions take an eighth of all numbers, so that documents can be numbered by them.
+/// Returns a new version of a session. It is random: a session that was deleted, or restored from a backup,
+/// never comes back to a version that it had. Versions take an eighth of all numbers, so that documents can
+/// be numbered by them.
 pub(crate) fn new_version() -> i64 {
     fastrand::i64(1..i64::MAX >> 3)
 }
@@ -74,7 +75,8 @@ pub(crate) fn column(len: usize) -> Outcome<i32> {
     })
 }
 
-/// Converts a column to a length. A number that only a damaged database contains becomes zero, which no position has.
+/// Converts a column to a length. A number that only a damaged database contains becomes zero, which no
+/// position has.
 pub(crate) fn length(column: i32) -> usize {
     usize::try_from(column).unwrap_or(0)
 }

@@ -1,8 +1,8 @@
 //! Reading rows and the states that they refer to.
 //!
-//! A row is read by one statement, and the parts of its state that are not in memory by others. In between, another
-//! process may delete the row and its parts with it. So a part that is missing is damage only if the row still says at the
-//! same version of its session that the part is there.
+//! A row is read by one statement, and the parts of its state that are not in memory by others. In between,
+//! another process may delete the row and its parts with it. So a part that is missing is damage only if the
+//! row still says at the same version of its session that the part is there.
 
 use std::sync::Arc;
 
@@ -85,7 +85,8 @@ pub(crate) fn children(scope: &Scope, id: &str) -> Statement<'static> {
     .with(id.as_bytes().to_vec(), Type::BYTEA)
 }
 
-/// Selects the session's version, and the id and status of each row that no rewind left behind; the last column is empty.
+/// Selects the session's version, and the id and status of each row that no rewind left behind; the last
+/// column is empty.
 pub(crate) fn kept_rows(session: SessionKey) -> Statement<'static> {
     Statement::new(
         "SELECT n.version, s.id, s.status, NULL::bytea FROM @session n LEFT JOIN @snapshot s ON s.tenant = $1 \
@@ -95,7 +96,8 @@ pub(crate) fn kept_rows(session: SessionKey) -> Statement<'static> {
     .with(session.id, Type::UUID)
 }
 
-/// Selects the session's version, the id and status of each row that follows one, and that one's own id if it is kept.
+/// Selects the session's version, the id and status of each row that follows one, and that one's own id if it
+/// is kept.
 pub(crate) fn followers(scope: &Scope, session: SessionKey, id: &str) -> Statement<'static> {
     Statement::new(
         "SELECT n.version, c.id, c.status, p.id FROM @session n \
@@ -219,8 +221,8 @@ impl Reading<'_> {
         self.read_whole(&latest(key), Some(key), detail).await
     }
 
-    /// Returns the row that a precondition asks for, where the row `written` is being written, at the version of the session
-    /// that is known.
+    /// Returns the row that a precondition asks for, where the row `written` is being written, at the version
+    /// of the session that is known.
     ///
     /// The latest row has no successor, so most turns need no question.
     pub(crate) async fn found(

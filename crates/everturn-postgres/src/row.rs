@@ -14,11 +14,12 @@ use crate::fault::{Fault, Outcome};
 use crate::position::{LineageKey, Position, SessionKey, column as number_column, length};
 use crate::tail::Tail;
 
-/// References to the parts of a state: the history's position with the checksum of its last message, and documents of the
-/// row's own session.
+/// References to the parts of a state: the history's position with the checksum of its last message, and
+/// documents of the row's own session.
 pub(crate) type StoredState = everturn_sql::StoredState<(Position, Tail)>;
 
-/// The greatest length, in bytes, of a snapshot id, a session id or a scope: two of them fit into an index of PostgreSQL.
+/// The greatest length, in bytes, of a snapshot id, a session id or a scope: two of them fit into an index of
+/// PostgreSQL.
 pub const MAX_ID: usize = 1024;
 
 /// The columns that [`Stored::from_row`] reads, from a snapshot `s` and its session `n`.

@@ -1,7 +1,8 @@
 //! The tables, and the migrations from older versions.
 //!
-//! A migration is a script from one version to the next. All needed migrations run in one transaction, under an advisory
-//! lock that ends with it: of several processes that start at once, one migrates and the others find it done.
+//! A migration is a script from one version to the next. All needed migrations run in one transaction, under
+//! an advisory lock that ends with it: of several processes that start at once, one migrates and the others
+//! find it done.
 
 use everturn_core::Error;
 use tokio_postgres::error::SqlState;
@@ -108,7 +109,8 @@ impl Schema<'_> {
         format!("BEGIN;\n{}COMMIT;\n", self.script(version))
     }
 
-    /// Returns the statements that migrate tables of a version to this program's, without a transaction around them.
+    /// Returns the statements that migrate tables of a version to this program's, without a transaction
+    /// around them.
     pub(crate) fn script(self, version: usize) -> String {
         let name = quoted(self.name);
         // A role that may use a schema need not be allowed to create one.

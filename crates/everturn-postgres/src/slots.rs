@@ -1,7 +1,8 @@
 //! The connections that a store may have open at once.
 //!
-//! The server may allow fewer than the options ask for. A connection that it refuses lowers the number: calls then wait for
-//! the connections that are open instead of asking for further ones. From time to time one more is tried.
+//! The server may allow fewer than the options ask for. A connection that it refuses lowers the number: calls
+//! then wait for the connections that are open instead of asking for further ones. From time to time one more
+//! is tried.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -59,7 +60,8 @@ impl Slots {
         slot.expect("the slots of a store are never closed")
     }
 
-    /// Gives a slot up because the server refused its connection. Returns `false` for the last slot, which is kept.
+    /// Gives a slot up because the server refused its connection. Returns `false` for the last slot, which is
+    /// kept.
     pub(crate) fn give_up(&self, slot: Slot) -> bool {
         let mut refused = self.refused();
         refused.at = Instant::now();

@@ -24,9 +24,9 @@ use crate::write::Wish;
 
 /// A session store in a PostgreSQL database.
 ///
-/// A clone is another handle to the same store. Its connections are closed when the last handle is dropped. Any number of
-/// processes, on any number of machines, may use the same schema at the same time. The store's guarantees are listed in the
-/// [crate's documentation](crate).
+/// A clone is another handle to the same store. Its connections are closed when the last handle is dropped.
+/// Any number of processes, on any number of machines, may use the same schema at the same time. The store's
+/// guarantees are listed in the [crate's documentation](crate).
 #[derive(Clone)]
 pub struct PostgresStore(Arc<Inner>);
 
@@ -34,9 +34,9 @@ impl PostgresStoreOptions {
     /// Opens the store, creating the tables if they do not exist and migrating an older schema.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` for a connection string that cannot be read or a setting of zero; `UNAVAILABLE` if the database
-    /// cannot be reached; `PERMISSION_DENIED` for a wrong password, or a user that may not create missing tables;
-    /// `FAILED_PRECONDITION` for tables of a newer version.
+    /// `INVALID_ARGUMENT` for a connection string that cannot be read or a setting of zero; `UNAVAILABLE` if
+    /// the database cannot be reached; `PERMISSION_DENIED` for a wrong password, or a user that may not
+    /// create missing tables; `FAILED_PRECONDITION` for tables of a newer version.
     pub async fn open(self) -> Result<PostgresStore> {
         self.check()?;
         let db = Database::new(&self)?;
@@ -88,8 +88,8 @@ impl PostgresStore {
     /// Opens the store in a database, named by a connection string such as
     /// `postgres://user:password@host:5432/database`, in the schema `everturn`.
     ///
-    /// The connection is encrypted and the server's certificate verified, unless the server is on this machine or the
-    /// string says `sslmode=disable`.
+    /// The connection is encrypted and the server's certificate verified, unless the server is on this
+    /// machine or the string says `sslmode=disable`.
     ///
     /// # Errors
     /// As [`PostgresStoreOptions::open`].
@@ -102,8 +102,8 @@ impl PostgresStore {
         PostgresStoreOptions::new(url.as_ref())
     }
 
-    /// Returns the SQL that creates the tables in a schema, or migrates those of version `from`, for operators who run
-    /// migrations themselves. Version 0 means that there are no tables yet.
+    /// Returns the SQL that creates the tables in a schema, or migrates those of version `from`, for
+    /// operators who run migrations themselves. Version 0 means that there are no tables yet.
     pub fn migration_sql(schema: &str, from: usize) -> String {
         schema::sessions(schema).migration(from)
     }

@@ -126,8 +126,8 @@ impl PostgresStreamLog {
         PostgresStreamLogOptions::new(url.as_ref())
     }
 
-    /// Returns the SQL that creates the tables in a schema, or migrates those of version `from`, for operators who run
-    /// migrations themselves. Version 0 means that there are no tables yet.
+    /// Returns the SQL that creates the tables in a schema, or migrates those of version `from`, for
+    /// operators who run migrations themselves. Version 0 means that there are no tables yet.
     pub fn migration_sql(schema: &str, from: usize) -> String {
         tables(schema).migration(from)
     }

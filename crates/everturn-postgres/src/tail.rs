@@ -1,11 +1,11 @@
 //! Checksums of messages.
 //!
-//! Each covers its message, the message's place and, by way of the checksum before it, all messages before. So the checksum
-//! of the last message stands for a whole history: a snapshot records it, and a history in memory is used only if it has
-//! the same.
+//! Each covers its message, the message's place and, by way of the checksum before it, all messages before.
+//! So the checksum of the last message stands for a whole history: a snapshot records it, and a history in
+//! memory is used only if it has the same.
 //!
-//! One half is random for each commit. After the database was restored to an earlier point, messages in the places of lost
-//! ones have other checksums, whatever they say.
+//! One half is random for each commit. After the database was restored to an earlier point, messages in the
+//! places of lost ones have other checksums, whatever they say.
 
 use everturn_agent::store::Checksum;
 

@@ -7,8 +7,8 @@ use parking_lot::Mutex;
 
 /// The database's time at a moment of this process.
 ///
-/// From then on the time follows the monotonic clock of this machine, so the wall clocks of machines need not agree and may
-/// jump. Answers of the database update it.
+/// From then on the time follows the monotonic clock of this machine, so the wall clocks of machines need not
+/// agree and may jump. Answers of the database update it.
 pub(crate) struct DatabaseTime(Mutex<(Timestamp, Instant)>);
 
 impl DatabaseTime {

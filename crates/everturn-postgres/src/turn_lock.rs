@@ -1,8 +1,9 @@
 //! The locks of turns in progress, and the turns that wait for them.
 //!
-//! A lock is taken by one statement. It locks the session's row, compares the version at which the turn's precondition
-//! was checked, and inserts the lock's row, which is unique for its place. The first turn of a session creates the session
-//! in the same statement. Waiting turns are woken by notifications, and poll otherwise.
+//! A lock is taken by one statement. It locks the session's row, compares the version at which the turn's
+//! precondition was checked, and inserts the lock's row, which is unique for its place. The first turn of a
+//! session creates the session in the same statement. Waiting turns are woken by notifications, and poll
+//! otherwise.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -198,7 +199,8 @@ impl Inner {
         );
         let mut patience = Patience::new(self.db.patience);
         let mut known = self.cache.session(session);
-        // The cached session may be outdated. A session that is not cached counts as new if the turn starts one.
+        // The cached session may be outdated. A session that is not cached counts as new if the turn starts
+        // one.
         let mut is_verified = false;
         loop {
             if !is_verified && known.is_none() && !begins {
@@ -269,7 +271,8 @@ impl Inner {
         let waits = statement.bind(request.waits, Type::BOOL);
         let version = known.map_or_else(new_version, |known| known.version);
         let at = statement.bind(version, Type::INT8);
-        // Not shared: those who take locks of a session come one after the other, and so does one that changes its version.
+        // Not shared: those who take locks of a session come one after the other, and so does one that
+        // changes its version.
         let still = if known.is_some() {
             format!(
                 "SELECT 1 FROM @session WHERE tenant = $1 AND key = $2 AND version = {at} FOR NO KEY UPDATE"

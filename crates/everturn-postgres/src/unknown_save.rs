@@ -1,7 +1,7 @@
 //! Saves whose outcome is unknown: they were sent, and the database did not answer.
 //!
-//! The caller receives the error immediately. The outcome is determined when the database answers again: the id of a snapshot is
-//! reserved before it is saved, so its row shows whether the save was committed.
+//! The caller receives the error immediately. The outcome is determined when the database answers again: the
+//! id of a snapshot is reserved before it is saved, so its row shows whether the save was committed.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The usage of tenants and unfinished turns.
 //!
-//! An expense is a transaction that locks the tenant's row first, then the session's, then the turn's. If its answer is lost, its
-//! outcome is unknown. It is then not retried, and the call that it is for is not made.
+//! An expense is a transaction that locks the tenant's row first, then the session's, then the turn's. If its
+//! answer is lost, its outcome is unknown. It is then not retried, and the call that it is for is not made.
 
 use async_trait::async_trait;
 use everturn_agent::SessionId;

@@ -98,8 +98,8 @@ pub(crate) const UNUSED_DOCUMENTS: &str = "SELECT d.number::text, d.tenant, d.se
 impl PostgresStore {
     /// Reads all tables and checks them: every reference, and every message, document, blob and journal.
     ///
-    /// PostgreSQL checks its own structures with `pg_amcheck`. Commits continue meanwhile. The remains of dead
-    /// processes, which [`PostgresStore::tidy`] deletes, are listed as problems too.
+    /// PostgreSQL checks its own structures with `pg_amcheck`. Commits continue meanwhile. The remains of
+    /// dead processes, which [`PostgresStore::tidy`] deletes, are listed as problems too.
     ///
     /// # Errors
     /// `UNAVAILABLE` if the database cannot be read. Problems inside it are listed in the [`Verification`].

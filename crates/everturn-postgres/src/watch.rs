@@ -1,8 +1,9 @@
 //! Watching the status of rows.
 //!
-//! One task reads statuses and reports them, so a watcher never receives an older status after a newer one. It reads a row when
-//! a watcher arrives and when this process has changed the row. Correctness rests on polling: it also reads all watched rows at
-//! an interval. A notification from another process only makes it read immediately. Without watchers the task ends.
+//! One task reads statuses and reports them, so a watcher never receives an older status after a newer one.
+//! It reads a row when a watcher arrives and when this process has changed the row. Correctness rests on
+//! polling: it also reads all watched rows at an interval. A notification from another process only makes it
+//! read immediately. Without watchers the task ends.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -82,7 +83,8 @@ impl Shared {
 }
 
 impl Watchers {
-    /// Starts a connection that listens for changes of other processes, and a task that announces changes to them.
+    /// Starts a connection that listens for changes of other processes, and a task that announces changes to
+    /// them.
     pub(crate) fn start(db: &Arc<Database>, poll: Duration, channel: Channel) -> Self {
         let stop = CancellationToken::new();
         let watchers = Self {

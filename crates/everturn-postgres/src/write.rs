@@ -63,8 +63,8 @@ pub(crate) struct Wish<'a> {
 }
 
 impl Inner {
-    /// Reads a row, applies the mutation and writes the result. Returns the written row, or `None` if the mutation wrote
-    /// nothing.
+    /// Reads a row, applies the mutation and writes the result. Returns the written row, or `None` if the
+    /// mutation wrote nothing.
     pub(crate) async fn commit(&self, wish: &Wish<'_>) -> Outcome<Option<Snapshot>> {
         let begun = Instant::now();
         let id = id_to_save(wish.id);
@@ -191,7 +191,8 @@ impl Inner {
             },
             None => None,
         };
-        // Without a look, the row is taken for new: its id mostly is. If that leads nowhere, it is looked for.
+        // Without a look, the row is taken for new: its id mostly is. If that leads nowhere, it is looked
+        // for.
         let applied = wish.mutation.apply(existing.as_ref());
         let row = match applied {
             Ok(Some(row)) => admit(id, existing.as_ref(), row),
@@ -292,8 +293,8 @@ impl Inner {
             Err(fault) => return Err(fault),
         };
         let Some(written) = written.first() else {
-            // The messages before the new ones may be others than this process takes them for: those of another session may
-            // be gone, and after a restore others have their places.
+            // The messages before the new ones may be others than this process takes them for: those of
+            // another session may be gone, and after a restore others have their places.
             let is_foreign = plan.change.foreign.is_some();
             if let Some(place) = plan.found_by.filter(|_| is_foreign || verified) {
                 self.cache.forget_place(place);

@@ -103,8 +103,8 @@ pub(crate) async fn text_of(output: Value, form: AnswerForm) -> Result<JsonText>
     }
 }
 
-/// Makes the error of an invalid input public, because the caller sent the input and the schema is public too. An error
-/// about the input of another action that ran inside stays private.
+/// Makes the error of an invalid input public, because the caller sent the input and the schema is public
+/// too. An error about the input of another action that ran inside stays private.
 pub(crate) fn public_to_its_sender(error: Error, key: &str) -> Error {
     let own = error
         .find_source::<RefusedBy>()

@@ -1,4 +1,5 @@
-//! The form of a response: streamed or not, and with or without the fields that Everturn adds to Genkit's protocol.
+//! The form of a response: streamed or not, and with or without the fields that Everturn adds to Genkit's
+//! protocol.
 //!
 //! Recorded streams contain every field. Fields that a caller did not request are removed here.
 

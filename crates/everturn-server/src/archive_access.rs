@@ -38,8 +38,8 @@ impl ArchiveAccess {
         Self::when(|_| true)
     }
 
-    /// Allows callers with a role: their principal has it, or the value `auth` of their context has it as its `role` or in the
-    /// list of its `roles`.
+    /// Allows callers with a role: their principal has it, or the value `auth` of their context has it as its
+    /// `role` or in the list of its `roles`.
     pub fn role(role: impl Into<String>) -> Self {
         let role = role.into();
         Self::when(move |context| context.has_role(&role))

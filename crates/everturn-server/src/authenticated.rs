@@ -50,11 +50,12 @@ async fn answer(shared: &Shared, request: Request, next: Next) -> Result<Respons
     }))
 }
 
-/// An argument of an axum handler that comes from the context of the call: the caller, or a value that was given to the
-/// application or by a context provider.
+/// An argument of an axum handler that comes from the context of the call: the caller, or a value that was
+/// given to the application or by a context provider.
 ///
-/// It works in routes that are added with [`Server::merge_authenticated`](crate::Server::merge_authenticated), and takes every
-/// type that a tool or a flow can take.
+/// It works in routes that are added with
+/// [`Server::merge_authenticated`](crate::Server::merge_authenticated), and takes every type that a tool or a
+/// flow can take.
 ///
 /// ```
 /// use everturn_core::{Dep, Principal, Registry};

@@ -1,4 +1,5 @@
-//! Context providers, which identify the caller of a request and provide values for the context of its actions.
+//! Context providers, which identify the caller of a request and provide values for the context of its
+//! actions.
 
 mod api_key;
 mod bearer;
@@ -94,8 +95,9 @@ impl Provided {
         Self::default()
     }
 
-    /// Creates the answer for a caller that is not identified. All anonymous callers share the sessions of `tenant`: each
-    /// can list, read and continue those of the others. A principal with that id shares them too.
+    /// Creates the answer for a caller that is not identified. All anonymous callers share the sessions of
+    /// `tenant`: each can list, read and continue those of the others. A principal with that id shares them
+    /// too.
     ///
     /// Functions that take a `Principal` reject anonymous callers. Limits count them by address.
     ///
@@ -124,11 +126,11 @@ impl Provided {
         self
     }
 
-    /// Gives the call a value that tools, flows and turn loops take as an argument: `cart: Dep<Cart>`. It hides the
-    /// application's value of that type.
+    /// Gives the call a value that tools, flows and turn loops take as an argument: `cart: Dep<Cart>`. It
+    /// hides the application's value of that type.
     ///
-    /// An application that has no value of that type itself declares it, so that functions which take one can be defined:
-    /// `Everturn::builder().with_each_call::<Cart>()`.
+    /// An application that has no value of that type itself declares it, so that functions which take one can
+    /// be defined: `Everturn::builder().with_each_call::<Cart>()`.
     pub fn with<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         let value = Arc::new(value);
         self.given.push(Arc::new(move |context| {
@@ -157,8 +159,8 @@ impl Provided {
     }
 }
 
-/// Compares the values of the context, the principal and the tenant of anonymous callers; values given by their types cannot
-/// be compared.
+/// Compares the values of the context, the principal and the tenant of anonymous callers; values given by
+/// their types cannot be compared.
 impl PartialEq for Provided {
     fn eq(&self, other: &Self) -> bool {
         self.values == other.values && self.principal == other.principal && self.anonymous == other.anonymous
@@ -177,8 +179,8 @@ impl fmt::Debug for Provided {
 
 /// Identifies the caller of a request, and provides values for the context of its actions.
 ///
-/// A server has one provider. Several are combined by name: as alternatives with [`or`](ContextProvider::or), in sequence with
-/// [`and`](ContextProvider::and).
+/// A server has one provider. Several are combined by name: as alternatives with [`or`](ContextProvider::or),
+/// in sequence with [`and`](ContextProvider::and).
 ///
 /// ```
 /// use everturn_server::{ApiKeys, BearerTokens, ContextProvider, Provided, context_fn};
@@ -196,23 +198,26 @@ pub trait ContextProvider: Send + Sync + 'static {
     /// Identifies the caller of a request.
     ///
     /// # Errors
-    /// `UNAUTHENTICATED` if the request does not prove who calls; `PERMISSION_DENIED` if the caller is not allowed. Any other
-    /// error ends the request too.
+    /// `UNAUTHENTICATED` if the request does not prove who calls; `PERMISSION_DENIED` if the caller is not
+    /// allowed. Any other error ends the request too.
     async fn provide(&self, request: &CallRequest<'_>) -> HandlerResult<Provided>;
 
-    /// Returns how callers identify themselves, for the OpenAPI document: a name and a security scheme object.
+    /// Returns how callers identify themselves, for the OpenAPI document: a name and a security scheme
+    /// object.
     fn security_scheme(&self) -> Option<(&'static str, Value)> {
         None
     }
 
-    /// Returns the alternatives by which callers identify themselves, each a list of schemes that are needed together. A
-    /// provider with one scheme implements [`security_scheme`](ContextProvider::security_scheme) alone.
+    /// Returns the alternatives by which callers identify themselves, each a list of schemes that are needed
+    /// together. A provider with one scheme implements [`security_scheme`](ContextProvider::security_scheme)
+    /// alone.
     fn security(&self) -> Vec<Vec<(&'static str, Value)>> {
         vec![self.security_scheme().into_iter().collect()]
     }
 
-    /// Asks `other` if this provider does not identify the caller: it fails with `UNAUTHENTICATED`, or returns no principal.
-    /// The answer is that of one provider alone. Any other failure, such as `PERMISSION_DENIED`, ends the request.
+    /// Asks `other` if this provider does not identify the caller: it fails with `UNAUTHENTICATED`, or
+    /// returns no principal. The answer is that of one provider alone. Any other failure, such as
+    /// `PERMISSION_DENIED`, ends the request.
     ///
     /// A request with an `Authorization` header that this provider rejects does not become
     /// [anonymous](Provided::anonymous): an expired token is reported.
@@ -225,8 +230,8 @@ pub trait ContextProvider: Send + Sync + 'static {
         AnyOf(self, other)
     }
 
-    /// Asks `other` too, after this provider. The values and the principal of `other` replace those of the same name; a
-    /// failure of either ends the request.
+    /// Asks `other` too, after this provider. The values and the principal of `other` replace those of the
+    /// same name; a failure of either ends the request.
     fn and(self, other: impl ContextProvider) -> impl ContextProvider
     where
         Self: Sized,
@@ -235,7 +240,8 @@ pub trait ContextProvider: Send + Sync + 'static {
     }
 
     /// Lets callers with a role act in the tenant that a request names in a header, as
-    /// [`Principal::in_tenant`] does. Requests of other callers with that header fail with `PERMISSION_DENIED`.
+    /// [`Principal::in_tenant`] does. Requests of other callers with that header fail with
+    /// `PERMISSION_DENIED`.
     ///
     /// ```
     /// use everturn_server::{BearerTokens, ContextProvider};

@@ -42,7 +42,8 @@ pub fn wants_stream(target: &str, accept: &[u8]) -> Option<bool> {
     answer_form::is_stream_requested(&uri, &headers).ok()
 }
 
-/// Identifies the caller with this `Authorization`, where tokens are signed with these keys; `None` if it is refused.
+/// Identifies the caller with this `Authorization`, where tokens are signed with these keys; `None` if it is
+/// refused.
 #[cfg(feature = "jwt")]
 pub fn caller(keys: &str, authorization: &[u8]) -> Option<String> {
     use axum::http::Method;

@@ -68,8 +68,8 @@ impl From<Error> for Refusal {
 
 /// Returns the answer for a path without a route.
 ///
-/// It has no `status`: clients of optional routes take a 404 with a status for the answer of an action that found nothing, and
-/// one without for a route that this server does not have.
+/// It has no `status`: clients of optional routes take a 404 with a status for the answer of an action that
+/// found nothing, and one without for a route that this server does not have.
 pub(crate) fn no_such_path() -> Response<Body> {
     let body = RuntimeError {
         status: None,

@@ -6,8 +6,8 @@ use everturn_core::stream_log::JsonText;
 
 /// One event of a stream. A stream has any number of messages and ends with exactly one result or one error.
 ///
-/// On the wire an event is `data: <json>` and a blank line, without names or ids: clients remove the first six characters
-/// and parse the rest.
+/// On the wire an event is `data: <json>` and a blank line, without names or ids: clients remove the first
+/// six characters and parse the rest.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Event {
     /// A chunk.

@@ -117,7 +117,8 @@ impl Shared {
         Ok(caller)
     }
 
-    /// Returns whether a call with this context is an operator's. Without a context provider every caller is one.
+    /// Returns whether a call with this context is an operator's. Without a context provider every caller is
+    /// one.
     pub(crate) fn is_operator(&self, context: &Context) -> bool {
         self.provider.is_none() || self.operators.allows(context)
     }

@@ -73,8 +73,8 @@ impl Hosts {
         }
     }
 
-    /// Guards a router. A server on a loopback address answers to loopback names and those that were allowed; any other
-    /// checks names only if some were allowed. Without an address, the server is part of another.
+    /// Guards a router. A server on a loopback address answers to loopback names and those that were allowed;
+    /// any other checks names only if some were allowed. Without an address, the server is part of another.
     pub(crate) fn guard(&self, router: Router, address: Option<SocketAddr>, exposure: Exposure) -> Router {
         let is_loopback = address.is_some_and(|address| address.ip().to_canonical().is_loopback());
         if self.any || (!is_loopback && self.allowed.is_empty()) {

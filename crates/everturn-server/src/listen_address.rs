@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use everturn_core::{Error, Result};
 use tokio::net::TcpListener;
 
-/// An address that a server listens on: a socket address, an IP address with a port, or text with a name or an address and
-/// a port.
+/// An address that a server listens on: a socket address, an IP address with a port, or text with a name or
+/// an address and a port.
 ///
 /// ```
 /// use everturn_server::ListenAddress;

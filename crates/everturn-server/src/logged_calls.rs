@@ -81,8 +81,8 @@ impl LoggedCalls {
     /// Starts a call under a new id. The call continues if the returned stream is dropped; `held` is dropped
     /// when the call has ended.
     ///
-    /// If the log stops recording the stream, the returned reader still receives it, and `on_unrecorded` is called
-    /// once.
+    /// If the log stops recording the stream, the returned reader still receives it, and `on_unrecorded` is
+    /// called once.
     ///
     /// Returns the call unstarted if the log has no room for another stream.
     pub(crate) async fn run<H: Send + 'static>(

@@ -19,7 +19,8 @@ use prometheus_client::registry::Registry;
 
 use crate::Route;
 
-/// The histogram buckets for the duration of calls, in seconds: from a look-up to an agent that works for minutes.
+/// The histogram buckets for the duration of calls, in seconds: from a look-up to an agent that works for
+/// minutes.
 const DURATIONS: [f64; 12] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0,
 ];

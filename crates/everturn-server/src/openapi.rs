@@ -1,7 +1,7 @@
 //! The OpenAPI document of the mounted routes, made from the schemas of their actions.
 //!
-//! The document is complete: every status that the server can answer is listed or falls under `default`, and all failures
-//! have the same body.
+//! The document is complete: every status that the server can answer is listed or falls under `default`, and
+//! all failures have the same body.
 
 mod components;
 mod operation;

@@ -30,7 +30,8 @@ pub(crate) enum Caller {
     Anonymous,
 }
 
-/// The running calls and the bytes in flight, by caller. Callers without any have no entry. Cloning gives another handle.
+/// The running calls and the bytes in flight, by caller. Callers without any have no entry. Cloning gives
+/// another handle.
 #[derive(Debug, Clone)]
 pub(crate) struct Permits {
     allowed: Allowed,

@@ -28,7 +28,8 @@ impl CallEvents {
         }
     }
 
-    /// Drives the call until it has to wait, so that its first events are sent together with the head of the response.
+    /// Drives the call until it has to wait, so that its first events are sent together with the head of the
+    /// response.
     pub(crate) async fn run_ahead(&mut self) {
         self.call.run_ahead().await;
     }
@@ -175,7 +176,8 @@ mod tests {
         assert_eq!(next(&mut running).await, None);
     }
 
-    /// A task may read only so much before the runtime lets others run; the output must not overtake what is left.
+    /// A task may read only so much before the runtime lets others run; the output must not overtake what is
+    /// left.
     #[tokio::test]
     async fn the_output_comes_last_however_many_chunks_are_read_at_once() {
         for count in 100..300 {

@@ -1,4 +1,5 @@
-//! Reading and parsing the body of a request: `{"data": …, "init": …}`, within the limits on its size and time.
+//! Reading and parsing the body of a request: `{"data": …, "init": …}`, within the limits on its size and
+//! time.
 
 use std::fmt;
 use std::time::Duration;
@@ -60,8 +61,8 @@ impl Envelope {
     }
 }
 
-/// Refuses a body whose `Content-Type` is not JSON. A missing type is refused too, also where the body is empty, because a
-/// browser sends such a request to other origins without asking them.
+/// Refuses a body whose `Content-Type` is not JSON. A missing type is refused too, also where the body is
+/// empty, because a browser sends such a request to other origins without asking them.
 pub(crate) fn check_content_type(headers: &HeaderMap) -> Result<(), Refusal> {
     let value = headers.get(header::CONTENT_TYPE);
     let text = value.and_then(|value| value.to_str().ok()).unwrap_or_default();

@@ -18,7 +18,8 @@ use crate::shutdown::AfterGrace;
 use crate::timed_io::TimedIo;
 use crate::{Grace, Limits, ServerHandle};
 
-/// How long a detached turn may take to answer, and cancelled work to clean up, before its connection is closed.
+/// How long a detached turn may take to answer, and cancelled work to clean up, before its connection is
+/// closed.
 const WINDING_DOWN: Duration = Duration::from_secs(6);
 
 /// How long to wait before accepting again when the operating system has no connection to give.
@@ -85,8 +86,8 @@ impl Bound {
             let io = TimedIo::new(stream, self.limits.write_time);
             // Boxed, because each future around it would otherwise hold it by value, and most of them twice.
             let mut connection = Box::pin(http.serve_connection(TokioIo::new(io), requests).with_upgrades());
-            // Each connection has its own tokens, which it polls on every event; with shared tokens all connections would
-            // contend for one lock.
+            // Each connection has its own tokens, which it polls on every event; with shared tokens all
+            // connections would contend for one lock.
             let (draining, closing) = (draining.child_token(), closing.child_token());
             let grace_over = self.handle.grace_over().child_token();
             connections.spawn(async move {

@@ -84,7 +84,8 @@ impl Server {
     /// Returns a server of the agents and flows in the registry, in the default [`Layout`]. Agents that other
     /// agents delegate to are served only if they are [public](everturn_agent::AgentBuilder::public).
     ///
-    /// Clients see private error messages in a development environment: `EVERTURN_ENV=dev` or `GENKIT_ENV=dev`.
+    /// Clients see private error messages in a development environment: `EVERTURN_ENV=dev` or
+    /// `GENKIT_ENV=dev`.
     pub fn new(registry: &Registry) -> Self {
         Self {
             registry: registry.clone(),
@@ -129,11 +130,12 @@ impl Server {
         self
     }
 
-    /// Sets the provider that identifies callers; see [`ContextProvider`]. A call without a tenant is rejected: the provider
-    /// returns a principal, or declares the caller [anonymous](crate::Provided::anonymous).
+    /// Sets the provider that identifies callers; see [`ContextProvider`]. A call without a tenant is
+    /// rejected: the provider returns a principal, or declares the caller
+    /// [anonymous](crate::Provided::anonymous).
     ///
-    /// A server has one provider. Combine several with [`ContextProvider::or`] or [`ContextProvider::and`]; a server to which
-    /// two are given does not start.
+    /// A server has one provider. Combine several with [`ContextProvider::or`] or [`ContextProvider::and`]; a
+    /// server to which two are given does not start.
     pub fn context<P: ContextProvider>(mut self, provider: P) -> Self {
         self.providers.push(Provider {
             inner: Arc::new(provider),
@@ -231,7 +233,8 @@ impl Server {
         self
     }
 
-    /// Adds host names that the server answers to, such as `kitchen.example`, or `kitchen.example:8080` for one port alone.
+    /// Adds host names that the server answers to, such as `kitchen.example`, or `kitchen.example:8080` for
+    /// one port alone.
     ///
     /// A server that is bound to a loopback address accepts only loopback names (`localhost`, `*.localhost`,
     /// `127.0.0.1`, `[::1]`) and these names. Otherwise a foreign page whose name resolves to this machine
@@ -297,8 +300,8 @@ impl Server {
     /// allowed callers reach if there is no [context provider](Server::context).
     ///
     /// # Errors
-    /// `NOT_FOUND` if a route's action is not registered, `ALREADY_EXISTS` if two routes are the same, `INVALID_ARGUMENT` for
-    /// an invalid path or host name, or for more than one context provider.
+    /// `NOT_FOUND` if a route's action is not registered, `ALREADY_EXISTS` if two routes are the same,
+    /// `INVALID_ARGUMENT` for an invalid path or host name, or for more than one context provider.
     pub fn router(&self) -> Result<Router> {
         Ok(self
             .guarding()
@@ -445,7 +448,8 @@ impl Server {
         Some(LoggedCalls::new(log, &self.handle))
     }
 
-    /// Returns the routes to mount: the given ones and, with a stream log, one per streaming route that stops its calls.
+    /// Returns the routes to mount: the given ones and, with a stream log, one per streaming route that stops
+    /// its calls.
     pub fn mounted_routes(&self) -> Vec<Route> {
         let of_registry = || Layout::default().routes(&self.registry);
         let given = self.routes.clone().unwrap_or_else(of_registry);
@@ -477,9 +481,9 @@ impl Server {
     /// Binds the server to an address; port 0 binds any free port.
     ///
     /// # Errors
-    /// The error of a [check](Server::check_at_start); as [`Server::router`]; the operating system's error if the address
-    /// cannot be bound; `FAILED_PRECONDITION` if other machines reach the address and the server has neither a
-    /// [context provider](Server::context) nor [allows everyone](Server::allow_everyone).
+    /// The error of a [check](Server::check_at_start); as [`Server::router`]; the operating system's error if
+    /// the address cannot be bound; `FAILED_PRECONDITION` if other machines reach the address and the server
+    /// has neither a [context provider](Server::context) nor [allows everyone](Server::allow_everyone).
     pub async fn bind(self, address: impl Into<ListenAddress>) -> Result<Bound> {
         for check in &self.checks {
             check().await?;

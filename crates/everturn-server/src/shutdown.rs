@@ -23,8 +23,8 @@ pub struct Grace {
 /// What happens to calls that outlast the grace period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterGrace {
-    /// Turns of agents whose store supports background runs are detached: the client gets the pending snapshot, and another
-    /// process can take the run over. All other calls are cancelled.
+    /// Turns of agents whose store supports background runs are detached: the client gets the pending
+    /// snapshot, and another process can take the run over. All other calls are cancelled.
     Detach,
     /// All calls are cancelled.
     Cancel,
@@ -54,8 +54,8 @@ struct Stages {
 }
 
 impl ServerHandle {
-    /// Starts the shutdown: the server accepts no more connections, reports that it is not ready, lets running calls end as
-    /// its [`Grace`] says, and returns.
+    /// Starts the shutdown: the server accepts no more connections, reports that it is not ready, lets
+    /// running calls end as its [`Grace`] says, and returns.
     pub fn shut_down(&self) {
         self.0.draining.cancel();
     }

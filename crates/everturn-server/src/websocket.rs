@@ -18,7 +18,8 @@ pub(crate) use self::upgrade::{Endpoint, converse};
 /// The version of the protocol, as a subprotocol.
 pub(crate) const PROTOCOL: &str = "everturn.v1";
 
-/// The connection. It is not axum's, whose WebSocket does not let a peer be read from after a frame that is too large.
+/// The connection. It is not axum's, whose WebSocket does not let a peer be read from after a frame that is
+/// too large.
 type Stream = WebSocketStream<TokioIo<Upgraded>>;
 
 /// Returns whether a text is a frame that a client may send.

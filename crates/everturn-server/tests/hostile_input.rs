@@ -53,8 +53,8 @@ async fn send<'a>(server: &Served, pieces: impl Iterator<Item = &'a [u8]>) -> St
     exchange(server, pieces, AsyncWriteExt::shutdown).await
 }
 
-/// Sends the pieces of whole requests and reads what is answered. To say that this was all is to leave, and a server that
-/// has not answered by then need not.
+/// Sends the pieces of whole requests and reads what is answered. To say that this was all is to leave, and a
+/// server that has not answered by then need not.
 async fn ask<'a>(server: &Served, pieces: impl Iterator<Item = &'a [u8]>) -> String {
     exchange(server, pieces, AsyncWriteExt::flush).await
 }

@@ -1,15 +1,16 @@
 //! JSON text: parsing, serialising, and the strings that are stored apart.
 //!
-//! A cut works on the text. The characters between the quotes of a long string literal, still escaped, are removed and stored
-//! as a blob; reading inserts them again at the same offset. So unknown kinds of values are treated like known ones, and a
-//! text with cuts is still valid JSON.
+//! A cut works on the text. The characters between the quotes of a long string literal, still escaped, are
+//! removed and stored as a blob; reading inserts them again at the same offset. So unknown kinds of values
+//! are treated like known ones, and a text with cuts is still valid JSON.
 
 use everturn_core::Error;
 use sha2::{Digest, Sha256};
 
 use crate::{Fault, Outcome};
 
-/// The greatest nesting of a value: deeper than any value that clients can send, shallow enough for the parser's stack.
+/// The greatest nesting of a value: deeper than any value that clients can send, shallow enough for the
+/// parser's stack.
 const MAX_DEPTH: usize = 256;
 
 /// Returns the hash under which a long string is stored.
@@ -20,7 +21,8 @@ pub fn hash(text: &str) -> [u8; 32] {
 /// Parses stored JSON.
 ///
 /// # Errors
-/// [`Fault::Damaged`] for invalid JSON, and for JSON that is nested deeper than 256 levels, which would exhaust the stack.
+/// [`Fault::Damaged`] for invalid JSON, and for JSON that is nested deeper than 256 levels, which would
+/// exhaust the stack.
 pub fn parse<'a, T: serde::Deserialize<'a>>(text: &'a str) -> Outcome<T> {
     // Nearly every value is within the parser's own limit; the depth is counted only for the others.
     let shallow = serde_json::from_str(text);

@@ -48,7 +48,8 @@ pub struct Cut<'a> {
 }
 
 impl Encoding {
-    /// Sets the length in bytes from which a string, such as an inline image, is stored once by its hash; 16 KiB by default.
+    /// Sets the length in bytes from which a string, such as an inline image, is stored once by its hash; 16
+    /// KiB by default.
     pub fn blob_threshold(mut self, bytes: usize) -> Self {
         self.blob_threshold = bytes;
         self

@@ -1,8 +1,9 @@
 //! The code that Everturn's SQL stores share.
 //!
-//! `everturn-sqlite` and `everturn-postgres` contain SQL and connections. This crate contains everything that does not depend
-//! on the database: the encoding of rows and documents, compression, caches, pages, and the distribution of statuses to
-//! watchers. Applications depend on the store crates; this one makes no promises about its API.
+//! `everturn-sqlite` and `everturn-postgres` contain SQL and connections. This crate contains everything that
+//! does not depend on the database: the encoding of rows and documents, compression, caches, pages, and the
+//! distribution of statuses to watchers. Applications depend on the store crates; this one makes no promises
+//! about its API.
 
 mod body;
 mod documents;

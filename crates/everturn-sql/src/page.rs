@@ -34,8 +34,8 @@ pub fn sql_order(order: Order) -> (&'static str, &'static str) {
     }
 }
 
-/// Returns a time in nanoseconds, for comparison with stored times. A time outside of their range becomes the first or the
-/// last of them.
+/// Returns a time in nanoseconds, for comparison with stored times. A time outside of their range becomes the
+/// first or the last of them.
 pub fn clamped_nanos(time: Timestamp) -> i64 {
     let clamped = time.as_nanosecond().clamp(i64::MIN.into(), i64::MAX.into());
     i64::try_from(clamped).expect("clamped to fit")

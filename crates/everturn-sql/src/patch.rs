@@ -31,8 +31,8 @@ pub fn patched(text: String, patches: Vec<JsonPatch>) -> Outcome<String> {
     write(&value)
 }
 
-/// Returns the text of a patch from one document to another, whose text has `len` bytes. Returns `None` if the patch would not
-/// be small enough, or would not result in exactly the same text.
+/// Returns the text of a patch from one document to another, whose text has `len` bytes. Returns `None` if
+/// the patch would not be small enough, or would not result in exactly the same text.
 ///
 /// # Errors
 /// [`Fault::Refused`] if the patch cannot be serialised.
@@ -50,7 +50,8 @@ pub fn patch_to(old: &Value, new: &Value, len: usize) -> Outcome<Option<String>>
     Ok(is_exact.then_some(text))
 }
 
-/// Returns whether two values have the same text. Unlike `==`, compares the order of members and the sign of zero.
+/// Returns whether two values have the same text. Unlike `==`, compares the order of members and the sign of
+/// zero.
 pub fn is_same_text(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Object(one), Value::Object(other)) => {

@@ -96,7 +96,8 @@ impl JsonColumn for String {
     }
 }
 
-/// The columns of a snapshot's row, apart from its keys and the references to its state. `J` is the type of JSON columns.
+/// The columns of a snapshot's row, apart from its keys and the references to its state. `J` is the type of
+/// JSON columns.
 #[derive(Debug)]
 #[expect(clippy::exhaustive_structs, reason = "stores create it from their rows")]
 pub struct Columns<'a, J> {
@@ -129,7 +130,8 @@ pub struct Columns<'a, J> {
 }
 
 impl<J> Columns<'_, J> {
-    /// Returns the columns of a snapshot whose state has this session id and these unknown fields, if it has a state.
+    /// Returns the columns of a snapshot whose state has this session id and these unknown fields, if it has
+    /// a state.
     ///
     /// # Errors
     /// [`Fault::Refused`] for times and values that cannot be stored; the errors of `encode`.

@@ -20,8 +20,8 @@ enum Seen {
 
 /// The watched rows of a store, and those that must be read again.
 ///
-/// One reader takes changed rows, reads their statuses and reports them, so a watcher never receives an older status after a
-/// newer one.
+/// One reader takes changed rows, reads their statuses and reports them, so a watcher never receives an older
+/// status after a newer one.
 #[derive(Debug, Default)]
 pub struct Watched {
     rows: HashMap<Key, Vec<watch::Sender<Seen>>>,
@@ -29,8 +29,8 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// Adds a watcher of a row, which must be read. Returns the row's statuses, the current one first. The stream ends when the
-    /// row does not exist.
+    /// Adds a watcher of a row, which must be read. Returns the row's statuses, the current one first. The
+    /// stream ends when the row does not exist.
     pub fn add(&mut self, key: Key) -> StatusStream {
         let (sender, receiver) = watch::channel(Seen::NotYet);
         self.rows.entry(key.clone()).or_default().push(sender);

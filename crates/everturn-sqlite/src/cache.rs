@@ -1,8 +1,9 @@
-//! A cache of stored histories and documents, so that continuing a conversation reads nothing and writes only new messages.
+//! A cache of stored histories and documents, so that continuing a conversation reads nothing and writes only
+//! new messages.
 //!
-//! A cached fact stays true: the messages before a position in a lineage never change, and keys are never reused. So entries
-//! are never invalidated, only evicted. The exception is a fact from a transaction that is rolled back. A [`Cache`] therefore
-//! keeps the facts of its transaction separate until they are published.
+//! A cached fact stays true: the messages before a position in a lineage never change, and keys are never
+//! reused. So entries are never invalidated, only evicted. The exception is a fact from a transaction that is
+//! rolled back. A [`Cache`] therefore keeps the facts of its transaction separate until they are published.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +18,8 @@ use crate::row::StoredState;
 /// The bytes that the tables of the cache take for each entry, about.
 const ENTRY: usize = 256;
 
-/// How many lineages of this process are remembered. Evicting one costs a comparison of messages, nothing else.
+/// How many lineages of this process are remembered. Evicting one costs a comparison of messages, nothing
+/// else.
 const MAX_PLACES: usize = 16 * 1024;
 
 /// Where a lineage of this process is stored: its first `saved` messages equal those of the stored lineage.
@@ -210,7 +212,8 @@ impl<'a> Cache<'a> {
         self.current = Learned::default();
     }
 
-    /// Shares the learned facts with all connections. For a transaction that has committed, or that only read.
+    /// Shares the learned facts with all connections. For a transaction that has committed, or that only
+    /// read.
     pub(crate) fn publish(mut self) {
         self.keep();
         let kept = std::mem::take(&mut self.kept);

@@ -1,7 +1,7 @@
 //! Checksums of stored bodies and rows.
 //!
-//! A checksum covers what a reader is given, after decompression, with long strings put back and patches applied. So it
-//! also covers every reference that was followed on the way.
+//! A checksum covers what a reader is given, after decompression, with long strings put back and patches
+//! applied. So it also covers every reference that was followed on the way.
 
 use everturn_agent::store;
 use rusqlite::types::ValueRef;

@@ -143,7 +143,8 @@ pub(crate) fn retry_until<T>(deadline: Instant, mut attempt: impl FnMut() -> Out
     }
 }
 
-/// The greatest size of a database that is rebuilt whenever a part of it is erased, in bytes: it takes a moment only.
+/// The greatest size of a database that is rebuilt whenever a part of it is erased, in bytes: it takes a
+/// moment only.
 const QUICKLY_REBUILT: u64 = 32 * 1024 * 1024;
 
 /// How thoroughly deleted text is removed from a database's files.
@@ -159,8 +160,8 @@ pub(crate) enum Thoroughness {
 
 /// Removes the text of deleted rows from the files of a database, after their deletion is committed.
 ///
-/// Deleted rows are overwritten in place, which is not everything: when SQLite balances pages it leaves copies of rows in their
-/// unused space. Only a rebuilt file has none of them for certain.
+/// Deleted rows are overwritten in place, which is not everything: when SQLite balances pages it leaves
+/// copies of rows in their unused space. Only a rebuilt file has none of them for certain.
 pub(crate) fn scrub(connection: &Connection, deadline: Instant, thoroughness: Thoroughness) -> Outcome<()> {
     let is_rebuilt = match thoroughness {
         Thoroughness::Log => {

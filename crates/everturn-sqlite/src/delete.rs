@@ -1,7 +1,8 @@
 //! Deleting rows, and everything that is no longer referred to.
 //!
-//! Data that only a deleted row referred to is deleted in the same transaction: messages beyond the last position in use,
-//! documents, blobs, the session and the tenant. A document that was a patch on a deleted one is written in full.
+//! Data that only a deleted row referred to is deleted in the same transaction: messages beyond the last
+//! position in use, documents, blobs, the session and the tenant. A document that was a patch on a deleted
+//! one is written in full.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -192,8 +193,8 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// Deletes the messages of a lineage beyond its last position in use. If none is in use, deletes the lineage and continues
-    /// with its parent.
+    /// Deletes the messages of a lineage beyond its last position in use. If none is in use, deletes the
+    /// lineage and continues with its parent.
     fn release_lineage(&mut self, lineage: i64) -> Outcome<()> {
         let mut next = Some(lineage);
         while let Some(lineage) = next.take() {
@@ -204,7 +205,8 @@ impl Writing<'_> {
             let cut = self.delete_messages(lineage, used)?;
             if used > 0 {
                 if cut {
-                    // A position must keep its meaning, so no message may be appended where messages were deleted.
+                    // A position must keep its meaning, so no message may be appended where messages were
+                    // deleted.
                     db.prepare_cached("UPDATE lineage SET open = 0 WHERE key = ?1")?
                         .execute([lineage])?;
                 }
@@ -240,7 +242,8 @@ impl Writing<'_> {
         Ok(count > 0)
     }
 
-    /// Deletes a document that no snapshot refers to. Documents that are patches on it are first written in full.
+    /// Deletes a document that no snapshot refers to. Documents that are patches on it are first written in
+    /// full.
     fn release_document(&mut self, document: i64) -> Outcome<()> {
         let mut next = Some(document);
         while let Some(document) = next.take() {

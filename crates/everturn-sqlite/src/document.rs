@@ -1,7 +1,7 @@
 //! Custom state, artifacts and prompt inputs: JSON documents that snapshots share.
 //!
-//! An unchanged document is stored once. A large document that changed a little is stored as a patch on the previous one, in
-//! a chain of bounded length.
+//! An unchanged document is stored once. A large document that changed a little is stored as a patch on the
+//! previous one, in a chain of bounded length.
 
 use std::sync::Arc;
 
@@ -94,8 +94,8 @@ impl Reading<'_> {
 impl Preparing<'_> {
     /// Encodes a document, unless it is stored already.
     ///
-    /// `own` is the document that the row referred to before, `parent` the one that the parent row refers to. A patch is made
-    /// only on the parent's document: the row's own is about to be released.
+    /// `own` is the document that the row referred to before, `parent` the one that the parent row refers to.
+    /// A patch is made only on the parent's document: the row's own is about to be released.
     pub(crate) fn document(
         &mut self,
         document: Document,
@@ -113,7 +113,8 @@ impl Preparing<'_> {
             }
             Document::Artifacts(artifacts) => write(artifacts)?,
         };
-        // A state that came from another process is not in the cache: its text is compared with the two likely ones.
+        // A state that came from another process is not in the cache: its text is compared with the two
+        // likely ones.
         for key in [own, parent].into_iter().flatten() {
             if self.is_stored_as(key, &document, &text)? {
                 self.reading.cache.learn_document(key, &document);
@@ -144,7 +145,8 @@ impl Preparing<'_> {
         }
     }
 
-    /// Returns a patch from a stored document to another, if it is small enough and yields exactly the other's text.
+    /// Returns a patch from a stored document to another, if it is small enough and yields exactly the
+    /// other's text.
     fn patch(&mut self, key: i64, document: &Document, text: &str) -> Outcome<Option<(Base, String)>> {
         let depth = self.reading.document_depth(key)?;
         let Some(depth) = depth.filter(|depth| *depth < i64::from(MAX_PATCHES)) else {
@@ -212,7 +214,8 @@ impl Writing<'_> {
         Ok(key)
     }
 
-    /// Rewrites a patch as a full text, so that its base can be deleted. If the text is not ready, notes that it is wanted.
+    /// Rewrites a patch as a full text, so that its base can be deleted. If the text is not ready, notes that
+    /// it is wanted.
     pub(crate) fn make_independent(&mut self, key: i64) -> Outcome<()> {
         let Some(whole) = self.rewrites.ready.remove(&key) else {
             self.rewrites.wanted.push(key);

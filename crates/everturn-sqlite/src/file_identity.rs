@@ -1,7 +1,7 @@
 //! Detecting that the files of a database were removed or replaced while it is open.
 //!
-//! SQLite continues to use the files that it has opened, even if their names refer to other files. Data that it then writes is
-//! lost when the last process closes them.
+//! SQLite continues to use the files that it has opened, even if their names refer to other files. Data that
+//! it then writes is lost when the last process closes them.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,8 @@ pub(crate) struct FileIdentity {
     log: Option<Identity>,
 }
 
-/// The numbers of a file's device and inode; `None` for a file that does not exist, and on systems without such numbers.
+/// The numbers of a file's device and inode; `None` for a file that does not exist, and on systems without
+/// such numbers.
 type Identity = (u64, u64);
 
 impl FileIdentity {
@@ -27,8 +28,8 @@ impl FileIdentity {
         }
     }
 
-    /// Checks that the names still lead to the files that were opened. The files are not opened: closing them would release
-    /// the locks on them.
+    /// Checks that the names still lead to the files that were opened. The files are not opened: closing them
+    /// would release the locks on them.
     ///
     /// # Errors
     /// `DATA_LOSS` if they do not.

@@ -1,15 +1,15 @@
 //! A cache of the latest rows of sessions that have no journals, so that continuing a session reads nothing.
 //!
-//! Unlike the facts of [`crate::cache`], these rows are valid only until the next write. Transactions of this process record
-//! the rows that they change. Commits of other processes change SQLite's `data_version` on every other connection. So two
-//! connections are queried after every commit:
+//! Unlike the facts of [`crate::cache`], these rows are valid only until the next write. Transactions of this
+//! process record the rows that they change. Commits of other processes change SQLite's `data_version` on
+//! every other connection. So two connections are queried after every commit:
 //!
 //! 1. the *monitor*, a connection that never writes, for its version;
-//! 2. the writer, for whether its version is still that of the transaction. If so, every change that the monitor has seen was
-//!    made by this process.
+//! 2. the writer, for whether its version is still that of the transaction. If so, every change that the
+//!    monitor has seen was made by this process.
 //!
-//! From then on the cached rows are the latest ones as long as the monitor's version stays the same. Reading that version takes
-//! a few microseconds and never waits, so it needs no other thread.
+//! From then on the cached rows are the latest ones as long as the monitor's version stays the same. Reading
+//! that version takes a few microseconds and never waits, so it needs no other thread.
 
 use std::path::PathBuf;
 
@@ -98,7 +98,8 @@ impl LatestCache {
         self.state.lock()
     }
 
-    /// Returns the latest row of a session that has no journals, if it is cached and no other connection has written since.
+    /// Returns the latest row of a session that has no journals, if it is cached and no other connection has
+    /// written since.
     pub(crate) fn now(&self, scope: &Scope, session: &SessionId) -> Option<Stored> {
         let mut state = self.state();
         let row = state.rows.get(&(scope.clone(), session.clone())).cloned()?;
@@ -111,8 +112,8 @@ impl LatestCache {
         state.rows.get(&(scope.clone(), session.clone())).is_some() && state.is_valid()
     }
 
-    /// Returns the keys of a session's tenant and of the session, and its tip, as seen by a transaction that writes at this
-    /// version.
+    /// Returns the keys of a session's tenant and of the session, and its tip, as seen by a transaction that
+    /// writes at this version.
     pub(crate) fn in_transaction(
         &self,
         version: Option<i64>,

@@ -18,8 +18,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! [`SqliteStreamLog`] stores streams in a file of its own, for clients that reconnect or watch a background run from another
-//! process.
+//! [`SqliteStreamLog`] stores streams in a file of its own, for clients that reconnect or watch a background
+//! run from another process.
 //!
 //! # Guarantees
 //!
@@ -39,16 +39,17 @@
 //! | watchers | receive changes made in this process at once, those of other processes within 100 ms |
 //! | deletion | leaves nothing that a query can reach. Deleting a tenant rebuilds the database, so no byte remains in any file. Deleting a session does so too, if the database is no larger than 32 MiB and no reader keeps an old view open for longer than the [`busy_timeout`](SqliteStoreOptions::busy_timeout). Otherwise deleted rows are overwritten in place, and [`SqliteStore::vacuum`] removes copies that SQLite may have left elsewhere in the file |
 //!
-//! Any non-empty string of up to [`MAX_ID`] bytes is a valid id, scope or session name. Times must lie between the years
-//! 1678 and 2262.
+//! Any non-empty string of up to [`MAX_ID`] bytes is a valid id, scope or session name. Times must lie
+//! between the years 1678 and 2262.
 //!
 //! # Storage format
 //!
-//! Messages are rows and snapshots are positions: a message is stored once however many snapshots contain it, and a
-//! branch costs a few hundred bytes. Unchanged custom state and artifacts are not written again; a large document with a small
-//! change is stored as a patch. Long strings, such as inline images, are stored once by their hash,
-//! and large values are compressed. Saves of concurrent sessions share a transaction, and so the cost of making it
-//! durable. Recently written sessions are cached: the next turn only checks whether another process has written since.
+//! Messages are rows and snapshots are positions: a message is stored once however many snapshots contain it,
+//! and a branch costs a few hundred bytes. Unchanged custom state and artifacts are not written again; a
+//! large document with a small change is stored as a patch. Long strings, such as inline images, are stored
+//! once by their hash, and large values are compressed. Saves of concurrent sessions share a transaction, and
+//! so the cost of making it durable. Recently written sessions are cached: the next turn only checks whether
+//! another process has written since.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![allow(
     clippy::disallowed_methods,

@@ -1,8 +1,9 @@
 //! Stored histories: a message is stored once, and a snapshot refers to a position in a lineage.
 //!
-//! Invariants: the messages of a lineage are contiguous from its base on; a position names the lineage that holds its last
-//! message; a message is never replaced, and a lineage that lost messages is never appended to again. So the messages at an
-//! existing position never change, and a position exists if its last message does.
+//! Invariants: the messages of a lineage are contiguous from its base on; a position names the lineage that
+//! holds its last message; a message is never replaced, and a lineage that lost messages is never appended to
+//! again. So the messages at an existing position never change, and a position exists if its last message
+//! does.
 
 use everturn_ai::{History, Message};
 use everturn_core::Error;
@@ -149,7 +150,8 @@ impl Reading<'_> {
         Ok(Some(line))
     }
 
-    /// Returns the position in the lineage that holds its last message; `None` if the position no longer exists.
+    /// Returns the position in the lineage that holds its last message; `None` if the position no longer
+    /// exists.
     fn resolve(&self, mut at: Position) -> Outcome<Option<(Position, Line)>> {
         let mut fork = usize::MAX;
         loop {
@@ -174,8 +176,8 @@ impl Reading<'_> {
 impl Preparing<'_> {
     /// Encodes the new messages of a history; `None` for an empty history.
     ///
-    /// `start` is the result of [`Preparing::remembered_start`]. Without it, the history is compared with the histories at
-    /// the `related` positions, which probably begin alike.
+    /// `start` is the result of [`Preparing::remembered_start`]. Without it, the history is compared with the
+    /// histories at the `related` positions, which probably begin alike.
     pub(crate) fn history(
         &mut self,
         history: &History,
@@ -202,7 +204,8 @@ impl Preparing<'_> {
         }))
     }
 
-    /// Returns the longest beginning of a history that this process remembers to be stored. It may be gone by now.
+    /// Returns the longest beginning of a history that this process remembers to be stored. It may be gone by
+    /// now.
     pub(crate) fn remembered_start(&self, history: &History) -> Option<Start> {
         let mut next = Some(history);
         while let Some(history) = next {

@@ -41,7 +41,8 @@ pub(crate) fn sessions(order: Order, after: bool) -> String {
     )
 }
 
-/// Returns a cursor's place as parameters. A time outside the range of stored times sorts before or after all rows.
+/// Returns a cursor's place as parameters. A time outside the range of stored times sorts before or after all
+/// rows.
 fn place(cursor: &Cursor) -> (i64, String) {
     (
         clamped_nanos(cursor.created_at),

@@ -14,8 +14,8 @@ use crate::fault::{Fault, Outcome};
 impl SqliteStore {
     /// Rebuilds the file without free space, and empties the write-ahead log.
     ///
-    /// Afterwards no file of the store contains any deleted data. Saves wait meanwhile. Needs as much free disk space as the
-    /// database has content.
+    /// Afterwards no file of the store contains any deleted data. Saves wait meanwhile. Needs as much free
+    /// disk space as the database has content.
     ///
     /// # Errors
     /// `UNAVAILABLE` if another process keeps reading or writing, `RESOURCE_EXHAUSTED` if the disk is full.
@@ -37,8 +37,8 @@ impl SqliteStore {
 
     /// Moves the content of the write-ahead log into the database file and empties the log.
     ///
-    /// SQLite does this itself while it writes, and [`SqliteStore::close`] at the end. To copy a store that is in use, use
-    /// [`SqliteStore::backup`].
+    /// SQLite does this itself while it writes, and [`SqliteStore::close`] at the end. To copy a store that
+    /// is in use, use [`SqliteStore::backup`].
     ///
     /// # Errors
     /// `UNAVAILABLE` if another process keeps reading or writing.
@@ -54,9 +54,9 @@ impl SqliteStore {
 
     /// Writes a consistent copy of the database to a new file. Reads and saves continue meanwhile.
     ///
-    /// This is the way to copy a store that is in use. A copy of the file alone lacks what is in the write-ahead log, and a
-    /// copy of both files may be of two moments. [`SqliteStore::open`] opens the copy. If `backup` fails, there is no copy; if it succeeds, the copy is complete and
-    /// on the device.
+    /// This is the way to copy a store that is in use. A copy of the file alone lacks what is in the
+    /// write-ahead log, and a copy of both files may be of two moments. [`SqliteStore::open`] opens the copy.
+    /// If `backup` fails, there is no copy; if it succeeds, the copy is complete and on the device.
     ///
     /// # Errors
     /// `ALREADY_EXISTS` if the file exists; the file system's error if it cannot be written.
@@ -89,7 +89,8 @@ fn copy(source: &Connection, to: &Path) -> Outcome<()> {
         .ok_or_else(|| Error::invalid_argument("the backup's path must be UTF-8"))?;
     source.execute("VACUUM INTO ?1", [name])?;
     let settled = || -> std::io::Result<()> {
-        // The content, then the name, then the folder: after a loss of power the backup is there or it is not.
+        // The content, then the name, then the folder: after a loss of power the backup is there or it is
+        // not.
         File::open(&unfinished.0)?.sync_all()?;
         std::fs::rename(&unfinished.0, to)?;
         match to.parent().filter(|folder| !folder.as_os_str().is_empty()) {

@@ -10,7 +10,8 @@ use rusqlite::{OptionalExtension, Params, Row};
 use crate::fault::{Fault, Outcome};
 use crate::read::Reading;
 
-/// A table whose rows have names, with the statements that find the neighbours of a name in its index and the row of a key.
+/// A table whose rows have names, with the statements that find the neighbours of a name in its index and the
+/// row of a key.
 struct Named {
     table: &'static str,
     before: &'static str,

@@ -12,8 +12,8 @@ pub enum Durability {
     /// A save is acknowledged when it is on the device, and survives a loss of power.
     #[default]
     Full,
-    /// A save is acknowledged when the operating system has it. It survives a crash of the process; a loss of power may take
-    /// back the saves of the last moments, each as a whole.
+    /// A save is acknowledged when the operating system has it. It survives a crash of the process; a loss of
+    /// power may take back the saves of the last moments, each as a whole.
     Normal,
 }
 
@@ -57,7 +57,8 @@ impl SqliteStoreOptions {
         self
     }
 
-    /// Sets how values are encoded: which strings are stored once by their hash, and which values are compressed.
+    /// Sets how values are encoded: which strings are stored once by their hash, and which values are
+    /// compressed.
     pub fn encoding(mut self, encoding: Encoding) -> Self {
         self.encoding = encoding;
         self
@@ -69,21 +70,23 @@ impl SqliteStoreOptions {
         self
     }
 
-    /// Sets about how many bytes of memory recently used conversations may take, so that continuing them reads nothing;
-    /// 64 MiB by default. Memory is counted as it is held, not as the length of the stored text.
+    /// Sets about how many bytes of memory recently used conversations may take, so that continuing them
+    /// reads nothing; 64 MiB by default. Memory is counted as it is held, not as the length of the stored
+    /// text.
     pub fn cache_bytes(mut self, bytes: usize) -> Self {
         self.cache_bytes = bytes;
         self
     }
 
-    /// Sets how long a save waits for another process that is writing, from the call on, before it fails with `UNAVAILABLE`;
-    /// 10 s by default.
+    /// Sets how long a save waits for another process that is writing, from the call on, before it fails with
+    /// `UNAVAILABLE`; 10 s by default.
     pub fn busy_timeout(mut self, timeout: Duration) -> Self {
         self.busy_timeout = timeout;
         self
     }
 
-    /// Sets how often a watched snapshot is polled for status changes made by other processes; every 25 ms by default.
+    /// Sets how often a watched snapshot is polled for status changes made by other processes; every 25 ms by
+    /// default.
     pub fn poll_every(mut self, interval: Duration) -> Self {
         self.poll = interval;
         self

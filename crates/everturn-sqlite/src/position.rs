@@ -12,8 +12,8 @@ pub(crate) struct Position {
     pub(crate) len: usize,
 }
 
-/// Returns the key of the message at an index of a history. Numbers that only a damaged database contains yield a key that
-/// no message has.
+/// Returns the key of the message at an index of a history. Numbers that only a damaged database contains
+/// yield a key that no message has.
 pub(crate) fn message_key(lineage: i64, index: usize) -> i64 {
     let index = i64::try_from(index).unwrap_or(i64::MAX);
     lineage.saturating_mul(1 << POSITION_BITS).saturating_add(index)

@@ -21,8 +21,8 @@ pub(crate) struct Preparing<'a> {
 impl Preparing<'_> {
     /// Reads a row, applies `mutation` and encodes the result. Returns `None` if the mutation writes nothing.
     ///
-    /// Most saves create a row. So the first attempt does not look for it if the mutation creates one: should it exist, the
-    /// save turns out to be stale when it is written.
+    /// Most saves create a row. So the first attempt does not look for it if the mutation creates one: should
+    /// it exist, the save turns out to be stale when it is written.
     pub(crate) fn save(
         &mut self,
         scope: &Scope,
@@ -83,7 +83,8 @@ impl Preparing<'_> {
         let start = self.remembered_start(&state.messages);
         let documents = state.custom.is_some() || state.prompt_input.is_some() || !state.artifacts.is_empty();
         let parent = match &row.parent_id {
-            // Reading the parent is saved for most turns, which add messages to a known history and nothing else.
+            // Reading the parent is saved for most turns, which add messages to a known history and nothing
+            // else.
             Some(parent) if documents || start.is_none() => self
                 .reading
                 .find(scope.as_str(), parent.as_str())?

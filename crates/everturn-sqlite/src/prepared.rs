@@ -1,8 +1,9 @@
 //! Prepared saves, which are complete before the database is locked.
 //!
-//! Other processes wait while one holds the write lock. So everything that takes time happens before: reading, the caller's
-//! mutation, serialisation, compression, hashing. Under the lock the rows are written, after a check that the data they were
-//! computed from has not changed. If it has, the save is [stale](crate::fault::Fault::Stale) and is prepared again.
+//! Other processes wait while one holds the write lock. So everything that takes time happens before:
+//! reading, the caller's mutation, serialisation, compression, hashing. Under the lock the rows are written,
+//! after a check that the data they were computed from has not changed. If it has, the save is
+//! [stale](crate::fault::Fault::Stale) and is prepared again.
 
 use std::collections::HashMap;
 
@@ -58,7 +59,8 @@ pub(crate) struct PreparedHistory {
 #[derive(Clone, Copy)]
 pub(crate) struct Start {
     pub(crate) at: Position,
-    /// The lineage of this process whose remembered place this is; `None` if the position was found by comparing.
+    /// The lineage of this process whose remembered place this is; `None` if the position was found by
+    /// comparing.
     pub(crate) remembered: Option<LineageId>,
 }
 
@@ -122,7 +124,8 @@ impl PreparedSave {
 
 /// Documents that must be written in full because the documents on which they are patches are deleted.
 ///
-/// Only deleting shows which these are. So the first attempt notes them, is undone, and is repeated when they are ready.
+/// Only deleting shows which these are. So the first attempt notes them, is undone, and is repeated when they
+/// are ready.
 #[derive(Default)]
 pub(crate) struct Rewrites {
     pub(crate) ready: HashMap<i64, Encoded>,

@@ -1,7 +1,7 @@
 //! A queue to one thread, which is woken once for as many items as it waits for.
 //!
-//! A channel wakes its receiver for every item. Waking a thread costs more than an item here, and the thread wants many at
-//! once.
+//! A channel wakes its receiver for every item. Waking a thread costs more than an item here, and the thread
+//! wants many at once.
 
 use std::collections::VecDeque;
 use std::time::Duration;

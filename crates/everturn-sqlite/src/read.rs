@@ -52,7 +52,8 @@ pub(crate) const TIP: &str = "SELECT created_at, id FROM snapshot WHERE session 
 pub(crate) const KEPT_ROW: &str = "SELECT created_at FROM snapshot \
     WHERE scope = (SELECT scope FROM session WHERE key = ?1) AND id = ?2 AND session = ?1 AND orphaned = 0";
 
-/// Asks for the kept rows after one that name it as their parent. A row has few children, so these are looked through.
+/// Asks for the kept rows after one that name it as their parent. A row has few children, so these are looked
+/// through.
 pub(crate) const CHILDREN_AFTER: &str = "SELECT id, status FROM snapshot INDEXED BY snapshot_by_parent \
     WHERE scope = (SELECT scope FROM session WHERE key = ?1) AND parent = ?2 AND session = ?1 AND orphaned = 0 \
     AND (created_at, id) > (?3, ?2)";
@@ -64,7 +65,8 @@ pub(crate) const KEPT_ROWS: &str = "SELECT id, status FROM snapshot WHERE sessio
 pub(crate) const IS_TIP: &str =
     "SELECT EXISTS (SELECT 1 FROM tip WHERE scope = ?1 AND created_at = ?2 AND id = ?3 AND session = ?4)";
 
-/// Selects the tip of a session from the table. Reads all tips of the tenant, so it is used only after an inconsistency.
+/// Selects the tip of a session from the table. Reads all tips of the tenant, so it is used only after an
+/// inconsistency.
 const TIP_OF: &str = "SELECT id FROM tip WHERE scope = ?1 AND session = ?2";
 
 pub(crate) const HAS_ROWS: &str = "SELECT EXISTS (SELECT 1 FROM snapshot WHERE session = ?1)";

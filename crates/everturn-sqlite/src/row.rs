@@ -25,7 +25,8 @@ pub(crate) const COLUMNS: &str = "snapshot.key, snapshot.id, session.name, snaps
     snapshot.custom, snapshot.artifacts, snapshot.prompt_input, snapshot.named, snapshot.rest, snapshot.session, \
     snapshot.scope, snapshot.checksum";
 
-/// The columns that a row's checksum covers: from its id on, without the key of its session, whose name is among them.
+/// The columns that a row's checksum covers: from its id on, without the key of its session, whose name is
+/// among them.
 const CHECKED: Range<usize> = 1..21;
 
 /// A row as it is stored: the snapshot without its state, and references to the parts of the state.
@@ -49,8 +50,8 @@ impl Stored {
         Ok(checksum.with(row.get_ref(22)?).finish())
     }
 
-    /// Returns the checksum of a row that is about to be stored. `columns` are those of the `INSERT` statement, which do not
-    /// repeat the session's name.
+    /// Returns the checksum of a row that is about to be stored. `columns` are those of the `INSERT`
+    /// statement, which do not repeat the session's name.
     pub(crate) fn checksum_of(columns: &[Value], session: &SessionId, scope: i64) -> Outcome<i64> {
         let (id, others) = columns
             .split_first()

@@ -1,7 +1,7 @@
 //! The tables, and the migrations from older versions.
 //!
-//! The version is SQLite's `user_version`; `application_id` distinguishes our databases from others. A migration is a script
-//! from one version to the next. All needed migrations run in one transaction.
+//! The version is SQLite's `user_version`; `application_id` distinguishes our databases from others. A
+//! migration is a script from one version to the next. All needed migrations run in one transaction.
 
 use std::collections::BTreeSet;
 
@@ -104,7 +104,8 @@ impl Schema<'_> {
         Error::failed_precondition(refusal).into()
     }
 
-    /// Returns the version in a transaction, so that a database under creation by another process is seen whole or not at all.
+    /// Returns the version in a transaction, so that a database under creation by another process is seen
+    /// whole or not at all.
     fn version_now(&self, connection: &mut Connection) -> Outcome<usize> {
         let transaction = connection.transaction()?;
         self.version(&transaction)

@@ -27,8 +27,9 @@ use crate::writer::Writer;
 
 /// A session store in a SQLite database.
 ///
-/// A clone is another handle to the same store. Dropping the last handle closes the database as [`SqliteStore::close`] does,
-/// and blocks meanwhile. Other processes may have it open at the same time. The store's guarantees are listed in the [crate's documentation](crate).
+/// A clone is another handle to the same store. Dropping the last handle closes the database as
+/// [`SqliteStore::close`] does, and blocks meanwhile. Other processes may have it open at the same time. The
+/// store's guarantees are listed in the [crate's documentation](crate).
 #[derive(Clone)]
 pub struct SqliteStore(Arc<Inner>);
 
@@ -61,9 +62,9 @@ impl SqliteStoreOptions {
     /// Opens the store, creating the file if it does not exist and migrating an older schema.
     ///
     /// # Errors
-    /// `FAILED_PRECONDITION` for a database of a newer version, one that belongs to another program, or a folder that does
-    /// not exist; `DATA_LOSS` for a file that is not a database; `PERMISSION_DENIED` for a file that is read-only;
-    /// `INVALID_ARGUMENT` for a setting of zero.
+    /// `FAILED_PRECONDITION` for a database of a newer version, one that belongs to another program, or a
+    /// folder that does not exist; `DATA_LOSS` for a file that is not a database; `PERMISSION_DENIED` for a
+    /// file that is read-only; `INVALID_ARGUMENT` for a setting of zero.
     pub async fn open(self) -> Result<SqliteStore> {
         if self.readers == 0 {
             return Err(Error::invalid_argument("readers is 0 and must be at least 1"));
@@ -79,8 +80,8 @@ impl SqliteStoreOptions {
 }
 
 impl SqliteStore {
-    /// Opens the store in a file, creating the file if it does not exist. Every save is on the device before it is
-    /// acknowledged.
+    /// Opens the store in a file, creating the file if it does not exist. Every save is on the device before
+    /// it is acknowledged.
     ///
     /// # Errors
     /// As [`SqliteStoreOptions::open`].
@@ -117,14 +118,15 @@ impl SqliteStore {
         })))
     }
 
-    /// Closes the database: finishes the saves and reads in progress, moves everything into the database file and removes the
-    /// write-ahead log.
+    /// Closes the database: finishes the saves and reads in progress, moves everything into the database file
+    /// and removes the write-ahead log.
     ///
-    /// Saves that wait for another process fail with `UNAVAILABLE`. Afterwards every method of every handle fails with
-    /// `FAILED_PRECONDITION`, and watches end. While another process has the database open, the log stays.
+    /// Saves that wait for another process fail with `UNAVAILABLE`. Afterwards every method of every handle
+    /// fails with `FAILED_PRECONDITION`, and watches end. While another process has the database open, the
+    /// log stays.
     ///
-    /// Call it at the end of a program whose agents live as long as the process. Agents that are dropped with their application
-    /// drop their store, too.
+    /// Call it at the end of a program whose agents live as long as the process. Agents that are dropped with
+    /// their application drop their store, too.
     ///
     /// # Errors
     /// `INTERNAL` if the runtime is shutting down.
@@ -155,7 +157,8 @@ impl SqliteStore {
         self.0.readers.close_idle();
     }
 
-    /// Returns the latest snapshot of a session, if all of it is cached and no other connection has written since.
+    /// Returns the latest snapshot of a session, if all of it is cached and no other connection has written
+    /// since.
     fn remembered(&self, scope: &Scope, session: &SessionId, detail: Detail) -> Option<Snapshot> {
         let Stored {
             mut snapshot, state, ..

@@ -36,8 +36,8 @@ use crate::options::Durability;
 
 /// A stream log in a separate SQLite database, which any number of processes may share.
 ///
-/// The database is not the session store's, because streams are short-lived and written often, and neither should wait for the
-/// other.
+/// The database is not the session store's, because streams are short-lived and written often, and neither
+/// should wait for the other.
 ///
 /// ```
 /// use everturn_core::stream_log::{JsonText, Position, StreamKey, StreamLog};
@@ -77,8 +77,8 @@ use crate::options::Durability;
 /// | erasure | the text of erased and expired streams is overwritten in the file, and the write-ahead log is emptied: immediately after an erasure, about a second after an expiry while a process has the log open, and otherwise when it is next opened |
 /// | death of a process | other processes end its streams with `UNAVAILABLE` when its lease of 15 s has lapsed |
 ///
-/// A clone is another handle to the same log. Dropping the last handle, writer and reader closes the database as
-/// [`SqliteStreamLog::close`] does, and blocks meanwhile.
+/// A clone is another handle to the same log. Dropping the last handle, writer and reader closes the database
+/// as [`SqliteStreamLog::close`] does, and blocks meanwhile.
 #[derive(Clone)]
 pub struct SqliteStreamLog(Arc<Inner>);
 
@@ -157,11 +157,11 @@ impl SqliteStreamLog {
         })))
     }
 
-    /// Closes the database: writes what is waiting, ends the streams that are still open with `UNAVAILABLE`, moves everything
-    /// into the database file and removes the write-ahead log.
+    /// Closes the database: writes what is waiting, ends the streams that are still open with `UNAVAILABLE`,
+    /// moves everything into the database file and removes the write-ahead log.
     ///
-    /// Afterwards every method of every handle, writer and reader fails. While another process has the database open, the log
-    /// stays.
+    /// Afterwards every method of every handle, writer and reader fails. While another process has the
+    /// database open, the log stays.
     ///
     /// # Errors
     /// `INTERNAL` if the runtime is shutting down.

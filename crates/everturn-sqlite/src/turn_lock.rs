@@ -1,7 +1,7 @@
 //! The locks of turns in progress, and the turns that wait for them.
 //!
-//! Both are rows, and every call is one transaction of the writer, so the calls of all processes are serialised. The time is
-//! that of the machine, which the processes share.
+//! Both are rows, and every call is one transaction of the writer, so the calls of all processes are
+//! serialised. The time is that of the machine, which the processes share.
 
 use std::time::Duration;
 

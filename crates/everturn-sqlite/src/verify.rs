@@ -73,12 +73,12 @@ const INVARIANTS: &[(&str, &str)] = &[
 ];
 
 impl SqliteStore {
-    /// Reads the whole database and checks it: SQLite's own structures, every reference, and every message, document, blob
-    /// and journal.
+    /// Reads the whole database and checks it: SQLite's own structures, every reference, and every message,
+    /// document, blob and journal.
     ///
     /// # Errors
-    /// `UNAVAILABLE` or `DATA_LOSS` if the database cannot be read at all. Problems inside it are listed in the
-    /// [`Verification`].
+    /// `UNAVAILABLE` or `DATA_LOSS` if the database cannot be read at all. Problems inside it are listed in
+    /// the [`Verification`].
     pub async fn verify(&self) -> Result<Verification> {
         self.read(|reading| {
             let mut found = Verification::default();

@@ -1,9 +1,9 @@
 //! Watching the status of rows.
 //!
-//! One thread reads statuses and reports them, so a watcher never receives an older status after a newer one. The thread
-//! reads a row when a watcher arrives and when this process has changed the row. While there are watchers, it also
-//! polls SQLite's `data_version` at short intervals and reads the watched rows again when another process has committed.
-//! Without watchers it sleeps. It ends with its store.
+//! One thread reads statuses and reports them, so a watcher never receives an older status after a newer one.
+//! The thread reads a row when a watcher arrives and when this process has changed the row. While there are
+//! watchers, it also polls SQLite's `data_version` at short intervals and reads the watched rows again when
+//! another process has committed. Without watchers it sleeps. It ends with its store.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;

@@ -1,4 +1,5 @@
-//! Work for the thread that writes: prepared without a lock, then written in a transaction that it shares with others.
+//! Work for the thread that writes: prepared without a lock, then written in a transaction that it shares
+//! with others.
 
 use everturn_core::{Error, Result};
 use tokio::sync::oneshot;
@@ -17,7 +18,8 @@ pub(crate) enum Prepared<P, T> {
 
 /// Work with the caller that waits for its result.
 pub(crate) trait Work: Send {
-    /// Reads and computes what to write. Returns how many bytes that holds; `None` if there is nothing to write.
+    /// Reads and computes what to write. Returns how many bytes that holds; `None` if there is nothing to
+    /// write.
     fn prepare(&mut self, preparing: &mut Preparing<'_>) -> Outcome<Option<usize>>;
     /// Writes what was prepared last. May be called again after it was prepared again.
     fn write(&mut self, writing: &mut Writing<'_>) -> Outcome<()>;

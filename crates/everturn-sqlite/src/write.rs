@@ -142,7 +142,8 @@ impl Writing<'_> {
         Ok(())
     }
 
-    /// Returns the keys of a tenant and of a session, which are inserted if they do not exist, and the session's tip.
+    /// Returns the keys of a tenant and of a session, which are inserted if they do not exist, and the
+    /// session's tip.
     fn place(&self, scope_name: &Scope, session: &SessionId) -> Outcome<(i64, i64, Option<Tip>)> {
         let (scope, _) = self.scope(scope_name.as_str())?;
         let (session, is_new) = self.session(scope, session.as_str())?;
@@ -180,8 +181,8 @@ impl Writing<'_> {
         })
     }
 
-    /// Executes a statement with the columns of a row; the meaning of the two keys in `place` depends on the statement.
-    /// Returns how many rows it changed.
+    /// Executes a statement with the columns of a row; the meaning of the two keys in `place` depends on the
+    /// statement. Returns how many rows it changed.
     fn execute(
         &self,
         sql: &str,

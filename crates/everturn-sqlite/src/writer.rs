@@ -1,12 +1,12 @@
 //! The thread that writes.
 //!
-//! Saves that arrive at about the same time share a transaction, and so the cost of making it durable. All of them are
-//! prepared before the transaction begins, so that other processes wait only while rows are written. A save that was prepared
-//! from data that has changed since is prepared again, for the next transaction. A failed save does not affect the others.
-//! Callers receive their results after the commit.
+//! Saves that arrive at about the same time share a transaction, and so the cost of making it durable. All of
+//! them are prepared before the transaction begins, so that other processes wait only while rows are written.
+//! A save that was prepared from data that has changed since is prepared again, for the next transaction. A
+//! failed save does not affect the others. Callers receive their results after the commit.
 //!
-//! The deadline of a job is relative to its call. While another process holds the write lock, the thread continues to accept
-//! jobs and fails each at its own deadline, so the jobs' waits do not add up.
+//! The deadline of a job is relative to its call. While another process holds the write lock, the thread
+//! continues to accept jobs and fails each at its own deadline, so the jobs' waits do not add up.
 
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
@@ -45,8 +45,8 @@ const MAX_GROUP: usize = 256;
 /// The approximate size of a transaction in prepared bytes. A larger save has a separate transaction.
 const MAX_GROUP_BYTES: usize = 16 * 1024 * 1024;
 
-/// How often a save is prepared at least before it fails at its deadline because others keep changing what it was prepared
-/// from.
+/// How often a save is prepared at least before it fails at its deadline because others keep changing what it
+/// was prepared from.
 const MIN_ATTEMPTS: u32 = 3;
 
 /// In how many transactions each save has a savepoint, after one was undone because a save in it failed.
@@ -144,7 +144,8 @@ impl Writer {
             .await
     }
 
-    /// Runs `prepare` while nothing is locked, then `write` in a transaction, and waits until it is committed.
+    /// Runs `prepare` while nothing is locked, then `write` in a transaction, and waits until it is
+    /// committed.
     ///
     /// Both run again if `write` finds that what was prepared is [stale](crate::fault::Fault::Stale).
     pub(crate) async fn prepare_and_write<P: Send + 'static, T: Send + 'static>(
@@ -157,7 +158,8 @@ impl Writer {
         answer.await.map_err(|_| self.stopped())?
     }
 
-    /// Runs `work` on the connection, between two transactions. `work` gets the deadline for waiting for a lock.
+    /// Runs `work` on the connection, between two transactions. `work` gets the deadline for waiting for a
+    /// lock.
     pub(crate) async fn alone<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Connection, Instant) -> T + Send + 'static,
@@ -252,7 +254,8 @@ impl Thread {
                 self.latest.forget();
             }
         }
-        // Another process that is using the database may be in the way; then its last connection empties the log.
+        // Another process that is using the database may be in the way; then its last connection empties the
+        // log.
         let _ = empty_log(&self.connection);
     }
 
@@ -265,8 +268,8 @@ impl Thread {
         !self.waiting.is_empty() || !self.alone.is_empty()
     }
 
-    /// Returns the next jobs; none if there will be none. When none arrives for a moment, moves the log into the database
-    /// file, so that a process that ends without closing the store leaves a complete file.
+    /// Returns the next jobs; none if there will be none. When none arrives for a moment, moves the log into
+    /// the database file, so that a process that ends without closing the store leaves a complete file.
     fn next(&mut self) -> VecDeque<Queued> {
         if std::mem::take(&mut self.is_log_ahead) {
             let jobs = self.jobs.take(1, Some(IDLE));
@@ -304,9 +307,9 @@ impl Thread {
 
     /// Waits for the saves that probably follow, before the lock is taken.
     ///
-    /// The callers of the last transactions were answered a moment ago, so the next saves of their sessions are likely to
-    /// arrive. Waiting for them, for a fraction of what making a transaction durable takes, is cheaper than another
-    /// transaction.
+    /// The callers of the last transactions were answered a moment ago, so the next saves of their sessions
+    /// are likely to arrive. Waiting for them, for a fraction of what making a transaction durable takes, is
+    /// cheaper than another transaction.
     fn gather(&mut self) {
         let expected = self.last_groups[0].max(self.last_groups[1]).min(MAX_GROUP);
         let patience = (self.last_sync / 2).min(MAX_PATIENCE);
@@ -359,8 +362,8 @@ impl Thread {
             .settle(outcome.map_err(|fault| fault.into_error(&self.options.path)));
     }
 
-    /// Prepares the saves that are there, and those that arrive meanwhile, up to the size of a transaction. Answers those
-    /// that have nothing to write.
+    /// Prepares the saves that are there, and those that arrive meanwhile, up to the size of a transaction.
+    /// Answers those that have nothing to write.
     fn prepare(&mut self) -> Vec<Part> {
         let (mut prepared, mut room) = (Vec::new(), MAX_GROUP_BYTES);
         let closing = self.closing.load(Ordering::Relaxed);
@@ -393,8 +396,8 @@ impl Thread {
         prepared
     }
 
-    /// Prepares the first saves that wait, in one reading transaction, as long as there is room. Returns for each whether
-    /// there is something to write.
+    /// Prepares the first saves that wait, in one reading transaction, as long as there is room. Returns for
+    /// each whether there is something to write.
     fn prepare_batch(&mut self, count: usize, room: &mut usize) -> Vec<Outcome<bool>> {
         let mut outcomes = Vec::with_capacity(count);
         let begun = self.connection.prepare_cached("BEGIN");
@@ -441,11 +444,12 @@ impl Thread {
 
     /// Begins a transaction once no other process holds the write lock. Returns the parts that are still due.
     ///
-    /// Meanwhile more saves arrive, and each is answered at its own deadline. A save is tried at least once, also if its
-    /// deadline passed while this process was stopped.
+    /// Meanwhile more saves arrive, and each is answered at its own deadline. A save is tried at least once,
+    /// also if its deadline passed while this process was stopped.
     fn begin(&mut self, mut parts: Vec<Part>) -> Option<Vec<Part>> {
         while !parts.is_empty() {
-            // `IMMEDIATE` takes the write lock at the start. A transaction that took it later could fail in its middle.
+            // `IMMEDIATE` takes the write lock at the start. A transaction that took it later could fail in
+            // its middle.
             let begun = self.connection.prepare_cached("BEGIN IMMEDIATE");
             let begun = begun.and_then(|mut begin| begin.execute([])).map_err(Fault::from);
             let now = Instant::now();
@@ -480,8 +484,9 @@ impl Thread {
 
     /// Writes the parts in the open transaction. Records the outcome of each, and returns the changed rows.
     ///
-    /// SQLite copies every page that a savepoint changes, and few saves fail. So parts have savepoints only if `is_careful`;
-    /// without them, the failure of one part undoes the transaction, and all are tried again.
+    /// SQLite copies every page that a savepoint changes, and few saves fail. So parts have savepoints only
+    /// if `is_careful`; without them, the failure of one part undoes the transaction, and all are tried
+    /// again.
     fn transact(
         &mut self,
         parts: &mut [Part],

@@ -42,7 +42,8 @@ fn forged(number: usize) -> ClientMessage {
 }
 
 proptest! {
-    /// A client that shows the beginning of a record is anchored at its end, and forged messages never are known.
+    /// A client that shows the beginning of a record is anchored at its end, and forged messages never are
+    /// known.
     #[test]
     fn a_beginning_is_recognised_whatever_is_put_between(
         turns in 1..6_usize,

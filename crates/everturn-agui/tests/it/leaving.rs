@@ -61,7 +61,8 @@ async fn leaving_cancels_the_turn_and_the_thread_is_free() {
     assert_eq!(server.thread().await.len(), 3);
 }
 
-/// Repeats a run of `keeper` until the run before it is gone: the server learns from the connection that the client has left.
+/// Repeats a run of `keeper` until the run before it is gone: the server learns from the connection that the
+/// client has left.
 async fn next_run(server: &Served, messages: Value, more: Value) -> Answer {
     for run in 0.. {
         let run = format!("next-{run}");

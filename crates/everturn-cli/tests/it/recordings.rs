@@ -1,5 +1,5 @@
-//! Recordings of the program: the help of every command, what it prints with `--json`, and its exit codes. The recordings of
-//! servers and stores are in the tests of `testbed`.
+//! Recordings of the program: the help of every command, what it prints with `--json`, and its exit codes.
+//! The recordings of servers and stores are in the tests of `testbed`.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! What the fuzz target and the property tests drive: a folder whose files hold arbitrary bytes is used as a store. Nothing
-//! may panic, and what can be read at all can be read in every way.
+//! What the fuzz target and the property tests drive: a folder whose files hold arbitrary bytes is used as a
+//! store. Nothing may panic, and what can be read at all can be read in every way.
 
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 

@@ -1,4 +1,5 @@
-//! While another process holds a scope's lock, saves fail at their deadline, and reads and other scopes do not wait.
+//! While another process holds a scope's lock, saves fail at their deadline, and reads and other scopes do
+//! not wait.
 
 use std::fs::File;
 use std::path::Path;

@@ -1,6 +1,8 @@
-//! A folder written by the npm package's `FileSessionStore` is listed and continued here, and the other way round.
+//! A folder written by the npm package's `FileSessionStore` is listed and continued here, and the other way
+//! round.
 //!
-//! Ignored by default, because it needs `node` and the package `genkit`, which `./test` installs into `.tools/npm`:
+//! Ignored by default, because it needs `node` and the package `genkit`, which `./test` installs into
+//! `.tools/npm`:
 //!
 //! ```text
 //! cargo test -p everturn-file --test interop -- --ignored

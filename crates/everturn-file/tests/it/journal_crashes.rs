@@ -1,4 +1,5 @@
-//! A record of a journal that is cut off between any two file operations is whole or absent, and its number is free or taken.
+//! A record of a journal that is cut off between any two file operations is whole or absent, and its number
+//! is free or taken.
 
 use everturn_agent::store::{
     Deletion, Journal, JournalKey, JournalRecord, Scope, SessionQuery, SessionStore,

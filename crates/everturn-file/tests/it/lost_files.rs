@@ -1,4 +1,5 @@
-//! A file that was changed or removed behind the back of the store is named, and never passed over in silence.
+//! A file that was changed or removed behind the back of the store is named, and never passed over in
+//! silence.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,5 @@
-//! A loss of power between any two file operations leaves the store whole: what must be on the device is forced there.
+//! A loss of power between any two file operations leaves the store whole: what must be on the device is
+//! forced there.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +11,8 @@ use serde_json::json;
 use crate::support::platter::{Loss, Platter, Skipped};
 use crate::support::{ROWS, assert_looked_between, check, save_all};
 
-/// Cuts the power of such a device before each of its operations in turn; returns the first promise that breaks.
+/// Cuts the power of such a device before each of its operations in turn; returns the first promise that
+/// breaks.
 async fn broken_by_power_loss(skipped: Skipped) -> Option<String> {
     for dies_before in 0.. {
         let platter = Arc::new(Platter::new(skipped, dies_before));

@@ -35,8 +35,8 @@ impl Spent {
     /// Claims the only answer to a question.
     ///
     /// # Errors
-    /// `FAILED_PRECONDITION` if it was claimed before; `RESOURCE_EXHAUSTED` if too many questions are remembered; the
-    /// store's own errors.
+    /// `FAILED_PRECONDITION` if it was claimed before; `RESOURCE_EXHAUSTED` if too many questions are
+    /// remembered; the store's own errors.
     pub(super) async fn claim(&self, scope: &Scope, id: &str) -> Result<()> {
         self.claim_here(id)?;
         let claimed = self.claim_in_store(scope, id).await;

@@ -148,7 +148,8 @@ fn greeting(name: &str) -> everturn_ai::Tool {
     })
 }
 
-/// Registers and removes a tool of an application while a client is connected, and waits for the client to see it.
+/// Registers and removes a tool of an application while a client is connected, and waits for the client to
+/// see it.
 async fn client_follows(app: &Registry, client: &Registry) {
     greeting("late").register(app).unwrap();
     eventually("the late tool is listed", async || {

@@ -48,7 +48,8 @@ fn stdio_server() -> PathBuf {
 async fn client(servers: McpServers) -> (Registry, Connections) {
     let registry = Registry::new();
     let connections = servers.install(&registry).await.unwrap();
-    // An interpreter on a busy machine may take longer to start than is waited for; the next use connects again.
+    // An interpreter on a busy machine may take longer to start than is waited for; the next use connects
+    // again.
     for name in ["e/none", "p/none", "e/none", "p/none"] {
         if connections.connected().await.is_empty() {
             let _ = lookup_tool(&registry, name).await;

@@ -95,8 +95,8 @@ impl ResponseEncoder {
         response.completed_at = Some(jiff::Timestamp::now().as_second());
     }
 
-    /// Returns whether later requests find the response. A failed turn leaves no snapshot, and a turn that reaches the
-    /// snapshot of an equal turn writes none.
+    /// Returns whether later requests find the response. A failed turn leaves no snapshot, and a turn that
+    /// reaches the snapshot of an equal turn writes none.
     async fn is_found(&mut self, outcome: &Result<AgentOutput>) -> bool {
         let Ok(AgentOutput {
             error: None,

@@ -26,8 +26,8 @@ struct RunEncoder {
     context: Context,
 }
 
-/// Returns the events of a background run: those so far, and then each as it occurs. They are made from the run's own stream,
-/// so every reader receives the same events.
+/// Returns the events of a background run: those so far, and then each as it occurs. They are made from the
+/// run's own stream, so every reader receives the same events.
 pub(crate) fn watch(
     agent: &Agent,
     response: Response,

@@ -31,8 +31,8 @@ pub(crate) fn run(runtime: &tokio::runtime::Runtime, url: &str) {
     }
 }
 
-/// Creates sessions of one turn each by SQL, because the store would take minutes. Their keys are not hashes of their names,
-/// so they can be listed but not looked up.
+/// Creates sessions of one turn each by SQL, because the store would take minutes. Their keys are not hashes
+/// of their names, so they can be listed but not looked up.
 const FILL: &str = "
     INSERT INTO session (tenant, key, version, tip_at, touched_at, tip, scope, name, tokens)
         SELECT real.tenant, n.key, 2, n.i * 1000000, 0, n.id, real.scope, convert_to('filled-' || n.i, 'UTF8'), '{}'

@@ -1,7 +1,7 @@
 //! Records the statements that a store sends, to run the very same ones without the store.
 //!
-//! A tap is a proxy before the server. It reads the messages of PostgreSQL's protocol that carry a statement: its text, the
-//! types of its parameters and their bytes.
+//! A tap is a proxy before the server. It reads the messages of PostgreSQL's protocol that carry a statement:
+//! its text, the types of its parameters and their bytes.
 
 use std::error::Error;
 use std::sync::Arc;

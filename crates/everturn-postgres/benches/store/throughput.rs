@@ -157,7 +157,8 @@ impl Floor {
         }
     }
 
-    /// Runs every session's statements one after the other, on any of the connections, and all sessions at once.
+    /// Runs every session's statements one after the other, on any of the connections, and all sessions at
+    /// once.
     async fn run(&self, sent: Sent) -> Duration {
         let tables = "session, lineage, message, snapshot, turn_lock, turn_queue";
         let mut clients = Vec::new();

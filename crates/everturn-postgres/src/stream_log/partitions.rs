@@ -1,8 +1,8 @@
 //! Slots: streams of one age, whose chunks are dropped together.
 //!
-//! The key of a stream ends with the number of its slot, and the chunks of a slot are a partition of their table. Deleting
-//! streams one by one leaves their chunks. When the last stream of a slot is gone, the partition is truncated: that costs
-//! the same for any number of chunks and leaves nothing to vacuum.
+//! The key of a stream ends with the number of its slot, and the chunks of a slot are a partition of their
+//! table. Deleting streams one by one leaves their chunks. When the last stream of a slot is gone, the
+//! partition is truncated: that costs the same for any number of chunks and leaves nothing to vacuum.
 
 use std::time::{Duration, Instant};
 
@@ -78,7 +78,8 @@ pub(super) async fn drop_empty(db: &Database) -> Outcome<usize> {
 }
 
 async fn drop_slot(db: &Database, slot: i32) -> Outcome<()> {
-    // Chunks come after their streams are committed. So with the partition locked, a stream that cannot be seen has none.
+    // Chunks come after their streams are committed. So with the partition locked, a stream that cannot be
+    // seen has none.
     let truncate = db.qualified(&format!(
         "DO $everturn$ BEGIN \
            LOCK TABLE @chunk_{slot} IN ACCESS EXCLUSIVE MODE NOWAIT; \

@@ -70,8 +70,8 @@ fn of_key(sql: impl Into<String>, key: &StreamKey) -> Statement<'static> {
         .with(key.id().as_bytes().to_vec(), Type::BYTEA)
 }
 
-/// Begins a stream and returns its key; `None` if there is one with that name. Removes those that have expired, and ends
-/// those whose writers are gone.
+/// Begins a stream and returns its key; `None` if there is one with that name. Removes those that have
+/// expired, and ends those whose writers are gone.
 pub(super) async fn open(
     db: &Database,
     key: &StreamKey,
@@ -165,7 +165,8 @@ pub(super) async fn write(
     } else {
         Some(pack(Encoding::default(), &everturn_sql::write(&texts)?)?)
     };
-    // A statement that is carried out twice, because its answer was lost, finds its own chunks and its own end.
+    // A statement that is carried out twice, because its answer was lost, finds its own chunks and its own
+    // end.
     let statement = Statement::new(format!(
         "WITH {UNFORCED}, held AS (UPDATE @stream SET lease_until = $2, finished_at = $3, ending = $4 FROM unforced \
          WHERE key = $1 AND (ending IS NULL OR ending = $4) RETURNING stopped), \
@@ -197,7 +198,8 @@ fn kept(rows: &[Row]) -> Outcome<Written> {
     })
 }
 
-/// Returns the next events after a position; `None` if the stream is gone. Ends a stream whose writer is gone.
+/// Returns the next events after a position; `None` if the stream is gone. Ends a stream whose writer is
+/// gone.
 pub(super) async fn after(
     db: &Database,
     row: i64,
@@ -205,7 +207,8 @@ pub(super) async fn after(
     now: i64,
 ) -> Outcome<Option<Vec<Entry>>> {
     let wanted = position.number().cast_signed();
-    // The row of chunks in which the position lies, and those after it. The end is read by the same statement.
+    // The row of chunks in which the position lies, and those after it. The end is read by the same
+    // statement.
     let statement = Statement::new(format!(
         "SELECT s.ending, s.lease_until < $3, c.first, c.body FROM @stream s LEFT JOIN LATERAL \
          (SELECT first, body FROM @chunk WHERE slot = {slot} AND stream = $1 AND first >= coalesce( \

@@ -66,21 +66,22 @@ impl PostgresStreamLogOptions {
         self
     }
 
-    /// Sets how long a silent process is taken for alive; 15 s by default. It gives a sign of life three times as often.
+    /// Sets how long a silent process is taken for alive; 15 s by default. It gives a sign of life three
+    /// times as often.
     pub fn lease(mut self, duration: Duration) -> Self {
         self.lease = duration;
         self
     }
 
-    /// Sets the time between two statements that write chunks of a stream; 20 ms by default. Chunks meanwhile, and their
-    /// readers, wait for the next one.
+    /// Sets the time between two statements that write chunks of a stream; 20 ms by default. Chunks
+    /// meanwhile, and their readers, wait for the next one.
     pub fn flush_every(mut self, interval: Duration) -> Self {
         self.flush = interval;
         self
     }
 
-    /// Sets how often readers look for the chunks of other processes, and writers for requests to stop; every 50 ms by
-    /// default.
+    /// Sets how often readers look for the chunks of other processes, and writers for requests to stop; every
+    /// 50 ms by default.
     pub fn poll_every(mut self, interval: Duration) -> Self {
         self.poll = interval;
         self

@@ -27,7 +27,8 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Starts the task. It ends after it has written the stream's end, which comes with the writer's at the latest.
+    /// Starts the task. It ends after it has written the stream's end, which comes with the writer's at the
+    /// latest.
     pub(super) fn start(
         db: Arc<Database>,
         key: StreamKey,

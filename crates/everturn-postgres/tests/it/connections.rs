@@ -104,7 +104,8 @@ async fn all_turns_succeed_where_the_server_allows_fewer_connections_than_wanted
 
     let metrics = store.metrics();
     assert!((1..=4).contains(&metrics.connections), "{metrics:?}");
-    // A refusal makes calls wait for the connections that are open. It is neither a lost connection nor a further attempt.
+    // A refusal makes calls wait for the connections that are open. It is neither a lost connection nor a
+    // further attempt.
     assert_eq!((metrics.lost_connections, metrics.retries), (0, 0));
     assert_eq!(metrics.commits, 40 * u64::try_from(TURNS).unwrap());
 }

@@ -1,5 +1,5 @@
-//! Rows that are changed or exchanged behind the back of the store: `verify` lists them, and no reader is given anything but
-//! what was saved.
+//! Rows that are changed or exchanged behind the back of the store: `verify` lists them, and no reader is
+//! given anything but what was saved.
 
 use std::sync::Arc;
 

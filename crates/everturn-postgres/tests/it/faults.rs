@@ -1,4 +1,5 @@
-//! Whatever happens to the server and to connections, what was acknowledged is there once, and workers go on by themselves.
+//! Whatever happens to the server and to connections, what was acknowledged is there once, and workers go on
+//! by themselves.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -69,7 +70,8 @@ fn turn_id(number: usize, turn: usize) -> String {
     format!("turn-{number}-{turn:06}")
 }
 
-/// Adds one to the count that a snapshot of the session holds: a commit that is carried out twice counts twice.
+/// Adds one to the count that a snapshot of the session holds: a commit that is carried out twice counts
+/// twice.
 async fn count_up(store: &PostgresStore, session: &str) {
     let id: SnapshotId = format!("count-{session}").as_str().into();
     let name = format!("counting-{session}");
@@ -319,7 +321,8 @@ async fn a_statement_that_nobody_waits_for_any_more_is_not_carried_out() {
 
     let saved = crate::support::put(&store, late).await;
     drop(lock);
-    // The server grants the lock in the order of the requests, so every statement that waited for it has ended.
+    // The server grants the lock in the order of the requests, so every statement that waited for it has
+    // ended.
     schema.hold_lock().await;
 
     let refused = saved.unwrap_err();

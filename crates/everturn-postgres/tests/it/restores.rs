@@ -1,4 +1,5 @@
-//! A database that goes back to an earlier point under a running program: what is stored is shown, not what is remembered.
+//! A database that goes back to an earlier point under a running program: what is stored is shown, not what
+//! is remembered.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,4 +1,5 @@
-//! How many round trips calls take once the store is warm, and that what is remembered is used only while it is true.
+//! How many round trips calls take once the store is warm, and that what is remembered is used only while it
+//! is true.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! A database that accepts connections and does not answer: calls end by their deadline, and report unknown outcomes.
+//! A database that accepts connections and does not answer: calls end by their deadline, and report unknown
+//! outcomes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

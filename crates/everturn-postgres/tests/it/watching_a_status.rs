@@ -63,7 +63,8 @@ async fn an_abort_reaches_another_host_within_a_tenth_of_a_second() {
     assert!(quickest < Duration::from_millis(100), "{quickest:?}");
 }
 
-/// Rows are read by their ids and not by the order in which they changed, so a transaction that commits late leaves no gap.
+/// Rows are read by their ids and not by the order in which they changed, so a transaction that commits late
+/// leaves no gap.
 #[tokio::test]
 async fn a_change_that_commits_after_later_ones_is_reported() {
     let often = Duration::from_millis(20);

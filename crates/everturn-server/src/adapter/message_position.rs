@@ -17,7 +17,8 @@ impl MessagePosition {
         Self { message, number }
     }
 
-    /// Returns the id of this position in the turn of that [name](crate::turn_name), after a prefix for its kind.
+    /// Returns the id of this position in the turn of that [name](crate::turn_name), after a prefix for its
+    /// kind.
     pub fn id(self, kind: &str, turn: &str) -> String {
         let Self { message, number } = self;
         match number {

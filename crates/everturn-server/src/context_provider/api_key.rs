@@ -10,8 +10,8 @@ use super::{CallRequest, ContextProvider, Provided};
 
 /// Identifies callers by a key in a header, `x-api-key` by default.
 ///
-/// The context gets `auth: {"principal": <name>}`, never the key. A request without a key fails with `UNAUTHENTICATED`, and one
-/// with an unknown key with `PERMISSION_DENIED`, as with Genkit's own provider.
+/// The context gets `auth: {"principal": <name>}`, never the key. A request without a key fails with
+/// `UNAUTHENTICATED`, and one with an unknown key with `PERMISSION_DENIED`, as with Genkit's own provider.
 ///
 /// ```
 /// use axum::http::header::AUTHORIZATION;

@@ -9,8 +9,8 @@ use super::{CallRequest, ContextProvider, Provided};
 
 /// Identifies callers by `Authorization: Bearer <token>`, where each token belongs to one caller.
 ///
-/// The context gets `auth: {"principal": <name>}`, never the token. A request without a token, or with an unknown one, fails
-/// with `UNAUTHENTICATED`.
+/// The context gets `auth: {"principal": <name>}`, never the token. A request without a token, or with an
+/// unknown one, fails with `UNAUTHENTICATED`.
 ///
 /// ```
 /// use everturn_server::BearerTokens;
@@ -27,7 +27,8 @@ impl BearerTokens {
         Self(Secrets::new(tokens))
     }
 
-    /// Gives the owner of a token a role, which is also in `auth.roles`. The owner must have been given before.
+    /// Gives the owner of a token a role, which is also in `auth.roles`. The owner must have been given
+    /// before.
     #[must_use]
     pub fn with_role(mut self, owner: &str, role: &str) -> Self {
         self.0.add_role(owner, role);

@@ -13,8 +13,8 @@ use tokio::time::Instant;
 /// The age at which keys are read again.
 const REFRESH_AFTER: Duration = Duration::from_mins(10);
 
-/// How often, at most, keys are read again because a token names an unknown one. Without a limit, anyone could make the
-/// server send requests.
+/// How often, at most, keys are read again because a token names an unknown one. Without a limit, anyone
+/// could make the server send requests.
 const UNKNOWN_KEY_PAUSE: Duration = Duration::from_secs(30);
 
 /// The age up to which keys are used when they cannot be read again.
@@ -28,8 +28,8 @@ const MAX_BYTES: usize = 1024 * 1024;
 
 /// A JSON Web Key Set: given, in a file, or behind a URL.
 ///
-/// Keys are kept for ten minutes. A token that names an unknown key makes the set be read again at once, but not more often
-/// than every 30 seconds.
+/// Keys are kept for ten minutes. A token that names an unknown key makes the set be read again at once, but
+/// not more often than every 30 seconds.
 pub struct Jwks {
     source: Source,
     cached: Mutex<Option<Cached>>,

@@ -15,9 +15,11 @@ use crate::Principal;
 /// The shortest secret, in bytes: the size of the signature that it makes.
 const SECRET_BYTES: usize = 32;
 
-/// Identifies callers by a JSON Web Token in `Authorization: Bearer <token>`, signed with one of an issuer's keys.
+/// Identifies callers by a JSON Web Token in `Authorization: Bearer <token>`, signed with one of an issuer's
+/// keys.
 ///
-/// The context gets the token's claims as `auth`. A token must be meant for the audience and must have an expiry.
+/// The context gets the token's claims as `auth`. A token must be meant for the audience and must have an
+/// expiry.
 ///
 /// | from the token | by default | set with |
 /// |---|---|---|
@@ -71,26 +73,30 @@ impl fmt::Debug for Keys {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum PrincipalId {
-    /// `iss` and `sub`, as `<length of iss>:<iss>:<sub>`; the plain `sub` of a token without `iss`. Unique among all issuers,
-    /// because a subject is unique only together with its issuer.
+    /// `iss` and `sub`, as `<length of iss>:<iss>:<sub>`; the plain `sub` of a token without `iss`. Unique
+    /// among all issuers, because a subject is unique only together with its issuer.
     #[default]
     IssuerAndSubject,
     /// The plain `sub`. The same subject of two issuers is the same principal, so it needs an
-    /// [issuer](JwtTokens::issuer) or a [secret](JwtTokens::with_secret), and no other provider with these ids.
+    /// [issuer](JwtTokens::issuer) or a [secret](JwtTokens::with_secret), and no other provider with these
+    /// ids.
     Subject,
-    /// The text of another claim, such as `email`. The issuer must verify it, and must not give it to another caller later.
+    /// The text of another claim, such as `email`. The issuer must verify it, and must not give it to another
+    /// caller later.
     Claim(String),
 }
 
 impl JwtTokens {
-    /// Accepts tokens that are signed with the private key of one of these public keys and meant for this audience.
+    /// Accepts tokens that are signed with the private key of one of these public keys and meant for this
+    /// audience.
     pub fn new(keys: Jwks, audience: impl Into<String>) -> Self {
         Self::of(Keys::Public(keys), audience.into())
     }
 
     /// Accepts tokens that are signed with this secret (`HS256`) and meant for this audience.
     ///
-    /// Every program that has the secret can make tokens of any caller. Prefer public keys for tokens of another program.
+    /// Every program that has the secret can make tokens of any caller. Prefer public keys for tokens of
+    /// another program.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` for a secret of less than 32 bytes.
@@ -123,23 +129,24 @@ impl JwtTokens {
         self
     }
 
-    /// Sets the claims that the principal's id is made of. The id names the caller's tenant in stores and in `deleteTenant`:
-    /// a change hides the sessions that were stored under the old id.
+    /// Sets the claims that the principal's id is made of. The id names the caller's tenant in stores and in
+    /// `deleteTenant`: a change hides the sessions that were stored under the old id.
     #[must_use]
     pub fn principal_id(mut self, id: PrincipalId) -> Self {
         self.id = id;
         self
     }
 
-    /// Sets the claim that names the caller's tenant, such as an organisation. A token without it is rejected.
+    /// Sets the claim that names the caller's tenant, such as an organisation. A token without it is
+    /// rejected.
     #[must_use]
     pub fn tenant_claim(mut self, claim: impl Into<String>) -> Self {
         self.tenant = Some(claim.into());
         self
     }
 
-    /// Sets the claim with the caller's roles: a list of texts, or one text with roles between spaces, as in `scope`. It replaces
-    /// `role` and `roles`, also in the value `auth`.
+    /// Sets the claim with the caller's roles: a list of texts, or one text with roles between spaces, as in
+    /// `scope`. It replaces `role` and `roles`, also in the value `auth`.
     #[must_use]
     pub fn roles_claim(mut self, claim: impl Into<String>) -> Self {
         self.roles = Some(claim.into());

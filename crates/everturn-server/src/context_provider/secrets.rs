@@ -7,8 +7,8 @@ use sha2::{Digest, Sha256};
 
 use crate::Principal;
 
-/// Secrets by their digest. A look-up compares digests, which a caller cannot steer, so its duration reveals nothing about
-/// the secrets.
+/// Secrets by their digest. A look-up compares digests, which a caller cannot steer, so its duration reveals
+/// nothing about the secrets.
 #[derive(Clone)]
 pub(super) struct Secrets(HashMap<[u8; 32], Principal>);
 

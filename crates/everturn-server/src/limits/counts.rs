@@ -6,7 +6,8 @@ use serde_json::Value;
 use super::Limits;
 
 impl Limits {
-    /// Checks the numbers of messages, parts, tool requests and answers in an agent's input and in the value that opens it.
+    /// Checks the numbers of messages, parts, tool requests and answers in an agent's input and in the value
+    /// that opens it.
     ///
     /// Fails with `INVALID_ARGUMENT`, naming the limit and how to raise it. Schema validation rejects values
     /// that are not lists.

@@ -41,7 +41,8 @@ pub(crate) fn stream_id(headers: &HeaderMap) -> Result<Option<String>> {
 impl Reconnection {
     /// Returns the stream that a request asks to reattach to; `None` if it asks for a new call.
     ///
-    /// Fails with `INVALID_ARGUMENT` if the request names an event and no stream, or if a header cannot be parsed.
+    /// Fails with `INVALID_ARGUMENT` if the request names an event and no stream, or if a header cannot be
+    /// parsed.
     pub(crate) fn of(headers: &HeaderMap) -> Result<Option<Self>> {
         let id = stream_id(headers)?;
         let after = only(headers, &LAST_EVENT_ID)?;

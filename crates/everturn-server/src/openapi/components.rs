@@ -20,7 +20,8 @@ impl Components {
         }
     }
 
-    /// Returns a reference to a schema, adding the schema if it is new. A schema without a title is named `otherwise`.
+    /// Returns a reference to a schema, adding the schema if it is new. A schema without a title is named
+    /// `otherwise`.
     pub(super) fn refer(&mut self, schema: Option<&Schema>, otherwise: &str) -> Value {
         let Some(schema) = schema else {
             return Value::Bool(true);

@@ -14,14 +14,15 @@ const MAX_WAITING: usize = 16;
 /// The number of waiting bytes from which on no more inputs are accepted.
 const MAX_WAITING_BYTES: usize = 1024 * 1024;
 
-/// Inputs in the order of their arrival. The socket does not wait until the agent takes an input, because a later frame may
-/// end the conversation.
+/// Inputs in the order of their arrival. The socket does not wait until the agent takes an input, because a
+/// later frame may end the conversation.
 pub(super) struct Intake {
     sender: Sender<Value>,
     /// The inputs, with the permits for their values.
     waiting: VecDeque<(Value, Permit)>,
     waiting_bytes: usize,
-    /// The input that is being passed on. It is kept here, because dropping the waiting future must not lose it.
+    /// The input that is being passed on. It is kept here, because dropping the waiting future must not lose
+    /// it.
     handing_over: Option<BoxFuture<'static, Permit>>,
     is_closed: bool,
 }
@@ -56,8 +57,8 @@ impl Intake {
         self.settle();
     }
 
-    /// Passes one input on and returns the permit for its values; waits forever if there is none. Dropping the future loses
-    /// nothing.
+    /// Passes one input on and returns the permit for its values; waits forever if there is none. Dropping
+    /// the future loses nothing.
     pub(super) async fn hand_over(&mut self) -> Permit {
         let handing_over = match &mut self.handing_over {
             Some(handing_over) => handing_over,
@@ -68,7 +69,8 @@ impl Intake {
                 self.waiting_bytes -= values.bytes();
                 let sender = self.sender.clone();
                 none.insert(Box::pin(async move {
-                    // An agent that takes no more inputs has completed or is about to; its end is sent separately.
+                    // An agent that takes no more inputs has completed or is about to; its end is sent
+                    // separately.
                     let _ = sender.send(input).await;
                     values
                 }))

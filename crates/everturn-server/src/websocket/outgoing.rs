@@ -11,8 +11,8 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::Stream;
 
-/// How many bytes of a message are written in one frame. Longer messages are fragmented, so that the write buffer has a
-/// bound that does not depend on what agents say.
+/// How many bytes of a message are written in one frame. Longer messages are fragmented, so that the write
+/// buffer has a bound that does not depend on what agents say.
 const FRAGMENT: usize = 64 * 1024;
 
 /// How many bytes may wait to be written: a fragment, and pongs.

@@ -54,8 +54,8 @@ struct Talk {
     /// Whether there has been a conversation.
     has_begun: bool,
     aborts: FuturesUnordered<BoxFuture<'static, Value>>,
-    /// Whether a pong waits in the write buffer. Nothing is read meanwhile, so that pongs do not pile up for a client that
-    /// does not read them.
+    /// Whether a pong waits in the write buffer. Nothing is read meanwhile, so that pongs do not pile up for
+    /// a client that does not read them.
     owes_pong: bool,
     /// The pings and pongs since the server's last ping.
     control_frames: u32,
@@ -74,7 +74,8 @@ impl Socket {
     pub(super) async fn serve(self, socket: Stream) {
         let exposure = self.mounted.shared.exposure;
         let (sink, mut incoming) = socket.split();
-        // One place for the conversation, which keeps it while it waits for a chunk, and one for everything else.
+        // One place for the conversation, which keeps it while it waits for a chunk, and one for everything
+        // else.
         let (outgoing, wishes) = mpsc::channel(2);
         let mut writing = std::pin::pin!(write(sink, wishes));
         let ending = tokio::select! {
@@ -130,7 +131,8 @@ impl Socket {
                     // The running turn may end; no other turn starts.
                     talk.conversation.as_mut().map(Conversation::close);
                 }
-                // Backpressure: while inputs wait for the agent, the client's next frames stay in the network.
+                // Backpressure: while inputs wait for the agent, the client's next frames stay in the
+                // network.
                 message = incoming.next(), if has_room && !talk.owes_pong => {
                     received = Instant::now();
                     match self.hear(message, &mut talk).await {
@@ -310,8 +312,8 @@ async fn step(conversation: &mut Option<Conversation>, outgoing: &mpsc::Sender<O
     }
 }
 
-/// Reads and discards the rest of what the client sends. If the connection were closed with something unread, the system
-/// would discard the last words too.
+/// Reads and discards the rest of what the client sends. If the connection were closed with something unread,
+/// the system would discard the last words too.
 async fn linger(socket: Stream) {
     let mut io = socket.into_inner();
     if io.shutdown().await.is_ok() {

@@ -1,4 +1,5 @@
-//! Deleting a session or a tenant leaves nothing of it: no snapshot, no journal, no kept stream, no byte in any file.
+//! Deleting a session or a tenant leaves nothing of it: no snapshot, no journal, no kept stream, no byte in
+//! any file.
 
 use std::path::Path;
 use std::sync::Arc;

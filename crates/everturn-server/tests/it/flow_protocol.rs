@@ -41,7 +41,8 @@ fn provider(server: Server) -> Server {
     }))
 }
 
-/// A recorded body as this server has it: errors are events like all others, and a private message is the status's label.
+/// A recorded body as this server has it: errors are events like all others, and a private message is the
+/// status's label.
 fn translated(recorded: &Value) -> String {
     let body = recorded["body"].as_str().unwrap();
     body.replace("error: {\"error\"", "data: {\"error\"")

@@ -1,4 +1,5 @@
-//! Names by which a server is called: a page elsewhere whose name was made to resolve to this machine gets nothing.
+//! Names by which a server is called: a page elsewhere whose name was made to resolve to this machine gets
+//! nothing.
 
 use std::sync::Arc;
 
@@ -18,7 +19,8 @@ fn server() -> Server {
     Server::new(&registry)
 }
 
-/// Sends a request with this `Host` and a matching `Origin`, as a browser does, and gives the head of the answer.
+/// Sends a request with this `Host` and a matching `Origin`, as a browser does, and gives the head of the
+/// answer.
 async fn ask(address: &str, request: &str, host: &str, headers: &str, body: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let length = body.len();

@@ -1,4 +1,5 @@
-//! Requests that are wrong, malicious or broken off: always a clean refusal of the same form, and the server goes on.
+//! Requests that are wrong, malicious or broken off: always a clean refusal of the same form, and the server
+//! goes on.
 
 use std::fmt::Write as _;
 use std::time::Duration;

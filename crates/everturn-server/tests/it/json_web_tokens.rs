@@ -319,7 +319,8 @@ async fn a_shared_secret_signs_hs256_and_nothing_else() {
 
 #[tokio::test]
 async fn a_public_key_is_never_taken_for_a_secret() {
-    // Everything public that a forger may sign with: the key's text, its bytes, and a symmetric key in the set.
+    // Everything public that a forger may sign with: the key's text, its bytes, and a symmetric key in the
+    // set.
     let set: Value = serde_json::from_str(&key_set(1)).unwrap();
     let x = set["keys"][0]["x"].as_str().unwrap().to_owned();
     let symmetric = json!({ "keys": [{ "kty": "oct", "kid": "k1", "k": x }] }).to_string();

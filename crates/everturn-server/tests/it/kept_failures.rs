@@ -1,4 +1,5 @@
-//! Turns that failed and were kept are read and tried again over HTTP, and snapshots show their place in the session.
+//! Turns that failed and were kept are read and tried again over HTTP, and snapshots show their place in the
+//! session.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,5 @@
-//! Background runs are watched over HTTP: from the beginning, live, to the end, by their owners, from any process.
+//! Background runs are watched over HTTP: from the beginning, live, to the end, by their owners, from any
+//! process.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Taking up a long conversation in a process that has not seen it, against reading and parsing the same bytes.
+//! Taking up a long conversation in a process that has not seen it, against reading and parsing the same
+//! bytes.
 
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,9 @@
 //! A stream that this process writes.
 //!
-//! Its newest chunks are in memory. Some are not in the file yet; their amount is bounded, because the writer waits when
-//! there are too many. Others are in the file already and stay in memory, so that readers who keep up never read the file.
-//! Readers get only those in the file: a client never holds a chunk that a crash takes back.
+//! Its newest chunks are in memory. Some are not in the file yet; their amount is bounded, because the writer
+//! waits when there are too many. Others are in the file already and stay in memory, so that readers who keep
+//! up never read the file. Readers get only those in the file: a client never holds a chunk that a crash
+//! takes back.
 
 use std::collections::VecDeque;
 
@@ -47,8 +48,8 @@ struct State {
     /// Whether the thread was queued that there are chunks to write.
     queued: bool,
     end: Option<StreamEvent>,
-    /// Whether nothing more is written to the file. Chunks that it lacks then are read from memory alone: it has no room
-    /// for them, or cannot be written.
+    /// Whether nothing more is written to the file. Chunks that it lacks then are read from memory alone: it
+    /// has no room for them, or cannot be written.
     is_settled: bool,
 }
 
@@ -73,7 +74,8 @@ pub(super) enum Next {
 pub(super) enum Pushed {
     /// The chunk was added.
     Added(Position, Queued),
-    /// The chunk makes the stream too large. The stream has ended, and its end is yet to be written to the file.
+    /// The chunk makes the stream too large. The stream has ended, and its end is yet to be written to the
+    /// file.
     TooLarge(Error),
 }
 

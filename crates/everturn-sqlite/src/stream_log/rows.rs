@@ -26,8 +26,8 @@ pub(super) const STREAMS: Schema<'_> = Schema {
 /// About how many bytes of chunks a row holds; a reader reads one row at a time.
 const BATCH: usize = 64 * 1024;
 
-/// How many expired streams are removed when one is opened: more than one, so that sweeping keeps up, and few enough that
-/// opening stays quick.
+/// How many expired streams are removed when one is opened: more than one, so that sweeping keeps up, and few
+/// enough that opening stays quick.
 const SWEEP: usize = 32;
 
 /// The stored part of a stream after a position.

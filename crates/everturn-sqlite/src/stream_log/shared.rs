@@ -32,7 +32,8 @@ struct Watched {
 struct WatchedStream {
     readers: usize,
     changes: watch::Sender<Change>,
-    /// How far the stream had come when the file was last polled; `None` before that, and if the stream was removed.
+    /// How far the stream had come when the file was last polled; `None` before that, and if the stream was
+    /// removed.
     seen: Option<Progress>,
 }
 
@@ -61,7 +62,8 @@ impl Shared {
 
     /// Removes a stream that this process has ceased to write.
     pub(super) fn end(&self, key: &StreamKey, live: &Live, event: StreamEvent) {
-        // Removed before the end is reported, so that a reader that has seen the end finds the stream in the file, where it expires.
+        // Removed before the end is reported, so that a reader that has seen the end finds the stream in the
+        // file, where it expires.
         self.live().remove(key);
         live.end(event);
     }

@@ -55,7 +55,8 @@ impl SqliteStreamLogOptions {
         }
     }
 
-    /// Sets what a loss of power may take back; [`Durability::Normal`] by default, because streams are read soon.
+    /// Sets what a loss of power may take back; [`Durability::Normal`] by default, because streams are read
+    /// soon.
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
@@ -67,38 +68,38 @@ impl SqliteStreamLogOptions {
         self
     }
 
-    /// Sets how many bytes of chunks a stream may have; 64 MiB by default. A stream that grows larger ends with
-    /// `RESOURCE_EXHAUSTED`.
+    /// Sets how many bytes of chunks a stream may have; 64 MiB by default. A stream that grows larger ends
+    /// with `RESOURCE_EXHAUSTED`.
     pub fn max_stream_bytes(mut self, bytes: usize) -> Self {
         self.max_stream_bytes = bytes;
         self
     }
 
-    /// Sets how many bytes all streams together may have; 512 MiB by default. When the log is full, it removes finished
-    /// streams, the oldest first. If that does not make enough room, the stream that needs it ends with
-    /// `RESOURCE_EXHAUSTED`. The file does not shrink; its free pages are used again.
+    /// Sets how many bytes all streams together may have; 512 MiB by default. When the log is full, it
+    /// removes finished streams, the oldest first. If that does not make enough room, the stream that needs
+    /// it ends with `RESOURCE_EXHAUSTED`. The file does not shrink; its free pages are used again.
     pub fn max_bytes(mut self, bytes: usize) -> Self {
         self.max_bytes = bytes;
         self
     }
 
-    /// Sets how many bytes the streams of one [owner](everturn_core::stream_log::StreamKey::owner) may have together;
-    /// 128 MiB by default. An owner at its limit loses its own finished streams, the oldest first, and then its streams end
-    /// with `RESOURCE_EXHAUSTED`.
+    /// Sets how many bytes the streams of one [owner](everturn_core::stream_log::StreamKey::owner) may have
+    /// together; 128 MiB by default. An owner at its limit loses its own finished streams, the oldest first,
+    /// and then its streams end with `RESOURCE_EXHAUSTED`.
     pub fn max_owner_bytes(mut self, bytes: usize) -> Self {
         self.max_owner_bytes = bytes;
         self
     }
 
-    /// Sets after how much silence a writing process is taken for dead and its streams are ended; 15 s by default. A living
-    /// process renews its lease three times as often, even if it has nothing to write.
+    /// Sets after how much silence a writing process is taken for dead and its streams are ended; 15 s by
+    /// default. A living process renews its lease three times as often, even if it has nothing to write.
     pub fn lease(mut self, duration: Duration) -> Self {
         self.lease = duration;
         self
     }
 
-    /// Sets the time between two transactions that write chunks; 20 ms by default. Chunks meanwhile, and their readers, wait
-    /// for the next one.
+    /// Sets the time between two transactions that write chunks; 20 ms by default. Chunks meanwhile, and
+    /// their readers, wait for the next one.
     pub fn flush_every(mut self, interval: Duration) -> Self {
         self.flush = interval;
         self
@@ -116,7 +117,8 @@ impl SqliteStreamLogOptions {
         self
     }
 
-    /// Sets how long to wait for another process that is writing before a stream fails with `UNAVAILABLE`; 10 s by default.
+    /// Sets how long to wait for another process that is writing before a stream fails with `UNAVAILABLE`; 10
+    /// s by default.
     pub fn busy_timeout(mut self, timeout: Duration) -> Self {
         self.busy_timeout = timeout;
         self
@@ -131,9 +133,9 @@ impl SqliteStreamLogOptions {
     /// Opens the log, creating the file if it does not exist and migrating an older schema.
     ///
     /// # Errors
-    /// `FAILED_PRECONDITION` for a database of a newer version, one that is not of streams, or a folder that does not
-    /// exist; `DATA_LOSS` for a file that is not a database; `PERMISSION_DENIED` for a file that is read-only;
-    /// `INVALID_ARGUMENT` for a setting of zero.
+    /// `FAILED_PRECONDITION` for a database of a newer version, one that is not of streams, or a folder that
+    /// does not exist; `DATA_LOSS` for a file that is not a database; `PERMISSION_DENIED` for a file that is
+    /// read-only; `INVALID_ARGUMENT` for a setting of zero.
     pub async fn open(self) -> Result<SqliteStreamLog> {
         if self.readers == 0 {
             return Err(Error::invalid_argument("readers is 0 and must be at least 1"));

@@ -1,8 +1,9 @@
 //! The thread that writes streams.
 //!
-//! Chunks are written together with others, of any stream, in one transaction, whose cost does not depend on the number of
-//! streams. After such a transaction the next one waits a moment for more of them. Opening, finishing and stopping do not wait, and take the waiting chunks along. Between
-//! transactions the thread renews the lease of this process and polls for changes made by others.
+//! Chunks are written together with others, of any stream, in one transaction, whose cost does not depend on
+//! the number of streams. After such a transaction the next one waits a moment for more of them. Opening,
+//! finishing and stopping do not wait, and take the waiting chunks along. Between transactions the thread
+//! renews the lease of this process and polls for changes made by others.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -178,7 +179,8 @@ impl Thread {
             }
             if is_over {
                 self.leave();
-                // Another process that is using the database may be in the way; then its last connection empties the log.
+                // Another process that is using the database may be in the way; then its last connection
+                // empties the log.
                 let _ = empty_log(&self.db);
                 return;
             }
@@ -322,8 +324,8 @@ impl Thread {
         Ok(done)
     }
 
-    /// Writes the chunks and the end of one stream, if there is room. An end alone always has room: a stream without one would
-    /// never expire.
+    /// Writes the chunks and the end of one stream, if there is room. An end alone always has room: a stream
+    /// without one would never expire.
     fn write(&self, db: &Connection, write: &Write, expires_at: i64) -> Outcome<Fate> {
         let (row, options) = (write.live.row, &self.shared.options);
         if !write.chunks.is_empty()
@@ -492,7 +494,8 @@ impl Thread {
             // Another process that reads at this moment is in the way; the next sweep tries again.
             let _ = empty_log(&self.db);
         }
-        // A moment later than the expiry, so that streams which expire one after the other are removed together.
+        // A moment later than the expiry, so that streams which expire one after the other are removed
+        // together.
         self.sweep_at =
             next.map(|next| Instant::now() + wait(next).clamp(Duration::ZERO, SWEEP_WITHIN) + SWEEP_LATE);
         self.poll_watched()

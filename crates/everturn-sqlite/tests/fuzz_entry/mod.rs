@@ -1,5 +1,6 @@
-//! What the fuzz targets and the property tests drive: databases in which single values were replaced by arbitrary ones are
-//! used as a store and as a stream log. Nothing may panic or go on for ever; an error says what is damaged.
+//! What the fuzz targets and the property tests drive: databases in which single values were replaced by
+//! arbitrary ones are used as a store and as a stream log. Nothing may panic or go on for ever; an error says
+//! what is damaged.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,5 @@
-//! Random programs of saves, forks, rewrites, deletions and reopenings give the same rows as a store in memory.
+//! Random programs of saves, forks, rewrites, deletions and reopenings give the same rows as a store in
+//! memory.
 
 use std::sync::Arc;
 

@@ -7,7 +7,8 @@ use everturn_agent::store::SessionStore;
 use everturn_sqlite::{Durability, SqliteStore};
 use everturn_testkit::certify::certify_crashes;
 
-/// The death of a process takes nothing at either level of durability; some processes have one, some the other.
+/// The death of a process takes nothing at either level of durability; some processes have one, some the
+/// other.
 async fn open(folder: PathBuf) -> Arc<dyn SessionStore> {
     let durability = if fastrand::bool() {
         Durability::Full

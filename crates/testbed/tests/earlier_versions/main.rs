@@ -1,7 +1,7 @@
 //! Conversations that another version wrote are read as they were written, and continue.
 //!
-//! `README.md` in this folder describes them. Every test runs on the recordings of earlier versions in this folder, of which
-//! there is none yet, and on one that the present build makes.
+//! `README.md` in this folder describes them. Every test runs on the recordings of earlier versions in this
+//! folder, of which there is none yet, and on one that the present build makes.
 
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 

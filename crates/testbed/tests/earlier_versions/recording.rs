@@ -33,7 +33,8 @@ impl Recording {
     }
 }
 
-/// Returns the recordings of earlier versions, which are the folders beside this file, and one of the present build.
+/// Returns the recordings of earlier versions, which are the folders beside this file, and one of the present
+/// build.
 pub(crate) async fn all() -> Vec<Recording> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/earlier_versions");
     let entries = std::fs::read_dir(&here)

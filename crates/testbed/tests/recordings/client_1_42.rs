@@ -1,5 +1,5 @@
-//! The conversations of a client of version 1.42: the requests that the `remoteAgent` of the npm package `genkit` sends.
-//! It streams every turn, sends no header of Everturn, and polls background runs.
+//! The conversations of a client of version 1.42: the requests that the `remoteAgent` of the npm package
+//! `genkit` sends. It streams every turn, sends no header of Everturn, and polls background runs.
 
 use serde_json::{Value, json};
 

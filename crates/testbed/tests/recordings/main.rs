@@ -1,8 +1,10 @@
-//! Recordings of everything that programs outside this repository can observe: requests and responses of every route and
-//! adapter, the order of events, the OpenAPI document, the names of metrics, spans and environment variables, and the
-//! formats of stores. The files in `recorded/` are what the code produced when they were last accepted.
+//! Recordings of everything that programs outside this repository can observe: requests and responses of
+//! every route and adapter, the order of events, the OpenAPI document, the names of metrics, spans and
+//! environment variables, and the formats of stores. The files in `recorded/` are what the code produced when
+//! they were last accepted.
 //!
-//! A difference is either a mistake or a change to name in its commit. To accept it, run the test with `RECORD=1`:
+//! A difference is either a mistake or a change to name in its commit. To accept it, run the test with
+//! `RECORD=1`:
 //!
 //! ```text
 //! RECORD=1 cargo test -p testbed --test recordings

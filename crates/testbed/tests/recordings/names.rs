@@ -1,5 +1,5 @@
-//! Names in the sources: the environment variables that programs read, and the span attributes and headers that no
-//! other recording shows.
+//! Names in the sources: the environment variables that programs read, and the span attributes and headers
+//! that no other recording shows.
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! The native routes of the testbed: turns, flows, errors, histories, background runs, streams and WebSockets.
+//! The native routes of the testbed: turns, flows, errors, histories, background runs, streams and
+//! WebSockets.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

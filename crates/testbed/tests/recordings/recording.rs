@@ -7,7 +7,8 @@ use std::sync::LazyLock;
 
 use regex::{Captures, Regex};
 
-/// The parts of a text that differ from run to run, and prose, which may improve: messages of errors and descriptions.
+/// The parts of a text that differ from run to run, and prose, which may improve: messages of errors and
+/// descriptions.
 static VARIABLE: LazyLock<Regex> = LazyLock::new(|| {
     let parts = [
         r"(?<uuid>[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})",
@@ -23,7 +24,8 @@ static VARIABLE: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(&parts.join("|")).unwrap()
 });
 
-/// Replaces ids by their numbers in the order of their appearance, and times, durations and addresses by their kind.
+/// Replaces ids by their numbers in the order of their appearance, and times, durations and addresses by
+/// their kind.
 pub(crate) fn normalised(text: &str) -> String {
     let mut ids = HashMap::new();
     let replaced = VARIABLE.replace_all(text, |found: &Captures<'_>| {

@@ -70,8 +70,8 @@ pub(crate) fn names(events: &[Value]) -> Vec<&str> {
 }
 
 impl Served {
-    /// Serves `keeper`, with a store and three tools, `shaper`, which lets clients choose the form of its answers,
-    /// `forgetful`, without a store, and `strict`, which allows clients nothing, on this model.
+    /// Serves `keeper`, with a store and three tools, `shaper`, which lets clients choose the form of its
+    /// answers, `forgetful`, without a store, and `strict`, which allows clients nothing, on this model.
     pub(crate) async fn answering<R: Into<Reply>>(replies: impl IntoIterator<Item = R>) -> Self {
         Self::with(ScriptedModel::new().replies(replies), |server| server).await
     }

@@ -115,8 +115,8 @@ fn fault() -> Fault {
     }
 }
 
-/// A proxy that stops passing bytes on, in one direction or in both, and passes them on when it is opened again. Connections
-/// stay open meanwhile, and what a client sent before it left arrives in the end.
+/// A proxy that stops passing bytes on, in one direction or in both, and passes them on when it is opened
+/// again. Connections stay open meanwhile, and what a client sent before it left arrives in the end.
 pub(crate) struct Gate {
     pub(crate) port: u16,
     asks: watch::Sender<bool>,

@@ -45,7 +45,8 @@ pub(crate) fn path(folder: &Path) -> PathBuf {
     folder.join("sessions.db")
 }
 
-/// Opens a store without forcing data to the device: the tested guarantees do not depend on it, and tests are faster.
+/// Opens a store without forcing data to the device: the tested guarantees do not depend on it, and tests are
+/// faster.
 pub(crate) async fn open(folder: &Path) -> SqliteStore {
     SqliteStore::options(path(folder))
         .durability(Durability::Normal)
