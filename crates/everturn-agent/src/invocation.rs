@@ -8,22 +8,27 @@
 //!                        │            │    │    commands     start the turn, commit it, answer
 //!             chunk, output           │    │
 //!                        │  turn      ▼    │ signals: chunk, round done, turn done
-//!                        │     agent_session.rs ──► the agent's function, for example prompt_turn.rs ──► generate
-//!                        │                                                                               │
-//!                        └── driver.rs ◄── snapshots.rs                     journaling/turn_journal.rs ◄─┘
-//!                                          applies the policy, writes       records replies and tools' results
+//!                        │     agent_session.rs ──► the agent's function, e.g. prompt_turn.rs ──► generate
+//!                        │                                                                        │
+//!                        └── driver.rs ◄── snapshots.rs              journaling/turn_journal.rs ◄─┘
+//!                                          applies the policy, writes   records replies and tools' results
 //! ```
 //!
-//! | step | file | where |
-//! |---|---|---|
-//! | input | `client.rs` | `Client::next` reads it, `driver.rs` raises `Input` |
-//! | turn lock | `machine/attached.rs` | `Attached::feed` commands `TakeLock`; `Driver::take_lock` requests it |
-//! | function | `agent_session.rs` | `Driver::start_turn` hands the turn over; `AgentSession::run` receives its input (`input_validation.rs`) and calls the handler |
-//! | generate | `prompt_turn.rs` | `prompt_turn` renders the prompt and calls the model; custom turns use `Turn::generate` |
-//! | journal | `journaling/turn_journal.rs` | `TurnJournal` records the answers of the model and the tools before they are used |
-//! | snapshot | `snapshots.rs` | `Attached::end_turn` commands `CommitTurn`; `Driver::save` applies the policy and writes |
-//! | chunk | `client.rs` | `Driver::show` passes each chunk to `ClientStream::queue`; the turn's last is `turnEnd` |
-//! | output | `client.rs` | `Draining` commands `Resolve`; `Driver::output` makes the output, `Client::answer` sends it |
+//! 1. Input: `Client::next` (`client.rs`) reads it, and `driver.rs` raises `Input`.
+//! 2. Turn lock: `Attached::feed` (`machine/attached.rs`) commands `TakeLock`; `Driver::take_lock` requests
+//!    it.
+//! 3. Function: `Driver::start_turn` hands the turn over. `AgentSession::run` (`agent_session.rs`) receives
+//!    its input (`input_validation.rs`) and calls the handler.
+//! 4. Generate: `prompt_turn` (`prompt_turn.rs`) renders the prompt and calls the model; custom turns use
+//!    `Turn::generate`.
+//! 5. Journal: `TurnJournal` (`journaling/turn_journal.rs`) records the answers of the model and the tools
+//!    before they are used.
+//! 6. Snapshot: `Attached::end_turn` commands `CommitTurn`; `Driver::save` (`snapshots.rs`) applies the
+//!    policy and writes.
+//! 7. Chunk: `Driver::show` passes each chunk to `ClientStream::queue` (`client.rs`); the last chunk of a
+//!    turn is `turnEnd`.
+//! 8. Output: `Draining` commands `Resolve`. `Driver::output` makes the output, and `Client::answer`
+//!    (`client.rs`) sends it.
 //!
 //! These are seven files, `driver.rs` included. The others are not on the path: `start.rs` and `opening.rs`
 //! come before it, `run_worker.rs` and `broadcast.rs` are for turns whose client has left, `function.rs` and

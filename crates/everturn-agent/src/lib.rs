@@ -56,7 +56,7 @@
 //! | define an agent | [`agent`], [`prompt_agent`], [`custom_agent`], [`AgentBuilder`] |
 //! | run turns yourself | [`AgentSession`], [`Turn`] |
 //! | call an agent | [`Agent`], [`Chat`], [`AgentConnection`], [`AgentReply`] |
-//! | access the session from a tool | [`Session`] as an argument of a `#[tool]` function, [`Session::current`] |
+//! | access the session from a tool | a [`Session`] argument of a `#[tool]` function, [`Session::current`] |
 //! | delegate to other agents | [`Delegation`], [`AgentRef`] |
 //! | store sessions | [`store`], [`Snapshot`], [`SnapshotPolicy`], [`SnapshotIds`], [`Timeline`] |
 //! | list, fork, export and delete sessions | [`Agent::archive`], [`archive`] |

@@ -19,7 +19,8 @@
 //! | `POST /agui/{agent}` | one run |
 //! | `POST /agui/{agent}/connect` | a thread's messages and state, followed by its active run |
 //! | `GET /agui/{agent}` | the agent's capabilities |
-//! | `GET /copilotkit/info`, `POST /copilotkit/agent/{agent}/run`, `…/connect`, `…/stop/{thread}` | `CopilotKit`'s browser code, without its runtime |
+//! | `GET /copilotkit/info` | the agents, for `CopilotKit`'s browser code without its runtime |
+//! | `POST /copilotkit/agent/{agent}/run`, `…/connect`, `…/stop/{thread}` | the same client's runs |
 //!
 //! A thread is a session and a run is a turn. Text, reasoning, tool calls and their results are streamed as
 //! they arrive. Changes of the custom state are `STATE_SNAPSHOT` and `STATE_DELTA`, artifacts are activities,

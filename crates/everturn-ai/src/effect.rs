@@ -10,7 +10,7 @@
 //! | after a usable reply of a model | [`replied`](EffectJournal::replied), before any tool runs |
 //! | before a tool call | [`calling`](EffectJournal::calling): a recorded outcome is used instead of a call |
 //! | right before the tool's own code runs | [`started`](EffectJournal::started) |
-//! | the tool has answered or interrupted | [`ended`](EffectJournal::ended), before the model sees the answer |
+//! | the tool has answered or interrupted | [`ended`](EffectJournal::ended), before the model receives it |
 //! | the tool has failed | [`failed`](EffectJournal::failed) |
 //!
 //! # Position of the journal

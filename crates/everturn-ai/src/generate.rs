@@ -5,18 +5,24 @@
 //! concurrently, append their answers to the conversation in the order of the requests, and run the next
 //! round inside this one. The action `/util/generate`, which takes everything by name, runs the same loop.
 //!
-//! | situation | what happens |
-//! |---|---|
-//! | a tool fails | the call fails with `INTERNAL`, [`reason::TOOL_FAILED`](crate::reason::TOOL_FAILED), unless [`ToolErrors`] returns the error to the model; of several failures the one of the earliest request counts, and tools of later requests are dropped |
-//! | a tool interrupts | all tools still run; the response is `interrupted` and contains the output of finished calls |
-//! | the model requests tools in too many rounds | `ABORTED`, [`reason::MAX_ROUNDS_EXCEEDED`](crate::reason::MAX_ROUNDS_EXCEEDED) |
-//! | a failure after a model call | the error contains the finished rounds: [`partial_generation`] |
-//! | the model repeats a call ([`with_repeated_calls`]) | it gets one warning; then `RESOURCE_EXHAUSTED`, [`reason::REPEATED_CALL`](crate::reason::REPEATED_CALL) |
-//! | a limit of the context is reached ([`BudgetGuard`](crate::BudgetGuard)) | the call is not made: `RESOURCE_EXHAUSTED`, [`reason::LIMIT_REACHED`](crate::reason::LIMIT_REACHED) |
-//! | the provider blocks | `FAILED_PRECONDITION`; [`unusable_response`] returns the response, [`Generate::allow_blocked`] avoids the error |
-//! | the output does not match its schema | `INTERNAL`, because the caller's request was valid |
-//! | the caller does not stream | the model can detect that and need not stream |
-//! | an [`EffectJournal`](crate::EffectJournal) is in the context | it records every model and tool call, and may supply the outcome: [`effect`](crate::effect) |
+//! - A tool fails: the call fails with `INTERNAL`, [`reason::TOOL_FAILED`](crate::reason::TOOL_FAILED),
+//!   unless [`ToolErrors`] returns the error to the model. Of several failures the one of the earliest
+//!   request counts, and tools of later requests are dropped.
+//! - A tool interrupts: all tools still run. The response is `interrupted` and contains the output of
+//!   finished calls.
+//! - The model requests tools in too many rounds: `ABORTED`,
+//!   [`reason::MAX_ROUNDS_EXCEEDED`](crate::reason::MAX_ROUNDS_EXCEEDED).
+//! - The loop fails after a model call: the error contains the finished rounds ([`partial_generation`]).
+//! - The model repeats a call ([`with_repeated_calls`]): it gets one warning; then `RESOURCE_EXHAUSTED`,
+//!   [`reason::REPEATED_CALL`](crate::reason::REPEATED_CALL).
+//! - A limit of the context is reached ([`BudgetGuard`](crate::BudgetGuard)): the call is not made.
+//!   `RESOURCE_EXHAUSTED`, [`reason::LIMIT_REACHED`](crate::reason::LIMIT_REACHED).
+//! - The provider blocks: `FAILED_PRECONDITION`. [`unusable_response`] returns the response, and
+//!   [`Generate::allow_blocked`] avoids the error.
+//! - The output does not match its schema: `INTERNAL`, because the caller's request was valid.
+//! - The caller does not stream: the model can detect that and need not stream.
+//! - An [`EffectJournal`](crate::EffectJournal) is in the context: it records every model and tool call, and
+//!   may supply the outcome ([`effect`](crate::effect)).
 //!
 //! The messages of a shared [`History`](crate::History) stay shared up to the response's request, and no step
 //! of a round iterates over them.

@@ -1,7 +1,7 @@
 //! The messages of a request.
 //!
-//! A request is a few messages of its own around an existing conversation. [`Messages`] keeps this structure:
-//! a short list of pieces, each a small run of owned messages or a stretch of a shared [`History`]. Cloning,
+//! A request adds a few messages around an existing conversation. [`Messages`] keeps this structure: a short
+//! list of pieces, each a small run of owned messages or a stretch of a shared [`History`]. Cloning,
 //! appending and replacing one message cost the same whatever the length of the conversation. On the wire it
 //! is a plain array.
 
@@ -62,8 +62,7 @@ impl Messages {
         self.pieces.iter().map(Piece::segment)
     }
 
-    /// Returns the pieces of the sequence as sequences of their own, each with whether `other` shares its
-    /// history.
+    /// Returns each piece of the sequence as a separate sequence, and whether `other` shares its history.
     ///
     /// Histories are compared by their lineages, so the cost does not depend on the length of the
     /// conversation.

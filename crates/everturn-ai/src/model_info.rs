@@ -24,7 +24,7 @@ pub struct ModelInfo {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stage: Option<ModelStage>,
     /// The most tokens that a request may have; unknown if not given. A [window](crate::window) is sized by
-    /// it. It is not part of the wire's form: listings have it beside the model's description.
+    /// it. It is not part of the wire format; listings report it separately from the model's description.
     #[serde(skip)]
     pub max_input_tokens: Option<u64>,
 }

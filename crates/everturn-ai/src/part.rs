@@ -1,7 +1,7 @@
 //! Parts: the elements of a message.
 //!
 //! On the wire a part is an object whose keys determine its kind. Reading is lenient: an unknown kind becomes
-//! [`PartKind::Unknown`], fields beside the payload are kept, and both are written back unchanged.
+//! [`PartKind::Unknown`], additional fields are kept, and both are written back unchanged.
 
 mod decode;
 pub(crate) mod fields;

@@ -96,7 +96,7 @@ pub trait BudgetGuard: Send + Sync + 'static {
 /// innermost one.
 ///
 /// A call is counted before it is made and after its [guard](UsageMeter::set_budget_guard) has admitted it;
-/// its tokens and its time are added when it is over.
+/// its tokens and its time are added when it ends.
 #[derive(Default)]
 pub struct UsageMeter {
     reading: Mutex<MeterReading>,

@@ -8,10 +8,10 @@
 //! | guarantee | module |
 //! |---|---|
 //! | a window begins with a user message and separates no answer from its call | `window/cut.rs` |
-//! | the start of the requests stays the same until the window is full, then it moves by half | `window/cut.rs` |
-//! | building it costs what was added, not the length of the conversation | `window/measure.rs`, `window/view.rs` |
+//! | the start of the requests is stable until the window is full, then moves by half | `window/cut.rs` |
+//! | the cost depends on added messages, not on the length | `window/measure.rs`, `window/view.rs` |
 //! | a summary is made once and stored once | `window/summarizer.rs`, `window/summary.rs` |
-//! | a request that the provider rejects as too long is retried with fewer messages | `window/ask.rs`, `window/size.rs` |
+//! | a request that the provider rejects as too long is cut and retried | `window/ask.rs`, `window/size.rs` |
 
 mod ask;
 mod cut;

@@ -5,7 +5,7 @@
 //! | Everturn, Go, FastAPI | `data: {"message":…}`, then `data: {"result":…}` or `data: {"error":…}` |
 //! | Express, Fastify, fetch | errors as `error: {"error":…}`; some of them as `text/plain` |
 //! | Next.js | errors as `error: {"status":…,"message":…}`, and `END` after the last record |
-//! | others | objects on lines of their own, errors wrapped twice, CRLF |
+//! | others | objects on separate lines, errors wrapped twice, CRLF |
 
 mod decoder;
 mod lines;

@@ -45,16 +45,16 @@
 //!
 //! # What happens when something breaks
 //!
-//! | event | effect |
-//! |---|---|
-//! | the server cannot be reached | the request is retried: see [`Retries`] |
-//! | the connection breaks during a turn, and the server keeps the stream | the turn continues over another connection |
-//! | the connection breaks, and the server does not keep the stream | `UNAVAILABLE` with [`STREAM_BROKEN`]; the turn is never sent twice |
-//! | the server no longer has the stream | `NOT_FOUND` |
-//! | reading or aborting fails on the network | the request is retried |
-//! | the connection breaks while a background run is watched | `UNAVAILABLE` with [`STREAM_BROKEN`]; the run continues, and can be watched again |
-//! | a background run loses its worker | the client waits for a takeover: see [`ClientBuilder::takeover_patience`] |
-//! | the server rejects the request | an error with the server's status, message and details |
+//! - The server cannot be reached: the request is retried; see [`Retries`].
+//! - The connection breaks during a turn: if the server keeps the stream, the turn continues over another
+//!   connection. Otherwise the turn fails with `UNAVAILABLE` and [`STREAM_BROKEN`]; it is never sent twice.
+//! - The server no longer has the stream: `NOT_FOUND`.
+//! - Reading or aborting fails on the network: the request is retried.
+//! - The connection breaks while a background run is watched: `UNAVAILABLE` with [`STREAM_BROKEN`]. The run
+//!   continues, and can be watched again.
+//! - A background run loses its worker: the client waits for a takeover; see
+//!   [`ClientBuilder::takeover_patience`].
+//! - The server rejects the request: an error with the server's status, message and details.
 //!
 //! | to | see |
 //! |---|---|

@@ -4,9 +4,9 @@
 //!
 //! | situation | what happens |
 //! |---|---|
-//! | [`Connection::close`] | inputs already sent or waiting to be sent are still processed; closing twice is no error |
+//! | [`Connection::close`] | inputs sent or waiting to be sent are still processed; can be called again |
 //! | the action returns early | unread inputs are discarded silently |
-//! | send after the action completed | `FAILED_PRECONDITION`, [`Reason::ACTION_COMPLETED`], also after close |
+//! | send after completion, also after close | `FAILED_PRECONDITION`, [`Reason::ACTION_COMPLETED`] |
 //! | send after close | `FAILED_PRECONDITION`, [`Reason::CONNECTION_CLOSED`] |
 //! | dropping a [`Receive`] | cancels nothing; the next [`Receive`] continues with the next chunk |
 //! | [`Connection::output`] | closes the input, drops unread chunks, waits; can be called again |

@@ -68,7 +68,7 @@ impl Principal {
     }
 
     /// Sets the tenant whose sessions the principal's calls see: an organisation with several users, or the
-    /// customer on whose behalf an employee acts. By default a principal's id is the name of its own tenant.
+    /// customer on whose behalf an employee acts. By default the tenant has the principal's id as its name.
     ///
     /// ```
     /// use everturn_core::Principal;
@@ -108,7 +108,7 @@ impl Principal {
     ///
     /// The scope is a hash of the tenant's name: names may have any characters and any length, while scopes
     /// become folder names, on file systems that may not distinguish `Alice` from `alice`. The scope carries
-    /// the name, which stores keep beside the hash.
+    /// the name, which stores keep together with the hash.
     pub fn scope(&self) -> Scope {
         let digest = Sha256::digest(self.tenant().as_bytes());
         let mut name = String::from("principal-");

@@ -12,8 +12,8 @@ use crate::Context;
 /// A tenant. Calls in its name see its stored sessions and streams, and no others. Cloning is cheap.
 ///
 /// The scope of a [principal](crate::Principal::scope) is a hash, and carries the [readable
-/// name](Scope::tenant) that was hashed. Stores keep that name beside the hash, for their operators. It is
-/// not part of comparisons.
+/// name](Scope::tenant) that was hashed. Stores keep that name together with the hash, for their operators.
+/// Comparisons ignore it.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(from = "Arc<str>", into = "Arc<str>")]
 pub struct Scope {

@@ -1,5 +1,5 @@
-//! What it takes to refuse a large input: no more than a few times its own size. One test, because it
-//! measures the process.
+//! Rejecting a large input needs memory of at most a few times its size. The program has one test, because it
+//! measures the whole process.
 #![cfg(target_os = "linux")]
 
 use everturn_core::{Action, ActionType, DynAction, JsonCall, Status};

@@ -13,7 +13,7 @@ use serde_json::Value;
 ///
 /// | name | passes if |
 /// |---|---|
-/// | `genkitEval/regex` | the reference, a regular expression, matches the output; an output that is not text is matched as JSON |
+/// | `genkitEval/regex` | the reference, a regular expression, matches the output's text or its JSON |
 /// | `genkitEval/deep_equal` | output and reference are equal as JSON |
 /// | `genkitEval/jsonata` | the reference, a `JSONata` expression, evaluates to true for the output |
 ///

@@ -3,8 +3,10 @@
 //! | key | result |
 //! |---|---|
 //! | `/session-store/{agent}/getSnapshot`, `/snapshot-store/{agent}/getSnapshot` | the snapshot |
-//! | `/session-store/{agent}/listSnapshots`, `/snapshot-store/{agent}/listSnapshots` | a list of snapshots with their states, newest first |
+//! | `/session-store/{agent}/listSnapshots`, `/snapshot-store/{agent}/listSnapshots` | all snapshots |
 //! | `/session-store/{agent}/getSession` | the session's id and its current state |
+//!
+//! Listed snapshots include their states; the newest is first.
 //!
 //! The tools reject lists with unknown action types, so these keys can be run but are not listed.
 

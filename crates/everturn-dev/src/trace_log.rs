@@ -22,8 +22,10 @@ const MAX_BYTES: usize = 32 * 1024 * 1024;
 ///
 /// | path | answer |
 /// |---|---|
-/// | `traces?sessionId=…&snapshotId=…&limit=…` | `{"traces": […]}`, newest first: id, name, times, state, session, snapshots |
+/// | `traces?sessionId=…&snapshotId=…&limit=…` | `{"traces": […]}`, newest first |
 /// | `traces/{id}` | the trace with its spans, in the format of the tools' trace server |
+///
+/// A trace in the list has its id, name, times, state, session and snapshots.
 #[derive(Clone, Default)]
 pub struct TraceLog(Arc<Mutex<Kept>>);
 

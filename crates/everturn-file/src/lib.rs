@@ -15,18 +15,24 @@
 //!
 //! The store gives all guarantees of [`everturn_agent::store`]. In particular:
 //!
-//! | property | guarantee |
-//! |---|---|
-//! | atomicity | a save: read, mutation, precondition and write happen under one lock, across processes; a deletion is atomic for each snapshot |
-//! | isolation | a read sees each snapshot before or after a save; a listing reads one snapshot after the other, so it may mix states of the store |
-//! | consistency | saves of a scope are serializable; once a save has returned, every reader in every process sees it |
-//! | crash of the process | every acknowledged save and journal record survives |
-//! | power loss | the same: the file, its name and the session's pointer are on the device before a save returns; there is no weaker level of durability |
-//! | remains of a crash | files and folders that end in `.tmp`, which are never read as rows |
-//! | locking | a save waits for the lock of another process, up to [`busy_timeout`](FileStoreOptions::busy_timeout) after the call, then fails with `UNAVAILABLE` and the name of that process; reads never wait |
-//! | damage | a file that differs from the written one, and a missing latest file of a session, are `DATA_LOSS` that names session and snapshot; [`FileStore::verify`] reads every file |
-//! | files | regular files of up to [`MAX_FILE`] bytes are read; pipes, devices and larger files are skipped |
-//! | watchers | receive changes made in this process at once, others at the next poll |
+//! - **Atomicity**: a save reads, mutates, checks its precondition and writes under one lock, across
+//!   processes. A deletion is atomic for each snapshot.
+//! - **Isolation**: a read sees each snapshot before or after a save. A listing reads one snapshot after the
+//!   other, so it may mix states of the store.
+//! - **Consistency**: saves of a scope are serializable. Once a save has returned, every reader in every
+//!   process sees it.
+//! - **Crash of the process**: every acknowledged save and journal record survives.
+//! - **Power loss**: the same. The file, its name and the session's pointer are on the device before a save
+//!   returns; there is no weaker level of durability.
+//! - **Remains of a crash**: files and folders that end in `.tmp`, which are never read as rows.
+//! - **Locking**: a save waits for the lock of another process. After
+//!   [`busy_timeout`](FileStoreOptions::busy_timeout) it fails with `UNAVAILABLE` and the name of that
+//!   process. Reads never wait.
+//! - **Damage**: a file that differs from the written one, and a missing latest file of a session, are
+//!   `DATA_LOSS` errors that name the session and the snapshot. [`FileStore::verify`] reads every file.
+//! - **Files**: regular files of up to [`MAX_FILE`] bytes are read; pipes, devices and larger files are
+//!   skipped.
+//! - **Watchers** receive changes made in this process at once, others at the next poll.
 //!
 //! Each file that this store writes ends in a checksum, as whitespace after the JSON. The pointer of a
 //! session has one more field, `stagedAs`, which distinguishes a save that a crash interrupted from a lost

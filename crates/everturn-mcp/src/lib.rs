@@ -8,11 +8,11 @@
 //!
 //! | to | see |
 //! |---|---|
-//! | use a server that is a program, or at an address | [`StdioServer`], [`HttpServer`], [`McpServers::stream`] |
-//! | answer what older servers ask while they work | [`McpServers::on_elicitation`], [`McpServers::on_sampling`] |
-//! | know which servers are there | [`Connections`] |
-//! | be a server over standard input and output | [`McpServer::serve_stdio`] |
-//! | be one over HTTP, behind authentication | the feature `http`: an [`McpServer`] is an adapter of an `everturn_server::Server` |
+//! | use a server: a local program, or an address | [`StdioServer`], [`HttpServer`], [`McpServers::stream`] |
+//! | answer requests of older servers | [`McpServers::on_elicitation`], [`McpServers::on_sampling`] |
+//! | list the connected servers | [`Connections`] |
+//! | serve over standard input and output | [`McpServer::serve_stdio`] |
+//! | serve over HTTP, with authentication | feature `http`: mount an [`McpServer`] on an `everturn_server::Server` |
 //!
 //! | feature | adds |
 //! |---|---|

@@ -34,12 +34,11 @@ const TASK_AFTER: Duration = Duration::from_secs(5);
 ///
 /// It supports the stateless version 2026-07-28 of the protocol and the earlier versions with a handshake.
 ///
-/// | here | for clients |
-/// |---|---|
-/// | a tool | a tool of the same name |
-/// | an agent | a tool that takes `{message, sessionId?}` and answers with text and `{sessionId, snapshotId, finishReason}` |
-/// | a prompt, a resource | the same |
-/// | an interrupt | a question to the user; put `message` and `schema` into its data to choose the form |
+/// - A tool is a tool of the same name.
+/// - An agent is a tool that takes `{message, sessionId?}`. It returns text and
+///   `{sessionId, snapshotId, finishReason}`.
+/// - Prompts and resources are the same.
+/// - An interrupt is a question to the user. Put `message` and `schema` into its data to choose the form.
 ///
 /// ```no_run
 /// use everturn_ai::{Tool, ToolContext};

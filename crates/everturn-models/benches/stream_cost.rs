@@ -1,5 +1,5 @@
-//! The cost of a call that streams 200 chunks, compared with a bare loop over the same bytes; and how long
-//! the first chunk takes from its arrival to whoever listens.
+//! The cost of a call that streams 200 chunks, compared with a bare loop over the same bytes; and the time
+//! from the arrival of the first chunk until the caller receives it.
 //!
 //! `cargo bench -p everturn-models`
 

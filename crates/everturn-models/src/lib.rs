@@ -18,21 +18,24 @@
 //! JSON), its stream (`stream.rs`: events to chunks and a [`ModelResponse`]), its settings (`config.rs`). It
 //! shares:
 //!
-//! | module | provides |
-//! |---|---|
-//! | `service` | `Service`: address, key, headers, timeouts, retries, errors. `Service::post` returns the `Body` of a response after its first byte; `Service::json` a whole JSON answer; `Service::failure` the error in a JSON object, also inside a stream. `connection_methods!` generates the builder methods that all plugins have |
-//! | `event_stream` | `Events`: server-sent events of a body. `next` returns an event, `truncated` the error for a stream that ended before its terminal event |
-//! | `json_lines` | `JsonLines`: the same for one JSON object per line |
-//! | `settings` | `Settings`: the configuration of a request; known names are removed and the rest is sent unchanged |
-//! | `draft` | `Draft`: parts assembled from deltas, each sent as a chunk |
-//! | `arguments` | `Arguments`: a tool call's arguments while they are streamed |
-//! | `provenance` | the signature of a part, and the provider's own metadata |
-//! | `content` | tool output as text, `data:` URLs, the warning about dropped parts |
-//! | `wire_tools` | `WireTools`: names and inputs of tools in the providers' form, and back |
-//! | `environment` | variables, trimmed, without empty ones |
-//! | `embedder` | `EmbedCall`: a request to an embedder, with parsed options |
-//! | `once` | warnings that are logged once per cause |
-//! | `listing` | `Listing`: names of models, fetched at most every five minutes |
+//! - `service`: `Service` has the address, key, headers, timeouts, retries and errors of a provider.
+//!   `Service::post` returns the `Body` of a response after its first byte, `Service::json` a whole JSON
+//!   answer, and `Service::failure` the error in a JSON object, also inside a stream. `connection_methods!`
+//!   generates the builder methods that all plugins have.
+//! - `event_stream`: `Events` reads the server-sent events of a body. `next` returns an event, `truncated`
+//!   the error for a stream that ended before its terminal event.
+//! - `json_lines`: `JsonLines` does the same for one JSON object per line.
+//! - `settings`: `Settings` is the configuration of a request. Known names are removed, and the rest is sent
+//!   unchanged.
+//! - `draft`: `Draft` assembles parts from deltas and sends each as a chunk.
+//! - `arguments`: `Arguments` parses a tool call's arguments while they are streamed.
+//! - `provenance`: the signature of a part, and the provider's own metadata.
+//! - `content`: tool output as text, `data:` URLs, the warning about dropped parts.
+//! - `wire_tools`: `WireTools` converts names and inputs of tools to the providers' form and back.
+//! - `environment`: variables, trimmed, without empty ones.
+//! - `embedder`: `EmbedCall` is a request to an embedder, with parsed options.
+//! - `once`: warnings that are logged once per cause.
+//! - `listing`: `Listing` has the names of models, fetched at most every five minutes.
 //!
 //! Requests to providers are always streamed, even without a listener. A call is one future: dropping it
 //! drops the body and closes the connection.

@@ -1,7 +1,7 @@
 //! The content of logs during a provider call.
 //!
-//! its own program. Whether anybody listens to a place in the code is decided once for all threads: a
-//! test on another thread, where nobody listens, could decide it.
+//! its own program. Whether a call site has a subscriber is decided once for all threads, so a test on
+//! another thread without a subscriber could decide it.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(

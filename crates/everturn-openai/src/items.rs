@@ -29,7 +29,7 @@ pub(crate) enum ItemKind {
     Text(String),
     /// Reasoning of the model.
     Reasoning(String),
-    /// A call that the client answers: of its own tool, or of a tool that only accepts a response.
+    /// A call that the client answers: of a tool of the client, or of a tool that only accepts a response.
     Question(ToolRequest),
     /// A call that requires approval.
     Approval(ToolRequest),

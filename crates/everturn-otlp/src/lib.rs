@@ -16,16 +16,16 @@
 //! |---|---|
 //! | configure the collector or the service name | [`Otlp`] |
 //! | export the inputs and outputs of calls | [`Otlp::content`] |
-//! | export the log lines of your own subscriber | [`Telemetry::log_layer`] |
+//! | export log lines through an existing subscriber | [`Telemetry::log_layer`] |
 //!
 //! Each span has the attributes of Genkit's tools and those of OpenTelemetry's conventions for generative AI:
 //!
-//! | span | `gen_ai.operation.name` | further attributes |
+//! | span | `gen_ai.operation.name` | further attributes, without `gen_ai.` |
 //! |---|---|---|
-//! | model | `chat` | `gen_ai.provider.name`, `gen_ai.request.model`, `gen_ai.usage.*`, `gen_ai.response.finish_reasons` |
-//! | embedder | `embeddings` | `gen_ai.provider.name`, `gen_ai.request.model` |
-//! | tool | `execute_tool` | `gen_ai.tool.name` |
-//! | agent | `invoke_agent` | `gen_ai.agent.name`, `gen_ai.conversation.id` |
+//! | model | `chat` | `provider.name`, `request.model`, `usage.*`, `response.finish_reasons` |
+//! | embedder | `embeddings` | `provider.name`, `request.model` |
+//! | tool | `execute_tool` | `tool.name` |
+//! | agent | `invoke_agent` | `agent.name`, `conversation.id` |
 //!
 //! A background run that another worker takes over has a separate trace, linked to the invocation that was
 //! detached. The span of each watcher is linked to it in the same way.

@@ -14,24 +14,30 @@
 //! # Ok(()) }
 //! ```
 //!
-//! [`PostgresStreamLog`] stores streams in a schema of its own, for clients that reconnect or watch a
+//! [`PostgresStreamLog`] stores streams in a separate schema, for clients that reconnect or watch a
 //! background run from another machine.
 //!
 //! # Guarantees
 //!
 //! The store gives all guarantees of [`everturn_agent::store`]. In particular:
 //!
-//! | property | guarantee |
-//! |---|---|
-//! | atomicity | a save: it is one statement, which compares and sets the session's version; a deletion: one transaction; a record of a journal; a commit and the end of the journals it makes obsolete |
-//! | isolation | a read sees the store between two commits; each page of a listing is one read |
-//! | consistency | saves of a session are serializable; once a save has returned, every reader in every process sees it |
-//! | crash of the process | every save that has returned survives |
-//! | crash of the database, or power loss | every save that has returned survives if the server's `synchronous_commit` and `fsync` are on, which is the default |
-//! | connection loss during a save | the store queries whether the save was committed: if so, it is acknowledged, and otherwise retried |
-//! | unresponsive server | calls end after [`patience`](PostgresStoreOptions::patience), 15 s by default. A save that was sent fails with [`SAVE_UNKNOWN`](everturn_agent::store::SAVE_UNKNOWN); a later read of its id shows whether it was committed |
-//! | watchers | receive changes made in this process at once, those of other processes within 100 ms if notifications arrive, and otherwise within the poll interval, 250 ms by default |
-//! | deletion | leaves nothing that a query can reach and, after PostgreSQL's own vacuum, nothing in the tables. Write-ahead logs and backups contain the data for their own retention time |
+//! - **Atomicity**: a save is one statement, which compares and sets the session's version. A deletion, and a
+//!   record of a journal, is one transaction; so is a commit with the end of the journals it makes obsolete.
+//! - **Isolation**: a read sees the store between two commits. Each page of a listing is one read.
+//! - **Consistency**: saves of a session are serializable. Once a save has returned, every reader in every
+//!   process sees it.
+//! - **Crash of the process**: every save that has returned survives.
+//! - **Crash of the database, or power loss**: every save that has returned survives if the server's
+//!   `synchronous_commit` and `fsync` are on, which is the default.
+//! - **Connection loss during a save**: the store queries whether the save was committed. If so, it is
+//!   acknowledged; otherwise it is retried.
+//! - **Unresponsive server**: calls end after [`patience`](PostgresStoreOptions::patience), 15 s by default.
+//!   A save that was sent fails with [`SAVE_UNKNOWN`](everturn_agent::store::SAVE_UNKNOWN); a later read of
+//!   its id shows whether it was committed.
+//! - **Watchers** receive changes made in this process at once. Changes of other processes arrive within 100
+//!   ms if notifications work, and otherwise within the poll interval, 250 ms by default.
+//! - **Deletion** leaves nothing that a query can reach and, after PostgreSQL's own vacuum, nothing in the
+//!   tables. Write-ahead logs and backups contain the data for their own retention time.
 //!
 //! Any non-empty string of up to [`MAX_ID`] bytes is a valid id, scope or session name. Times must lie
 //! between the years 1678 and 2262.

@@ -62,15 +62,19 @@ fn tables(name: &str) -> Schema<'_> {
 ///
 /// All of [`everturn_core::stream_log`]'s, with these in particular:
 ///
-/// | question | answer |
-/// |---|---|
-/// | when a reader sees a chunk | when it is in the database: within about 20 ms in the process that writes it, 100 ms in others |
-/// | what survives a crash of the process | every event that a reader has seen, and every stream that was finished |
-/// | what survives a crash of the server, or a loss of power | all but the last moments: chunks are not waited for until they are on the device |
-/// | what a write costs | at most one statement every 20 ms for each stream that has new chunks, however many |
-/// | how large a stream may be | 64 MiB of chunks, or [`max_stream_bytes`](PostgresStreamLogOptions::max_stream_bytes); while it is written it is in its writer's memory too |
-/// | what becomes of streams that expired | they are gone at once; their chunks are dropped in whole partitions, with those of the same age |
-/// | what happens when a process dies | readers end its streams with `UNAVAILABLE` when its lease of 15 s has lapsed |
+/// - **Visibility**: a reader sees a chunk when it is in the database: within about 20 ms in the process that
+///   writes it, 100 ms in others.
+/// - **Crash of the process**: every event that a reader has seen, and every finished stream, survives.
+/// - **Crash of the server, or power loss**: the most recent chunks may be lost, because a write does not
+///   wait until they are on the device.
+/// - **Cost of writes**: at most one statement every 20 ms for each stream that has new chunks, for any
+///   number of chunks.
+/// - **Size of a stream**: 64 MiB of chunks, or
+///   [`max_stream_bytes`](PostgresStreamLogOptions::max_stream_bytes). While a stream is written, it is also
+///   in its writer's memory.
+/// - **Expired streams** are removed at once. Their chunks are dropped in whole partitions, with chunks of
+///   the same age.
+/// - **Death of a process**: readers end its streams with `UNAVAILABLE` when its lease of 15 s has lapsed.
 ///
 /// A clone is another handle to the same log.
 #[derive(Clone)]

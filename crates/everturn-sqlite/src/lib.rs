@@ -18,26 +18,37 @@
 //! # Ok(()) }
 //! ```
 //!
-//! [`SqliteStreamLog`] stores streams in a file of its own, for clients that reconnect or watch a background
+//! [`SqliteStreamLog`] stores streams in a separate file, for clients that reconnect or watch a background
 //! run from another process.
 //!
 //! # Guarantees
 //!
 //! The store gives all guarantees of [`everturn_agent::store`]. In particular:
 //!
-//! | property | guarantee |
-//! |---|---|
-//! | atomicity | a save and a deletion: read, mutation, precondition and write are one transaction, across processes; a record of a journal; a commit and the end of the journals it makes obsolete |
-//! | isolation | a read sees the store between two transactions; each page of a listing is one read |
-//! | consistency | saves are serializable; once a save has returned, every reader in every process sees it |
-//! | crash of the process | every save that has returned survives |
-//! | power loss | with [`Durability::Full`], every save that has returned survives; with [`Durability::Normal`], the most recent saves may be lost, each as a whole |
-//! | locking | a save waits for the write lock of another process, up to [`busy_timeout`](SqliteStoreOptions::busy_timeout) after the call, then fails with `UNAVAILABLE` and the name of that process; reads do not wait for writers |
-//! | damage | a body, row or reference that differs from the written one, and a missing tip of a session, are `DATA_LOSS` that names session and snapshot; [`SqliteStore::verify`] reads everything |
-//! | removed files | a save after the file or its log was removed or replaced fails with `DATA_LOSS`; a log that is truncated while the database is closed is not detected |
-//! | clean shutdown | [`SqliteStore::close`], or dropping the last handle, leaves one complete file |
-//! | watchers | receive changes made in this process at once, those of other processes within 100 ms |
-//! | deletion | leaves nothing that a query can reach. Deleting a tenant rebuilds the database, so no byte remains in any file. Deleting a session does so too, if the database is no larger than 32 MiB and no reader keeps an old view open for longer than the [`busy_timeout`](SqliteStoreOptions::busy_timeout). Otherwise deleted rows are overwritten in place, and [`SqliteStore::vacuum`] removes copies that SQLite may have left elsewhere in the file |
+//! - **Atomicity**: a save or a deletion reads, mutates, checks its precondition and writes in one
+//!   transaction, across processes. A record of a journal is one transaction; so is a commit with the end of
+//!   the journals it makes obsolete.
+//! - **Isolation**: a read sees the store between two transactions. Each page of a listing is one read.
+//! - **Consistency**: saves are serializable. Once a save has returned, every reader in every process sees
+//!   it.
+//! - **Crash of the process**: every save that has returned survives.
+//! - **Power loss**: with [`Durability::Full`], every save that has returned survives. With
+//!   [`Durability::Normal`], the most recent saves may be lost, each as a whole.
+//! - **Locking**: a save waits for the write lock of another process. After
+//!   [`busy_timeout`](SqliteStoreOptions::busy_timeout) it fails with `UNAVAILABLE` and the name of that
+//!   process. Reads do not wait for writers.
+//! - **Damage**: a body, row or reference that differs from the written one, and a missing latest snapshot of
+//!   a session, are `DATA_LOSS` errors that name the session and the snapshot. [`SqliteStore::verify`] reads
+//!   everything.
+//! - **Removed files**: a save after the file or its log was removed or replaced fails with `DATA_LOSS`. A
+//!   log that is truncated while the database is closed is not detected.
+//! - **Clean shutdown**: [`SqliteStore::close`], or dropping the last handle, leaves one complete file.
+//! - **Watchers** receive changes made in this process at once, those of other processes within 100 ms.
+//! - **Deletion** leaves nothing that a query can reach. Deleting a tenant rebuilds the database, so no byte
+//!   remains in any file. Deleting a session does so too, if the database is no larger than 32 MiB and no
+//!   reader keeps an old view open for longer than the [`busy_timeout`](SqliteStoreOptions::busy_timeout).
+//!   Otherwise deleted rows are overwritten in place, and [`SqliteStore::vacuum`] removes copies that SQLite
+//!   may have left elsewhere in the file.
 //!
 //! Any non-empty string of up to [`MAX_ID`] bytes is a valid id, scope or session name. Times must lie
 //! between the years 1678 and 2262.

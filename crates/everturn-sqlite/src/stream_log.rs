@@ -64,18 +64,26 @@ use crate::options::Durability;
 ///
 /// The log gives all guarantees of [`everturn_core::stream_log`]. In particular:
 ///
-/// | property | guarantee |
-/// |---|---|
-/// | visibility | a reader sees a chunk when it is in the file: within about 20 ms in the process that writes it, 50 ms in others |
-/// | crash of the process | every event that a reader has seen, and every finished stream, survives |
-/// | power loss | with [`Durability::Full`] the same; with [`Durability::Normal`] the most recent events may be lost |
-/// | cost of writes | at most one transaction every 20 ms for all streams together, for any number of chunks |
-/// | size of a stream | 64 MiB of chunks, or [`max_stream_bytes`](SqliteStreamLogOptions::max_stream_bytes) |
-/// | size of the log | 128 MiB for each owner ([`max_owner_bytes`](SqliteStreamLogOptions::max_owner_bytes)) and 512 MiB in all ([`max_bytes`](SqliteStreamLogOptions::max_bytes)); the oldest finished streams are removed first |
-/// | cost of idle readers | none: one poll of the file serves all readers in a process |
-/// | damage | every batch and every end has a checksum; a changed or missing one is `DATA_LOSS` that names the stream |
-/// | erasure | the text of erased and expired streams is overwritten in the file, and the write-ahead log is emptied: immediately after an erasure, about a second after an expiry while a process has the log open, and otherwise when it is next opened |
-/// | death of a process | other processes end its streams with `UNAVAILABLE` when its lease of 15 s has lapsed |
+/// - **Visibility**: a reader sees a chunk when it is in the file: within about 20 ms in the process that
+///   writes it, 50 ms in others.
+/// - **Crash of the process**: every event that a reader has seen, and every finished stream, survives.
+/// - **Power loss**: with [`Durability::Full`] the same; with [`Durability::Normal`] the most recent events
+///   may be lost.
+/// - **Cost of writes**: at most one transaction every 20 ms for all streams together, for any number of
+///   chunks.
+/// - **Size of a stream**: 64 MiB of chunks, or
+///   [`max_stream_bytes`](SqliteStreamLogOptions::max_stream_bytes).
+/// - **Size of the log**: 128 MiB for each owner
+///   ([`max_owner_bytes`](SqliteStreamLogOptions::max_owner_bytes)) and 512 MiB in all
+///   ([`max_bytes`](SqliteStreamLogOptions::max_bytes)). The oldest finished streams are removed first.
+/// - **Cost of idle readers**: none; one poll of the file serves all readers in a process.
+/// - **Damage**: every batch and every end has a checksum. A changed or missing one is a `DATA_LOSS` error
+///   that names the stream.
+/// - **Erasure**: the text of erased and expired streams is overwritten in the file, and the write-ahead log
+///   is emptied. This happens immediately after an erasure, and about a second after an expiry while a
+///   process has the log open; otherwise when the log is next opened.
+/// - **Death of a process**: other processes end its streams with `UNAVAILABLE` when its lease of 15 s has
+///   lapsed.
 ///
 /// A clone is another handle to the same log. Dropping the last handle, writer and reader closes the database
 /// as [`SqliteStreamLog::close`] does, and blocks meanwhile.

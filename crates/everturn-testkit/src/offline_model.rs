@@ -21,13 +21,13 @@ use crate::words;
 ///
 /// Equal requests have equal answers:
 ///
-/// | request | answer |
-/// |---|---|
-/// | the last message asks for a tool by words of its name or description, or a tool is required | a call of that tool; the input conforms to its schema, with texts and numbers taken from the message |
-/// | the last message contains results of tools | the results |
-/// | a schema for the output | a value that conforms to it, with sample contents |
-/// | a greeting, thanks, a question about the conversation so far or about the model's abilities | a fitting sentence |
-/// | anything else | the message repeated, with a note that this is no real model |
+/// - The last message asks for a tool by words of its name or description, or a tool is required: a call of
+///   that tool. Its input conforms to the tool's schema, with texts and numbers taken from the message.
+/// - The last message contains results of tools: the results.
+/// - The request has a schema for the output: a value that conforms to it, with sample contents.
+/// - A greeting, thanks, or a question about the conversation so far or about the model's abilities: a
+///   fitting sentence.
+/// - Anything else: the message repeated, with a note that this is no real model.
 ///
 /// Answers are streamed word by word, with an optional [pause](OfflineModel::with_pace).
 #[derive(Debug, Clone, Copy, Default)]

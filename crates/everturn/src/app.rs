@@ -149,7 +149,7 @@ impl EverturnBuilder {
         self.with(prices)
     }
 
-    /// Sets the usage limits of agents that set none of their own.
+    /// Sets the usage limits of agents that set none.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.values.push(Box::new(move |registry| {
             everturn_agent::set_limits(registry, limits);
@@ -333,7 +333,7 @@ impl Everturn {
     }
 
     /// Checks that the models, tools, middleware and sub-agents used by agents and prompts exist, and that
-    /// every agent has a model of its own or the default model.
+    /// every agent has a model, or there is a default model.
     ///
     /// [`Everturn::serve`] and servers from [`Everturn::server`] run this check before they listen. A program
     /// that does not serve calls it once its agents are defined; otherwise a wrong name fails the first turn

@@ -55,7 +55,7 @@
 //! | `openai-server` | no | the adapter for OpenAI's HTTP API: `server.openai()` |
 //! | `jwt` | no | identifies callers by JSON Web Tokens, for the server |
 //! | `sqlite` | no | the durable store in one SQLite file; builds SQLite and zstd, which are C |
-//! | `postgres` | no | the durable store for many processes and machines, in PostgreSQL; builds zstd, which is C |
+//! | `postgres` | no | the durable store for many machines, in PostgreSQL; builds zstd, which is C |
 //! | `file` | no | the durable store of readable JSON files |
 //! | `download` | no | downloads media for models that do not accept URLs |
 //! | `openai` | no | OpenAI's models, and compatible servers |

@@ -2,12 +2,14 @@
 //!
 //! | path | route |
 //! |---|---|
-//! | `/<agent>`, `/<agent>/getSnapshot`, `/<agent>/abort` and so on | the agents of the cases and their companion actions |
+//! | `/<agent>`, `/<agent>/getSnapshot`, `/<agent>/abort`, … | the agents and their companion actions |
 //! | `/flows/<flow>` | a few flows: `echo`, `streamy`, `bulky`, `slowly`, `failing`, `denied` |
 //! | `/agui/<agent>`, `/copilotkit/…` | the agents over AG-UI |
 //! | `/v1/…` | the agents over OpenAI's HTTP API |
 //! | `/mcp` | the agents and tools over MCP |
-//! | `/testbed/program` | accepts `{"responses": […], "chunks": [[…]]}`: the next answers of the model; the last answer is repeated |
+//! | `/testbed/program` | accepts `{"responses": […], "chunks": [[…]]}`: the next answers of the model |
+//!
+//! The model repeats its last answer.
 
 mod arguments;
 mod flows;

@@ -3,9 +3,9 @@
 //!
 //! | request | response |
 //! |---|---|
-//! | `PUT /bookings/{reference}` with `{"hotel": …}` | the booking; 409 if the hotel is full, 410 if the reference is closed |
+//! | `PUT /bookings/{reference}` with `{"hotel": …}` | the booking; 409 if full, 410 if the reference is closed |
 //! | `PUT /refunds/{reference}` with `{"number": …}` | the number of the booking; the same failures |
-//! | `POST /{kind}/{reference}/settle` | the record of the order, or `null`: then the reference is closed from now on |
+//! | `POST /{kind}/{reference}/settle` | the record of the order, or `null`, which closes the reference |
 
 use std::collections::HashSet;
 use std::future::pending;

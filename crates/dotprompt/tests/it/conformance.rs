@@ -1,6 +1,6 @@
 //! Runs the format's own specification: every suite of `dotprompt/**/*.yaml` in the directory that the
-//! environment variable `CONFORMANCE_DIR` names, by default the `shared/conformance` folder beside the
-//! repository.
+//! environment variable `CONFORMANCE_DIR` names, by default the folder `../shared/conformance`, relative to
+//! the repository.
 //!
 //! Each case is held to all three assertions of the reference runner: (a) what `render` returns, (b) `raw`
 //! where it is expected, (c) what `render_metadata` returns.

@@ -15,7 +15,9 @@
 //! | any later reply of the same turn | the reply |
 //! | the turn is committed, or its snapshot policy takes no snapshot | the journal is dropped |
 //! | the turn failed, and trying it again may help | the journal stays |
-//! | the turn failed for good | the journal is dropped; if `Once` tools ran, only they are kept, so that a retry asks the model again and still does not repeat them |
+//! | the turn failed for good | only `Once` tools that ran are kept |
+//!
+//! `Once` tools are kept so that a retry, which calls the model again, does not repeat them.
 //!
 //! A turn whose first reply requests no tools writes nothing. Journals of turns that are never retried are
 //! dropped after a while ([`Journaling`]).

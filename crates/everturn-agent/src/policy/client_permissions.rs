@@ -19,12 +19,12 @@ use crate::{AgentInput, SessionState};
 ///
 /// | method | allows | native field |
 /// |---|---|---|
-/// | [`instructions`](Self::instructions) | texts after the agent's system text, for one turn | `data.instructions` |
+/// | [`instructions`](Self::instructions) | texts after the system text, for one turn | `data.instructions` |
 /// | [`tools`](Self::tools) | tools that the client runs itself, for one turn | `data.tools` |
-/// | [`custom`](Self::custom) | the custom state: of a new session, and replaced at the start of a turn | `init.custom`, `data.custom` |
-/// | [`prompt_input`](Self::prompt_input) | the named fields of the prompt input of a new conversation | `init.promptInput` |
+/// | [`custom`](Self::custom) | the custom state as a session or turn starts | `init.custom`, `data.custom` |
+/// | [`prompt_input`](Self::prompt_input) | fields of a new session's prompt input | `init.promptInput` |
 /// | [`output_schema`](Self::output_schema) | the JSON Schema of the answer to a turn | `data.outputSchema` |
-/// | [`fetch_media`](Self::fetch_media) | media that the server fetches for a model that needs it inline | URLs in messages |
+/// | [`fetch_media`](Self::fetch_media) | media that the server fetches for the model | URLs in messages |
 ///
 /// A field that is not allowed is `INVALID_ARGUMENT`, with a public message that names the field and the
 /// method, before anything runs. The protocol adapters ignore some fields instead, because their clients

@@ -18,12 +18,13 @@ const REPEATED_CALLS: u32 = 50;
 /// as it was before the turn, so the turn can be tried again once the limit is raised; what its journal
 /// recorded is not paid for again.
 ///
-/// | limit | counts |
-/// |---|---|
-/// | [`per_turn`](Limits::per_turn) | the turn, with all attempts at it |
-/// | [`per_invocation`](Limits::per_invocation) | all turns of the invocation, a background run's included |
-/// | [`per_session`](Limits::per_session) | everything from the session's beginning up to the turn, with turns that failed or were overtaken: a branch starts with what its past has cost |
-/// | [`per_tenant`](Limits::per_tenant) | everything that the tenant's sessions have used in the agent's store |
+/// - [`per_turn`](Limits::per_turn): the turn, with all attempts at it.
+/// - [`per_invocation`](Limits::per_invocation): all turns of the invocation, including those of a background
+///   run.
+/// - [`per_session`](Limits::per_session): everything from the session's beginning up to the turn, including
+///   turns that failed or were superseded. A branch starts with the usage of the turns before it.
+/// - [`per_tenant`](Limits::per_tenant): everything that the tenant's sessions have used in the agent's
+///   store.
 ///
 /// Usage includes delegated agents. For the tenant each call counts once: where the delegated agent counts
 /// its tenant, else at the agent that delegates.

@@ -12,10 +12,12 @@
 ///
 /// | | the message | the requests |
 /// |---|---|---|
-/// | `CloseOwn`, the default | the model answers it; it fails with `FAILED_PRECONDITION` if a request is reserved for others | are closed as by `CloseAll`; stay open if one is reserved for others |
+/// | `CloseOwn`, the default | the model answers it | are closed as by `CloseAll` |
 /// | `CloseAll` | the model answers it | are closed with the answer that the conversation continued |
 /// | `Reject` | fails with `FAILED_PRECONDITION` | stay open |
 /// | `Ask` | is kept, and read by the model after the answers | stay open, and are put to the client again |
+///
+/// If a request is reserved for others, `CloseOwn` behaves as `Reject`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum WhileInterrupted {
@@ -24,9 +26,10 @@ pub enum WhileInterrupted {
     /// names who may answer.
     #[default]
     CloseOwn,
-    /// Adds an answer to each open request, and runs the turn. Their text is `not answered: the conversation
-    /// went on`; they have `mended` in their metadata, and are streamed like answers of tools. If the turn
-    /// fails, the requests are still open. A caller who may not answer a request closes it all the same.
+    /// Adds an answer to each open request, and runs the turn. The text of an added answer is
+    /// `not answered: the conversation went on`, and its metadata has `mended`. Added answers are streamed
+    /// like answers of tools. If the turn fails, the requests are still open. A caller who may not answer a
+    /// request closes it all the same.
     CloseAll,
     /// Fails the turn with `FAILED_PRECONDITION`, and names the open requests. Nothing is kept of the
     /// message.

@@ -41,8 +41,8 @@
 //! | [`MemoryStore`] | as long as the process |
 //! | `everturn-file` | the death of the process and a loss of power |
 //! | `everturn-sqlite`, `Durability::Full` | the death of the process and a loss of power |
-//! | `everturn-sqlite`, `Durability::Normal` | the death of the process; a loss of power may take the last moments, in whole commits |
-//! | `everturn-postgres` | the death of the process, of the server, and a loss of power, according to the server's settings |
+//! | `everturn-sqlite`, `Durability::Normal` | the death of the process; power loss may lose recent commits |
+//! | `everturn-postgres` | the death of the process; power loss, depending on the server's settings |
 //!
 //! `everturn-testkit` certifies these promises for any store.
 //!
@@ -51,13 +51,15 @@
 //! Every method is required, so that a store around another store cannot forget one. A store without one of
 //! the following capabilities returns the value in the second column, and agents work without it.
 //!
-//! | method | answer of a store that cannot | what agents then lack |
+//! | method | without the capability | effect on agents |
 //! |---|---|---|
 //! | [`SessionStore::journal`] | `None` | a turn that runs again starts over |
-//! | [`SessionStore::ledger`] | `None` | limits count snapshots alone: a turn that failed or died is not counted, and tenants have no limits |
-//! | [`SessionStore::turn_locks`] | `None` | of two turns at once in two processes, one fails when it commits |
-//! | [`SessionStore::watch`], [`SessionStore::can_watch`] | `None`, `false` | background runs |
-//! | [`SessionStore::pending`] | `Ok(None)` | takeover of lost background runs |
+//! | [`SessionStore::ledger`] | `None` | usage is counted from snapshots alone; tenants have no limits |
+//! | [`SessionStore::turn_locks`] | `None` | of two concurrent turns in two processes, one fails at its commit |
+//! | [`SessionStore::watch`], [`SessionStore::can_watch`] | `None`, `false` | no background runs |
+//! | [`SessionStore::pending`] | `Ok(None)` | no takeover of lost background runs |
+//!
+//! Without a ledger, a turn that failed or died is not counted.
 //!
 //! A store owns the ids it is not given and keeps the session id of an existing snapshot; times and status
 //! belong to the caller and are stored as they come.

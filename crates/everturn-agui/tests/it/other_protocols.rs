@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Counter, Served, call, first, user};
 
-/// The state of the thread `t` of `tally`, as a client that connects gets it.
+/// Returns the state of thread `t` of the agent `tally`, as a connecting client receives it.
 async fn state(server: &Served) -> Value {
     first(&server.connect("tally").await, "STATE_SNAPSHOT")["snapshot"].clone()
 }

@@ -11,8 +11,12 @@ use serde::{Deserialize, Serialize};
 /// |---|---|---|
 /// | `Pure` | nothing | it is run again, like finished calls |
 /// | `Idempotent` | its result | it is run again |
-/// | `Keyed` | its result | it is run again under the same [`ToolContext::effect_id`](crate::ToolContext::effect_id) |
-/// | `Once` | its start and its result | it is not run again: [`Tool::with_reconcile`](crate::Tool::with_reconcile) determines its outcome, or else the turn is interrupted and a person does |
+/// | `Keyed` | its result | it is run again under the same effect id |
+/// | `Once` | its start and its result | it is not run again |
+///
+/// The effect id is [`ToolContext::effect_id`](crate::ToolContext::effect_id). The outcome of an interrupted
+/// `Once` call is determined by [`Tool::with_reconcile`](crate::Tool::with_reconcile); without it the turn is
+/// interrupted, and a person determines the outcome.
 ///
 /// A `Once` call that fails is treated like one whose process died, unless its error states that [nothing
 /// happened](everturn_core::Error::nothing_happened).

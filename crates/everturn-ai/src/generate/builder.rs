@@ -169,7 +169,7 @@ impl<T> Generate<T> {
         self.edit(|plan| plan.output.json_schema = Some(schema.as_json().clone()))
     }
 
-    /// Requests output in a format: `text`, `json`, `array`, `jsonl`, `enum`, or one of your own.
+    /// Requests output in a format: `text`, `json`, `array`, `jsonl`, `enum`, or a custom format.
     pub fn output_format(self, format: impl Into<String>) -> Self {
         self.edit(|plan| {
             plan.output.format = Some(format.into());

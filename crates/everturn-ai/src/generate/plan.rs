@@ -250,7 +250,7 @@ impl Plan {
             .iter()
             .map(|source| source.make(&self.registry))
             .collect::<Result<_>>()?;
-        // Resolved after the middleware, which adds tools of its own.
+        // Resolved after the middleware, which adds further tools.
         let tools = ToolTable::resolve(self.tools, &chain, &self.registry).await?;
         let resources = resolve_resources(self.resources, &self.registry).await?;
         let output = OutputPlan::resolve(&self.registry, &self.output)?;

@@ -351,14 +351,14 @@ pub(super) fn never_happened(tool: &Tool, result: Result<ToolOutcome>) -> Result
     }
 }
 
-/// Wraps the data of a question that is asked again because the call was already made. [`asked_again`]
-/// unwraps it.
+/// Wraps the data of a question that is repeated because the call was already made. [`asked_again`] unwraps
+/// it.
 fn already_made(call: &Part) -> Value {
     let question = call.metadata_entry(metadata::RESOLVED_INTERRUPT);
     json!({ ALREADY_MADE: question })
 }
 
-/// Returns the data of a question that is asked again because the call was already made.
+/// Returns the data of a question that is repeated because the call was already made.
 pub(super) fn asked_again(data: &Value) -> Option<&Value> {
     let members = data.as_object().filter(|members| members.len() == 1)?;
     members.get(ALREADY_MADE)

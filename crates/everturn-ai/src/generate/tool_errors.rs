@@ -16,10 +16,12 @@ const MAX_MISTAKEN_ROUNDS: u32 = 3;
 ///
 /// | the call fails because | `Strict` | `Fail` | `Tell` |
 /// |---|---|---|---|
-/// | there is no such tool, or its arguments do not fit the schema | ends | returned, in three rounds | returned, in three rounds |
-/// | the tool returns an error with a client's status, or one [for the model](Error::for_model) | ends | returned | returned |
+/// | the tool does not exist, or the arguments do not fit | ends | returned, up to three rounds | as `Fail` |
+/// | the tool returns an error [for the model](Error::for_model) | ends | returned | returned |
 /// | the tool fails in any other way, or panics | ends | ends | returned |
 /// | the work is cancelled or its deadline passes | ends | ends | ends |
+///
+/// An error with a client's status is for the model, too.
 ///
 /// A client's status is one of `INVALID_ARGUMENT`, `NOT_FOUND`, `ALREADY_EXISTS`, `PERMISSION_DENIED`,
 /// `UNAUTHENTICATED`, `FAILED_PRECONDITION` and `OUT_OF_RANGE`. The model reads the status and the public

@@ -15,7 +15,7 @@ use crate::{Feature, History};
 /// The media of a conversation with a client during one turn: the rules for downloads, and the results.
 ///
 /// An extension of the turn's context. It governs every URL of the conversation at the start of the turn,
-/// whoever wrote the message; other URLs are the program's own.
+/// regardless of the message's author. All other URLs come from the application.
 pub struct ClientMedia {
     /// The setting that allows downloads, for errors.
     setting: String,

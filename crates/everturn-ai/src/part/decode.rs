@@ -1,7 +1,7 @@
 //! Parts as JSON: parsing, and the schema.
 //!
 //! Several keys may be present at once; the precedence is `media`, `toolRequest`, `toolResponse`, `resource`,
-//! `custom`, `reasoning`, `data`, `text`. Keys that do not decide the kind are kept beside it.
+//! `custom`, `reasoning`, `data`, `text`. All other keys are kept.
 
 use std::borrow::Cow;
 

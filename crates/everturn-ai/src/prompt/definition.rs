@@ -210,7 +210,7 @@ impl<I, O> PromptDefinition<I, O> {
         self.set(|settings| settings.output.json_schema = Some(schema.as_json().clone()))
     }
 
-    /// Sets the output's format: `text`, `json`, `array`, `jsonl`, `enum`, or one of your own.
+    /// Sets the output's format: `text`, `json`, `array`, `jsonl`, `enum`, or a custom format.
     pub fn output_format(self, format: impl Into<String>) -> Self {
         self.set(|settings| settings.output.format = Some(format.into()))
     }

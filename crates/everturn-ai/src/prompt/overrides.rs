@@ -102,7 +102,7 @@ impl PromptOverrides {
         self.set(|overrides| overrides.output.json_schema = Some(schema.as_json().clone()))
     }
 
-    /// Sets the format of the answer: `text`, `json`, `array`, `jsonl`, `enum`, or one of your own.
+    /// Sets the format of the answer: `text`, `json`, `array`, `jsonl`, `enum`, or a custom format.
     pub fn output_format(self, format: impl Into<String>) -> Self {
         self.set(|overrides| overrides.output.format = Some(format.into()))
     }

@@ -110,7 +110,7 @@ impl RenderedPrompt {
         }
     }
 
-    /// Returns the prompt with other settings in place of its own.
+    /// Returns the prompt with its settings replaced.
     ///
     /// # Errors
     /// `INTERNAL` if settings for the model cannot be written as JSON.

@@ -4,8 +4,8 @@ use everturn_core::{FromContext, HandlerResult, Requirement};
 
 use super::{Tool, ToolContext};
 
-/// A type that a `#[tool]` function can take beside the model's input: every [`FromContext`] type, and types
-/// that need the tool call itself.
+/// A type that a `#[tool]` function can take in addition to the model's input: every [`FromContext`] type,
+/// and types that need the tool call itself.
 ///
 /// ```
 /// use everturn_ai::core::{Error, HandlerResult};

@@ -115,8 +115,8 @@ impl ToolContext {
     /// Returns the answer with which the caller restarted an interrupted call: any value, or `true` if the
     /// caller sent none.
     ///
-    /// The JavaScript client's `restart()` sends no answer, and Python's only with `resumed_metadata`. Such a
-    /// restart has the `metadata` of the whole `resume` as its answer, if there is one, and otherwise `true`.
+    /// The JavaScript client's `restart()` sends no answer, and Python's only with `resumed_metadata`. The
+    /// answer of a restart without one is the `metadata` of the whole `resume`, or `true` if there is none.
     pub fn answer_value(&self) -> Option<&Value> {
         self.entry(metadata::RESUMED)
     }

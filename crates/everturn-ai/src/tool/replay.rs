@@ -38,7 +38,7 @@ impl Tool {
 
     /// Returns how the tool may be called again.
     pub fn replay(&self) -> Replay {
-        // A tool that always interrupts has no effect of its own.
+        // A tool that always interrupts has no effect.
         let undeclared = || {
             if self.0.restartable {
                 Replay::default()

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::generate_support::{Step, message, request, says, scripted, step};
 
-/// Writes down what it is told, and knows what it was given.
+/// Records every call, and replays the records that it was created with.
 #[derive(Default)]
 struct Notes {
     lines: Mutex<Vec<String>>,

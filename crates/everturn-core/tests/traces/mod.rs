@@ -6,7 +6,7 @@ use std::thread::ThreadId;
 use everturn_core::{ListeningToSpans, SpanId, SpanListener, SpanRecord, listen_to_spans};
 use serde_json::Value;
 
-/// Listens to every span of this thread while it lives. Tests run on threads of their own.
+/// Observes every span of this thread until it is dropped. Each test runs on a separate thread.
 pub(crate) struct Traces {
     heard: Arc<Heard>,
     _listening: ListeningToSpans,

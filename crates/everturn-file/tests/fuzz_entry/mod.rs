@@ -1,5 +1,5 @@
-//! What the fuzz target and the property tests drive: a folder whose files hold arbitrary bytes is used as a
-//! store. Nothing may panic, and what can be read at all can be read in every way.
+//! The code shared by the fuzz target and the property tests. It uses a folder whose files hold arbitrary
+//! bytes as a store. Nothing may panic, and a snapshot that one operation can read is readable by all.
 
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 
@@ -45,7 +45,7 @@ pub(crate) async fn use_files(root: &Path, row: &[u8], pointer: &[u8], mark: &[u
     explained(store.delete(&scope, &Deletion::Session("s".into())).await);
 }
 
-/// What is damaged is read as far as it is whole, or said to be damaged.
+/// Returns the value of an operation on a damaged store. A failure must be `DATA_LOSS`.
 fn explained<T>(outcome: everturn_core::Result<T>) -> Option<T> {
     match outcome {
         Ok(value) => Some(value),

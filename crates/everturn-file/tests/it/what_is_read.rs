@@ -77,7 +77,7 @@ async fn a_session_that_begins_reads_no_row_and_lists_no_folder_under_the_lock()
     for number in 1..=SESSIONS {
         fixture.begin(number).await;
 
-        // The place of its own row, before the lock and under it.
+        // The location of the written row, before the lock and under it.
         assert_eq!(fixture.rows_read(), 2, "session {number}");
         // To look for the session, and to write its first row.
         assert_eq!(fixture.platter.lists(), (2, 0), "session {number}");

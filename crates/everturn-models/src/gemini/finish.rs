@@ -51,7 +51,7 @@ pub(super) fn usage(wire: &Value) -> Usage {
     }
 }
 
-/// Reads the counts that only Gemini has: the prompt of its own tools, and tokens by modality, such as
+/// Reads the counts that only Gemini has: the prompt of its built-in tools, and tokens by modality, such as
 /// `promptTokensDetails.IMAGE`.
 fn custom_counts(wire: &Value) -> BTreeMap<String, Number> {
     let mut counts = BTreeMap::new();

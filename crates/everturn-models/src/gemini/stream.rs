@@ -82,7 +82,7 @@ impl<'a> Assembly<'a> {
     }
 
     /// Processes an event and returns the parts that it adds to the chunk stream. Unknown fields are kept
-    /// beside the answer.
+    /// with the answer.
     pub(super) fn event(&mut self, event: Value) -> Vec<Part> {
         let Value::Object(mut event) = event else {
             return Vec::new();

@@ -28,7 +28,7 @@ impl Answer {
         Self { finish, ..self }
     }
 
-    /// The events that stream the answer: each part in one of its own, then one without content.
+    /// The events that stream the answer: one for each part, then one without content.
     pub(crate) fn events(&self) -> Vec<Value> {
         let content = |part: &Value| {
             json!({

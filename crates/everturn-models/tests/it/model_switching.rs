@@ -100,7 +100,7 @@ async fn a_session_may_change_its_model_at_every_turn() {
 
     assert_eq!(openai.requests().len(), 6);
     assert_eq!(anthropic.requests().len() + gemini.requests().len(), 8);
-    // Its own reasoning of earlier turns is there, and nobody else's.
+    // The request has this model's reasoning of earlier turns, and no other model's.
     let input = openai.last_body()["input"].take();
     let reasoning = input
         .as_array()

@@ -1,9 +1,9 @@
-//! What the store costs: turns per second, time per turn, bytes per text, a million sessions.
+//! The costs of the store: turns per second, time per turn, bytes per text, a million sessions.
 //!
 //! Every table compares two things measured in the same run, so that its ratios mean something on any
-//! machine. The server is the one that `EVERTURN_TEST_POSTGRES` names; each table works in schemas of its
-//! own, which it drops: `cargo bench -p everturn-postgres --bench store`, or with the names of some of the
-//! tables as arguments.
+//! machine. The server is the one that `EVERTURN_TEST_POSTGRES` names. Each table creates its schemas and
+//! drops them: `cargo bench -p everturn-postgres --bench store`, or with the names of some of the tables as
+//! arguments.
 
 #[path = "../../../everturn-sqlite/benches/store/conversation.rs"]
 mod conversation;

@@ -33,7 +33,7 @@ impl Schema {
         set(options.without_listening()).open().await.expect("a store")
     }
 
-    /// Returns a connection of one's own, which ends with the client.
+    /// Returns a new connection, which ends with the client.
     pub(crate) async fn connect(&self) -> tokio_postgres::Client {
         let (client, connection) = tokio_postgres::connect(&self.url, tokio_postgres::NoTls)
             .await

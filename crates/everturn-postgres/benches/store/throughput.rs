@@ -128,12 +128,12 @@ enum Sent {
 /// The statements that the store sends, to be run without the store.
 struct Floor {
     schema: Schema,
-    /// Those of every session, in their order.
+    /// The statements of every session, in order.
     script: Arc<Vec<Vec<Recorded>>>,
 }
 
 impl Floor {
-    /// Has the store talk in every session, and records what it sends.
+    /// Runs every session on the store, and records the statements that it sends.
     async fn record(url: &str, locked: bool) -> Self {
         let schema = Schema::new(url);
         let tap = Tap::before(url).await;

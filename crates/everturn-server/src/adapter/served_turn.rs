@@ -1,6 +1,6 @@
 //! Turns of agents that protocol adapters serve.
 //!
-//! A turn has no task of its own: reading its chunks drives it. Texts of a burst of chunks are coalesced, so
+//! A turn runs without a task: reading its chunks drives it. The texts of a burst of chunks are coalesced, so
 //! that a long answer costs no more than on a native route.
 
 mod coalesce;

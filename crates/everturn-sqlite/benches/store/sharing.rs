@@ -1,4 +1,4 @@
-//! What branches and images cost that share what they can.
+//! The cost of branches and images that share stored content.
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ fn at(second: usize) -> Timestamp {
     Timestamp::from_second(1_760_000_000 + second).expect("a time")
 }
 
-/// What forks from everywhere in a long session add, each with a message and a session of its own.
+/// The bytes added by forks at any point of a long session. Each fork is a new session with one message.
 async fn forks() -> usize {
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(folder.path()).await;

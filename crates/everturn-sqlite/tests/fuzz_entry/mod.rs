@@ -1,6 +1,6 @@
-//! What the fuzz targets and the property tests drive: databases in which single values were replaced by
-//! arbitrary ones are used as a store and as a stream log. Nothing may panic or go on for ever; an error says
-//! what is damaged.
+//! The code shared by the fuzz targets and the property tests. It replaces single values of a database with
+//! arbitrary ones and uses the database as a store and as a stream log. Nothing may panic or run forever, and
+//! an error names the damage.
 
 #![allow(
     clippy::unwrap_used,
@@ -151,7 +151,7 @@ async fn save(store: &SqliteStore, row: Snapshot) -> everturn_core::Result<Optio
         .await
 }
 
-/// Does what is asked for to a database. What SQLite itself refuses is not done.
+/// Applies the requested change to a database. Changes that SQLite rejects are skipped.
 fn damage(path: &Path, columns: &[(&str, &str)], damages: &[Damage]) {
     let db = Connection::open(path).unwrap();
     db.pragma_update(None, "foreign_keys", false).unwrap();
@@ -202,7 +202,7 @@ pub(crate) async fn use_store(folder: &Path, good: &Path, damages: &[Damage]) {
     explained(store.children(&scope, &"r1".into()).await);
     explained(store.pending(&PendingQuery::default()).await);
     explained(store.verify().await);
-    // What is written may hit a rule of the database that the damage broke.
+    // A write may violate a constraint of the database because of the damage.
     let _ = save(&store, row("new", 20, &SessionState::default())).await;
     let _ = store
         .delete(&scope, &Deletion::Snapshots(vec!["r3".into()]))
@@ -232,7 +232,7 @@ pub(crate) async fn use_streams(folder: &Path, good: &Path, damages: &[Damage]) 
     }
 }
 
-/// What a damaged database may be answered with: something, or an error that is not about the program itself.
+/// Returns the value of an operation on a damaged database. A failure must not report a bug of the program.
 fn explained<T>(outcome: everturn_core::Result<T>) -> Option<T> {
     match outcome {
         Ok(value) => Some(value),

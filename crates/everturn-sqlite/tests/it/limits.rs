@@ -193,8 +193,8 @@ async fn killed_processes_leave_the_right_count_and_the_rest_of_the_budget() {
     let spent = store(folder).await.of_tenant(&Scope::default()).await.unwrap();
     let (begun, ended) = (count(folder, "begun"), count(folder, "ended"));
     let under_way = TURNS as u64;
-    // A call is counted before it is made, so a killed turn may have counted one that it did not make, and
-    // never the other way round. Its tokens are counted when it is over.
+    // A call is counted before it is made, so a killed turn may have counted a call that it did not make, but
+    // never the reverse. Its tokens are counted when it ends.
     assert!(
         spent.model_calls >= begun,
         "{begun} calls, {} counted",

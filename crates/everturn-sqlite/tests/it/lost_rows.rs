@@ -1,5 +1,5 @@
-//! Whatever is changed or removed in a database behind the back of the store, no reader is given anything but
-//! what was written, or an error that says what is wrong.
+//! After any external change to a database, a reader gets either the written data or an error that names the
+//! damage.
 
 use std::path::Path;
 use std::sync::Arc;

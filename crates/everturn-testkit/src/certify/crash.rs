@@ -22,7 +22,7 @@ const BATCHES: usize = 5;
 
 /// Kills processes that save turns, at random points, and examines the store afterwards.
 ///
-/// Each process saves the turns of its own session and reports every save that has returned. After the kill,
+/// Each process saves the turns of one session and reports every save that has returned. After the kill,
 /// every reported turn must be stored completely, the session's latest snapshot must not be older, and the
 /// session must accept further turns. Ten processes at a time share a store. The store is reopened after they
 /// are dead, and used for fifty kills.

@@ -81,7 +81,7 @@ pub(crate) fn notary(store: &Arc<dyn SessionStore>, clock: &Clock) -> Agent {
     notary.define().unwrap()
 }
 
-/// What was fetched, in this process.
+/// The fetched items of this process.
 pub(crate) type Fetched = Arc<Mutex<Vec<String>>>;
 
 #[derive(Deserialize, JsonSchema)]
@@ -89,8 +89,8 @@ struct Errand {
     what: String,
 }
 
-/// Has a model that is told what to say, and a tool that must not run twice; snapshots are taken in the
-/// middle of turns too.
+/// Defines an agent with a scripted model and a tool that must not run twice. Snapshots are also taken in the
+/// middle of turns.
 pub(crate) fn cook(
     store: &Arc<dyn SessionStore>,
     clock: &Clock,

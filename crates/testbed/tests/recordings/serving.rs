@@ -1,5 +1,5 @@
 //! A server in this process: the default paths of agents, callers with tokens, operators, quotas, MCP, and
-//! the spans of all of it. It is one test, because a listener hears the spans of the whole process.
+//! the spans of all of it. It is one test, because the subscriber receives the spans of the whole process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};

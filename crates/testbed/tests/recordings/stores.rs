@@ -1,5 +1,5 @@
-//! What stores keep: the tables of the databases and the files of the file store. The export format is in
-//! `histories.txt`.
+//! The stored form of sessions: the tables of the databases and the files of the file store. The export
+//! format is in `histories.txt`.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

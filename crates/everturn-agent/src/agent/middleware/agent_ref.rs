@@ -17,7 +17,7 @@ use crate::{Agent, AgentTransport, CustomState};
 /// |---|---|
 /// | registered, now or later | `AgentRef::new("researcher")`, or the name alone |
 /// | available | `AgentRef::from(&researcher)` |
-/// | on another server | `AgentRef::reached("researcher", remote)`, with a `RemoteAgent` of `everturn-client` |
+/// | on another server: a `RemoteAgent` of `everturn-client` | `AgentRef::reached("researcher", remote)` |
 ///
 /// ```
 /// use everturn_agent::{AgentRef, Delegation};

@@ -38,15 +38,21 @@
 //! disconnect that followed it and over a function that finished meanwhile, and a departure that happened
 //! wins over the error it causes.
 //!
-//! | source | events | rule |
-//! |---|---|---|
-//! | client | [`Input`](Event::Input), [`Detach`](Event::Detach), [`InputClosed`](Event::InputClosed) | read eagerly from the start, in every state of the turn; nothing is read after a detach |
-//! | caller | [`ClientGone`](Event::ClientGone) | cancelled, disconnected, or past its deadline; at most once |
-//! | function | [`NextInput`](Event::NextInput), [`RoundEnded`](Event::RoundEnded), [`TurnEnded`](Event::TurnEnded), [`Returned`](Event::Returned) | the turn loop pulls; each turn that was handed over ends with one `TurnEnded`, also if its future is dropped (a guard raises `Failed`); a `RoundEnded` comes only from the turn that runs, and each is settled once, in order; after `Returned` nothing more |
-//! | client stream | [`TransformFailed`](Event::TransformFailed) | a stream or state transform failed; that chunk and all later ones are withheld |
-//! | store | [`AbortSeen`](Event::AbortSeen), [`LeaseLost`](Event::LeaseLost) | from the status subscription, or from a beat or a record that found the snapshot changed |
-//! | timer | [`HeartbeatDue`](Event::HeartbeatDue) | between `StartHeartbeat` and `StopHeartbeat` |
-//! | answers | see the commands | exactly one per command that requires one |
+//! - **Client**: [`Input`](Event::Input), [`Detach`](Event::Detach) and [`InputClosed`](Event::InputClosed)
+//!   are read eagerly from the start, in every state of the turn. Nothing is read after a detach.
+//! - **Caller**: [`ClientGone`](Event::ClientGone) is raised at most once: the caller cancelled,
+//!   disconnected, or passed its deadline.
+//! - **Function**: [`NextInput`](Event::NextInput), [`RoundEnded`](Event::RoundEnded),
+//!   [`TurnEnded`](Event::TurnEnded) and [`Returned`](Event::Returned). The turn loop pulls its inputs. Each
+//!   turn that was handed over ends with one `TurnEnded`, also if its future is dropped (a guard raises
+//!   `Failed`). A `RoundEnded` comes only from the running turn, and each is settled once, in order.
+//!   `Returned` is the last event.
+//! - **Client stream**: [`TransformFailed`](Event::TransformFailed) reports that a stream or state transform
+//!   failed. That chunk and all later ones are withheld.
+//! - **Store**: [`AbortSeen`](Event::AbortSeen) and [`LeaseLost`](Event::LeaseLost) come from the status
+//!   subscription, or from a heartbeat or a record that found the snapshot changed.
+//! - **Timer**: [`HeartbeatDue`](Event::HeartbeatDue) is raised between `StartHeartbeat` and `StopHeartbeat`.
+//! - **Answers**: every command that requires an answer gets exactly one; see the commands.
 //!
 //! The answer about the turn lock may take long, because another invocation may hold the session, and a
 //! function may drop its turn loop while its turn waits. If no loop waits when the turn could begin,
@@ -62,52 +68,82 @@
 //!
 //! # Races
 //!
-//! | first | then | what happens |
-//! |---|---|---|
-//! | turn waits for the lock | lock refused | the first turn rejects the invocation with the refusal; a later one is a failed turn |
-//! | turn waits for the lock | function returns | out of the queue; the input is discarded |
-//! | turn waits for the lock | client gone, transform fails | out of the queue; work cancelled, and the turn loop ends with it |
-//! | turn waits for the lock | detach | the run takes the turn's place in the queue; the turn is its first, and begins when the pending snapshot is durable |
-//! | turn waits for the lock | function drops its turn loop | the lock is given back, and the input keeps its place |
-//! | detach read | lock refused | as if the pending snapshot had failed |
-//! | detach read | function returns | the detach wins: pending snapshot, finalized at once if the function is done |
-//! | function returned, output not yet out | detach read | the same; an input riding on it is discarded, because no function is left to run it |
-//! | detach read | client gone | the work continues: a background run has no client |
-//! | client gone | detach read | cancelled: the detach is no longer accepted |
-//! | turn-end write in flight | detach | the write is done (or fails the turn) first; the pending snapshot becomes its child, and the lock is kept between the two |
-//! | detach read | riding input | the client stream is silent and the pending snapshot is durable before it runs |
-//! | detach read, pending snapshot in flight | turn ends, function requests a turn or returns | no snapshot of the turn, no `turnEnd`; the next turn, or the final write, waits for the pending snapshot |
-//! | pending snapshot fails | function still runs | work cancelled; failed output once it returned |
-//! | detach without a store that can push | turn running | work cancelled; failed output once it returned |
-//! | client gone | turn succeeds | its snapshot is still written; the result is an error, not a failed output |
-//! | client gone | function fails because of it | rejected with the function's error |
-//! | function returned, chunks unread | client gone | rejected: the output has no receiver |
-//! | transform fails | function still runs | client stream silent, work cancelled; failed output; later transform errors are dropped |
-//! | function failed | transform fails on the last chunks | the function's error stays the cause |
-//! | function succeeded | transform fails on the last chunks | failed output; snapshots already written stay |
-//! | transform failed | client gone | rejected with the transform's error |
-//! | turn-end write in flight | function returns (turn loop dropped) | the write settles, its `turnEnd` is sent, then the output |
-//! | turn fails, and failed turns are kept | anything | as with a turn-end write in flight; if the failure cannot be written, the turn still fails |
-//! | turn-end write fails | | the turn fails with the store's error; the function may continue with the next input |
-//! | snapshot inside a turn in flight | another round ends (generations side by side) | its snapshot waits for the first and becomes its child |
-//! | snapshot inside a turn in flight | turn ends (its generation was dropped) | that snapshot first; the turn's becomes its child |
-//! | snapshot inside a turn in flight | function returns | the snapshot is written, `turnEnd` with `failed`, then the output |
-//! | snapshot inside a turn in flight | detach | that snapshot first; the pending snapshot becomes its child and holds the state at which the turn began, or becomes the child of the turn's snapshot if the turn ended meanwhile |
-//! | snapshot inside a turn in flight | client gone, transform fails | work cancelled at once; the snapshot is written before anything else is written or answered |
-//! | snapshot inside a turn fails | | the generation fails with the store's error, and the turn by it |
-//! | detached, or work cancelled | round ends | no snapshot; the generation continues |
-//! | snapshot of the end in flight | detach | it is written or fails; the pending snapshot follows and is finalized at once |
-//! | snapshot of the end in flight | client gone, transform fails | it is written; then the answer |
-//! | snapshot of the end fails | | failed output, with the store's error; a detach read before that output leaves a failed snapshot |
-//! | function returns | inputs queued | discarded |
-//! | turn ended, more inputs queued | function requests a turn | the next turn waits until the pending snapshot records that the last one is done |
-//! | progress being recorded | function drops its loop and returns | the final write decides; a record that lands after it changes nothing |
-//! | progress being recorded | abort, lease lost | the function's request is answered with the cancellation |
-//! | abort | function returns later, with any result | the run ends as aborted |
-//! | function returned, final write in flight | abort | the store decides: the final write keeps the status `aborted` |
-//! | lease lost (another worker took over) | function returns | nothing is written |
-//! | abort | lease lost | nothing is written: the new owner sees the abort |
-//! | released | anything | nothing |
+//! - The turn waits for the lock, then
+//!   - the lock is refused: the first turn rejects the invocation with the refusal; a later one is a failed
+//!     turn.
+//!   - the function returns: the turn leaves the queue, and the input is discarded.
+//!   - the client is gone, or a transform fails: the turn leaves the queue, work is cancelled, and the turn
+//!     loop ends.
+//!   - a detach is read: the run takes the turn's place in the queue. The turn is the run's first, and begins
+//!     when the pending snapshot is durable.
+//!   - the function drops its turn loop: the lock is released, and the input keeps its place.
+//! - A detach was read, then
+//!   - the lock is refused: as if the pending snapshot had failed.
+//!   - the function returns: the detach wins. The pending snapshot is written, and finalized at once if the
+//!     function is done.
+//!   - the client is gone: the work continues, because a background run has no client.
+//!   - an input rides on the detach: before it runs, the client stream is silent and the pending snapshot is
+//!     durable.
+//! - A detach was read and the pending snapshot is in flight, then the turn ends, or the function requests a
+//!   turn or returns: there is no snapshot of the turn and no `turnEnd`. The next turn, or the final write,
+//!   waits for the pending snapshot.
+//! - A detach without a store that can push, while a turn runs: work is cancelled; failed output once the
+//!   function has returned.
+//! - The pending snapshot fails while the function runs: the same.
+//! - The client is gone, then
+//!   - a detach is read: cancelled; the detach is no longer accepted.
+//!   - the turn succeeds: its snapshot is still written; the result is an error, not a failed output.
+//!   - the function fails because of it: the invocation is rejected with the function's error.
+//! - The function returned, then
+//!   - a detach is read before the output is sent: the detach wins. An input riding on it is discarded,
+//!     because no function is left to run it.
+//!   - the client is gone with chunks unread: the invocation is rejected, because the output has no receiver.
+//!   - an abort arrives while the final write is in flight: the store decides; the final write keeps the
+//!     status `aborted`.
+//! - A transform fails
+//!   - while the function runs: the client stream is silent, and work is cancelled; failed output. Later
+//!     transform errors are dropped.
+//!   - on the last chunks, after the function failed: the function's error stays the cause.
+//!   - on the last chunks, after the function succeeded: failed output; snapshots already written stay.
+//!   - and then the client is gone: the invocation is rejected with the transform's error.
+//! - A turn-end write is in flight, then
+//!   - a detach is read: the write ends first, or fails the turn. The pending snapshot becomes its child, and
+//!     the lock is kept between the two.
+//!   - the function returns (its turn loop is dropped): the write settles, its `turnEnd` is sent, then the
+//!     output.
+//!   - the write fails: the turn fails with the store's error; the function may continue with the next input.
+//! - A turn fails, and failed turns are kept: as with a turn-end write in flight. If the failure cannot be
+//!   written, the turn still fails.
+//! - A snapshot inside a turn is in flight, then
+//!   - another round ends (parallel generations): its snapshot waits for the first and becomes its child.
+//!   - the turn ends (its generation was dropped): the snapshot is written first; the turn's becomes its
+//!     child.
+//!   - the function returns: the snapshot is written, then `turnEnd` with `failed` and the output are sent.
+//!   - a detach is read: the snapshot is written first. The pending snapshot becomes its child and holds the
+//!     state at which the turn began; if the turn ended meanwhile, it becomes the child of the turn's
+//!     snapshot.
+//!   - the client is gone, or a transform fails: work is cancelled at once. The snapshot is written before
+//!     anything else is written or answered.
+//!   - the write fails: the generation fails with the store's error, and so does the turn.
+//! - Detached, or work cancelled, then a round ends: no snapshot is taken; the generation continues.
+//! - The snapshot of the end is in flight, then
+//!   - a detach is read: the write succeeds or fails first; the pending snapshot follows and is finalized at
+//!     once.
+//!   - the client is gone, or a transform fails: the snapshot is written, then the answer is sent.
+//!   - the write fails: failed output, with the store's error. A detach that is read before that output
+//!     leaves a failed snapshot.
+//! - The function returns with inputs queued: they are discarded.
+//! - A turn ended with more inputs queued, then the function requests a turn: the next turn waits until the
+//!   pending snapshot records that the last one is done.
+//! - Progress is being recorded, then
+//!   - the function drops its loop and returns: the final write decides; a record that lands after it changes
+//!     nothing.
+//!   - an abort arrives, or the lease is lost: the function's request is answered with the cancellation.
+//! - An abort arrived, then
+//!   - the function returns, with any result: the run ends as aborted.
+//!   - the lease is lost: nothing is written; the new owner sees the abort.
+//! - The lease is lost (another worker took over), then the function returns: nothing is written.
+//! - Released, then any event: nothing.
 
 mod attached;
 mod background;

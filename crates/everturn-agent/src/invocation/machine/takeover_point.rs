@@ -7,12 +7,13 @@ use super::{Commit, Event};
 /// Snapshots may be written in the middle of a turn. They do not move the takeover point: the turn's input
 /// runs again from where the turn began, and what has happened since is in the turn's journal.
 ///
-/// | event | newest snapshot | takeover point |
-/// |---|---|---|
-/// | a turn ended, however | stays | the state that the turn left: of one that failed, what it had committed |
-/// | a turn, its failure or the invocation's end was committed with a snapshot | that one | in the newest snapshot |
-/// | a turn, its failure or the invocation's end was committed without one | stays | stays |
-/// | a round was committed with a snapshot | that one | the state in the snapshot before, if the point was there; else it stays |
+/// - A turn ended, in any way: the newest snapshot stays. The takeover point is the state that the turn left,
+///   which for a failed turn is the state that it had committed.
+/// - A turn, its failure or the end of the invocation was committed with a snapshot: that snapshot is the
+///   newest, and the takeover point is in it.
+/// - The same was committed without a snapshot: both stay.
+/// - A round was committed with a snapshot: that snapshot is the newest. A takeover point in the snapshot
+///   before it becomes the state in that snapshot; any other stays.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct TakeoverPoint<S> {
     newest: Option<S>,

@@ -38,7 +38,7 @@ pub enum Precondition {
     /// | `snapshot` | the condition holds if |
     /// |---|---|
     /// | `Some(id)` | the session has this snapshot, it is not superseded, and it has no successor |
-    /// | `None`, the turn begins the session | no snapshot of the session counts as a successor, whatever its parent |
+    /// | `None`, the turn begins the session | no snapshot of the session counts as a successor |
     ///
     /// A **successor** is another snapshot of the session that names `id` as its parent and
     ///
@@ -116,10 +116,12 @@ impl Precondition {
     /// | condition | `found` |
     /// |---|---|
     /// | [`None`](Self::None) | anything |
-    /// | [`Unfollowed`](Self::Unfollowed) | a successor of the snapshot; the snapshot itself if it has none; `None` if it is superseded or not in the session |
+    /// | [`Unfollowed`](Self::Unfollowed) | a successor of the snapshot; without one, the snapshot itself |
     /// | `Unfollowed` with `snapshot: None` | any snapshot that counts; `None` if there is none |
     /// | [`Tip`](Self::Tip) | the session's latest snapshot |
     /// | [`Held`](Self::Held) | by its inner condition; the store checks the lock |
+    ///
+    /// For `Unfollowed`, `found` is `None` if the snapshot is superseded or not in the session.
     ///
     /// # Errors
     /// `ABORTED` with [`TIP_MOVED`] if the condition does not hold.

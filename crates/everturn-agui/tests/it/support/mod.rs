@@ -122,10 +122,10 @@ impl Served {
         Self::on(MemoryStore::new(), model, change).await
     }
 
-    /// Serves `keeper`, around a prompt with a store and tools; `tally`, with a state that its tool changes;
-    /// `sharer`, which takes the client's state; `forgetful`, without a store; `counter`, with a state, a
-    /// status and an artifact; `boss`, who delegates to `forgetful`; `hasher`, whose snapshots are named
-    /// after their content.
+    /// Serves `keeper`, a prompt agent with a store and tools; `tally`, with a state that its tool changes;
+    /// `sharer`, which accepts the client's state; `forgetful`, without a store; `counter`, with a state, a
+    /// status and an artifact; `boss`, which delegates to `forgetful`; and `hasher`, whose snapshots are
+    /// named after their content.
     pub(crate) async fn on(
         store: impl IntoStore,
         model: ScriptedModel,
