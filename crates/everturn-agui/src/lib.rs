@@ -24,9 +24,9 @@
 //!
 //! A thread is a session and a run is a turn. Text, reasoning, tool calls and their results are streamed as
 //! they arrive. Changes of the custom state are `STATE_SNAPSHOT` and `STATE_DELTA`, artifacts are activities,
-//! and statuses and parts without a message in the protocol are `CUSTOM`. An agent's tool that interrupts
-//! ends the run with an interrupt, which `resume` answers. A tool of the application leaves its call open,
-//! and the next run contains the result.
+//! and statuses and other parts that the protocol does not define are `CUSTOM`. An agent's tool that
+//! interrupts ends the run with an interrupt, which `resume` answers. A tool of the application leaves its
+//! call open, and the next run contains the result.
 //!
 //! The stored history is authoritative. Clients send the whole conversation with each run: messages that
 //! equal the history are recognised, new messages are appended, and an edit branches from the last common

@@ -38,8 +38,7 @@
 //! session has one more field, `stagedAs`, which distinguishes a save that a crash interrupted from a lost
 //! file.
 //!
-//! The other runtimes' stores do not take the lock and are not excluded by it: let one runtime at a time
-//! write a session.
+//! The stores of the other runtimes do not take the lock, so only one runtime at a time may write a session.
 //!
 //! Snapshot ids, session ids and each part of a scope become file names: up to 200 bytes, without separators,
 //! control characters, `..` or a leading dot. Names that the file system does not distinguish, such as names

@@ -60,7 +60,7 @@ impl FileStoreOptions {
         self
     }
 
-    /// Turns polling off: watchers hear only of changes made in this process.
+    /// Turns polling off. Watchers then receive only changes made in this process.
     pub fn without_polling(mut self) -> Self {
         self.poll = None;
         self

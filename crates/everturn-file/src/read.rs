@@ -14,10 +14,11 @@ use crate::checksum::Seal;
 use crate::files::{Files, Lock};
 use crate::row::{self, Header};
 
-/// Within how many bytes of a row's file its parent is looked for, before the file is read whole.
+/// The length of the beginning of a row's file that is searched for the parent, before the whole file is
+/// read.
 const PARENT_WITHIN: usize = 1024;
 
-/// How often a reader starts over because the session changed while it was read.
+/// The number of times that a reader starts over because the session changed meanwhile.
 const ATTEMPTS: usize = 16;
 
 /// The file that names a session's tip.
@@ -29,27 +30,27 @@ pub(crate) struct Pointer {
     pub(crate) current_created_at: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) updated_at: Option<Timestamp>,
-    /// The name of the file that becomes the row, or an empty one if the row was there before the pointer.
+    /// The name of the file that becomes the row; empty if the row existed before the pointer.
     ///
     /// While that file exists, the save has not ended. Afterwards the row exists until it is deleted, and the
-    /// pointer before it; so a row that is missing then was lost. Other runtimes leave this out and promise
-    /// nothing.
+    /// pointer is deleted before the row. So if the file and the row are both missing, the row was lost.
+    /// Other runtimes omit this field and give no such guarantee.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) staged_as: Option<String>,
 }
 
-/// Where the pointer of a session leads.
+/// The target of a session's pointer.
 enum Pointed<T> {
     /// To the session's tip.
     Tip(T),
-    /// Nowhere: there is no pointer, its save has not ended, its row is orphaned, or it is another runtime's
-    /// and stale.
+    /// To no row: there is no pointer, its save has not ended, its row is superseded, or another runtime's
+    /// pointer is stale.
     Nowhere,
-    /// To a row that was there and is missing or damaged.
+    /// To a row that existed and is now missing or damaged.
     Lost(Error),
 }
 
-/// A row that a pointer leads to, with its session and whether it is orphaned.
+/// A row that a pointer names, with its session and whether it is superseded.
 type Target<T> = (T, Option<SessionId>, bool);
 
 impl Files {
@@ -70,7 +71,7 @@ impl Files {
     /// Returns the content of a row's file.
     ///
     /// # Errors
-    /// `DATA_LOSS` if it is not a file that can be a row's.
+    /// `DATA_LOSS` if the file cannot be that of a row.
     pub(crate) fn content(&self, path: &Path) -> Result<Option<Vec<u8>>> {
         self.disk.read(path).map_err(|error| match error.kind() {
             io::ErrorKind::InvalidData => row::damaged(path, error),
@@ -105,7 +106,7 @@ impl Files {
             if pointer.is_none() && seen.is_none() {
                 return Ok(None);
             }
-            // There may be no folder yet, or it is read-only: then nothing is repaired.
+            // Nothing is repaired if the folder does not exist or is read-only.
             let lock = self.lock_if_free().ok().flatten();
             let tip = match &lock {
                 Some(lock) => self.tip(session, lock)?,
@@ -151,14 +152,14 @@ impl Files {
         if repaired.is_ok()
             && let Some(staged) = pointer.as_ref().and_then(|pointer| self.staged(pointer))
         {
-            // The process that wrote it is dead, and no pointer names it any more.
+            // The process that wrote the staged file is dead, and no pointer names it.
             let _ = self.disk.remove(&staged);
         }
         Ok(greatest)
     }
 
-    /// Returns the row that a precondition asks for, where `tip` is the session's tip and `written` the row
-    /// that the caller writes.
+    /// Returns the row that a precondition is checked against. `tip` is the session's tip, and `written` the
+    /// row that the caller writes.
     pub(crate) fn found(
         &self,
         session: &SessionId,
@@ -240,7 +241,7 @@ impl Files {
     /// Returns the file that the save of a pointer turns into the row.
     fn staged(&self, pointer: &Pointer) -> Option<PathBuf> {
         let name = pointer.staged_as.as_deref().filter(|name| !name.is_empty())?;
-        // A name that leads elsewhere is not one of ours.
+        // This store writes no names that contain a path.
         let is_name = Path::new(name).file_name() == Some(name.as_ref());
         is_name.then(|| self.folder.path().join(name))
     }
@@ -256,7 +257,7 @@ impl Files {
         Ok(self.pointer_content(session)?.is_some())
     }
 
-    /// Returns what is left of a session's pointer that cannot be read.
+    /// Returns the remaining bytes of a session's damaged pointer.
     pub(crate) fn damaged_pointer(&self, session: &SessionId) -> Result<Option<Vec<u8>>> {
         Ok(match self.pointer(session)? {
             Some(_) => None,
@@ -264,7 +265,7 @@ impl Files {
         })
     }
 
-    /// Returns the content of a session's pointer; empty if it is not a file that can be one.
+    /// Returns the content of a session's pointer; empty if the file cannot be a pointer.
     fn pointer_content(&self, session: &SessionId) -> Result<Option<Vec<u8>>> {
         match self.disk.read(&self.folder.pointer(session)?) {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(Some(Vec::new())),
@@ -288,7 +289,7 @@ impl Files {
                 Seal::Broken => true,
                 // Files of others may be in the folder.
                 Seal::Absent => remains.is_some(),
-                // It is what was written, under another name.
+                // The content is intact, under another name.
                 Seal::Whole => false,
             };
             if was_row && row::session_in(&content).is_none_or(|of| of == *session) {
@@ -314,7 +315,7 @@ impl Files {
     }
 
     /// Returns whether the last row that was found is the one that a damaged pointer named. A pointer names
-    /// its row three times, so most of what is left of it decides.
+    /// its row three times, so the majority of the remaining names decides.
     fn is_last(&self, found: Option<&Header>, remains: &[u8]) -> Result<bool> {
         let Some(found) = found else {
             return Ok(false);
@@ -342,7 +343,8 @@ impl Files {
         Ok(!is_own)
     }
 
-    /// Returns the files of the scope that have the names of rows and are none, with their contents.
+    /// Returns the files of the scope that are named like rows and cannot be read as rows, with their
+    /// contents.
     pub(crate) fn unreadable(&self) -> Result<Vec<(PathBuf, Vec<u8>)>> {
         let mut found = Vec::new();
         for path in self.disk.list(self.folder.path())? {
@@ -351,15 +353,14 @@ impl Files {
             }
             match self.disk.read(&path) {
                 Err(error) if error.kind() == io::ErrorKind::InvalidData => found.push((path, Vec::new())),
-                // A file that is gone was deleted meanwhile.
+                // A missing file was deleted meanwhile.
                 content => found.extend(content?.map(|content| (path, content))),
             }
         }
         Ok(found)
     }
 
-    /// Returns the pointer in a file. One that is damaged is as good as none: the tip is then found by
-    /// scanning.
+    /// Returns the pointer in a file; `None` if it is damaged. The tip is then found by scanning.
     pub(crate) fn pointer_in(&self, path: &Path) -> Result<Option<Pointer>> {
         let content = match self.disk.read(path) {
             Err(error) if error.kind() == io::ErrorKind::InvalidData => None,
@@ -405,7 +406,7 @@ impl Files {
         Ok(headers)
     }
 
-    /// Returns the headers of the scope's rows that are known, and of those whose files are wanted.
+    /// Returns the cached headers of the scope's rows, and reads those of the files that `is_wanted` selects.
     fn headers_of(&self, is_wanted: impl Fn(&Path) -> bool) -> Result<Vec<Arc<Header>>> {
         let parse = |path: &Path, content: &[u8]| Header::parse(&self.folder, path, content);
         let (disk, folder) = (&*self.disk, self.folder.path());
@@ -442,7 +443,7 @@ impl Files {
 
     /// Points the session at a row that exists.
     fn repair(&self, session: &SessionId, row: &Header) -> Result<()> {
-        // The row's name must be on the device before the pointer says that the row exists.
+        // The row's name must be on the device before the pointer asserts that the row exists.
         self.disk.sync_folder(self.folder.path())?;
         let pointer = Pointer {
             current_snapshot_id: row.snapshot_id.clone(),

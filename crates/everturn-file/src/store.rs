@@ -27,22 +27,22 @@ use crate::usage_ledger::LedgerFile;
 use crate::watch::Watchers;
 use crate::write::{Published, Saved};
 
-/// How often a save is tried at least before it fails at its deadline because other processes keep changing
-/// its row.
+/// The least number of attempts before a save fails at its deadline because other processes keep changing its
+/// row.
 const MIN_ATTEMPTS: u32 = 3;
 
 /// A session store that keeps each snapshot as one readable JSON file.
 ///
-/// The layout is the one that Genkit's Go and JavaScript file stores write, so either side can continue the
+/// The layout is the one that Genkit's Go and JavaScript file stores write, so each runtime can continue the
 /// other's folder. Saves of all processes exclude one another through a lock file per scope, and a save is on
 /// the device before it returns. A clone is another handle to the same store.
 ///
-/// Each file holds the whole conversation, so disk use grows with the square of the conversation's length.
-/// Listings of sessions ask the file system about every file of the scope, and read the files that are new or
-/// changed since this store, or a clone of it, last read them; for that the store keeps a few hundred bytes
-/// of each snapshot in memory. The first turn of a session lists the names of the scope's files, and reads
-/// those that are new. A branch reads no more than the beginning of most of them. Use a database for long
-/// conversations and many sessions. The store's guarantees are listed in the [crate's documentation](crate).
+/// Each file holds the whole conversation, so disk use grows with the square of the conversation's length. A
+/// listing of sessions checks the metadata of every file of the scope, and reads the files that are new or
+/// have changed since the last listing. To detect changes, the store keeps a few hundred bytes per snapshot
+/// in memory. The first turn of a session lists the names of the scope's files, and reads the new ones. A
+/// branch reads only the beginning of most files. Use a database for long conversations and many sessions.
+/// The store's guarantees are listed in the [crate's documentation](crate).
 ///
 /// ```
 /// use everturn_agent::store::{Scope, SessionStore};
@@ -131,7 +131,7 @@ impl FileStore {
     /// Writes the row that a mutation returns. Returns `None` if the mutation writes nothing.
     ///
     /// The mutation runs while the lock is free. If the row has changed when the lock is taken, it runs
-    /// again; the savers of this process then wait for it, so that only other processes can be faster again.
+    /// again. Other saves of this process then wait, so that only other processes can change the row again.
     async fn publish(
         &self,
         scope: &Scope,
@@ -167,8 +167,8 @@ impl FileStore {
         Err(self.busy(&self.files(scope)?))
     }
 
-    /// Removes what a saved row makes obsolete, as far as that is possible by the save's deadline. The rest
-    /// is removed later.
+    /// Removes the files that a saved row makes obsolete, until the save's deadline. The rest is removed
+    /// later.
     async fn tidy(&self, scope: &Scope, asked: Instant, saved: Saved) -> Result<Snapshot> {
         let Saved { row, ends } = saved;
         if ends {

@@ -109,7 +109,7 @@ impl Files {
         if pending::changes(before, &row).0 {
             self.mark(&row.snapshot_id)?;
         }
-        // Found out while the lock is free, because the rows of the scope may be many.
+        // Determined before the lock is taken, because the scope may have many rows.
         let begins_session = match &row.session_id {
             Some(session) if before.is_none() => {
                 !self.has_pointer(session)? && self.headers(session)?.is_empty()
@@ -161,7 +161,7 @@ impl Files {
         };
         let (begins, ends) = pending::changes(draft.before.as_ref(), &row);
         if begins && !self.is_marked(id)? {
-            // Another process took the marker for a stale one meanwhile.
+            // Another process has removed the marker as stale meanwhile.
             self.mark(id)?;
         }
         staged.publish(&path)?;
@@ -210,7 +210,7 @@ impl Files {
         if let Some(pointer) = pointer
             && tip.is_none_or(|tip| row.position() > tip.position())
         {
-            // If the save fails from here on, the staged file tells that it did not end.
+            // If the save fails from here on, the staged file shows that it did not end.
             staged.is_kept = true;
             pointer.publish(&self.folder.pointer(session)?)?;
             self.disk.sync_folder(&self.folder.pointers())?;
@@ -218,7 +218,7 @@ impl Files {
         Ok(())
     }
 
-    /// Prepares for rewriting an existing row. If the rewrite orphans or recovers the row, the session's
+    /// Prepares for rewriting an existing row. If the rewrite supersedes or recovers the row, the session's
     /// pointer is removed. Returns whether a new one is needed.
     fn change(
         &self,
@@ -269,7 +269,7 @@ impl Files {
             let Some(ancestor) = self.header_in(&path)? else {
                 break;
             };
-            // A row that is older by its time than by its parents may be the tip all the same.
+            // An ancestor with a later creation time than its successors may be the tip.
             if seen.len() > max_chain && !self.is_pointed_at(&ancestor)? {
                 self.remove(&path)?;
             }
@@ -306,7 +306,7 @@ pub(crate) struct Staged {
 }
 
 impl Staged {
-    /// Writes `content` to a temporary file beside `path`.
+    /// Writes `content` to a temporary file in the folder of `path`.
     pub(crate) fn beside(disk: &Arc<dyn Disk>, path: &Path, content: &[u8]) -> Result<Self> {
         let staged = Self {
             disk: Arc::clone(disk),
@@ -348,7 +348,7 @@ fn unwritten(path: &Path, error: io::Error) -> Error {
     Error::unavailable(format!("cannot write '{}': {error}", path.display())).with_source(error)
 }
 
-/// Returns a temporary name beside `path`, which no reader looks for.
+/// Returns a temporary name in the folder of `path`, which readers ignore.
 pub(crate) fn temporary_name(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.tmp", Uuid::new_v4().simple()));

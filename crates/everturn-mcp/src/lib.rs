@@ -1,8 +1,7 @@
-//! The Model Context Protocol (MCP), both ways.
+//! The Model Context Protocol (MCP), as a client and as a server.
 //!
-//! An application *uses* MCP servers: their tools, prompts and resources are registered with its own
-//! ([`McpServers`]). And it *is* an MCP server: MCP clients use its tools, prompts, resources and agents
-//! ([`McpServer`]).
+//! As a client, an application registers the tools, prompts and resources of MCP servers ([`McpServers`]). As
+//! a server, it offers its tools, prompts, resources and agents to MCP clients ([`McpServer`]).
 //!
 //! Both support the stateless version 2026-07-28 of the protocol and the earlier versions with a handshake.
 //!
@@ -17,7 +16,7 @@
 //! | feature | adds |
 //! |---|---|
 //! | `http` | the MCP server at a path of Everturn's HTTP server |
-//! | `opentelemetry` | the trace of a call, told to the server that is called |
+//! | `opentelemetry` | sends the trace context of a call to the called server |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![allow(
     clippy::disallowed_methods,

@@ -18,8 +18,8 @@
 //! |---|---|
 //! | `GET /v1/models`, `/v1/models/{agent}` | the agents that have a route and that the caller may use |
 //! | `POST /v1/responses` | one turn, streamed or not, in the background or not |
-//! | `GET`, `DELETE /v1/responses/{id}`, `POST …/cancel`, `GET …/input_items` | what became of it |
-//! | `POST /v1/chat/completions` | one turn, told by the client |
+//! | `GET`, `DELETE /v1/responses/{id}`, `POST …/cancel`, `GET …/input_items` | a stored response |
+//! | `POST /v1/chat/completions` | one turn of a conversation that the client sends |
 //! | `POST /v1/conversations`, `GET`, `DELETE /v1/conversations/{id}`, `GET …/items` | a session |
 //!
 //! A response is a turn, and its id leads to the turn's snapshot: `previous_response_id` resumes that

@@ -1,7 +1,7 @@
-//! Connections to the database: where it is, how it is reached, and how a statement is run.
+//! Connections to the database: its address, the pool, and the execution of statements.
 //!
 //! Every statement is unnamed and typed: it is parsed, bound and executed in one round trip, and any
-//! connection of a pooler can carry it. Nothing is set on a connection, so nothing has to be reset.
+//! connection of a pooler can carry it. Connections have no state, so they need no reset.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -36,24 +36,24 @@ const FIRST_BACKOFF: Duration = Duration::from_millis(2);
 const MAX_BACKOFF: Duration = Duration::from_millis(250);
 const MAX_TURN: Duration = Duration::from_millis(8);
 
-/// How long a statement that took too long has to be cancelled.
+/// The time within which a timed-out statement must be cancelled.
 const AFTER_CANCEL: Duration = Duration::from_secs(1);
 
-/// The fraction of a call's time that a statement needs at least, to be sent at all.
+/// A statement is sent only if at least this fraction of the call's time is left: 1/32.
 const LEAST: u32 = 32;
 
 /// The deadline of work that has none.
 const NEVER: Duration = Duration::from_hours(24 * 365);
 
 tokio::task_local! {
-    /// The moment by which the call of the store that is in progress returns.
+    /// The deadline of the store's current call.
     static DEADLINE: Instant;
 }
 
 /// The database's time in nanoseconds since 1970.
 pub(crate) const NOW: &str = "(extract(epoch FROM clock_timestamp()) * 1000000000)::bigint";
 
-/// Where a database is, and how it is reached.
+/// The address of a database, and the settings for connecting to it.
 #[derive(Clone)]
 pub(crate) struct Address {
     pub(crate) config: Config,
@@ -62,10 +62,10 @@ pub(crate) struct Address {
 
 impl Address {
     /// Reads a connection string. TLS is required, and the server's certificate verified, unless the string
-    /// says `sslmode=disable`, or says nothing and the server is on this machine.
+    /// has `sslmode=disable`, or has no `sslmode` and the server is on this machine.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` for a string that cannot be read, or certificates that cannot.
+    /// `INVALID_ARGUMENT` if the string or the certificates cannot be read.
     pub(crate) fn parse(url: &str, options: &PostgresStoreOptions) -> Result<Self> {
         let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
             Error::invalid_argument(format!(
@@ -94,7 +94,7 @@ impl Address {
         Ok(Self { config, tls })
     }
 
-    /// Returns the database's place, without user and password.
+    /// Returns the address of the database, without user and password.
     pub(crate) fn place(&self) -> String {
         let hosts: Vec<Cow<'_, str>> = self
             .config
@@ -167,7 +167,7 @@ pub(crate) struct Database {
     pub(crate) place: String,
     /// The quoted name of the schema, with a dot.
     schema: String,
-    /// The connections that the server allows.
+    /// Limits the connections to the number that the server allows.
     pub(crate) slots: Slots,
     /// The connections whose transactions may lock sessions at the same time.
     pub(crate) lockers: Semaphore,
@@ -201,8 +201,8 @@ impl Database {
             recycling_method: RecyclingMethod::Fast,
         };
         let manager = Manager::from_config(address.config.clone(), address.tls.clone(), recycling);
-        // A check at every use would be a round trip at every use. A connection that breaks within the time
-        // between is found by the statement, which is then settled and tried again on another.
+        // A check costs a round trip, so a recently used connection is not checked. If it has broken, the
+        // statement fails, its outcome is determined, and it is retried on another connection.
         let check = Hook::async_fn(|client: &mut deadpool_postgres::ClientWrapper, metrics| {
             Box::pin(async move {
                 if metrics.last_used() < CHECK_AFTER {
@@ -239,16 +239,15 @@ impl Database {
         })
     }
 
-    /// Runs one call of the store. Everything in it, waiting for a connection and further attempts included,
-    /// ends by one deadline. Inside of another call, that one's deadline applies.
+    /// Runs one call of the store. One deadline applies to the whole call, including waits for a connection
+    /// and retries. Within another call, the deadline of the outer call applies.
     pub(crate) fn within<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
         let deadline = deadline().unwrap_or_else(|| Instant::now() + self.patience);
         // Boxed to keep the futures around it small.
         DEADLINE.scope(deadline, Box::pin(work))
     }
 
-    /// Runs work of many statements, of which each has the time of a statement, and all together as long as
-    /// they need.
+    /// Runs work of many statements. Each has the time of one statement; their total is not limited.
     #[expect(clippy::unused_self, reason = "as `within`")]
     pub(crate) fn unhurried<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
         DEADLINE.scope(Instant::now() + NEVER, Box::pin(work))
@@ -260,16 +259,15 @@ impl Database {
         tokio::time::timeout(limit, work).await.ok()
     }
 
-    /// Returns how long a statement may take now: half of the time that the call has left, so that a
-    /// connection which no longer answers leaves time to ask by another.
+    /// Returns the time limit of the next statement: half of the time that the call has left. If a connection
+    /// no longer responds, the rest is enough for a retry on another connection.
     fn statement_limit(&self) -> Duration {
         left().map_or(self.statement_timeout, |left| {
             self.statement_timeout.min(left / 2)
         })
     }
 
-    /// Waits for an answer as long as a statement may take. Work that is not answered may still be carried
-    /// out.
+    /// Waits for an answer within the time limit of a statement. Work that times out may still be executed.
     pub(crate) async fn bounded<T, E: Into<Fault>>(
         &self,
         work: impl Future<Output = Result<T, E>>,
@@ -281,8 +279,7 @@ impl Database {
         }
     }
 
-    /// Returns a free connection, or a new one. Where the server allows no further one, waits for those that
-    /// are open.
+    /// Returns an idle or a new connection. If the server allows no more, waits until one is returned.
     pub(crate) async fn connection(&self) -> Outcome<Pooled> {
         let limit = left().map_or(self.checkout_timeout, |left| self.checkout_timeout.min(left));
         let checkout = async {
@@ -350,11 +347,11 @@ impl Database {
         if let Ok(rows) = tokio::time::timeout(limit, &mut answer).await {
             return Ok(rows?);
         }
-        // Otherwise a statement that waits for a lock would be carried out after its caller has given up. It
-        // may have been carried out just now, which its answer says.
+        // Without the cancellation, a statement that waits for a lock would run after its caller has given
+        // up. It may have completed just before the cancellation, which its answer shows.
         let cancel = client.cancel_token();
         let cancelled = async {
-            // Boxed: it is large, and rare.
+            // Boxed because it is large and rare.
             let _ = Box::pin(cancel.cancel_query(self.address.tls.clone())).await;
             answer.await
         };
@@ -366,7 +363,7 @@ impl Database {
         }
     }
 
-    /// Asks the database for its time.
+    /// Queries the database's time.
     pub(crate) async fn ask_time(&self) -> Outcome<()> {
         let rows = self.read(&Statement::new(format!("SELECT {NOW}"))).await?;
         if let Some(row) = rows.first() {
@@ -375,7 +372,7 @@ impl Database {
         Ok(())
     }
 
-    /// Runs a statement that reads, or that may be carried out twice, until it is answered or patience ends.
+    /// Runs a read or an idempotent statement, with retries until it is answered or `patience` ends.
     pub(crate) async fn read(&self, statement: &Statement<'_>) -> Outcome<Vec<Row>> {
         let reading = async {
             let mut patience = Patience::new(self.patience);
@@ -434,7 +431,7 @@ impl<'a> Statement<'a> {
     }
 }
 
-/// Returns the value of a column. One that no version writes there is damage.
+/// Returns the value of a column. A value that no version writes is reported as damage.
 pub(crate) fn column<'r, T: tokio_postgres::types::FromSql<'r>>(row: &'r Row, index: usize) -> Outcome<T> {
     row.try_get(index)
         .map_err(|error| Fault::damaged(describe(&error)))
@@ -450,7 +447,7 @@ fn left() -> Option<Duration> {
     deadline().map(|deadline| deadline.saturating_duration_since(Instant::now()))
 }
 
-/// How long a call goes on trying, and how long it waits in between.
+/// The retry limit of a call, and its backoff.
 pub(crate) struct Patience {
     deadline: Instant,
     backoff: Duration,
@@ -466,9 +463,9 @@ impl Patience {
         }
     }
 
-    /// Waits before the next attempt; returns `false` at once if there shall be none.
+    /// Waits before the next attempt. Returns `false` immediately if no time is left.
     pub(crate) async fn wait(&mut self) -> bool {
-        // Random, so that writers that met once do not meet again.
+        // Jitter keeps conflicting writers from colliding again.
         let pause = self.backoff.mul_f64(0.5 + fastrand::f64());
         if Instant::now() + pause >= self.deadline {
             return false;
@@ -478,7 +475,7 @@ impl Patience {
         true
     }
 
-    /// Like [`Patience::wait`], for a race that was lost: others are done soon.
+    /// Like [`Patience::wait`], after a lost race, where other writers finish soon.
     pub(crate) async fn wait_turn(&mut self) -> bool {
         self.backoff = self.backoff.min(MAX_TURN);
         self.wait().await

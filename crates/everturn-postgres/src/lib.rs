@@ -21,8 +21,9 @@
 //!
 //! The store gives all guarantees of [`everturn_agent::store`]. In particular:
 //!
-//! - **Atomicity**: a save is one statement, which compares and sets the session's version. A deletion, and a
-//!   record of a journal, is one transaction; so is a commit with the end of the journals it makes obsolete.
+//! - **Atomicity**: a save is one statement, which compares and sets the session's version. A deletion is one
+//!   transaction. A record of a journal is atomic, and so is a commit together with the end of the journals
+//!   it makes obsolete.
 //! - **Isolation**: a read sees the store between two commits. Each page of a listing is one read.
 //! - **Consistency**: saves of a session are serializable. Once a save has returned, every reader in every
 //!   process sees it.
@@ -37,7 +38,7 @@
 //! - **Watchers** receive changes made in this process at once. Changes of other processes arrive within 100
 //!   ms if notifications work, and otherwise within the poll interval, 250 ms by default.
 //! - **Deletion** leaves nothing that a query can reach and, after PostgreSQL's own vacuum, nothing in the
-//!   tables. Write-ahead logs and backups contain the data for their own retention time.
+//!   tables. Write-ahead logs and backups contain the data for as long as they are retained.
 //!
 //! Any non-empty string of up to [`MAX_ID`] bytes is a valid id, scope or session name. Times must lie
 //! between the years 1678 and 2262.
@@ -65,9 +66,8 @@
 //! and its identity.
 //!
 //! Recently used conversations are cached. A cached value is used only if the row that is read has the same
-//! checksums, or the same version, which is random for each commit. So the cache stays correct if the
-//! database is restored to an earlier point while the program runs, or if a standby that lags behind takes
-//! over.
+//! checksums, or the same version, which is random for each commit. The cache therefore stays correct if the
+//! database is restored to an earlier point while the program runs, or if a lagging standby takes over.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![allow(
     clippy::disallowed_methods,

@@ -1,5 +1,4 @@
-//! Maintenance: the remains of dead processes, PostgreSQL's vacuum, and tasks that one worker at a time
-//! carries out.
+//! Maintenance: the remains of dead processes, PostgreSQL's vacuum, and tasks that one worker at a time runs.
 
 use std::time::Duration;
 
@@ -37,9 +36,8 @@ const EMPTY_FOR: Duration = Duration::from_hours(24);
 const LAPSED_FOR: Duration = Duration::from_hours(1);
 
 impl PostgresStore {
-    /// Deletes the remains of processes that died: parts of rewritten snapshots that nothing refers to, locks
-    /// of their turns, and sessions that never got a snapshot. Returns the number of deleted parts and
-    /// sessions.
+    /// Deletes the remains of processes that died: unreferenced parts of rewritten snapshots, locks of dead
+    /// turns, and sessions without a snapshot. Returns the number of deleted parts and sessions.
     ///
     /// Commits and reads continue meanwhile.
     ///
@@ -50,9 +48,9 @@ impl PostgresStore {
         self.result(outcome)
     }
 
-    /// Has PostgreSQL free the room of deleted rows and renew its statistics.
+    /// Frees the space of deleted rows and updates PostgreSQL's statistics.
     ///
-    /// PostgreSQL does this by itself. Call it after much was deleted at once.
+    /// PostgreSQL does this automatically. Call it after a large deletion.
     ///
     /// # Errors
     /// `PERMISSION_DENIED` if the user does not own the tables; `UNAVAILABLE` if the database cannot be
@@ -70,9 +68,9 @@ impl PostgresStore {
         self.result(outcome)
     }
 
-    /// Returns `true` to one worker in each interval, whichever asks first; the database's clock decides.
+    /// Returns `true` to the first worker that calls it in each interval, by the database's clock.
     ///
-    /// With it one worker at a time carries out what all workers have on their schedule:
+    /// All workers schedule the same task, and one of them runs it:
     ///
     /// ```no_run
     /// # use std::time::Duration;
@@ -98,8 +96,8 @@ impl PostgresStore {
         ))
         .with(task.as_bytes().to_vec(), Type::BYTEA)
         .with(every, Type::INT8);
-        // Not tried again if its answer is lost: the task then waits for the next interval instead of being
-        // done twice.
+        // Not retried if its answer is lost. The task then waits for the next interval instead of running
+        // twice.
         let rows = self.call(self.inner().db.run(&statement)).await?;
         Ok(!rows.is_empty())
     }
@@ -137,7 +135,7 @@ impl Inner {
         Ok(tidied + sessions.cast_unsigned())
     }
 
-    /// Deletes the locks, and places in queues, of turns whose processes died long ago.
+    /// Deletes the locks and queue positions of turns whose processes died long ago.
     async fn forget_lapsed_locks(&self) -> Outcome<u64> {
         let lapsed_for = i64::try_from(LAPSED_FOR.as_nanos()).unwrap_or(i64::MAX);
         let statement = Statement::new(format!(
@@ -154,7 +152,7 @@ impl Inner {
     async fn release_in_transaction(&self, session: SessionKey, released: Released) -> Outcome<u64> {
         match self.release(session, released).await {
             Ok(()) => Ok(1),
-            // A writer was faster; the next time will do.
+            // A writer was faster; the next maintenance deletes the rest.
             Err(fault) if fault.is_conflict() => Ok(0),
             Err(fault) => Err(fault),
         }

@@ -1,4 +1,4 @@
-//! Scheduled maintenance, which one process at a time carries out.
+//! Scheduled maintenance, which one process at a time performs.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const TASK: &str = "maintenance";
 /// How many times in an interval a process checks whether maintenance is due.
 const CHECKS: u32 = 4;
 
-/// Scheduled maintenance, from [`PostgresStore::schedule_maintenance`]. It ends when this is dropped.
+/// Scheduled maintenance, from [`PostgresStore::schedule_maintenance`]. Dropping it ends the schedule.
 #[derive(Debug)]
 #[must_use = "maintenance ends when this is dropped"]
 pub struct MaintenanceSchedule {
@@ -22,12 +22,11 @@ pub struct MaintenanceSchedule {
 }
 
 impl PostgresStore {
-    /// Carries out rules of retention for all tenants, and [tidies up](PostgresStore::tidy), once in each
-    /// interval. Every process of a program calls this; one of them does the work, and another if that one
-    /// dies.
+    /// Applies retention rules to all tenants and [tidies up](PostgresStore::tidy), once in each interval.
+    /// Every process of a program calls this. One of them does the work; if it dies, another takes over.
     ///
-    /// A failure is logged, and tried again in the next interval. MaintenanceSchedule ends when the returned
-    /// value is dropped.
+    /// A failure is logged, and retried in the next interval. The schedule ends when the returned value is
+    /// dropped.
     ///
     /// ```no_run
     /// # use std::time::Duration;

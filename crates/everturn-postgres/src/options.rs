@@ -65,11 +65,11 @@ impl PostgresStoreOptions {
         self
     }
 
-    /// Sets the connection string of the one connection that listens for notifications; by default the
-    /// store's own.
+    /// Sets the connection string of the one connection that listens for notifications; by default the one of
+    /// the store.
     ///
-    /// Behind a pooler in transaction mode notifications do not arrive. A connection string that leads past
-    /// the pooler makes [watching](everturn_agent::store::SessionStore::watch) prompt again.
+    /// Behind a pooler in transaction mode notifications do not arrive. With a connection string that
+    /// bypasses the pooler, [watchers](everturn_agent::store::SessionStore::watch) receive changes at once.
     pub fn listen_on(mut self, url: impl Into<String>) -> Self {
         self.listen_url = Some(url.into());
         self
@@ -87,8 +87,8 @@ impl PostgresStoreOptions {
         self
     }
 
-    /// Sets how many connections the store opens at most, in addition to the one that listens; 10 by default.
-    /// If the server allows fewer, calls wait for those.
+    /// Sets the maximum number of connections, in addition to the one that listens; 10 by default. If the
+    /// server allows fewer, calls wait for an open connection.
     pub fn connections(mut self, count: usize) -> Self {
         self.connections = count;
         self
@@ -107,23 +107,22 @@ impl PostgresStoreOptions {
         self
     }
 
-    /// Sets how long a statement may take before it is cancelled; 30 s by default. A statement of a call with
-    /// a deadline has at most half of the time that is left, so that a connection which no longer answers
-    /// leaves time for another.
+    /// Sets how long a statement may take before it is cancelled; 30 s by default. In a call with a deadline,
+    /// a statement has at most half of the remaining time, so that the call can retry on another connection.
     pub fn statement_timeout(mut self, timeout: Duration) -> Self {
         self.statement_timeout = timeout;
         self
     }
 
-    /// Sets how long a call takes at most, waiting for connections and further attempts included, before it
-    /// fails with `UNAVAILABLE`; 15 s by default. Deletions, verification and migrations take as long as they
-    /// need, with this patience for each of their attempts.
+    /// Sets how long a call may take, including waits for connections and retries, before it fails with
+    /// `UNAVAILABLE`; 15 s by default. For deletions, verification and migrations the limit applies to each
+    /// attempt, and their total is not limited.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// Expects the tables to be there already, made by an operator with
+    /// Expects existing tables, created by an operator with
     /// [`PostgresStore::migration_sql`](crate::PostgresStore::migration_sql).
     pub fn without_migrations(mut self) -> Self {
         self.migrate = false;
@@ -137,8 +136,8 @@ impl PostgresStoreOptions {
         self
     }
 
-    /// Sets about how many bytes of recently used conversations stay in memory, so that continuing them reads
-    /// nothing; 64 MiB by default.
+    /// Sets the approximate size in bytes of the cache of recently used conversations; 64 MiB by default.
+    /// Continuing a cached conversation does not read it again.
     pub fn cache_bytes(mut self, bytes: usize) -> Self {
         self.cache_bytes = bytes;
         self
@@ -147,14 +146,14 @@ impl PostgresStoreOptions {
     /// Sets how often a watched snapshot is polled for status changes made by other processes; every 250 ms
     /// by default.
     ///
-    /// While notifications arrive, which makes changes known at once, polling is twenty times slower.
+    /// While notifications arrive, which report changes at once, the interval is twenty times longer.
     pub fn poll_every(mut self, interval: Duration) -> Self {
         self.poll = interval;
         self
     }
 }
 
-/// Leaves out the connection strings: they may hold passwords.
+/// Omits the connection strings, because they may contain passwords.
 impl fmt::Debug for PostgresStoreOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PostgresStoreOptions")

@@ -89,7 +89,7 @@ impl PostgresStore {
     /// `postgres://user:password@host:5432/database`, in the schema `everturn`.
     ///
     /// The connection is encrypted and the server's certificate verified, unless the server is on this
-    /// machine or the string says `sslmode=disable`.
+    /// machine or the string has `sslmode=disable`.
     ///
     /// # Errors
     /// As [`PostgresStoreOptions::open`].

@@ -60,7 +60,7 @@ fn tables(name: &str) -> Schema<'_> {
 ///
 /// # Guarantees
 ///
-/// All of [`everturn_core::stream_log`]'s, with these in particular:
+/// The log gives all guarantees of [`everturn_core::stream_log`]. In particular:
 ///
 /// - **Visibility**: a reader sees a chunk when it is in the database: within about 20 ms in the process that
 ///   writes it, 100 ms in others.

@@ -1,8 +1,8 @@
 //! JSON text: parsing, serialising, and the strings that are stored apart.
 //!
 //! A cut works on the text. The characters between the quotes of a long string literal, still escaped, are
-//! removed and stored as a blob; reading inserts them again at the same offset. So unknown kinds of values
-//! are treated like known ones, and a text with cuts is still valid JSON.
+//! removed and stored as a blob; reading inserts them again at the same offset. The encoding therefore does
+//! not depend on the kind of a value, and a text with cuts is still valid JSON.
 
 use everturn_core::Error;
 use sha2::{Digest, Sha256};

@@ -124,7 +124,7 @@ impl Encoding {
     }
 }
 
-/// Decompresses a frame of up to `max_bytes` into a buffer, which is cleared before.
+/// Clears the buffer and decompresses a frame of up to `max_bytes` into it.
 ///
 /// # Errors
 /// [`Fault::Damaged`] for an invalid frame, and for one that claims to be larger.

@@ -43,7 +43,7 @@ impl<M> StoredState<M> {
     }
 }
 
-/// The fields of a snapshot that few rows have; stored as JSON.
+/// Rarely used fields of a snapshot, stored as JSON.
 #[derive(Default, PartialEq, Serialize, Deserialize)]
 struct Details {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -71,7 +71,7 @@ impl Extra {
     }
 }
 
-/// The fields of a state that few states have; stored as JSON.
+/// Rarely used fields of a state, stored as JSON.
 #[derive(Default, PartialEq, Serialize, Deserialize)]
 struct Rest {
     /// The state's session id, if it differs from the row's.

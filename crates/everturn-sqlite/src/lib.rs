@@ -26,8 +26,8 @@
 //! The store gives all guarantees of [`everturn_agent::store`]. In particular:
 //!
 //! - **Atomicity**: a save or a deletion reads, mutates, checks its precondition and writes in one
-//!   transaction, across processes. A record of a journal is one transaction; so is a commit with the end of
-//!   the journals it makes obsolete.
+//!   transaction, across processes. A record of a journal is atomic, and so is a commit together with the end
+//!   of the journals it makes obsolete.
 //! - **Isolation**: a read sees the store between two transactions. Each page of a listing is one read.
 //! - **Consistency**: saves are serializable. Once a save has returned, every reader in every process sees
 //!   it.

@@ -12,8 +12,8 @@ pub enum Durability {
     /// A save is acknowledged when it is on the device, and survives a loss of power.
     #[default]
     Full,
-    /// A save is acknowledged when the operating system has it. It survives a crash of the process; a loss of
-    /// power may take back the saves of the last moments, each as a whole.
+    /// A save is acknowledged when the operating system has it. It survives a crash of the process. A loss of
+    /// power may lose the most recent saves, each as a whole.
     Normal,
 }
 
@@ -70,9 +70,9 @@ impl SqliteStoreOptions {
         self
     }
 
-    /// Sets about how many bytes of memory recently used conversations may take, so that continuing them
-    /// reads nothing; 64 MiB by default. Memory is counted as it is held, not as the length of the stored
-    /// text.
+    /// Sets the approximate size in bytes of the cache of recently used conversations; 64 MiB by default.
+    /// Continuing a cached conversation reads no rows. The size is that in memory, not the length of the
+    /// stored text.
     pub fn cache_bytes(mut self, bytes: usize) -> Self {
         self.cache_bytes = bytes;
         self

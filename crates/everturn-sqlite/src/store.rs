@@ -43,7 +43,8 @@ struct Inner {
 }
 
 impl Inner {
-    /// Closes every connection, the writer's last: it moves the log into the file. Blocks.
+    /// Closes every connection, and blocks meanwhile. The writer's connection is the last, because it moves
+    /// the log into the file.
     fn close(&self) {
         self.watchers.close();
         self.latest.close();
@@ -122,11 +123,11 @@ impl SqliteStore {
     /// and removes the write-ahead log.
     ///
     /// Saves that wait for another process fail with `UNAVAILABLE`. Afterwards every method of every handle
-    /// fails with `FAILED_PRECONDITION`, and watches end. While another process has the database open, the
-    /// log stays.
+    /// fails with `FAILED_PRECONDITION`, and watches end. The write-ahead log stays while another process has
+    /// the database open.
     ///
-    /// Call it at the end of a program whose agents live as long as the process. Agents that are dropped with
-    /// their application drop their store, too.
+    /// Call it at the end of a program whose agents live until the process ends. Otherwise the store is
+    /// closed when its agents are dropped.
     ///
     /// # Errors
     /// `INTERNAL` if the runtime is shutting down.

@@ -36,8 +36,8 @@ use crate::options::Durability;
 
 /// A stream log in a separate SQLite database, which any number of processes may share.
 ///
-/// The database is not the session store's, because streams are short-lived and written often, and neither
-/// should wait for the other.
+/// It is separate from the session store's database because streams are short-lived and written often;
+/// neither should wait for the other.
 ///
 /// ```
 /// use everturn_core::stream_log::{JsonText, Position, StreamKey, StreamLog};
@@ -98,14 +98,15 @@ struct Inner {
 }
 
 impl Inner {
-    /// Ends the thread after the jobs that were sent, and waits until it has closed the database. Blocks.
+    /// Ends the thread after all queued jobs, and blocks until it has closed the database.
     fn close(&self) {
         self.readers.close_idle();
         lock(&self.jobs).take();
         let thread = lock(&self.thread).take();
-        // A job that owns the last handle drops it on the thread itself, which then ends by itself.
+        // A job that owns the last handle drops it on this thread, which cannot join itself and ends
+        // afterwards.
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
-            // A thread that panicked has released those who wait for it.
+            // A panicked thread has released its waiting callers.
             let _ = thread.join();
         }
     }
@@ -165,11 +166,11 @@ impl SqliteStreamLog {
         })))
     }
 
-    /// Closes the database: writes what is waiting, ends the streams that are still open with `UNAVAILABLE`,
-    /// moves everything into the database file and removes the write-ahead log.
+    /// Closes the database: writes all queued events, ends the streams that are still open with
+    /// `UNAVAILABLE`, moves everything into the database file and removes the write-ahead log.
     ///
-    /// Afterwards every method of every handle, writer and reader fails. While another process has the
-    /// database open, the log stays.
+    /// Afterwards every method of every handle, writer and reader fails. The write-ahead log stays while
+    /// another process has the database open.
     ///
     /// # Errors
     /// `INTERNAL` if the runtime is shutting down.

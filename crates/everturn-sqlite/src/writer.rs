@@ -45,17 +45,18 @@ const MAX_GROUP: usize = 256;
 /// The approximate size of a transaction in prepared bytes. A larger save has a separate transaction.
 const MAX_GROUP_BYTES: usize = 16 * 1024 * 1024;
 
-/// How often a save is prepared at least before it fails at its deadline because others keep changing what it
-/// was prepared from.
+/// The least number of attempts before a save fails at its deadline because other saves keep changing the
+/// data that it was prepared from.
 const MIN_ATTEMPTS: u32 = 3;
 
-/// In how many transactions each save has a savepoint, after one was undone because a save in it failed.
+/// The number of transactions with a savepoint for each save, after a transaction was undone because one of
+/// its saves failed.
 const CAREFUL: u32 = 16;
 
 /// The longest wait for one more save to join a transaction.
 const MAX_PATIENCE: Duration = Duration::from_millis(2);
 
-/// How long no save arrives before the log is moved into the database file.
+/// The idle time after which the log is moved into the database file.
 const IDLE: Duration = Duration::from_millis(200);
 
 /// A handle to the thread.
@@ -69,7 +70,7 @@ pub(crate) struct Writer {
 
 struct Queued {
     job: Job,
-    /// When the job fails if another process still holds the lock.
+    /// The time at which the job fails if another process still holds the lock.
     deadline: Instant,
     room: OwnedSemaphorePermit,
 }
@@ -77,7 +78,7 @@ struct Queued {
 enum Job {
     /// Work that shares a transaction with others.
     Grouped(Box<dyn Work>),
-    /// Work that needs the connection outside any transaction, and keeps the deadline itself.
+    /// Work that needs the connection outside any transaction, and observes the deadline itself.
     Alone(AloneWork),
 }
 
@@ -144,10 +145,9 @@ impl Writer {
             .await
     }
 
-    /// Runs `prepare` while nothing is locked, then `write` in a transaction, and waits until it is
-    /// committed.
+    /// Runs `prepare` without a lock, then `write` in a transaction, and waits until it is committed.
     ///
-    /// Both run again if `write` finds that what was prepared is [stale](crate::fault::Fault::Stale).
+    /// Both run again if `write` finds that the prepared data is [stale](crate::fault::Fault::Stale).
     pub(crate) async fn prepare_and_write<P: Send + 'static, T: Send + 'static>(
         &self,
         prepare: impl FnMut(&mut Preparing<'_>) -> Outcome<Prepared<P, T>> + Send + 'static,
@@ -183,14 +183,15 @@ impl Writer {
         }
     }
 
-    /// Ends the thread after the jobs that were sent, and waits until it has closed the database. Blocks.
+    /// Ends the thread after all queued jobs, and blocks until it has closed the database.
     ///
     /// Jobs that would have to wait for another process fail instead.
     pub(crate) fn close(&self) {
         self.closing.store(true, Ordering::Relaxed);
         self.jobs.close();
         let thread = lock(&self.thread).take();
-        // A job that owns the last handle drops it on the thread itself, which then ends by itself.
+        // A job that owns the last handle drops it on this thread, which cannot join itself and ends
+        // afterwards.
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
             // A panic of the thread has been reported to its callers.
             let _ = thread.join();
@@ -226,14 +227,14 @@ struct Thread {
     watchers: Arc<Watchers>,
     latest: Arc<LatestCache>,
     closing: Arc<AtomicBool>,
-    /// Saves that arrived, or are to be prepared again.
+    /// Saves that have arrived, and saves to prepare again.
     waiting: VecDeque<Part>,
     /// Jobs that arrived among saves and run after them.
     alone: VecDeque<(AloneWork, Instant)>,
     file: FileIdentity,
-    /// Whether the log may hold what the database file lacks.
+    /// Whether the log may have changes that the database file lacks.
     is_log_ahead: bool,
-    /// In how many of the next transactions each save has a savepoint.
+    /// The number of remaining transactions with a savepoint for each save.
     careful: u32,
     /// The sizes of the last two transactions, and how long it took to make the last one durable.
     last_groups: [usize; 2],
@@ -241,7 +242,7 @@ struct Thread {
 }
 
 impl Thread {
-    /// Works until the last handle is dropped and the queue is empty, then closes the database.
+    /// Runs jobs until the last handle is dropped and the queue is empty, then closes the database.
     fn run(mut self) {
         while self.has_work() {
             if !self.waiting.is_empty() {
@@ -249,17 +250,16 @@ impl Thread {
                 self.group();
             }
             while let Some((work, deadline)) = self.alone.pop_front() {
-                // The caller learns of it from the dropped reply.
+                // The dropped reply reports a panic to the caller.
                 let _ = std::panic::catch_unwind(AssertUnwindSafe(|| work(&mut self.connection, deadline)));
                 self.latest.forget();
             }
         }
-        // Another process that is using the database may be in the way; then its last connection empties the
-        // log.
+        // This fails while another process uses the database; then its last connection empties the log.
         let _ = empty_log(&self.connection);
     }
 
-    /// Waits until there is work; `false` if there will be none.
+    /// Waits for work; `false` if all handles are dropped.
     fn has_work(&mut self) -> bool {
         if self.waiting.is_empty() {
             let jobs = self.next();
@@ -268,8 +268,8 @@ impl Thread {
         !self.waiting.is_empty() || !self.alone.is_empty()
     }
 
-    /// Returns the next jobs; none if there will be none. When none arrives for a moment, moves the log into
-    /// the database file, so that a process that ends without closing the store leaves a complete file.
+    /// Waits for the next jobs; none if all handles are dropped. While idle, moves the log into the database
+    /// file, so that a process that ends without closing the store leaves a complete file.
     fn next(&mut self) -> VecDeque<Queued> {
         if std::mem::take(&mut self.is_log_ahead) {
             let jobs = self.jobs.take(1, Some(IDLE));
@@ -277,7 +277,7 @@ impl Thread {
                 self.is_log_ahead = true;
                 return jobs;
             }
-            // Readers of older moments may be in the way; then SQLite does it later.
+            // This fails while readers use older views; then SQLite does it later.
             let _ = self
                 .connection
                 .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
@@ -305,10 +305,10 @@ impl Thread {
         self.accept(jobs);
     }
 
-    /// Waits for the saves that probably follow, before the lock is taken.
+    /// Waits for likely further saves before the lock is taken.
     ///
-    /// The callers of the last transactions were answered a moment ago, so the next saves of their sessions
-    /// are likely to arrive. Waiting for them, for a fraction of what making a transaction durable takes, is
+    /// The callers of the last transactions have just received their results, so the next saves of their
+    /// sessions are likely to arrive. Waiting for a fraction of the time that a durable commit takes is
     /// cheaper than another transaction.
     fn gather(&mut self) {
         let expected = self.last_groups[0].max(self.last_groups[1]).min(MAX_GROUP);
@@ -322,7 +322,7 @@ impl Thread {
         }
     }
 
-    /// Runs a transaction of the saves that are there, and answers their callers.
+    /// Runs a transaction of the waiting saves, and answers their callers.
     fn group(&mut self) {
         let prepared = self.prepare();
         let Some(mut parts) = self.begin(prepared) else {
@@ -362,8 +362,8 @@ impl Thread {
             .settle(outcome.map_err(|fault| fault.into_error(&self.options.path)));
     }
 
-    /// Prepares the saves that are there, and those that arrive meanwhile, up to the size of a transaction.
-    /// Answers those that have nothing to write.
+    /// Prepares the waiting saves and the saves that arrive meanwhile, up to the size of a transaction.
+    /// Answers saves that have nothing to write.
     fn prepare(&mut self) -> Vec<Part> {
         let (mut prepared, mut room) = (Vec::new(), MAX_GROUP_BYTES);
         let closing = self.closing.load(Ordering::Relaxed);
@@ -380,7 +380,7 @@ impl Thread {
                 match outcome {
                     Ok(true) => prepared.push(part),
                     Ok(false) => self.settle(part, Ok(())),
-                    // Another process recovers the log: it is waited for as for the lock.
+                    // Another process recovers the log. The wait is the same as for the lock.
                     Err(fault) if fault.is_busy() && !closing && Instant::now() < part.deadline => {
                         self.waiting.push_back(part);
                     }
@@ -396,8 +396,8 @@ impl Thread {
         prepared
     }
 
-    /// Prepares the first saves that wait, in one reading transaction, as long as there is room. Returns for
-    /// each whether there is something to write.
+    /// Prepares the first `count` waiting saves in one read transaction, up to `room` bytes. Returns for each
+    /// whether it has something to write.
     fn prepare_batch(&mut self, count: usize, room: &mut usize) -> Vec<Outcome<bool>> {
         let mut outcomes = Vec::with_capacity(count);
         let begun = self.connection.prepare_cached("BEGIN");
@@ -437,12 +437,13 @@ impl Thread {
             }));
         }
         preparing.reading.cache.publish();
-        // A transaction that only read leaves nothing behind, however it ends.
+        // A read transaction changes nothing, whether it commits or not.
         let _ = transaction.commit();
         outcomes
     }
 
-    /// Begins a transaction once no other process holds the write lock. Returns the parts that are still due.
+    /// Begins a transaction once no other process holds the write lock. Returns the parts that have not
+    /// expired.
     ///
     /// Meanwhile more saves arrive, and each is answered at its own deadline. A save is tried at least once,
     /// also if its deadline passed while this process was stopped.
@@ -528,7 +529,7 @@ impl Thread {
                 Err(_) if !is_careful => {
                     self.careful = CAREFUL;
                     for part in parts {
-                        // It is not this save that had to be prepared again.
+                        // Another save was stale, so this attempt does not count.
                         part.attempts -= 1;
                     }
                     return Err(Fault::Stale);
@@ -580,7 +581,7 @@ fn savepoint<'a, T>(
     outcome
 }
 
-/// Runs one part, and forgets what it has noted if it fails. Its rows are the caller's to undo.
+/// Runs one part, and discards its notes if it fails. The caller undoes its rows.
 fn attempt<'a, T>(
     writing: &mut Writing<'a>,
     work: impl FnOnce(&mut Writing<'a>) -> Outcome<T>,

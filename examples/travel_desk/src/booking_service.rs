@@ -3,7 +3,7 @@
 //!
 //! | request | response |
 //! |---|---|
-//! | `PUT /bookings/{reference}` with `{"hotel": …}` | the booking; 409 if full, 410 if the reference is closed |
+//! | `PUT /bookings/{reference}` with `{"hotel": …}` | the booking; 409 if full, 410 if closed |
 //! | `PUT /refunds/{reference}` with `{"number": …}` | the number of the booking; the same failures |
 //! | `POST /{kind}/{reference}/settle` | the record of the order, or `null`, which closes the reference |
 

@@ -55,7 +55,7 @@
 //! |---|---|---|
 //! | [`SessionStore::journal`] | `None` | a turn that runs again starts over |
 //! | [`SessionStore::ledger`] | `None` | usage is counted from snapshots alone; tenants have no limits |
-//! | [`SessionStore::turn_locks`] | `None` | of two concurrent turns in two processes, one fails at its commit |
+//! | [`SessionStore::turn_locks`] | `None` | of two turns at once in two processes, one fails |
 //! | [`SessionStore::watch`], [`SessionStore::can_watch`] | `None`, `false` | no background runs |
 //! | [`SessionStore::pending`] | `Ok(None)` | no takeover of lost background runs |
 //!

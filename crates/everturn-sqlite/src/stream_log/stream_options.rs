@@ -55,7 +55,7 @@ impl SqliteStreamLogOptions {
         }
     }
 
-    /// Sets what a loss of power may take back; [`Durability::Normal`] by default, because streams are read
+    /// Sets which events survive a loss of power; [`Durability::Normal`] by default, because streams are read
     /// soon.
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
@@ -91,15 +91,16 @@ impl SqliteStreamLogOptions {
         self
     }
 
-    /// Sets after how much silence a writing process is taken for dead and its streams are ended; 15 s by
-    /// default. A living process renews its lease three times as often, even if it has nothing to write.
+    /// Sets the lease of a writing process; 15 s by default. A process renews its lease three times as often,
+    /// even if it has nothing to write. When the lease lapses, the process is considered dead, and its
+    /// streams end.
     pub fn lease(mut self, duration: Duration) -> Self {
         self.lease = duration;
         self
     }
 
-    /// Sets the time between two transactions that write chunks; 20 ms by default. Chunks meanwhile, and
-    /// their readers, wait for the next one.
+    /// Sets the time between two transactions that write chunks; 20 ms by default. New chunks wait for the
+    /// next transaction before readers see them.
     pub fn flush_every(mut self, interval: Duration) -> Self {
         self.flush = interval;
         self
@@ -133,9 +134,9 @@ impl SqliteStreamLogOptions {
     /// Opens the log, creating the file if it does not exist and migrating an older schema.
     ///
     /// # Errors
-    /// `FAILED_PRECONDITION` for a database of a newer version, one that is not of streams, or a folder that
-    /// does not exist; `DATA_LOSS` for a file that is not a database; `PERMISSION_DENIED` for a file that is
-    /// read-only; `INVALID_ARGUMENT` for a setting of zero.
+    /// `FAILED_PRECONDITION` for a database of a newer version, a database that is no stream log, or a folder
+    /// that does not exist; `DATA_LOSS` for a file that is not a database; `PERMISSION_DENIED` for a file
+    /// that is read-only; `INVALID_ARGUMENT` for a setting of zero.
     pub async fn open(self) -> Result<SqliteStreamLog> {
         if self.readers == 0 {
             return Err(Error::invalid_argument("readers is 0 and must be at least 1"));
