@@ -4,7 +4,7 @@ use everturn_agent::store::Order;
 use rusqlite::Connection;
 
 use crate::schema::SESSIONS;
-use crate::{delete, journal, ledger, list, missing, pending, read};
+use crate::{delete, journal, list, missing, pending, read, usage_ledger};
 
 fn plan(sql: &str) -> Vec<String> {
     let mut connection = Connection::open_in_memory().unwrap();
@@ -177,7 +177,7 @@ fn pending_rows_are_found_in_an_index_of_their_own() {
 fn a_journal_is_found_by_its_turn_and_old_ones_by_their_age() {
     let turn = "SEARCH journal USING INDEX sqlite_autoindex_journal_1 (scope=? AND session=? AND turn=?)";
     assert_searches(journal::RECORDS, &[turn]);
-    for sql in [ledger::ACCOUNT, ledger::OF_SESSION] {
+    for sql in [usage_ledger::ACCOUNT, usage_ledger::OF_SESSION] {
         assert!(
             plan(sql)
                 .iter()
