@@ -103,7 +103,7 @@ impl Dotprompt {
         self
     }
 
-    /// Sets a resolver that returns tools that are not defined. A tool that it does not know is then an
+    /// Sets a resolver that returns tools that are not defined. A tool that it does not return is then an
     /// error.
     #[must_use]
     pub fn tool_resolver<F>(mut self, resolver: F) -> Self

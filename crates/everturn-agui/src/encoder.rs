@@ -372,7 +372,7 @@ impl TurnEncoder {
     }
 }
 
-/// The emitted text that is not found in the message yet.
+/// The emitted text that has not been matched with the message.
 struct Rest {
     emitted: String,
     at: usize,

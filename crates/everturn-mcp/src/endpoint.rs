@@ -287,7 +287,7 @@ impl Endpoint {
 
 type Running = RunningService<RoleClient, Handler>;
 
-/// A connection that is being made. It borrows nothing, so that the compiler can prove that it is `Send`.
+/// Returns a future that connects. It borrows nothing, so that the compiler can prove that it is `Send`.
 fn serve<T, E, A>(
     handler: Handler,
     transport: T,

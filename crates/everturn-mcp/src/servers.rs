@@ -10,7 +10,7 @@ use crate::endpoint::{ByteStream, Endpoint, HttpServer, StdioServer};
 use crate::remote_server::RemoteServer;
 use crate::settings::{Answer, Elicitation, Sampled, Sampling, Settings};
 
-/// MCP servers whose tools, prompts and resources become an application's.
+/// MCP servers whose tools, prompts and resources an application uses.
 ///
 /// The tool `read` of the server `files` is the tool `files/read`; `files/*` names all its tools. Prompts and
 /// resources are named likewise. A server is connected when the application is built. If it is unreachable
@@ -192,8 +192,8 @@ impl Plugin for McpServers {
     }
 }
 
-/// One server as a plugin: its entries are in the registry while it is connected, so it is only consulted
-/// when it is not.
+/// One server as a plugin. Its entries are in the registry while it is connected, so lookups reach the plugin
+/// only while it is disconnected.
 struct Installed {
     name: String,
     server: Arc<RemoteServer>,

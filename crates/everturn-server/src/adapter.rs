@@ -251,7 +251,7 @@ impl MountedAdapter {
     }
 }
 
-/// The response of an adapter. The call counts as running, and its bytes as its caller's, until they are
+/// The response of an adapter. The call counts as running, and its bytes count for its caller, until they are
 /// sent.
 struct CountedBody {
     body: Body,

@@ -126,11 +126,11 @@ impl Provided {
         self
     }
 
-    /// Gives the call a value that tools, flows and turn loops take as an argument: `cart: Dep<Cart>`. It
-    /// hides the application's value of that type.
+    /// Adds a value that tools, flows and turn loops take as an argument: `cart: Dep<Cart>`. It replaces the
+    /// application's value of that type in this call.
     ///
-    /// An application that has no value of that type itself declares it, so that functions which take one can
-    /// be defined: `Everturn::builder().with_each_call::<Cart>()`.
+    /// An application without a value of that type must declare the type before functions that take it can be
+    /// defined: `Everturn::builder().with_each_call::<Cart>()`.
     pub fn with<T: Send + Sync + 'static>(mut self, value: T) -> Self {
         let value = Arc::new(value);
         self.given.push(Arc::new(move |context| {
@@ -159,8 +159,8 @@ impl Provided {
     }
 }
 
-/// Compares the values of the context, the principal and the tenant of anonymous callers; values given by
-/// their types cannot be compared.
+/// Compares the values of the context, the principal and the tenant of anonymous callers. Typed values cannot
+/// be compared and are ignored.
 impl PartialEq for Provided {
     fn eq(&self, other: &Self) -> bool {
         self.values == other.values && self.principal == other.principal && self.anonymous == other.anonymous
@@ -202,8 +202,7 @@ pub trait ContextProvider: Send + Sync + 'static {
     /// allowed. Any other error ends the request too.
     async fn provide(&self, request: &CallRequest<'_>) -> HandlerResult<Provided>;
 
-    /// Returns how callers identify themselves, for the OpenAPI document: a name and a security scheme
-    /// object.
+    /// Returns the name and the security scheme object of this provider for the OpenAPI document.
     fn security_scheme(&self) -> Option<(&'static str, Value)> {
         None
     }
@@ -215,14 +214,14 @@ pub trait ContextProvider: Send + Sync + 'static {
         vec![self.security_scheme().into_iter().collect()]
     }
 
-    /// Asks `other` if this provider does not identify the caller: it fails with `UNAUTHENTICATED`, or
-    /// returns no principal. The answer is that of one provider alone. Any other failure, such as
-    /// `PERMISSION_DENIED`, ends the request.
+    /// Uses `other` if this provider does not identify the caller, that is, fails with `UNAUTHENTICATED` or
+    /// returns no principal. The answers are not merged. Any other failure, such as `PERMISSION_DENIED`, ends
+    /// the request.
     ///
     /// A request with an `Authorization` header that this provider rejects does not become
     /// [anonymous](Provided::anonymous): an expired token is reported.
     ///
-    /// The ids of both providers are names of tenants in one store, so equal ids are the same caller.
+    /// The ids of both providers name tenants in one store, so equal ids identify the same caller.
     fn or(self, other: impl ContextProvider) -> impl ContextProvider
     where
         Self: Sized,
@@ -230,8 +229,8 @@ pub trait ContextProvider: Send + Sync + 'static {
         AnyOf(self, other)
     }
 
-    /// Asks `other` too, after this provider. The values and the principal of `other` replace those of the
-    /// same name; a failure of either ends the request.
+    /// Uses both providers, `other` last. Its principal, and its values of the same names, replace those of
+    /// this provider; a failure of either ends the request.
     fn and(self, other: impl ContextProvider) -> impl ContextProvider
     where
         Self: Sized,
@@ -266,7 +265,7 @@ pub trait ContextProvider: Send + Sync + 'static {
     }
 }
 
-/// Makes a provider from a function that does not need to wait.
+/// Creates a provider from a synchronous function.
 ///
 /// ```
 /// use everturn_core::Error;

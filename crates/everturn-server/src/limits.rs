@@ -55,16 +55,16 @@ impl Limits {
         self
     }
 
-    /// Sets how much memory the values of a request may take once they are parsed; about 32 MiB by default. A
-    /// text of many small objects becomes a hundred times as large as it was. A request beyond it is answered
-    /// with `400` before it is parsed.
+    /// Sets how much memory the parsed values of a request may take; about 32 MiB by default. Parsing many
+    /// small objects can take a hundred times the size of their text. A larger request is answered with `400`
+    /// before it is parsed.
     pub fn json_bytes(mut self, bytes: usize) -> Self {
         self.json_bytes = bytes;
         self
     }
 
     /// Sets how large a body of JSON lines may be, such as an import; 1 GiB by default. Each line may be as
-    /// large as another body. A larger body is answered with `413`.
+    /// large as a normal [body](Self::body_bytes). A larger body is answered with `413`.
     pub fn lines_bytes(mut self, bytes: u64) -> Self {
         self.lines_bytes = bytes;
         self
@@ -99,16 +99,16 @@ impl Limits {
     /// Sets how many calls of one principal may run at once; 256 by default. Further calls are answered with
     /// `429`.
     ///
-    /// Anonymous calls are not counted: without a context provider that names a principal there is no limit
-    /// on their number, only on their bytes.
+    /// Anonymous calls are not counted. Without a context provider that names a principal, only their bytes
+    /// are limited, not their number.
     pub fn calls_per_principal(mut self, calls: usize) -> Self {
         self.calls_per_principal = calls;
         self
     }
 
     /// Sets how many bytes of requests and answers one caller may have in flight; 96 MiB by default. A
-    /// request counts until it is answered, with the memory of its values until they are decoded, and an
-    /// answer until its last byte is sent. Further calls are answered with `429`.
+    /// request counts until it is answered; the memory of its parsed values counts until they are decoded. An
+    /// answer counts until its last byte is sent. Further calls are answered with `429`.
     ///
     /// Callers without a principal are distinguished by their address, and count as one where the address is
     /// unknown. A caller with nothing in flight may always have one response of any size.
@@ -124,8 +124,8 @@ impl Limits {
         self
     }
 
-    /// Sets how many messages a request to an agent may have, those of the state it sends included; 10,000 by
-    /// default. A request with more is answered with `400`, as with the next three limits.
+    /// Sets how many messages a request to an agent may have, including those in its state; 10,000 by
+    /// default. A larger request is answered with `400`; the same holds for the next three limits.
     pub fn messages(mut self, messages: usize) -> Self {
         self.messages = messages;
         self

@@ -111,8 +111,9 @@ impl Server {
         }
     }
 
-    /// Adds a check that runs before the server binds its address, such as that of the names in prompts. If
-    /// it fails, nothing is served. A [`router`](Server::router) that another program serves runs none.
+    /// Adds a check that runs before the server binds its address, such as a check of the names in prompts.
+    /// If it fails, the server does not start. A [`router`](Server::router) that another program serves runs
+    /// no checks.
     pub fn check_at_start<F, Fut>(mut self, check: F) -> Self
     where
         F: Fn() -> Fut + Send + Sync + 'static,
@@ -135,7 +136,7 @@ impl Server {
     /// [anonymous](crate::Provided::anonymous).
     ///
     /// A server has one provider. Combine several with [`ContextProvider::or`] or [`ContextProvider::and`]; a
-    /// server to which two are given does not start.
+    /// server with two providers does not start.
     pub fn context<P: ContextProvider>(mut self, provider: P) -> Self {
         self.providers.push(Provider {
             inner: Arc::new(provider),
@@ -238,8 +239,8 @@ impl Server {
     ///
     /// A server that is bound to a loopback address accepts only loopback names (`localhost`, `*.localhost`,
     /// `127.0.0.1`, `[::1]`) and these names. Otherwise a foreign page whose name resolves to this machine
-    /// could use it. A proxy that forwards the `Host` of its clients needs its name here. Servers on other
-    /// addresses, and routers, accept every name until some are given.
+    /// could use it. If a proxy forwards the `Host` of its clients, add the proxy's name here. Servers on
+    /// other addresses, and routers, accept every name until some are given.
     ///
     /// A server that checks names also rejects requests that a browser makes for a page of another origin,
     /// unless the page's host is among these names, or [`Server::cors`] or [`WebSockets::origin`] allows the
@@ -364,7 +365,7 @@ impl Server {
         if self.operations {
             for (path, handler) in operations(&mounted, &shared, &metrics) {
                 let methods = paths.entry(path.to_owned()).or_default();
-                // An agent may be called like the list of agents.
+                // An agent may have the path of the list of agents.
                 if path != AGENTS || !methods.answers("GET") {
                     methods.add("GET", path, handler)?;
                 }

@@ -18,8 +18,7 @@ const SECRET_BYTES: usize = 32;
 /// Identifies callers by a JSON Web Token in `Authorization: Bearer <token>`, signed with one of an issuer's
 /// keys.
 ///
-/// The context gets the token's claims as `auth`. A token must be meant for the audience and must have an
-/// expiry.
+/// The context gets the token's claims as `auth`. A token must name the audience and must have an expiry.
 ///
 /// | from the token | by default | set with |
 /// |---|---|---|
@@ -87,13 +86,13 @@ pub enum PrincipalId {
 }
 
 impl JwtTokens {
-    /// Accepts tokens that are signed with the private key of one of these public keys and meant for this
+    /// Accepts tokens that are signed with the private key of one of these public keys and name this
     /// audience.
     pub fn new(keys: Jwks, audience: impl Into<String>) -> Self {
         Self::of(Keys::Public(keys), audience.into())
     }
 
-    /// Accepts tokens that are signed with this secret (`HS256`) and meant for this audience.
+    /// Accepts tokens that are signed with this secret (`HS256`) and name this audience.
     ///
     /// Every program that has the secret can make tokens of any caller. Prefer public keys for tokens of
     /// another program.
@@ -198,7 +197,7 @@ impl JwtTokens {
         let subject = text("sub")?;
         let id = match (&self.id, claims.get("iss").and_then(Value::as_str)) {
             (PrincipalId::Claim(name), _) => text(name)?.to_owned(),
-            // The length keeps the two apart.
+            // The length makes the boundary between the two unambiguous.
             (PrincipalId::IssuerAndSubject, Some(issuer)) => format!("{}:{issuer}:{subject}", issuer.len()),
             (PrincipalId::IssuerAndSubject, None) | (PrincipalId::Subject, _) => subject.to_owned(),
         };
