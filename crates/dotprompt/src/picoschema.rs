@@ -16,7 +16,7 @@ const MAX_DEPTH: usize = 64;
 
 /// Expands a Picoschema definition to JSON Schema.
 ///
-/// `resolve` returns the JSON Schema of a name, or `None` if it knows none. A definition that is empty (null,
+/// `resolve` returns the JSON Schema of a name, or `None` if it has none. A definition that is empty (null,
 /// false or an empty string) expands to `None`.
 ///
 /// ```

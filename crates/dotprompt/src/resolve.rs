@@ -175,8 +175,8 @@ impl Definitions {
         Ok(())
     }
 
-    /// Resolves a tool. If there is a resolver, it must know the tool; without one, an undefined name stays a
-    /// name.
+    /// Resolves a tool. If there is a resolver, it must resolve the tool; without one, an undefined name
+    /// stays a name.
     fn tool(&self, name: &str) -> Result<Option<Value>, Error> {
         let tool = match (self.tools.get(name), &self.tool_resolver) {
             (Some(tool), _) => tool.clone(),

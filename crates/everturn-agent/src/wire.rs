@@ -135,7 +135,7 @@ impl AgentInit {
     /// Checks that the init names one source of state.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if both a state and an id are given, or a custom state beside a state or a
+    /// `INVALID_ARGUMENT` if both a state and an id are given, or a custom state together with a state or a
     /// snapshot.
     pub(crate) fn check_sources(&self) -> Result<()> {
         if self.state.is_some() && (self.session_id.is_some() || self.snapshot_id.is_some()) {

@@ -1,4 +1,5 @@
-//! A conversation in the memory store costs what was said, however many snapshots share it.
+//! The size of a conversation in the memory store depends on its messages, not on the number of snapshots
+//! that share them.
 //!
 //! Alone in its file, because the bytes it counts are those of the whole process.
 

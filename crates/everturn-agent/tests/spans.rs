@@ -16,7 +16,7 @@ use everturn_testkit::{Reply, ScriptedModel};
 use serde_json::{Value, json};
 use traces::Traces;
 
-/// Repeats what it hears; "boom" is an error.
+/// Repeats the message; "boom" is an error.
 fn parrot() -> Agent {
     custom_agent(&Registry::new(), "parrot", |session: AgentSession| async move {
         session

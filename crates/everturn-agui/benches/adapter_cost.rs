@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 const ROUNDS: usize = 40;
 
-/// A model that says a word, so many times.
+/// A model that repeats a word a given number of times.
 struct Chatty(usize);
 
 impl Model for Chatty {

@@ -153,7 +153,7 @@ impl RunInput {
         SessionId::from(self.thread_id.as_str())
     }
 
-    /// Returns whether the client knows version 1.0 of the protocol.
+    /// Returns whether the client supports version 1.0 of the protocol.
     pub(crate) fn is_current(&self) -> bool {
         self.protocol_version.is_some()
     }

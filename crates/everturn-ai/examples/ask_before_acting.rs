@@ -53,7 +53,7 @@ fn transfer() -> Tool {
     )
 }
 
-/// A model that asks for the tool, and then repeats what the tool said.
+/// A model that requests the tool, and then repeats the tool's output.
 fn bank_clerk(request: &ModelRequest) -> ModelResponse {
     let last = request
         .messages

@@ -1,7 +1,7 @@
 //! The heap size of values, for caches with a memory limit.
 //!
 //! The estimates follow the allocator and the collections: an allocation has a header and is rounded up, and
-//! an object is a hash table beside a list of entries. A test compares them with the memory of a process.
+//! an object is a hash table and a list of entries. A test compares them with the memory of a process.
 
 use std::mem::size_of;
 
@@ -12,8 +12,8 @@ use crate::{JsonObject, Part, PartKind};
 /// The header of an allocation, and the multiple to which its size is rounded up.
 const ALLOCATION: usize = 16;
 
-/// The memory of an object's entry beside its name and value: a hash, and a slot in a table that is at most
-/// half full.
+/// The memory of an object's entry in addition to its name and value: a hash, and a slot in a table that is
+/// at most half full.
 const ENTRY: usize = size_of::<u64>() + 3 * size_of::<usize>();
 
 /// Returns the size of an allocation with its overhead, in bytes.

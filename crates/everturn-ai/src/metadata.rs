@@ -14,7 +14,7 @@ pub const OUTCOME_UNKNOWN: &str = "outcomeUnknown";
 pub const RESOLVED_INTERRUPT: &str = "resolvedInterrupt";
 /// On a tool request: the output of a call that finished while a sibling was interrupted.
 pub const PENDING_OUTPUT: &str = "pendingOutput";
-/// On a tool request: the content beside [`PENDING_OUTPUT`], if the call had any.
+/// On a tool request: the content of the call whose output is [`PENDING_OUTPUT`], if it had any.
 pub const PENDING_CONTENT: &str = "pendingContent";
 /// On a restarted tool request: `true`, or the object passed to the tool. On a tool message: `true` if it was
 /// built from answers to interrupts.

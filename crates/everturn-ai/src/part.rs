@@ -50,7 +50,7 @@ pub enum PartKind {
     ToolResponse(Box<ToolResponse>),
     /// Any JSON value.
     Data(Box<Value>),
-    /// An object whose meaning only the provider knows.
+    /// An object that only the provider interprets.
     Custom(Box<JsonObject>),
     /// The model's reasoning, as far as the provider shows it.
     Reasoning(String),
@@ -125,7 +125,7 @@ impl Part {
         Self { kind, ..self }
     }
 
-    /// Returns the text, if this is a text part or a data or custom part that carries text beside its
+    /// Returns the text, if this is a text part or a data or custom part that has text in addition to its
     /// payload.
     pub fn as_text(&self) -> Option<&str> {
         match &self.kind {

@@ -145,7 +145,7 @@ impl Tool {
         Self::build(name, description, body).with_input_schema(input_schema)
     }
 
-    /// Creates a tool that answers with content, such as media, beside its output.
+    /// Creates a tool that answers with content, such as media, in addition to its output.
     pub fn multipart<I, F, Fut>(name: impl Into<String>, description: impl Into<String>, function: F) -> Self
     where
         I: DeserializeOwned + JsonSchema + Send + 'static,
@@ -332,7 +332,7 @@ impl Tool {
         &self.0.metadata
     }
 
-    /// Returns whether the tool answers with content beside its output.
+    /// Returns whether the tool answers with content in addition to its output.
     pub fn is_multipart(&self) -> bool {
         self.0.multipart
     }

@@ -18,7 +18,7 @@ pub use self::agent_socket::AgentSocket;
 /// The version of the protocol, as a subprotocol.
 const PROTOCOL: &str = "everturn.v1";
 
-/// Returns whether a text is a frame of a server that this version knows.
+/// Returns whether a text is a server's frame of a kind that this version supports.
 pub(crate) fn is_frame(text: &str) -> everturn_core::Result<bool> {
     Ok(!matches!(
         frame::ServerFrame::parse(text)?,

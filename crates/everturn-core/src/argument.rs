@@ -1,4 +1,4 @@
-//! Arguments that functions take from the context of their call, beside their input.
+//! Arguments that functions take from the context of their call, in addition to their input.
 
 use std::any::{TypeId, type_name};
 use std::fmt;
@@ -9,8 +9,8 @@ use crate::{Context, Dep, Error, HandlerResult, Result};
 /// The provider that a [`Requirement`] names for the values of the application.
 const APPLICATION: &str = "application";
 
-/// A type that tools, flows and turn loops can take as an argument beside their input, like an extractor in
-/// axum.
+/// A type that tools, flows and turn loops can take as an argument in addition to their input, like an
+/// extractor in axum.
 ///
 /// [`Dep`], [`Principal`](crate::Principal), options of both, and [`Context`] implement it, and your own
 /// types can.

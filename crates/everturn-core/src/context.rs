@@ -194,8 +194,7 @@ impl Context {
             .map(|_| out_of_time())
     }
 
-    /// Runs `future` until it completes or the invocation ends, whichever is first; an incomplete future is
-    /// dropped.
+    /// Runs `future` until it completes or the invocation ends; an incomplete future is dropped.
     ///
     /// If both happen at once, the future's result counts. If the invocation is already over, `future` is not
     /// started.

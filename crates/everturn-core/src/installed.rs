@@ -136,7 +136,7 @@ mod tests {
     use super::*;
     use crate::{Error, HandlerResult};
 
-    /// A plugin that knows no action, fails for the id `bad`, and yields once before it answers.
+    /// A plugin that resolves no action, fails for the id `bad`, and yields once before it answers.
     struct Empty;
 
     impl Plugin for Empty {

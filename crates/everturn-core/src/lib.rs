@@ -77,7 +77,7 @@
 //! | give functions a database or configuration | [`Dep`], [`FromContext`], [`Registry::provide`] |
 //! | report and classify failures | [`Error`], [`HandlerError`], [`Status`], [`Reason`] |
 //! | trace work in spans, and observe them | [`in_span`], [`run`], [`listen_to_spans`] |
-//! | export log lines beside spans | [`LogLine`] |
+//! | export log lines with spans | [`LogLine`] |
 //! | follow a trace and a request across programs | [`TraceParent`], [`RequestId`] |
 //! | let readers join or resume a stream late | [`stream_log`] |
 //! | keep long computations off the runtime's threads | [`offload`] |

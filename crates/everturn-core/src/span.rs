@@ -153,7 +153,7 @@ fn in_box<T, Fut>(context: Context, work: impl FnOnce() -> Fut) -> impl Future<O
 where
     Fut: Future<Output = Result<T>>,
 {
-    // Without an `async` block, which would store the captures of `work` beside its future.
+    // Without an `async` block, which would store the captures of `work` in addition to its future.
     context.scope(Box::pin(future::lazy(|_| work()).flatten()))
 }
 

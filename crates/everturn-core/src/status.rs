@@ -5,10 +5,10 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The kind of an operation's outcome, one of the canonical statuses that all clients know.
+/// The kind of an operation's outcome, one of the canonical statuses of all clients.
 ///
-/// On the wire a status is its upper-case name (`INVALID_ARGUMENT`). A name this version does not know is
-/// read as [`Status::Unknown`].
+/// On the wire a status is its upper-case name (`INVALID_ARGUMENT`). A name that this version does not define
+/// is read as [`Status::Unknown`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Status {
@@ -134,7 +134,7 @@ impl fmt::Display for Status {
     }
 }
 
-/// The error for a status name that this version does not know.
+/// The error for an unknown status name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownStatus(String);
 

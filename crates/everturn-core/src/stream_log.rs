@@ -50,9 +50,8 @@
 //!   Streams that are still being written never expire. A log removes expired streams when a stream is
 //!   opened, and never returns one.
 //! - **Scopes are separate.** A stream opened in one scope cannot be read or stopped from another.
-//! - **Erased streams are gone.** [`StreamLog::erase`] removes the streams of a tenant or a session, in
-//!   whichever process they are written, and nothing of them is left in the log's files. The writer of such a
-//!   stream cannot write any more.
+//! - **Erased streams are gone.** [`StreamLog::erase`] removes the streams of a tenant or a session, of all
+//!   processes, and no data of them stays in the log's files. Their writers fail from then on.
 //! - **Durability** differs between logs; each log's documentation states it.
 
 mod entry;

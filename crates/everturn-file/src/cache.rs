@@ -173,8 +173,8 @@ impl<T> Cache<T> {
         Ok(contents)
     }
 
-    /// Lists the `.json` files of a folder, and forgets those that are gone. Listings exclude one another, so
-    /// that none forgets what a later one has found.
+    /// Lists the `.json` files of a folder, and removes the entries of deleted files. Listings exclude one
+    /// another, so that none forgets what a later one has found.
     fn list(&self, disk: &dyn Disk, folder: &Path, _turn: &MutexGuard<'_, u64>) -> io::Result<Vec<PathBuf>> {
         let mut paths = disk.list(folder)?;
         paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));

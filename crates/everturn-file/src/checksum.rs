@@ -1,9 +1,9 @@
 //! The checksum of a file, written as whitespace after its JSON.
 //!
-//! Other runtimes read and rewrite the files. They keep fields that they do not know, so a checksum in a
-//! field would outlive the content that it was computed from. Whitespace after a document means nothing to
-//! any parser and is never kept. A file without a checksum is another runtime's or an earlier version's, and
-//! gets one when it is next written.
+//! Other runtimes read and rewrite the files. They keep unknown fields, so a checksum in a field would
+//! outlive the content that it was computed from. Whitespace after a document means nothing to any parser and
+//! is never kept. A file without a checksum is another runtime's or an earlier version's, and gets one when
+//! it is next written.
 
 /// The bytes of a seal: a line break, and a space or a tab for each bit.
 const SEAL: usize = 33;

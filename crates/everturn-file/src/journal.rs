@@ -145,7 +145,7 @@ impl Journals {
     fn read(&self, key: &JournalKey) -> Result<Vec<JournalRecord>> {
         let mut records = Vec::new();
         for (sequence, path) in self.files(&self.of_turn(key))? {
-            // A file that was listed and is gone was cleared meanwhile.
+            // A listed file that no longer exists was cleared meanwhile.
             if let Some(Written { body, .. }) = self.record(&path)? {
                 records.push(JournalRecord { sequence, body });
             }

@@ -274,7 +274,7 @@ impl Files {
     }
 
     /// Checks that a scan has not passed over the tip of a session whose pointer is missing or damaged, where
-    /// `found` is the last row that was found: a row that cannot be read, or is gone, may be the tip.
+    /// `found` is the last row that was found: a row that is unreadable or missing may be the tip.
     ///
     /// # Errors
     /// `DATA_LOSS` if there may be such a row.

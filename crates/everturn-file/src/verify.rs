@@ -79,7 +79,7 @@ impl Files {
             }
             content => content?,
         };
-        // A file that was listed and is gone was deleted meanwhile.
+        // A listed file that no longer exists was deleted meanwhile.
         let Some(content) = content else {
             return Ok(());
         };

@@ -17,7 +17,7 @@ use crate::layout::Folder;
 
 type Key = (Folder, SnapshotId);
 
-/// The watched rows. A row is removed when its last watcher is gone.
+/// The watched rows. A row is removed when its last watcher is dropped.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Watchers(Arc<Mutex<HashMap<Key, Weak<Watched>>>>);
 

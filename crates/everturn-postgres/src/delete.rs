@@ -259,8 +259,8 @@ impl Deleting<'_> {
     /// lineage and returns its parent.
     async fn release_lineage(&self, lineage: LineageKey) -> Outcome<Option<LineageKey>> {
         let place = |sql: &str| of_session(sql, lineage.session).with(lineage.number, Type::INT8);
-        // Its session too, if it is another one: what that session's writers know of the lineage becomes
-        // false.
+        // Also locks the lineage's session, if it is another one, because the deletion makes the cached state
+        // of that session's writers stale.
         self.lock(&BTreeSet::from([lineage.session])).await?;
         let sql = "SELECT parent_session, parent, base, cut, NULL::integer, checksum FROM @lineage \
                    WHERE tenant = $1 AND session = $2 AND number = $3 FOR UPDATE";

@@ -49,7 +49,7 @@ impl Fault {
     /// Returns the fault of a statement that was sent before its connection failed.
     pub(crate) fn unanswered(self) -> Self {
         match self {
-            // The server has said that it was not carried out.
+            // The server reported that the statement was not executed.
             Self::TimedOut(_) => self,
             fault => Self::Unanswered(Box::new(fault)),
         }
@@ -121,7 +121,7 @@ impl Fault {
             Self::Unknown(save) => save_unknown(&save.snapshot, save.why.into_error(place)),
             Self::Database(error) => {
                 let (status, advice) = meaning(error.code());
-                // The outer error says only that there was one.
+                // The outer error does not describe its cause.
                 let why = error
                     .as_db_error()
                     .map_or_else(|| describe(&error), ToString::to_string);

@@ -24,7 +24,7 @@ pub(crate) const KNOWN: &str = "n.version, n.tip_at, n.tip, n.tokens, l.parent_s
     (SELECT max(m.number) FROM @message m WHERE m.tenant = l.tenant AND m.session = l.session AND m.lineage = l.number), \
     l.checksum";
 
-/// Joins the lineage that [`KNOWN`] speaks of: that of the snapshot, if it is the session's own.
+/// Joins the lineage that [`KNOWN`] refers to: that of the snapshot, if it is the session's own.
 pub(crate) const KNOWN_LINE: &str = "LEFT JOIN @lineage l ON l.tenant = s.tenant AND l.session = s.session \
     AND l.number = s.lineage AND s.line_session IS NULL";
 

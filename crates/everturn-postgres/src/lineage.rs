@@ -299,7 +299,7 @@ impl Plan<'_> {
         Ok(last.map(|last| (at, last)))
     }
 
-    /// Returns the longest beginning of a history that this process knows to be stored.
+    /// Returns the longest prefix of a history that the cache lists as stored.
     pub(crate) async fn known_start(&mut self, history: &History) -> Outcome<Option<Start>> {
         let mut next = Some(history);
         while let Some(history) = next {

@@ -27,10 +27,10 @@ const GATHER: Duration = Duration::from_millis(5);
 /// How many tags one notification carries: PostgreSQL allows 8,000 bytes.
 const MAX_TAGS: usize = 300;
 
-/// How long a connection may take to prove that it hears notifications.
+/// How long a connection may take to prove that it receives notifications.
 const PROOF: Duration = Duration::from_secs(2);
 
-/// How long to wait before listening is tried again, after a connection broke or proved deaf.
+/// How long to wait before listening again after a connection broke or received no notifications.
 const RETRY_BROKEN: Duration = Duration::from_secs(1);
 const RETRY_DEAF: Duration = Duration::from_mins(5);
 
@@ -100,7 +100,7 @@ enum End {
 }
 
 impl Channel {
-    /// Listens until the store is gone, and calls `heard` with every tag.
+    /// Listens until the store is dropped, and calls `heard` with every tag.
     pub(crate) async fn listen(&self, db: &Weak<Database>, listening: &AtomicBool, changed: impl Fn(i64)) {
         let Some(address) = &self.address else {
             return;

@@ -12,8 +12,8 @@ use crate::row::{COLUMNS, SCOPE, Stored, text};
 
 /// Selects a page of pending rows: a range of an index that holds only them.
 ///
-/// A query for silent runs comes from workers that want to take them over. It leaves out rows that are being
-/// written at this moment, so that many workers can ask at once and none waits for another.
+/// Workers query runs without a heartbeat to take them over. The query skips rows that are being written, so
+/// that many workers can query concurrently without waiting for each other.
 pub(crate) fn pending(query: &PendingQuery) -> Statement<'static> {
     let mut statement = Statement::new("").with(limit(query.page_size()), Type::INT8);
     let (silent, lock) = match query.silent_since {

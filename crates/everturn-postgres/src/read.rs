@@ -1,8 +1,8 @@
 //! Reading rows and the states that they refer to.
 //!
-//! A row is read by one statement, and the parts of its state that are not in memory by others. In between,
-//! another process may delete the row and its parts with it. So a part that is missing is damage only if the
-//! row still says at the same version of its session that the part is there.
+//! One statement reads a row, and others read the parts of its state that are not cached. In between, another
+//! process may delete the row together with its parts. A missing part is therefore damage only if the row
+//! still refers to it at the same version of its session.
 
 use std::sync::Arc;
 

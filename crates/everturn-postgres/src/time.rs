@@ -1,4 +1,4 @@
-//! The database's clock, as this process knows it.
+//! An estimate of the database's clock in this process.
 
 use std::time::Instant;
 
@@ -12,12 +12,12 @@ use parking_lot::Mutex;
 pub(crate) struct DatabaseTime(Mutex<(Timestamp, Instant)>);
 
 impl DatabaseTime {
-    /// Begins with the time of this machine, until the database has said its own.
+    /// Begins with the time of this machine, until the first answer of the database.
     pub(crate) fn unknown() -> Self {
         Self(Mutex::new((Timestamp::now(), Instant::now())))
     }
 
-    /// Takes note of the database's time, in nanoseconds since 1970, which it has just said.
+    /// Records the database's time, in nanoseconds since 1970, as it has just reported it.
     pub(crate) fn learn(&self, nanos: i64) {
         if let Ok(time) = Timestamp::from_nanosecond(nanos.into()) {
             *self.0.lock() = (time, Instant::now());

@@ -103,7 +103,7 @@ impl Inner {
         let row = known.tip_row()?;
         let is_asked_for = match at {
             ResumeAt::Tip(name) => row.snapshot.session_id.as_ref() == Some(name),
-            // A tag is a hash, and says nothing of the scope.
+            // A tag is a hash, and does not reveal the scope.
             ResumeAt::Snapshot(id) => {
                 let name = row.snapshot.session_id.as_ref()?;
                 row.snapshot.snapshot_id == *id && SessionKey::of(scope, name.as_str()) == session
@@ -347,7 +347,7 @@ impl Inner {
 }
 
 impl Reading<'_> {
-    /// Checks that a turn still holds the lock that a precondition speaks of, if it does.
+    /// Checks that a turn still holds the lock of a precondition, if it has one.
     pub(crate) async fn check_lock(
         &self,
         scope: &Scope,
@@ -379,7 +379,7 @@ pub(crate) struct HeldLock {
 }
 
 impl HeldLock {
-    /// Binds the lock that a precondition speaks of, if it does.
+    /// Binds the lock of a precondition, if it has one.
     pub(crate) fn bind(
         statement: &mut Statement<'_>,
         row: Option<&Snapshot>,

@@ -199,7 +199,7 @@ async fn whole(
     pieces.whole(number.into(), cuts, packed)
 }
 
-/// Reads every snapshot's row, and checks that its last message has the checksum that it says.
+/// Reads every snapshot's row, and checks that its last message has the recorded checksum.
 async fn snapshots(reading: &Reading<'_>, found: &mut Verification) -> Outcome<()> {
     let mut after = (i32::MIN, Vec::<u8>::new(), Vec::<u8>::new());
     loop {

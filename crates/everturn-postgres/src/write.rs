@@ -35,7 +35,7 @@ pub(crate) enum NextTip {
 /// The outcome of one attempt to commit.
 enum Attempt {
     Done(Option<Box<Snapshot>>),
-    /// It needs to know what is stored before it goes on.
+    /// The attempt needs the stored state before it can continue.
     Look(Option<SessionKey>),
     /// The statement failed: it lost a race, or its connection.
     Failed {
@@ -70,7 +70,7 @@ impl Inner {
         let id = id_to_save(wish.id);
         check_id("scope", wish.scope.as_str())?;
         check_id("snapshot id", id.as_str())?;
-        // Names this commit in the session, whichever of its attempts succeeds.
+        // Identifies this commit in the session, for all its attempts.
         let token = fastrand::i64(..);
         let mut patience = Patience::new(self.db.patience);
         let mut look = None;
@@ -293,8 +293,8 @@ impl Inner {
             Err(fault) => return Err(fault),
         };
         let Some(written) = written.first() else {
-            // The messages before the new ones may be others than this process takes them for: those of
-            // another session may be gone, and after a restore others have their places.
+            // The messages before the new ones may differ from the cached ones: those of another session may
+            // be deleted, and after a restore their positions may hold other messages.
             let is_foreign = plan.change.foreign.is_some();
             if let Some(place) = plan.found_by.filter(|_| is_foreign || verified) {
                 self.cache.forget_place(place);

@@ -48,13 +48,13 @@ async fn connect(server: &Served) -> TcpStream {
     TcpStream::connect(address).await.unwrap()
 }
 
-/// Sends pieces as they are, says that this was all, and reads what is answered.
+/// Sends the pieces unchanged, closes the sending side, and reads the response.
 async fn send<'a>(server: &Served, pieces: impl Iterator<Item = &'a [u8]>) -> String {
     exchange(server, pieces, AsyncWriteExt::shutdown).await
 }
 
-/// Sends the pieces of whole requests and reads what is answered. To say that this was all is to leave, and a
-/// server that has not answered by then need not.
+/// Sends the pieces of whole requests and reads the response. The sending side stays open, because a server
+/// need not answer a client that closes it.
 async fn ask<'a>(server: &Served, pieces: impl Iterator<Item = &'a [u8]>) -> String {
     exchange(server, pieces, AsyncWriteExt::flush).await
 }
@@ -67,7 +67,7 @@ async fn exchange<'a>(
     let (mut reader, mut writer) = connect(server).await.into_split();
     let writing = async {
         for piece in pieces {
-            // A server that has heard enough closes.
+            // A server may close the connection early.
             if writer.write_all(piece).await.is_err() {
                 break;
             }
@@ -298,7 +298,7 @@ async fn slow_clients_delay_no_others_and_are_disconnected() {
     }
 }
 
-/// The most memory that this process ever had, where the operating system says.
+/// The peak memory of this process, if the operating system reports it.
 fn peak_bytes() -> Option<usize> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

@@ -47,8 +47,8 @@ impl Archive {
     /// nothing.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` for an empty id; the errors of the store and of the stream logs. Delete again if it
-    /// fails: what is gone stays gone.
+    /// `INVALID_ARGUMENT` for an empty id; the errors of the store and of the stream logs. A failed deletion
+    /// can be repeated; already deleted data stays deleted.
     pub async fn delete_session(&self, session: impl Into<SessionId>) -> Result<u64> {
         let session = named_session(session)?;
         let deleted = self.tenant.delete(&Deletion::Session(session.clone())).await?;
@@ -73,8 +73,8 @@ impl Archive {
     /// ```
     ///
     /// # Errors
-    /// `NOT_FOUND` if the tenant has nothing in the store; the errors of the store and of the stream logs.
-    /// Delete again if it fails: what is gone stays gone.
+    /// `NOT_FOUND` if the tenant has nothing in the store; the errors of the store and of the stream logs. A
+    /// failed deletion can be repeated; already deleted data stays deleted.
     pub async fn delete_all(&self) -> Result<u64> {
         match tenants::find(&**self.tenant.store(), self.scope()).await {
             // A store that cannot list its tenants.

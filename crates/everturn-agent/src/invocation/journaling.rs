@@ -48,11 +48,11 @@
 //!
 //! # Two workers
 //!
-//! Records are numbered, and a number is written once. A worker that takes a turn up writes a record before
-//! it does anything; an earlier worker that was only suspended then fails with `ABORTED`,
-//! [`TURN_TAKEN_OVER`], at its next write, which comes before its next action. A worker whose turn has been
-//! committed by another, or whose background run has ended, is refused likewise: every record is written
-//! under a guard that is checked against the session in the same step.
+//! Records are numbered, and a number is written once. A worker that takes over a turn writes a record before
+//! any other action; an earlier worker that was only suspended then fails with `ABORTED`,
+//! [`TURN_TAKEN_OVER`], at its next write, which comes before its next action. The same happens to a worker
+//! whose turn has been committed by another, or whose background run has ended: every record is written under
+//! a guard that is checked against the session in the same step.
 //!
 //! # Approved calls
 //!

@@ -140,7 +140,7 @@ impl Repeated {
     }
 }
 
-/// Creates the error of a call whose turn failed, and whose conversation has gone on.
+/// Creates the error of a call whose turn failed, and whose conversation has continued.
 fn gone_on(next: &SnapshotId) -> Error {
     Error::failed_precondition(format!(
         "the turn of this call failed, and the conversation has gone on with snapshot '{next}': send the message with another \

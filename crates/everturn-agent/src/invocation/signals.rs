@@ -388,7 +388,7 @@ impl Signals {
 
     async fn ask<T>(&self, question: impl FnOnce(Answer<T>) -> Signal) -> Result<T> {
         let (answer, wait) = oneshot::channel();
-        // If the driver is gone, so is the sender of the answer.
+        // If the driver has ended, it has dropped the sender of the answer.
         self.signal(question(answer));
         wait.await.unwrap_or_else(|_| Err(self.why_ended()))
     }

@@ -376,8 +376,8 @@ impl Drop for TurnLock {
 impl Drop for TurnLockGuard {
     fn drop(&mut self) {
         self.entry.known().holder = None;
-        // The permit is dropped after this body, so that the next holder writes its name after this one is
-        // gone.
+        // The permit is dropped after this body, so that the next holder writes its name after this name is
+        // removed.
     }
 }
 

@@ -1,6 +1,7 @@
 //! The policy for background runs whose worker is lost.
 
-/// What happens to a background run whose worker went silent: its process was killed, or its machine is gone.
+/// The policy for a background run whose worker sends no heartbeats: its process was killed, or its machine
+/// failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WorkerLoss {

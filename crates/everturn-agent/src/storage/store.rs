@@ -31,8 +31,8 @@
 //! - **Ledgers**, where a store keeps one ([`SessionStore::ledger`]), follow the contract of [`UsageLedger`].
 //! - **Turn locks**, where a store keeps them ([`SessionStore::turn_locks`]), follow the contract of
 //!   [`TurnLocks`].
-//! - **Level-triggered watching.** A watcher receives the current status first and the last one in the end,
-//!   whichever process wrote it; those in between may be left out.
+//! - **Level-triggered watching.** A watcher first receives the current status and finally the last one, of
+//!   any process; it may miss the statuses in between.
 //! - **Durability** is each store's own promise, stated in its documentation: what survives the death of the
 //!   process, and what survives a loss of power, at which level.
 //!

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::prompt_support::answering;
 use crate::support::{handling, said};
 
-/// Keeps what was said as its custom state and as an artifact of that name.
+/// Stores the message as its custom state and as an artifact of that name.
 fn scribe() -> Agent {
     handling("scribe", |turn: Turn| async move {
         let said = said(&turn);

@@ -54,7 +54,7 @@ struct Departure {
     gate: Gate,
 }
 
-/// Asks for one payment after the other, and says when all are made.
+/// Requests one payment after the other, and reports when all are made.
 fn answer(request: &ModelRequest) -> ModelResponse {
     let (mut what, mut round) = (String::new(), 0);
     for message in &request.messages {

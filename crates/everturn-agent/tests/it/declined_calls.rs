@@ -1,4 +1,4 @@
-//! Saying no to a tool that asks, whatever its output schema says.
+//! Declining the question of a tool, independent of its output schema.
 
 use everturn_agent::store::MemoryStore;
 use everturn_agent::{AgentInput, agent};

@@ -1,4 +1,4 @@
-//! Defining agents, and what a listing says about them.
+//! Defining agents, and their descriptions in a listing.
 
 use std::sync::Arc;
 use std::time::Duration;

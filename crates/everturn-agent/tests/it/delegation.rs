@@ -9,7 +9,7 @@ use everturn_core::{Error, Registry, Status};
 use everturn_testkit::{Reply, ScriptedModel};
 use serde_json::{Value, json};
 
-/// A registry with a lead agent that delegates as told, and a helper that makes a document.
+/// A registry with a lead agent that delegates by script, and a helper that makes a document.
 fn team(delegation: Delegation, script: ScriptedModel) -> (Registry, everturn_agent::Agent, ScriptedModel) {
     let registry = Registry::new();
     script.register(&registry, "scripted").unwrap();

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::prompt_support::{call, registry, said};
 use crate::support::{all_chunks, snapshots};
 
-/// A tool that runs once, counts its calls here and in the session, and fails as `fails` says.
+/// A tool that runs once, counts its calls here and in the session, and fails as configured by `fails`.
 fn book(calls: &Arc<AtomicUsize>, fails: fn(usize) -> Option<Error>) -> Tool {
     let calls = Arc::clone(calls);
     Tool::new("book", "Books.", move |_: NoInput, _: ToolContext| {

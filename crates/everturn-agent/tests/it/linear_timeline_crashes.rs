@@ -26,7 +26,7 @@ async fn turn(agent: &Agent, init: AgentInit, text: &str) -> SnapshotId {
     connection.output().await.unwrap().snapshot_id.unwrap()
 }
 
-/// The last thing that was said in a snapshot.
+/// The text of the last message of a snapshot.
 fn last_said(snapshot: &Snapshot) -> String {
     let state = snapshot.state.as_ref().unwrap();
     state.messages.last().unwrap().text().into_owned()

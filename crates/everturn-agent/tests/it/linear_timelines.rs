@@ -198,7 +198,7 @@ async fn a_background_run_can_rewind() {
     assert_eq!(listed(&store, true).await, ids[1..]);
 }
 
-/// An agent that says when it has opened a session.
+/// An agent that signals when it has opened a session.
 fn announcing(store: &FaultyStore, concurrency: Concurrency) -> Agent<Value> {
     custom_agent(&Registry::new(), "parrot", |session: AgentSession| async move {
         session.send_status("open").await?;

@@ -9,7 +9,7 @@ use everturn_core::{Registry, Status};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Repeats what it hears.
+/// Repeats the message.
 fn parrot(policy: SnapshotPolicy) -> Agent {
     custom_agent(&Registry::new(), "parrot", |session: AgentSession| async move {
         session

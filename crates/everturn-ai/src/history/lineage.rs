@@ -98,7 +98,7 @@ impl Lineage {
         self.base() + self.log.len()
     }
 
-    /// Returns the value of type `T` that is kept beside this lineage, created on first use and dropped with
+    /// Returns the value of type `T` that is attached to this lineage, created on first use and dropped with
     /// the lineage. Callers use it to cache facts about the messages.
     pub fn extension<T: Any + Send + Sync + Default>(&self) -> Arc<T> {
         let mut extensions = self.extensions.lock();

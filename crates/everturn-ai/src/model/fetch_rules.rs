@@ -65,7 +65,7 @@ impl FetchRules {
         Self::any_host().allow_http()
     }
 
-    /// Allows the scheme `http` beside `https`.
+    /// Allows the scheme `http` in addition to `https`.
     pub fn allow_http(mut self) -> Self {
         self.http = true;
         self

@@ -5,7 +5,7 @@
 //! | `chef.prompt` | the prompt `chef` |
 //! | `chef.french.prompt` | its variant `french`, found as `chef.french` |
 //! | `kitchen/chef.prompt` | the prompt `kitchen/chef` |
-//! | `_style.prompt` | the partial `style`, whichever folder it is in |
+//! | `_style.prompt` | the partial `style`, in any folder |
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -19,10 +19,11 @@ pub fn note_overrides(registry: &Registry, agent: &str, overrides: &PromptOverri
     registry.set_value(format!("{OVERRIDES}{agent}"), overrides.clone());
 }
 
-/// The prefix of the registry values that hold models which agents use beside their prompts.
+/// The prefix of the registry values that hold the models that agents use in addition to those of their
+/// prompts.
 const MODELS: &str = "agent-model/";
 
-/// Registers a model that an agent uses beside its prompt, for [`check_names`].
+/// Registers a model that an agent uses in addition to that of its prompt, for [`check_names`].
 pub fn note_model(registry: &Registry, agent: &str, model: &ModelReference) {
     registry.set_value(format!("{MODELS}{agent}"), model.clone());
 }

@@ -183,7 +183,7 @@ impl ToolContext {
         self.call.part.as_ref()?.metadata_entry(key)
     }
 
-    /// Adds content, such as media, to the tool's response beside its output.
+    /// Adds content, such as media, to the tool's response, in addition to its output.
     pub fn attach(&self, part: impl Into<Part>) {
         self.call.attachments.lock().push(part.into());
     }

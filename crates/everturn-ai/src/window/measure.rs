@@ -44,7 +44,7 @@ pub(super) enum Measure {
     /// By the length of the content. Running totals are kept with every history.
     #[default]
     Estimate,
-    /// By a function of the application. Running totals are kept beside each lineage.
+    /// By a function of the application. Running totals are attached to each lineage.
     Function(Arc<CountTokens>),
 }
 

@@ -80,7 +80,7 @@ fn asks(input: Value) -> Step {
     step(message(json!([request("act", "1", input)])))
 }
 
-/// A tool that says under which identity it ran, and on request fails, panics or asks.
+/// A tool that returns its effect id, and on request fails, panics or asks.
 fn act(notes: &Arc<Notes>) -> Tool {
     let notes = Arc::clone(notes);
     Tool::dynamic("act", "Acts.", None, move |input: Value, cx: ToolContext| {

@@ -12,7 +12,7 @@ use everturn_ai::{
 };
 use everturn_core::{Context, Error, Result, Status};
 
-/// A server that answers every request as a function says, and counts them.
+/// A server that answers every request with a function, and counts the requests.
 struct Pictures {
     port: u16,
     asked: Arc<AtomicUsize>,

@@ -216,7 +216,7 @@ fn document() -> impl Strategy<Value = Value> {
         .prop_map(|members| Value::Object(members.into_iter().collect()))
 }
 
-/// Whether a completed document says nothing that the whole one does not say.
+/// Whether a completed document has only values of the whole one.
 fn is_beginning_of(part: &Value, whole: &Value) -> bool {
     match (part, whole) {
         (Value::String(part), Value::String(whole)) => whole.starts_with(part.as_str()),

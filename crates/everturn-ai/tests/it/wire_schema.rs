@@ -156,7 +156,7 @@ fn collect_messages(value: &Value, found: &mut Vec<Value>) {
     }
 }
 
-/// Empty metadata says nothing and is not written.
+/// Empty metadata is not written.
 fn without_empty_metadata(value: Value) -> Value {
     match value {
         Value::Object(object) => {

@@ -90,7 +90,7 @@ struct Shared {
     swept: Mutex<Option<Instant>>,
     /// The bytes of all streams, including removed ones that a reader still holds.
     bytes: Arc<AtomicUsize>,
-    /// The bytes of each owner's streams, likewise.
+    /// The bytes of each owner's streams, counted in the same way.
     owners: Mutex<HashMap<Arc<str>, Arc<AtomicUsize>>>,
 }
 

@@ -8,7 +8,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::support::{Counter, Dropped, assert_failed, idle, within};
 
-/// Never returns by itself; `dropped` tells when it is gone.
+/// Never returns by itself; `dropped` signals when it is dropped.
 fn endless(dropped: &Dropped) -> Connection<u8, (), u8> {
     let owned = dropped.when_dropped();
     Connection::open(

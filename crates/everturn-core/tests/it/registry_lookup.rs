@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::assert_failed;
 
-/// An action that says where it was registered.
+/// An action that returns the place of its registration.
 fn says(name: &str, what: &'static str) -> Arc<dyn DynAction> {
     Arc::new(Action::new(
         ActionType::CUSTOM,

@@ -39,7 +39,7 @@ impl Fixture {
             .await
     }
 
-    /// Asserts that the session cannot go on, and that the error says why.
+    /// Asserts that the session cannot continue, and that the error names the cause.
     async fn assert_lost(&self, what: &str) {
         let latest = self.latest().await.unwrap_err();
         let saved = put(&self.store, row(9), Precondition::Tip(Some("row-2".into()))).await;

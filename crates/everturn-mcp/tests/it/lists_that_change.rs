@@ -23,7 +23,7 @@ use crate::support::{Served, Wanted, client_of, kitchen};
 struct Changing {
     tools: Arc<Mutex<Vec<(&'static str, &'static str)>>>,
     changed: watch::Sender<()>,
-    /// Whether it speaks only the versions with a handshake.
+    /// Whether it supports only the versions with a handshake.
     is_old: bool,
 }
 

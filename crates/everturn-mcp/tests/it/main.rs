@@ -1,4 +1,4 @@
-//! Everything that is tested from outside, in one program: each further one is linked and stored anew.
+//! All integration tests in one program, because each further program is linked separately.
 
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 

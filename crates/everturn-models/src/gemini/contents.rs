@@ -19,7 +19,7 @@ pub(super) const CUSTOM_PARTS: [(&str, &str); 4] = [
     ("geminiToolCall", "toolCall"),
     ("geminiToolResponse", "toolResponse"),
 ];
-/// Fields beside a part's content: the key in its metadata, and the name on the wire.
+/// Fields of a part in addition to its content: the key in its metadata, and the name on the wire.
 pub(super) const SIDE_FIELDS: [(&str, &str); 3] = [
     ("videoMetadata", "videoMetadata"),
     ("mediaResolution", "mediaResolution"),

@@ -178,7 +178,7 @@ fn tool_config(choice: Option<ToolChoice>, has_tools: bool, settings: &mut Setti
     config
 }
 
-/// Requests JSON output, with the schema if it is to be enforced. Early models reject it beside tools.
+/// Requests JSON output, with the schema if it is to be enforced. Early models reject it together with tools.
 fn output(
     output: Option<&OutputConfig>,
     family: Family,

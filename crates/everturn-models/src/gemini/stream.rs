@@ -27,9 +27,9 @@ pub(super) struct Assembly<'a> {
     parts: Vec<Part>,
     /// A call whose arguments are still being streamed.
     open_call: Option<OpenCall>,
-    /// The fields of the response beside its candidates.
+    /// The fields of the response other than its candidates.
     response: JsonObject,
-    /// The fields of the first candidate beside its content.
+    /// The fields of the first candidate other than its content.
     candidate: JsonObject,
     has_candidate: bool,
     /// The usage of the streams before this one.

@@ -67,7 +67,7 @@ fn kind(block: &Value) -> &str {
     block["type"].as_str().unwrap_or_default()
 }
 
-/// Refuses what the API refuses, with a message that says where.
+/// Rejects the requests that the API rejects, with a message that names the position.
 pub(crate) fn check(request: &Request, given: &Given) -> Check {
     let body = &request.body;
     check_headers(request)?;

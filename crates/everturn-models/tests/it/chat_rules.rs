@@ -49,7 +49,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// Refuses what strict servers refuse, with a message that says where.
+/// Rejects the requests that strict servers reject, with a message that names the position.
 pub(crate) fn check(request: &Request, given: &Given) -> Check {
     let body = &request.body;
     ensure(request.path == "/v1/chat/completions", || {
@@ -175,7 +175,7 @@ fn check_call(call: &Value) -> Check {
     })
 }
 
-/// Each call is answered by one message, before anything else is said.
+/// Each call is answered by one message, before any other message.
 fn check_order(body: &Value) -> Check {
     let mut open: Vec<&str> = Vec::new();
     for message in list(&body["messages"]) {

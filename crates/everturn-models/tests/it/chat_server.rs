@@ -8,7 +8,7 @@ use crate::chat::{delta, end, stream};
 use crate::chat_rules::{Given, check};
 use crate::server::{Reply, Request, Server};
 
-/// An assistant message that says this, after some reasoning.
+/// An assistant message with this text, after some reasoning.
 pub(crate) fn said(reasoning: &str, text: &str) -> Value {
     json!({ "role": "assistant", "reasoning_content": reasoning, "content": text })
 }

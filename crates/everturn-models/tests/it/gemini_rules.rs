@@ -92,7 +92,7 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// Refuses what the API refuses, with a message that says where.
+/// Rejects the requests that the API rejects, with a message that names the position.
 pub(crate) fn check(request: &Request, given: &Given) -> Check {
     let (body, path) = (&request.body, request.path.as_str());
     ensure(request.headers.contains_key("x-goog-api-key"), || {

@@ -17,7 +17,7 @@ fn answer() -> String {
     stream(&[delta(json!({ "content": "Leeks." })), end("stop")])
 }
 
-/// How a call fails that is made of a server, once `ready` says that it waits for nothing but the server.
+/// Returns the error of a call to a server. `ready` reports when only the server delays the call.
 async fn failure(
     server: &Server,
     ready: impl AsyncFnOnce(&mut mpsc::Receiver<everturn_ai::ModelResponseChunk>),

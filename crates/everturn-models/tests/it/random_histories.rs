@@ -77,7 +77,7 @@ fn answer() -> impl Strategy<Value = Value> {
     ])
 }
 
-/// The messages of one round: the model speaks and calls, the tools answer.
+/// The messages of one round: text and calls of the model, and the answers of the tools.
 fn round() -> impl Strategy<Value = Vec<Value>> {
     let calls = prop::collection::vec((call(), answer()), 0..4);
     (prop::collection::vec(said(), 0..4), calls, any::<bool>()).prop_map(|(mut content, calls, backwards)| {

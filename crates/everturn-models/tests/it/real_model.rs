@@ -1,7 +1,7 @@
 //! A real model, tiny and on this machine, behind three protocols. It is not wise: shape and flow are
 //! asserted, never what it says.
 //!
-//! `./test` starts its server and says where it is: `EVERTURN_TEST_MODEL` is its address and
+//! `./test` starts its server and passes the address: `EVERTURN_TEST_MODEL` is its address and
 //! `EVERTURN_TEST_MODEL_LOG` the file that it logs to.
 
 use std::path::PathBuf;

@@ -183,7 +183,7 @@ const FIELDS: [&str; 18] = [
     "truncation",
 ];
 
-/// Refuses what the API refuses, with a message that says where.
+/// Rejects the requests that the API rejects, with a message that names the position.
 pub(crate) fn check(request: &Request, given: &[Value]) -> Result<(), String> {
     let body = &request.body;
     if let Some(unknown) = body

@@ -188,7 +188,7 @@ pub(crate) struct Server {
 type Script = Arc<Mutex<dyn FnMut(&Request) -> Reply + Send>>;
 
 impl Server {
-    /// A server that answers each request as `script` says.
+    /// A server that answers each request by `script`.
     pub(crate) async fn start(script: impl FnMut(&Request) -> Reply + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());

@@ -42,7 +42,7 @@ impl Protocol {
         }
     }
 
-    /// All that an answer says, and its chunks.
+    /// The complete answer, and its chunks.
     async fn outcome(self, reply: Reply) -> Value {
         let asked = self.answered(reply).await;
         let streamed = asked.streamed();

@@ -1,4 +1,4 @@
-//! Chat Completions: conversations that the client tells, and conversations that are kept.
+//! Chat Completions: conversations that the client sends, and stored conversations.
 
 use everturn_ai::{FinishReason, Message, ModelResponse, Part, ToolRequest};
 use everturn_testkit::Reply;

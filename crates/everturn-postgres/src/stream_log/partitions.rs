@@ -1,7 +1,7 @@
 //! Slots: streams of one age, whose chunks are dropped together.
 //!
 //! The key of a stream ends with the number of its slot, and the chunks of a slot are a partition of their
-//! table. Deleting streams one by one leaves their chunks. When the last stream of a slot is gone, the
+//! table. Deleting streams one by one leaves their chunks. When the last stream of a slot is deleted, the
 //! partition is truncated: that costs the same for any number of chunks and leaves nothing to vacuum.
 
 use std::time::{Duration, Instant};

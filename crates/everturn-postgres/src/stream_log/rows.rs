@@ -70,8 +70,8 @@ fn of_key(sql: impl Into<String>, key: &StreamKey) -> Statement<'static> {
         .with(key.id().as_bytes().to_vec(), Type::BYTEA)
 }
 
-/// Begins a stream and returns its key; `None` if there is one with that name. Removes those that have
-/// expired, and ends those whose writers are gone.
+/// Begins a stream and returns its key; `None` if the name exists. Removes expired streams, and ends streams
+/// whose writers have died.
 pub(super) async fn open(
     db: &Database,
     key: &StreamKey,
@@ -198,8 +198,8 @@ fn kept(rows: &[Row]) -> Outcome<Written> {
     })
 }
 
-/// Returns the next events after a position; `None` if the stream is gone. Ends a stream whose writer is
-/// gone.
+/// Returns the next events after a position; `None` if the stream was removed. Ends a stream whose writer has
+/// died.
 pub(super) async fn after(
     db: &Database,
     row: i64,

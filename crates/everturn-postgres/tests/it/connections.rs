@@ -1,4 +1,4 @@
-//! How many connections a process has, and that fewer than it wants are enough.
+//! The number of connections of a process; fewer than the maximum are sufficient.
 
 use everturn_agent::store::{Precondition, SessionStore};
 use everturn_agent::{Snapshot, SnapshotId};

@@ -49,7 +49,7 @@ impl TurnName {
         Self(Uuid::new_v4().simple().to_string())
     }
 
-    /// Makes the snapshot of the turn record the name, beside what else is noted there.
+    /// Records the name in the snapshot of the turn, in addition to the existing notes.
     pub(crate) fn noted(&self, context: Context) -> Context {
         let mut note = context
             .extension::<ServerNote>()

@@ -70,7 +70,7 @@ impl Counting {
         Served::start(self.server().stream_log(log)).await
     }
 
-    /// A server that knows its callers by a header.
+    /// A server that identifies callers by a header.
     fn server(&self) -> Server {
         Server::new(&self.registry).context(context_fn(|request| {
             let name = request.header("x-name").unwrap_or("ann");

@@ -213,7 +213,7 @@ async fn the_program_erases_a_tenant_through_its_archive() {
 
     assert_eq!(deleted, 1);
     assert_eq!(holding(desk.folder.path(), SECRET), [""; 0]);
-    // The log is the server's, which told the agent of it.
+    // The log belongs to the server, which has registered it with the agent.
     assert!(Arc::strong_count(&desk.log) > 0);
 }
 

@@ -34,7 +34,7 @@ fn chef(registry: &Registry) -> Agent<Kitchen> {
     .unwrap()
 }
 
-/// A server that knows its callers by a header, and their roles by another.
+/// A server that identifies callers by a header, and their roles by another.
 fn server(registry: &Registry) -> Server {
     Server::new(registry).context(context_fn(|request| {
         let name = request.header("x-name").unwrap_or("ann");

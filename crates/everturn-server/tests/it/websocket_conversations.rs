@@ -68,7 +68,7 @@ impl Client {
         }
     }
 
-    /// Reads to the end of a turn: what the agent said, and how the turn ended.
+    /// Reads to the end of a turn, and returns the agent's text and the end of the turn.
     async fn turn(&mut self) -> (String, Value) {
         let mut said = String::new();
         loop {
@@ -209,7 +209,7 @@ async fn a_run_is_detached_and_aborted_on_one_connection() {
     );
 }
 
-/// An agent that says when it has begun and when it was dropped.
+/// An agent that signals when it has begun and when it was dropped.
 fn fragile(registry: &Registry) -> (CancellationToken, CancellationToken) {
     let (begun, dropped) = (CancellationToken::new(), CancellationToken::new());
     let tokens = (begun.clone(), dropped.clone());

@@ -22,7 +22,7 @@ use tempfile::TempDir;
 
 const PATH: &str = "EVERTURN_TEST_STREAMS";
 
-/// A clock that is ahead of the system's by as much as one says.
+/// A clock that is ahead of the system's by a variable offset.
 #[derive(Clone, Default)]
 struct Ahead(Arc<AtomicI64>);
 

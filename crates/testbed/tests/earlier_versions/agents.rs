@@ -45,7 +45,7 @@ async fn write(turn: Turn) -> everturn_core::HandlerResult<()> {
     Ok(())
 }
 
-/// The tenant that a caller says it is.
+/// The tenant that a caller names.
 fn tenant(context: &Context) -> Scope {
     context
         .auth()

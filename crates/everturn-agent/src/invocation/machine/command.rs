@@ -95,7 +95,7 @@ pub(crate) enum Command<I, E> {
     /// `FinalizeFailed`.
     Finalize(Ending<E>),
 
-    /// Give the caller its answer; nothing goes to the client after it. If the caller is gone, drop the
+    /// Give the caller its answer; nothing goes to the client after it. If the caller has left, drop the
     /// answer.
     Resolve(Resolution<E>),
     /// The invocation has ended: release the session, the client stream and the input, and cancel the work's

@@ -45,7 +45,7 @@ pub(crate) enum Event<I, E> {
     RoundCommitted(Commit),
     /// Answers `CommitEnd`.
     EndCommitted(Commit),
-    /// Answers whichever of `CommitTurn`, `KeepTurn`, `CommitRound` and `CommitEnd` is in flight: the
+    /// Answers the one of `CommitTurn`, `KeepTurn`, `CommitRound` and `CommitEnd` that is in flight: the
     /// snapshot could not be written.
     CommitFailed(E),
     /// Answers `WritePending`.
@@ -66,7 +66,7 @@ pub(crate) enum Event<I, E> {
     HeartbeatDue,
     /// The pending snapshot is `aborted`.
     AbortSeen,
-    /// The pending snapshot is gone, or another worker has the run.
+    /// The pending snapshot was deleted, or another worker has the run.
     LeaseLost,
 }
 

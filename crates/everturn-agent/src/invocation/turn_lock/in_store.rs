@@ -205,7 +205,7 @@ impl EarlyLock {
 
 impl Drop for EarlyLock {
     fn drop(&mut self) {
-        // Where the runtime is gone, the lock lapses.
+        // Without a runtime, the lock lapses.
         if let (Some(lock), Ok(runtime)) = (self.lock.take(), Handle::try_current()) {
             self.tasks.spawn_on(lock.release(), &runtime);
         }

@@ -139,7 +139,7 @@ impl Transition {
                 Some(run) => finish(run, *lease, end, *now),
                 None => Ok(None),
             },
-            // An abort needs no lease: clients may abort a run whichever worker holds it.
+            // An abort needs no lease: clients may abort a run of any worker.
             Self::Abort { now } => Ok(pending(current).map(|run| Snapshot {
                 status: SnapshotStatus::Aborted,
                 updated_at: Some(*now),

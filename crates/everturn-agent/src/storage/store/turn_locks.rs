@@ -133,8 +133,8 @@ pub enum LockGrant {
 /// - **The lock moves with its branch.** A commit under [`Precondition::Held`] takes the queue, and the lock
 ///   unless the commit releases it, along to the snapshot that it writes.
 /// - **Places are apart**: those of other tenants, sessions and branches.
-/// - **What is recalled is checked.** A request with a [version](LockRequest::as_of) is granted only if
-///   nothing of the session has changed since, whichever process would have changed it.
+/// - **What is recalled is checked.** A request with a [version](LockRequest::as_of) is granted only if no
+///   process has changed the session since.
 #[async_trait]
 pub trait TurnLocks: Send + Sync {
     /// Asks for the lock, without waiting for other turns. A turn that holds the lock is granted it again,

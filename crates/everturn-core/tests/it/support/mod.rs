@@ -62,7 +62,7 @@ impl Drop for SaysWhenDropped {
     }
 }
 
-/// Asserts what a failure means, whatever it says.
+/// Asserts the meaning of a failure, independent of its text.
 #[track_caller]
 pub(crate) fn assert_failed<T>(
     result: Result<T, Error>,

@@ -1,4 +1,4 @@
-//! A device in memory that forgets what it was not told to keep when its power goes.
+//! A device in memory that loses all data that was not synced when its power fails.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -164,7 +164,7 @@ impl Disk for Platter {
     fn version(&self, path: &Path) -> Option<Version> {
         let state = self.powered().ok()?;
         let file = state.file(path).ok()?;
-        // No file is ever written again here, so its number says it all.
+        // Files are never rewritten here, so the number identifies the content.
         Some(Version {
             modified: UNIX_EPOCH,
             changed: UNIX_EPOCH,

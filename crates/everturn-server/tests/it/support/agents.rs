@@ -10,7 +10,7 @@ use everturn_core::{Error, Registry};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-/// An agent that streams back what it hears, with a store if one is given.
+/// An agent that streams the message back, with a store if one is given.
 pub(crate) fn parrot(registry: &Registry, store: Option<Arc<MemoryStore>>) -> Agent {
     parrot_in(registry, store.map(|store| store as Arc<dyn SessionStore>))
 }

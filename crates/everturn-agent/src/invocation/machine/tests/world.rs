@@ -173,7 +173,7 @@ impl World {
         Self::going_on((0..INPUTS).collect(), INPUTS, Conversation::new())
     }
 
-    /// A worker that takes over what is left of the inputs that were sent, after this was said.
+    /// A worker that takes over the remaining inputs after these messages.
     fn going_on(left: Vec<u8>, sent: u8, conversation: Conversation) -> Self {
         let run = sent - u8::try_from(left.len()).expect("a few inputs");
         let (machine, commands) = Machine::take_over(left);
