@@ -107,8 +107,7 @@ impl Plan<'_> {
         Ok(Some("EXISTS (SELECT 1 FROM held)".to_owned()))
     }
 
-    /// Returns the condition that the messages before the new ones are those that this process takes them
-    /// for.
+    /// Returns the condition that the stored messages before the new ones equal the cached ones.
     fn is_start_stored(&self, statement: &mut Statement<'_>, names: &Names) -> Outcome<Option<String>> {
         let Some((at, tail)) = self.change.start else {
             return Ok(None);

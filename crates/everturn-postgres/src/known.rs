@@ -1,4 +1,4 @@
-//! A session as it is known at one version.
+//! The cached knowledge of a session at one version.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -122,7 +122,7 @@ impl PostgresMetrics {
 }
 
 impl PostgresStore {
-    /// Returns what the store counts of itself, in this process.
+    /// Returns the metrics of this store in this process.
     pub fn metrics(&self) -> PostgresMetrics {
         let db = &self.inner().db;
         let pool = db.pool.status();

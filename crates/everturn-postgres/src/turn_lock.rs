@@ -271,8 +271,7 @@ impl Inner {
         let waits = statement.bind(request.waits, Type::BOOL);
         let version = known.map_or_else(new_version, |known| known.version);
         let at = statement.bind(version, Type::INT8);
-        // Not shared: those who take locks of a session come one after the other, and so does one that
-        // changes its version.
+        // An exclusive lock: requests for locks of a session, and changes of its version, are serialized.
         let still = if known.is_some() {
             format!(
                 "SELECT 1 FROM @session WHERE tenant = $1 AND key = $2 AND version = {at} FOR NO KEY UPDATE"

@@ -142,7 +142,7 @@ impl Inner {
 
     /// Returns an account, which no other transaction changes before this one ends.
     async fn locked(&self, client: &Client, place: &Place) -> Outcome<UsageTotal> {
-        // An update that changes nothing locks the row, and returns what the transactions before have left.
+        // An update that changes nothing locks the row, and returns the values of the earlier transactions.
         let statement = place
             .statement(
                 "INSERT INTO @ledger AS l (tenant, session, turn, scope, base, used) VALUES ($1, $2, $3, $4, $5, '{}') \

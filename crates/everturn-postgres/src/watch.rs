@@ -140,7 +140,7 @@ impl Watchers {
         waiting.notified().await;
     }
 
-    /// Wakes those of this process that wait for a lock.
+    /// Wakes the turns of this process that wait for a lock.
     pub(crate) fn wake_freed(&self, key: &Key) {
         self.shared.wake_freed(crate::listen::tag(key));
     }

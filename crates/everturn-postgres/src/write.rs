@@ -159,7 +159,7 @@ impl Inner {
         outcome
     }
 
-    /// Computes the row from what is stored, or remembered, and tries to write it.
+    /// Computes the row from the stored or cached state, and tries to write it.
     async fn attempt(
         &self,
         wish: &Wish<'_>,
@@ -191,8 +191,8 @@ impl Inner {
             },
             None => None,
         };
-        // Without a look, the row is taken for new: its id mostly is. If that leads nowhere, it is looked
-        // for.
+        // Without a read, the row is assumed to be new, because most ids are. If the mutation needs an
+        // existing row, the row is read.
         let applied = wish.mutation.apply(existing.as_ref());
         let row = match applied {
             Ok(Some(row)) => admit(id, existing.as_ref(), row),
@@ -431,7 +431,7 @@ impl Plan<'_> {
         Ok(Some(number))
     }
 
-    /// Returns what the state of the parent refers to, and whether the parent is in the own session.
+    /// Returns the references of the parent's state, and whether the parent is in the same session.
     async fn parent(&self, scope: &Scope, parent: &SnapshotId) -> Outcome<Option<(StoredState, bool)>> {
         if let Some(row) = &self.known.row
             && row.snapshot.snapshot_id == *parent
@@ -462,7 +462,7 @@ impl Plan<'_> {
         NextTip::Is(if is_ahead { Some(own) } else { tip.cloned() })
     }
 
-    /// Remembers what the commit made true.
+    /// Updates the cache after a successful commit.
     fn succeeded(mut self, row: &Snapshot, state: Option<&StoredState>, tip: Option<Tip>) {
         let cache = &self.store.cache;
         for fact in self.remember {

@@ -73,8 +73,9 @@ impl Hosts {
         }
     }
 
-    /// Guards a router. A server on a loopback address answers to loopback names and those that were allowed;
-    /// any other checks names only if some were allowed. Without an address, the server is part of another.
+    /// Adds the check of host names to a router. A server on a loopback address accepts loopback names and
+    /// the allowed names. Any other server checks names only if some are allowed. Without an address, the
+    /// router is part of another server.
     pub(crate) fn guard(&self, router: Router, address: Option<SocketAddr>, exposure: Exposure) -> Router {
         let is_loopback = address.is_some_and(|address| address.ip().to_canonical().is_loopback());
         if self.any || (!is_loopback && self.allowed.is_empty()) {

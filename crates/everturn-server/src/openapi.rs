@@ -51,7 +51,7 @@ pub(crate) fn document(mounted: &[Arc<Mounted>], shared: &Shared, is_operator: b
                 described["responses"]["403"] = error;
             }
         }
-        // An agent may be called like the list of agents, and is there instead.
+        // An agent may have the path of the list of agents, and then replaces it.
         if path != AGENTS || !has_get(path) {
             add(path, "get", described);
         }

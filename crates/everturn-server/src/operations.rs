@@ -85,8 +85,8 @@ fn for_callers(
     })
 }
 
-/// Returns the list of agents: each with its path, what it does, and the names of the companion actions that
-/// are mounted below its path.
+/// Returns the list of agents: each with its path, its description, and the names of the companion actions
+/// that are mounted below its path.
 fn agents(mounted: &[Arc<Mounted>]) -> Value {
     let agents = mounted
         .iter()

@@ -20,7 +20,7 @@ const READINGS: usize = 2;
 /// The maximum number of concurrent reads of stored values of all callers.
 const ALL_READINGS: usize = 4;
 
-/// The caller of a request, as far as it is known.
+/// The caller to whom a request is attributed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Caller {
     Principal(Principal),

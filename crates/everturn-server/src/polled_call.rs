@@ -176,8 +176,8 @@ mod tests {
         assert_eq!(next(&mut running).await, None);
     }
 
-    /// A task may read only so much before the runtime lets others run; the output must not overtake what is
-    /// left.
+    /// The runtime limits how much a task reads before it yields. The output must not overtake the remaining
+    /// chunks.
     #[tokio::test]
     async fn the_output_comes_last_however_many_chunks_are_read_at_once() {
         for count in 100..300 {

@@ -32,7 +32,7 @@ pub(crate) const CLEAR_SESSION: &str = "DELETE FROM journal WHERE scope = ?1 AND
 
 const HAS_JOURNAL: &str = "SELECT EXISTS (SELECT 1 FROM journal WHERE scope = ?1 AND session = ?2)";
 
-/// Asks for the journals of which every record is old, except those that are kept.
+/// Selects the journals whose records are all old, except the kept ones.
 pub(crate) const OLD: &str = "SELECT DISTINCT scope, session, turn FROM journal AS old INDEXED BY journal_by_age \
     WHERE added_at < ?1 AND turn NOT GLOB 'kept-*' AND NOT EXISTS (SELECT 1 FROM journal AS new WHERE new.scope = old.scope \
     AND new.session = old.session AND new.turn = old.turn AND new.added_at >= ?1)";

@@ -89,8 +89,8 @@ fn copy(source: &Connection, to: &Path) -> Outcome<()> {
         .ok_or_else(|| Error::invalid_argument("the backup's path must be UTF-8"))?;
     source.execute("VACUUM INTO ?1", [name])?;
     let settled = || -> std::io::Result<()> {
-        // The content, then the name, then the folder: after a loss of power the backup is there or it is
-        // not.
+        // The content, then the name, then the folder: after a loss of power the backup is either complete or
+        // absent.
         File::open(&unfinished.0)?.sync_all()?;
         std::fs::rename(&unfinished.0, to)?;
         match to.parent().filter(|folder| !folder.as_os_str().is_empty()) {

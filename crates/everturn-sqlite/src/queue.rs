@@ -68,7 +68,7 @@ impl<T> Queue<T> {
         std::mem::take(&mut state.items)
     }
 
-    /// Takes the items that are there.
+    /// Takes all waiting items without blocking.
     pub(crate) fn take_ready(&self) -> VecDeque<T> {
         std::mem::take(&mut self.state().items)
     }

@@ -170,7 +170,8 @@ impl Reading<'_> {
                 };
                 let place = (session, id.as_str(), created_at);
                 let successor = self.successor(CHILDREN_AFTER, place, precondition, written)?;
-                // The row itself is what the precondition asks for; `None` would say that it is gone.
+                // Without a successor, the precondition expects the row itself; `None` would mean that it was
+                // deleted.
                 Ok(successor.or_else(|| Some(id.clone())))
             }
         }

@@ -38,7 +38,7 @@ pub(crate) const MOVE: &str =
 pub(crate) const QUEUED: &str = "SELECT turn FROM turn_queue WHERE scope = ?1 AND session = ?2 AND place = ?3 \
     AND (until > ?4 OR turn = ?5) ORDER BY number LIMIT 1";
 
-/// Adds a turn to the queue. One that is there keeps its number.
+/// Adds a turn to the queue. A queued turn keeps its number.
 pub(crate) const QUEUE: &str = "INSERT INTO turn_queue (scope, session, turn, place, until) VALUES (?1, ?2, ?3, ?4, ?5) \
     ON CONFLICT (scope, session, turn) DO UPDATE SET place = excluded.place, until = excluded.until";
 

@@ -21,7 +21,7 @@ pub(crate) trait Work: Send {
     /// Reads and computes what to write. Returns how many bytes that holds; `None` if there is nothing to
     /// write.
     fn prepare(&mut self, preparing: &mut Preparing<'_>) -> Outcome<Option<usize>>;
-    /// Writes what was prepared last. May be called again after it was prepared again.
+    /// Writes the last prepared data. It may be called again after another `prepare`.
     fn write(&mut self, writing: &mut Writing<'_>) -> Outcome<()>;
     /// Sends the result to the caller, after the commit or after it failed.
     fn settle(self: Box<Self>, committed: Result<()>);

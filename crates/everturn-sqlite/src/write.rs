@@ -21,7 +21,7 @@ pub(crate) struct Writing<'a> {
     pub(crate) changed: Vec<Key>,
     /// The documents that the current part rewrites.
     pub(crate) rewrites: Rewrites,
-    /// The latest rows that are remembered, and those that the transaction has changed.
+    /// The cached latest rows, and the rows that the transaction has changed.
     pub(crate) latest: &'a LatestCache,
     pub(crate) latest_changes: Changes,
     /// The version of the database that the transaction changes.

@@ -12,9 +12,9 @@ use crate::{
 
 /// Calls other models, in order, when the model fails with one of the listed statuses.
 ///
-/// An unclassified error, or one with another status, is returned at once, for every model. So is the
-/// `NOT_FOUND` of a fallback model that is not registered, because it is a configuration mistake and not an
-/// outage. If every model fails, the last one's error is returned.
+/// An unclassified error, or one with another status, is returned at once, whichever model it came from. So
+/// is the `NOT_FOUND` of a fallback model that is not registered, because it is a configuration mistake and
+/// not an outage. If every model fails, the last one's error is returned.
 ///
 /// A fallback model gets the configuration of its reference, or else the request's, unless
 /// [`isolate_config`](Self::isolate_config) restricts the request's to the first model. It is called

@@ -156,7 +156,7 @@ impl Live {
     }
 }
 
-/// The error of a writer that goes on after its stream has ended by itself.
+/// The error of a write to a stream that has already ended.
 fn after_the_end(end: &StreamEvent) -> Error {
     match end {
         StreamEvent::Failed(error) => error.clone(),

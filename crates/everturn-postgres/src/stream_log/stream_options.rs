@@ -66,8 +66,8 @@ impl PostgresStreamLogOptions {
         self
     }
 
-    /// Sets how long a silent process is taken for alive; 15 s by default. It gives a sign of life three
-    /// times as often.
+    /// Sets the lease of a writing process; 15 s by default. A process renews its lease three times as often.
+    /// When the lease lapses, the process is considered dead.
     pub fn lease(mut self, duration: Duration) -> Self {
         self.lease = duration;
         self

@@ -160,7 +160,8 @@ impl Task {
             }
             tokio::select! {
                 changed = news.changed() => {
-                    // Others join what is written next, unless it is the end, or the first after a pause.
+                    // The end of a stream, and the first event after a pause, are written at once; other
+                    // events wait for the next write.
                     if let Some(flushed) = flushed
                         && changed.is_ok()
                         && !self.live.has_ended()

@@ -44,7 +44,7 @@ pub(super) fn operation(mounted: &Mounted, components: &mut Components) -> Value
     }
     let own = descriptor.metadata.get("everturn");
     if let Some(allowed) = own.and_then(|own| own.get("clientPermissions")) {
-        // The schemas are those of the protocol; this is what the agent accepts of it.
+        // The schemas are those of the whole protocol; this lists the fields that the agent accepts.
         operation["x-everturn-client-permissions"] = allowed.clone();
     }
     if super::alternatives(&mounted.shared)

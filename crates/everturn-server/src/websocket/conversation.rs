@@ -149,7 +149,7 @@ async fn send_next(
         }
         return Step::Sent;
     }
-    // Taking the output closes the input, so it is taken only once it is there.
+    // Taking the output closes the input, so it is taken only when it is available.
     connection.done().await;
     let output = async { text_of(connection.output().await?, reply.form).await };
     let end = match output.await {

@@ -312,8 +312,8 @@ async fn step(conversation: &mut Option<Conversation>, outgoing: &mpsc::Sender<O
     }
 }
 
-/// Reads and discards the rest of what the client sends. If the connection were closed with something unread,
-/// the system would discard the last words too.
+/// Reads and discards the client's remaining data. If the connection were closed with unread data, the
+/// operating system would also discard the last frames to the client.
 async fn linger(socket: Stream) {
     let mut io = socket.into_inner();
     if io.shutdown().await.is_ok() {

@@ -15,9 +15,9 @@ pub(super) fn opening_cost(key: &StreamKey) -> usize {
     OVERHEAD + key.scope().len() + key.id().len() + key.owner().len()
 }
 
-/// Makes room for that many bytes of an owner by removing finished streams, the oldest first: the owner's own
-/// if it is at its limit, and those of all owners if the file is full. Returns an error if no room can be
-/// made.
+/// Makes room for the given bytes of an owner by removing finished streams, the oldest first. Removes streams
+/// of the owner if it is at its limit, and of all owners if the file is full. Returns an error if that is not
+/// enough.
 pub(super) fn make_room(
     db: &Connection,
     options: &SqliteStreamLogOptions,

@@ -296,7 +296,7 @@ pub(super) fn enlist(db: &Connection, lease_until: i64) -> Outcome<i64> {
     Ok(db.last_insert_rowid())
 }
 
-/// Renews a writer's lease; `false` if the writer was taken for dead.
+/// Renews a writer's lease; `false` if the writer was declared dead.
 pub(super) fn renew(db: &Connection, writer: i64, lease_until: i64) -> Outcome<bool> {
     let mut statement = db.prepare_cached("UPDATE writer SET lease_until = ?2 WHERE key = ?1")?;
     Ok(statement.execute([writer, lease_until])? == 1)
