@@ -4,6 +4,7 @@
 //! does not depend on the database: the encoding of rows and documents, compression, caches, pages, and the
 //! distribution of statuses to watchers. Applications depend on the store crates; this one makes no promises
 //! about its API.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod body;
 mod documents;
