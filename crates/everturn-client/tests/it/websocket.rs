@@ -226,7 +226,7 @@ async fn a_server_with_another_protocol_is_distinguished_from_an_absent_one() {
         missing.message().contains("everturn.v1") && missing.message().contains("404"),
         "{missing}"
     );
-    assert!(missing.message().contains("over HTTP"), "{missing}");
+    assert!(missing.message().contains("use HTTP"), "{missing}");
     assert_eq!(code(missing), Status::Unimplemented);
     assert_eq!(code(agent.websocket().await.unwrap_err()), Status::Unimplemented);
     assert_eq!(code(agent.websocket().await.unwrap_err()), Status::Unimplemented);
