@@ -225,7 +225,7 @@ async fn a_failed_assertion_names_the_place() {
 }
 
 #[test]
-#[should_panic(expected = "asked 0 times, so there is no call 0")]
+#[should_panic(expected = "called 0 times, so there is no call 0")]
 fn asserting_a_call_that_was_not_made_fails() {
     ScriptedModel::new().assert_asked(0, &json!({}));
 }
