@@ -1,6 +1,6 @@
 //! A connection that is closed when its peer does not read.
 //!
-//! It is the layer below HTTP and WebSockets, so one rule covers responses, streams and frames.
+//! It is the layer below HTTP and the WebSocket protocol, so one rule covers responses, streams and frames.
 
 use std::io::{Error, ErrorKind, IoSlice, Result};
 use std::pin::Pin;

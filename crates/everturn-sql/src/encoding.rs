@@ -81,7 +81,7 @@ impl Encoding {
     }
 
     /// Cuts the long strings out of a JSON text.
-    pub fn cut<'a>(self, text: &'a str) -> Cut<'a> {
+    pub fn cut(self, text: &str) -> Cut<'_> {
         let mut cut = Cut {
             text: Cow::Borrowed(text),
             pieces: Vec::new(),

@@ -51,7 +51,7 @@
 //! | `client` | no | agents and flows on other servers: `RemoteAgent` |
 //! | `websocket` | no | whole conversations on one WebSocket, for the client |
 //! | `mcp` | no | tools of MCP servers, and an application as an MCP server |
-//! | `agui` | no | the AG-UI protocol adapter, for CopilotKit and other front ends: `server.agui()` |
+//! | `agui` | no | the AG-UI protocol adapter, for `CopilotKit` and other front ends: `server.agui()` |
 //! | `openai-server` | no | the adapter for OpenAI's HTTP API: `server.openai()` |
 //! | `jwt` | no | identifies callers by JSON Web Tokens, for the server |
 //! | `sqlite` | no | the durable store in one SQLite file; builds SQLite and zstd, which are C |

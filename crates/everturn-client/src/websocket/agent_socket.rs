@@ -210,8 +210,8 @@ impl Shared {
                     sending = Some(Box::pin(conversation.frame_sender().send(frame)));
                 }
                 () = done(&mut sending) => sending = None,
-                emitted = done(&mut emitting) => {
-                    emitted?;
+                outcome = done(&mut emitting) => {
+                    outcome?;
                     emitting = None;
                 }
                 event = conversation.next(), if emitting.is_none() => match event? {

@@ -44,15 +44,15 @@ struct Waiting {
 pub(super) fn event_queue() -> (EventSender, EventReceiver) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let waiting = Arc::<Waiting>::default();
-    let events = EventSender {
+    let input = EventSender {
         queue: sender,
         waiting: Arc::clone(&waiting),
     };
-    let received = EventReceiver {
+    let output = EventReceiver {
         queue: receiver,
         waiting,
     };
-    (events, received)
+    (input, output)
 }
 
 impl EventSender {
