@@ -1,5 +1,7 @@
 //! The protocol adapters of the testbed: AG-UI, `CopilotKit` and the HTTP API of `OpenAI`.
 
+use std::fmt::Write as _;
+
 use serde_json::{Value, json};
 
 use crate::assert_recorded;
@@ -115,7 +117,7 @@ fn copilotkit() {
         .unwrap()
         .retain(|name, _| name == STORED);
     client.title("the description of this server, with one of its agents");
-    client.transcript.push_str(&format!("{info:#}\n"));
+    writeln!(client.transcript, "{info:#}").unwrap();
     client.title("routes of an agent");
     client.post(&format!("{agent}/run"), run("t1", "r1", &[user("u1", "hi")]));
     client.post(&format!("{agent}/connect"), run("t1", "c1", &[]));

@@ -327,6 +327,7 @@ pub(crate) fn calls(tool: &str, input: Value, reference: &str) -> Value {
 }
 
 /// A program of the model with answers that are not streamed.
+#[expect(clippy::needless_pass_by_value, reason = "inputs are literals")]
 pub(crate) fn program<const N: usize>(responses: [Value; N]) -> String {
     json!({"responses": responses.to_vec()}).to_string()
 }

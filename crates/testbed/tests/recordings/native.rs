@@ -1,5 +1,5 @@
 //! The native routes of the testbed: turns, flows, errors, histories, background runs, streams and
-//! WebSockets.
+//! connections by WebSocket.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -157,6 +157,7 @@ fn flows() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a list of requests")]
 fn errors() {
     let (server, mut client) = testbed();
     server.program(&program([reply("Soup.")]));
@@ -299,6 +300,7 @@ fn errors() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a list of requests")]
 fn histories() {
     let (server, mut client) = testbed();
     server.program(&program([reply("Soup.")]));
@@ -584,7 +586,7 @@ fn operations() {
             .unwrap()
             .iter()
             .find(|agent| is_named(agent, name));
-        client.transcript.push_str(&format!("{:#}\n", agent.unwrap()));
+        writeln!(client.transcript, "{:#}", agent.unwrap()).unwrap();
     }
     let openapi = client.unrecorded("GET", "/openapi.json", &[], "").json();
     client.title("paths of the OpenAPI document");

@@ -2,6 +2,7 @@
 //! the spans of all of it. It is one test, because the subscriber receives the spans of the whole process.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::sync::{Arc, Mutex};
 
 use everturn_agent::store::MemoryStore;
@@ -126,7 +127,7 @@ fn flatten(path: &str, value: &Value, depth: usize, lines: &mut String) {
                 flatten(&format!("{path} {name}"), value, depth - 1, lines);
             }
         }
-        _ => lines.push_str(&format!("{path}: {value}\n")),
+        _ => writeln!(lines, "{path}: {value}").unwrap(),
     }
 }
 
