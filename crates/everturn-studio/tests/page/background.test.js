@@ -42,7 +42,8 @@ test('a run is aborted from the list on any page', async () => {
 test('a run is listed although many sessions are newer', async () => {
   const { result: { sessions } } = await playground.post('/agents/chef/listSessions', null);
   const { snapshotId } = sessions.find(({ latest }) => latest.status === 'completed').latest;
-  const message = { role: 'user', content: [{ text: LONG }] };
+  // Long enough that the run is in progress until it is aborted, however busy the machine is.
+  const message = { role: 'user', content: [{ text: `${LONG} ${LONG} ${LONG} ${LONG}` }] };
   const { result: run } = await playground.post('/agents/chef', { message, detach: true });
   await Promise.all(Array.from({ length: 55 }, (_, number) => playground.post('/agents/chef/fork', { snapshotId, sessionId: `newer-${number}` })));
 
