@@ -170,8 +170,17 @@ impl Archive {
     fn show(&self, snapshot: Snapshot) -> Result<Snapshot> {
         match &self.showing {
             Some(showing) => showing.shape(snapshot),
-            None => Ok(snapshot),
+            None => Ok(Snapshot {
+                parent_id: snapshot.listed_parent().cloned(),
+                ..snapshot
+            }),
         }
+    }
+
+    /// Shows the snapshots among these rows: all but the heads.
+    fn show_listed(&self, rows: Vec<Snapshot>) -> Result<Vec<Snapshot>> {
+        let listed = rows.into_iter().filter(|row| !row.is_head());
+        listed.map(|snapshot| self.show(snapshot)).collect()
     }
 
     fn session(&self, session: &SessionId) -> StoredSession {

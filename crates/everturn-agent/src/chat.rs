@@ -93,6 +93,7 @@ impl<S: CustomState, T, O> Chat<S, T, O> {
         let request = GetSnapshotRequest {
             snapshot_id: self.snapshot_id.clone(),
             session_id: self.session_id.clone(),
+            head: self.snapshot_id.is_none(),
             ..GetSnapshotRequest::default()
         };
         match self.agent.snapshot(request, self.context.clone()).await {

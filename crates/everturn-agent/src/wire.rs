@@ -496,6 +496,10 @@ pub struct GetSnapshotRequest {
     /// Whether the snapshot is read without its state.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub metadata_only: bool,
+    /// With a session, whether to read the state from which its next turn continues, although its last turns
+    /// may have no snapshot.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub head: bool,
 }
 
 impl GetSnapshotRequest {
@@ -512,6 +516,14 @@ impl GetSnapshotRequest {
         Self {
             session_id: Some(session.into()),
             ..Self::default()
+        }
+    }
+
+    /// Asks for the state from which the next turn of a session continues.
+    pub fn head(session: impl Into<SessionId>) -> Self {
+        Self {
+            head: true,
+            ..Self::latest(session)
         }
     }
 }

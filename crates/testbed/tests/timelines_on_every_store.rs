@@ -191,3 +191,57 @@ async fn a_turn_is_continued_from_its_middle_by_another_process() {
         assert_eq!(model.last_request().unwrap().messages.len(), 4);
     }
 }
+
+/// An agent that answers with the number of messages that it has seen.
+fn counter(store: Arc<dyn SessionStore>, policy: SnapshotPolicy) -> Agent {
+    custom_agent(&Registry::new(), "counter", |session: AgentSession| async move {
+        session
+            .run(|turn| async move {
+                turn.add_message(Message::model(turn.messages().len().to_string()));
+                Ok(())
+            })
+            .await?;
+        Ok(session.result())
+    })
+    .store(store)
+    .snapshots(policy)
+    .define()
+    .unwrap()
+}
+
+#[tokio::test]
+async fn no_policy_loses_a_turn_although_every_turn_has_a_process_of_its_own() {
+    let folder = TempDir::new().unwrap();
+    let policies = [
+        SnapshotPolicy::default(),
+        SnapshotPolicy::never(),
+        SnapshotPolicy::on([RoundEnd]),
+        SnapshotPolicy::on([SnapshotEvent::InvocationEnd]),
+        SnapshotPolicy::when(|moment| moment.event == TurnEnd && moment.turn_index % 2 == 1),
+    ];
+
+    for place in Place::all(&folder) {
+        for (number, policy) in policies.iter().enumerate() {
+            let (by_session, by_snapshot) = (format!("session {number}"), format!("snapshot {number}"));
+            let mut last = AgentInit::session(by_snapshot.as_str());
+            for turn in 0..5 {
+                let expected = (2 * turn + 1).to_string();
+                let agent = counter(place.open().await, policy.clone());
+                let reply = agent.chat().resume(by_session.as_str()).run("a").await.unwrap();
+                assert_eq!(reply.text(), expected, "{policy:?} by the session's id");
+
+                let output = invoke(&counter(place.open().await, policy.clone()), last, "a").await;
+                assert_eq!(output.message.unwrap().text(), expected, "{policy:?} by the output's snapshot");
+                last = AgentInit::snapshot(output.snapshot_id.unwrap());
+            }
+            let agent = counter(place.open().await, policy.clone());
+            let mut chat = agent.chat().resume(by_session.as_str()).open().await.unwrap();
+            assert_eq!(chat.messages().len(), 10);
+            chat.detach("a").await.unwrap().wait().await.unwrap();
+
+            let agent = counter(place.open().await, policy.clone());
+            let reply = agent.chat().resume(by_session.as_str()).run("a").await.unwrap();
+            assert_eq!(reply.text(), "13", "{policy:?} after a background run");
+        }
+    }
+}

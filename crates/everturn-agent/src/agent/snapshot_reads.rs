@@ -76,7 +76,11 @@ impl Definition {
             (None, Some(session_id)) => {
                 let session = tenant.session(session_id);
                 let tip = session.tip(detail).await?;
-                tip.ok_or_else(|| nothing_in(session.id()))?
+                let latest = match tip {
+                    Some(tip) if tip.is_head() && !request.head => session.latest_listed(detail).await?,
+                    tip => tip,
+                };
+                latest.ok_or_else(|| nothing_in(session.id()))?
             }
             (None, None) => {
                 return Err(

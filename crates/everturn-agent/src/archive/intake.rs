@@ -49,9 +49,9 @@ impl Names {
         };
         names.insert(snapshot.snapshot_id, renamed.snapshot_id.clone());
         // A parent may arrive later or never. Its new id is chosen now and used if it does.
-        renamed.parent_id = snapshot
-            .parent_id
-            .map(|parent| names.entry(parent).or_insert_with(SnapshotId::generate).clone());
+        let mut name = |id: SnapshotId| names.entry(id).or_insert_with(SnapshotId::generate).clone();
+        renamed.parent_id = snapshot.parent_id.map(&mut name);
+        renamed.rename_listed_parent(|parent| name(parent.clone()));
         Ok(renamed)
     }
 }

@@ -43,7 +43,8 @@ impl Archive {
         self.show(snapshot.ok_or_else(|| nothing_in(&session))?)
     }
 
-    /// Returns one page of a session's snapshots; an empty one if the session does not exist.
+    /// Returns one page of a session's snapshots; an empty one if the session does not exist. A page has
+    /// fewer snapshots than the limit where turns had none.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` for an empty session id; the error of the agent's state transform.
@@ -53,9 +54,8 @@ impl Archive {
             self.settle(&session).await?;
         }
         let page = self.tenant.list(query).await?;
-        let items = page.items.into_iter().map(|snapshot| self.show(snapshot));
         Ok(Page {
-            items: items.collect::<Result<_>>()?,
+            items: self.show_listed(page.items)?,
             next: page.next,
         })
     }
@@ -161,15 +161,15 @@ impl Archive {
     /// As [`Archive::get`].
     pub async fn ancestors(&self, id: impl Into<SnapshotId>) -> Result<Vec<Snapshot>> {
         let snapshot = self.stored(&named_snapshot(id)?, Detail::Metadata).await?;
+        let mut next = snapshot.listed_parent().cloned();
         let mut seen = HashSet::from([snapshot.snapshot_id]);
-        let mut next = snapshot.parent_id;
         let mut ancestors = Vec::new();
         while let Some(id) = next.take()
             && seen.insert(id.clone())
             && let Some(ancestor) = self.tenant.get(&id, Detail::Metadata).await?
             && ancestor.session_id == snapshot.session_id
         {
-            next.clone_from(&ancestor.parent_id);
+            next = ancestor.listed_parent().cloned();
             ancestors.push(self.show(ancestor)?);
         }
         Ok(ancestors)
@@ -181,8 +181,21 @@ impl Archive {
     /// # Errors
     /// `INVALID_ARGUMENT` for an empty id; the error of the agent's state transform.
     pub async fn children(&self, id: impl Into<SnapshotId>) -> Result<Vec<Snapshot>> {
-        let children = self.tenant.children(&named_snapshot(id)?).await?;
-        children.into_iter().map(|snapshot| self.show(snapshot)).collect()
+        let mut children = Vec::new();
+        // The snapshots after a head follow the snapshot before it.
+        let mut parents = vec![named_snapshot(id)?];
+        while let Some(parent) = parents.pop() {
+            let (heads, listed): (Vec<_>, Vec<_>) = self
+                .tenant
+                .children(&parent)
+                .await?
+                .into_iter()
+                .partition(Snapshot::is_head);
+            parents.extend(heads.into_iter().map(|head| head.snapshot_id));
+            children.extend(self.show_listed(listed)?);
+        }
+        children.sort_by(|a, b| a.position().cmp(&b.position()));
+        Ok(children)
     }
 
     /// Returns all of a session's snapshots as a tree, without their states, superseded ones included. A tree
@@ -196,11 +209,7 @@ impl Archive {
         if snapshots.is_empty() {
             return Err(nothing_in(&session));
         }
-        let snapshots = snapshots
-            .into_iter()
-            .map(|snapshot| self.show(snapshot))
-            .collect::<Result<_>>()?;
-        let tree = SnapshotTree::of(session, snapshots);
+        let tree = SnapshotTree::of(session, self.show_listed(snapshots)?);
         if tree.snapshots().len() > SnapshotTree::MAX_EXCERPTS {
             return Ok(tree);
         }
@@ -239,12 +248,12 @@ impl Archive {
         } else {
             (self.list(&query).await?, None)
         };
-        if page.items.is_empty() && query.after.is_none() {
+        if tip.is_none() && page.items.is_empty() && query.after.is_none() {
             return Err(nothing_in(&session));
         }
         Ok(TreePage {
             session_id: session,
-            latest: tip.map(|tip| tip.snapshot_id),
+            latest: tip.and_then(|tip| tip.listed().cloned()),
             snapshots: page.items,
             excerpts,
             next: page.next,

@@ -22,12 +22,11 @@ use crate::policy::failed_turns::FailedTurns;
 use crate::storage::snapshot::{Lease, OpenTurn, Transition};
 use crate::storage::stored_session::{StoredSession, TenantStore};
 use crate::store::{
-    Detail, JournalGuard, JournalKey, LockPlace, LockRequest, Precondition, Scope, StatusStream,
-    drop_journals, tip_moved,
+    Detail, JournalGuard, JournalKey, LockPlace, LockRequest, Precondition, Scope, StatusStream, tip_moved,
 };
 use crate::{
-    AgentInput, Clock, Concurrency, SessionId, Snapshot, SnapshotEvent, SnapshotId, SnapshotIds,
-    SnapshotStatus, Timeline,
+    AgentInput, Clock, Concurrency, SessionId, SessionState, Snapshot, SnapshotEvent, SnapshotId,
+    SnapshotIds, SnapshotStatus, Timeline,
 };
 
 /// The position of an invocation among the snapshots of its session. Its boxed fields are rarely set.
@@ -107,6 +106,8 @@ struct Predecessor {
     turn_index: Option<u64>,
     event: Option<SnapshotEvent>,
     is_completed: bool,
+    /// The snapshot itself or, if it is a head, the snapshot before it.
+    listed: Option<SnapshotId>,
     /// The usage of the conversation.
     usage: Option<UsageTotal>,
     /// The first snapshot of the branch that it is counted with, unless that is the session's first branch.
@@ -134,6 +135,7 @@ impl Predecessor {
             turn_index: snapshot.turn_index,
             event: snapshot.event,
             is_completed: snapshot.status == SnapshotStatus::Completed,
+            listed: snapshot.listed().cloned(),
             usage: snapshot.usage(),
             counted_with: snapshot.counted_with().cloned(),
             turn: snapshot.open_turn()?.cloned(),
@@ -551,6 +553,7 @@ impl InvocationCursor {
     /// Creates a snapshot after the last one. It sorts after both its parent and the tip known to this
     /// invocation, regardless of the clocks of other processes. So on one branch the latest snapshot is the
     /// one committed last; among branches that grow at the same time the clocks decide.
+    /// A head is not counted.
     pub(crate) fn next_snapshot(&self, id: SnapshotId) -> Snapshot {
         let after = |earlier: &Predecessor| earlier.created_at.saturating_add(SignedDuration::from_micros(1));
         let floor = [&self.last, &self.tip]
@@ -561,7 +564,7 @@ impl InvocationCursor {
         let now = self.clock.now();
         let created_at = floor.map_or(now, |floor| floor.max(now));
         let next = |number: Option<u64>| number.map_or(0, |number| number + 1);
-        Snapshot {
+        let mut snapshot = Snapshot {
             parent_id: self.last().cloned(),
             updated_at: Some(created_at),
             // Numbers follow the tip, not the parent, so that they grow across branches too.
@@ -569,7 +572,37 @@ impl InvocationCursor {
             turn_index: Some(self.next_turn()),
             event: Some(SnapshotEvent::TurnEnd),
             ..Snapshot::new(id, self.session_id().clone(), created_at)
+        };
+        snapshot.set_listing(false, self.listed().cloned());
+        snapshot
+    }
+
+    /// Returns whether the next snapshot follows a head that is no snapshot.
+    pub(crate) fn is_at_head(&self) -> bool {
+        self.last() != self.listed()
+    }
+
+    /// Reads the state in the last snapshot if the next one follows a head.
+    ///
+    /// # Errors
+    /// The store's own errors.
+    pub(crate) fn state_before_head(
+        &self,
+    ) -> impl Future<Output = Result<Option<SessionState>>> + Send + use<> {
+        let listed = self.listed().filter(|_| self.is_at_head()).cloned();
+        let tenant = self.session.tenant().clone();
+        async move {
+            let Some(listed) = listed else {
+                return Ok(None);
+            };
+            let snapshot = tenant.get(&listed, Detail::Whole).await?;
+            Ok(snapshot.and_then(|snapshot| snapshot.state))
         }
+    }
+
+    /// Returns the last snapshot, past the heads after it.
+    pub(crate) fn listed(&self) -> Option<&SnapshotId> {
+        self.last.as_ref()?.listed.as_ref()
     }
 
     fn session_id(&self) -> &SessionId {
@@ -687,16 +720,6 @@ impl InvocationCursor {
         self.taken_up = None;
         if let Some(last) = self.last.as_mut().filter(|_| stands) {
             last.turn = None;
-        }
-    }
-
-    /// Drops the journals of turns that have ended and have no snapshot.
-    pub(crate) fn forget(&self, journals: Vec<JournalKey>) -> impl Future<Output = ()> + Send + use<> {
-        let tenant = self.session.tenant().clone();
-        async move {
-            if let Some(journal) = tenant.store().journal() {
-                drop_journals(journal, tenant.scope(), &journals).await;
-            }
         }
     }
 

@@ -24,7 +24,7 @@ use super::broadcast::Broadcast;
 use super::client::{Client, ClientStream, ClientStreamEvent, error_of};
 use super::function::{Report, RunningFunction, Turns};
 use super::machine::{
-    Cancellation, Cause, Command, Commit, EndOfInput, Event, Machine, Resolution, TurnOutcome, TurnSnapshot,
+    Cancellation, Cause, Command, EndOfInput, Event, Machine, Resolution, TurnOutcome, TurnSnapshot,
 };
 use super::new_session::session_exists;
 use super::repeated::answered_meanwhile;
@@ -91,8 +91,6 @@ pub(crate) struct Driver {
 /// A store's answer to a command.
 pub(super) enum Written {
     Snapshot(SnapshotWritten),
-    /// The turn gets no snapshot, and its journal was dropped.
-    NoSnapshot,
     Pending(Result<Box<Saved>>),
     Final(Result<bool>),
     Progress(Rewritten),
@@ -265,7 +263,6 @@ impl Driver {
     fn written(&mut self, written: Written) -> Option<AgentEvent> {
         Some(match written {
             Written::Snapshot(written) => self.snapshot_written(written),
-            Written::NoSnapshot => Event::TurnCommitted(Commit::Nothing),
             Written::Pending(Ok(saved)) => {
                 if let Some(cursor) = &mut self.cursor {
                     cursor.wrote(&saved);

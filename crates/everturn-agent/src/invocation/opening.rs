@@ -39,6 +39,8 @@ pub(crate) struct Opening {
     pub(crate) first_turn: Option<SnapshotId>,
     /// The mark of the call, which the snapshot of its first turn records.
     pub(crate) call: Option<String>,
+    /// If the invocation starts from a head, the state in the snapshot before it, for policies that compare.
+    pub(crate) listed: Option<SessionState>,
 }
 
 /// Where an invocation starts, before a new session is given its content.
@@ -151,6 +153,11 @@ async fn complete(
         cursor,
         is_new,
     } = found;
+    let compared = cursor.as_ref().filter(|_| definition.snapshots.compares());
+    let listed = match compared.map(|cursor| cursor.state_before_head()) {
+        Some(reading) => Box::pin(reading).await?,
+        None => None,
+    };
     let stored = state.clone();
     let gives_custom = custom.is_some();
     if is_new {
@@ -173,6 +180,7 @@ async fn complete(
         gives_custom,
         first_turn: None,
         call: None,
+        listed,
     })
 }
 

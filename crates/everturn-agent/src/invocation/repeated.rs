@@ -131,7 +131,7 @@ impl Repeated {
             messages: self.state.messages.since(self.position).cloned().collect(),
         });
         chunks.push(AgentStreamChunk::turn_end(TurnEnd {
-            snapshot_id: id,
+            snapshot_id: id.filter(|_| !self.snapshot.is_head()),
             finish_reason: self.snapshot.finish_reason,
             usage: None,
             added,

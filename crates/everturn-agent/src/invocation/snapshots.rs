@@ -33,9 +33,11 @@ pub(super) struct Snapshots {
     pub(super) takeover: TakeoverPoint<SessionState>,
     /// The state in the snapshot that was just written, until its event is noted.
     pub(super) written: Option<SessionState>,
-    /// How many turns came since the newest snapshot and have no snapshot.
-    unsaved_turns: u64,
-    /// Every snapshot written, in order.
+    /// The state in the last snapshot, if there is one: not that of a head.
+    listed: Option<SessionState>,
+    /// Whether this invocation has written anything.
+    has_written: bool,
+    /// Every snapshot written, in order; heads are not among them.
     created: CreatedSnapshots,
     /// The number of messages with which the latest turn began.
     begun_with: Option<usize>,
@@ -86,17 +88,20 @@ pub(super) struct SnapshotWritten {
 }
 
 impl Snapshots {
-    /// Begins after the snapshot with the `newest` state, if there is one; `unsaved` is the state to begin
-    /// with where it differs from that. The snapshot of the first turn records the mark of its `call`.
+    /// Begins after the stored `newest` state, if there is one; `unsaved` is the state to begin with where it
+    /// differs from that, and `listed` the state in the last snapshot. The snapshot of the first turn records
+    /// the mark of its `call`.
     pub(super) fn after(
         newest: Option<SessionState>,
         unsaved: Option<SessionState>,
+        listed: Option<SessionState>,
         call: Option<String>,
     ) -> Self {
         Self {
             takeover: TakeoverPoint::new(newest, unsaved),
             written: None,
-            unsaved_turns: 0,
+            listed,
+            has_written: false,
             created: CreatedSnapshots::default(),
             begun_with: None,
             before_turn: None,
@@ -147,12 +152,13 @@ impl Snapshots {
         self.created.clone()
     }
 
-    /// Returns whether this invocation has written no snapshot.
+    /// Returns whether this invocation has written nothing.
     pub(super) fn is_none_written(&self) -> bool {
-        self.created.ids().is_empty()
+        !self.has_written
     }
 
     pub(super) fn note_created(&mut self, id: &SnapshotId) {
+        self.has_written = true;
         self.created.note(id);
     }
 }
@@ -164,30 +170,8 @@ impl Driver {
         if self.cursor.is_none() {
             self.last_good = Some(Box::new(state.clone()));
         }
-        match self.save(SnapshotEvent::TurnEnd, state) {
-            Ok(true) => {}
-            Ok(false) => {
-                // The next snapshot holds this turn too, so it is counted into that snapshot's turn index.
-                self.snapshots.unsaved_turns += 1;
-                if let Some(cursor) = &mut self.cursor {
-                    cursor.turn_ended(true);
-                }
-                self.forget_journals();
-            }
-            Err(error) => self.raised.push_back(Event::CommitFailed(error)),
-        }
-    }
-
-    /// Drops the journals of a turn that gets no snapshot.
-    fn forget_journals(&mut self) {
-        let journals = self.journals.take();
-        match &self.cursor {
-            Some(cursor) if !journals.is_empty() => {
-                let forgotten = cursor.forget(journals).map(|()| Written::NoSnapshot);
-                self.writes.push(forgotten.boxed());
-            }
-            _ => self.raised.push_back(Event::TurnCommitted(Commit::Nothing)),
-        }
+        let saved = self.save(SnapshotEvent::TurnEnd, state);
+        self.answer_unless_written(saved, Event::TurnCommitted(Commit::Nothing));
     }
 
     /// Leaves of the turn that failed what it had committed, or nothing. A turn that another worker has is
@@ -248,7 +232,7 @@ impl Driver {
             },
             finish_reason: Some(finish_reason),
             error: self.turns.error().map(Error::for_operator),
-            turn_index: Some(cursor.next_turn() + self.snapshots.unsaved_turns),
+            turn_index: Some(cursor.next_turn()),
             state: Some(state),
             ..snapshot
         };
@@ -300,13 +284,13 @@ impl Driver {
         }
     }
 
-    /// Begins to write a snapshot if there is a store and the policy takes one; returns whether it did.
+    /// Begins to write the state if there is a store, and the policy takes a snapshot or a turn has ended;
+    /// returns whether it did. Without a snapshot, a turn becomes the session's head.
     fn save(&mut self, event: SnapshotEvent, state: SessionState) -> Result<bool> {
         let Some(cursor) = &self.cursor else {
             return Ok(false);
         };
-        // The cursor counts the turns of snapshots only.
-        let next_turn = cursor.next_turn() + self.snapshots.unsaved_turns;
+        let next_turn = cursor.next_turn();
         let turn_index = match event {
             // The end of an invocation belongs to the turn before it, if there was one.
             SnapshotEvent::InvocationEnd => next_turn.checked_sub(1),
@@ -314,31 +298,33 @@ impl Driver {
         };
         // Only a turn's own snapshot has the reserved id: the turn's code has received that id.
         let own = self.turns.reserved().filter(|_| event == SnapshotEvent::TurnEnd);
-        let snapshot = cursor.next_snapshot(own.cloned().unwrap_or_else(SnapshotId::generate));
+        let mut snapshot = cursor.next_snapshot(own.cloned().unwrap_or_else(SnapshotId::generate));
         let moment = SnapshotMoment {
             event,
             state: &state,
-            previous: self.snapshots.takeover.newest(),
+            previous: self.snapshots.listed.as_ref(),
             index: snapshot.index.unwrap_or_default(),
             turn_index: turn_index.unwrap_or_default(),
             context: self.client.context(),
         };
-        if !self.definition.snapshots.wants(&moment)? {
+        let is_head = !self.definition.snapshots.wants(&moment)?;
+        if is_head && event != SnapshotEvent::TurnEnd {
             return Ok(false);
         }
-        let snapshot_id = match self.definition.snapshot_ids {
-            SnapshotIds::Uuid => snapshot.snapshot_id.clone(),
+        if is_head {
+            snapshot.set_listing(true, cursor.listed().cloned());
+            snapshot.index = snapshot.index.and_then(|index| index.checked_sub(1));
+        } else if self.definition.snapshot_ids == SnapshotIds::ContentAddressed {
             // Computed before the id is put into the messages: an id cannot be part of what it names.
-            SnapshotIds::ContentAddressed => SnapshotId::of_state(&state)?,
-        };
+            snapshot.snapshot_id = SnapshotId::of_state(&state)?;
+        }
         let messages = state.messages.clone();
-        let named = if self.definition.names_messages {
-            naming(&messages, &snapshot_id)
+        let named = if self.definition.names_messages && !is_head {
+            naming(&messages, &snapshot.snapshot_id)
         } else {
             messages.clone()
         };
         let mut snapshot = Snapshot {
-            snapshot_id,
             turn_index,
             event: Some(event),
             finish_reason: match event {
@@ -451,17 +437,23 @@ impl Driver {
                 _ => {}
             }
         }
+        let is_head = snapshot.is_head();
+        if !is_head {
+            self.snapshots.listed.clone_from(&snapshot.state);
+        }
         self.snapshots.written = snapshot.state;
-        self.snapshots.unsaved_turns = 0;
+        self.snapshots.has_written = true;
         // With content ids the snapshot may have existed before; then there is no new one to report.
-        if is_new {
+        if is_new && !is_head {
             self.report(&snapshot.snapshot_id, event);
         }
         match event {
             SnapshotEvent::TurnEnd => {
                 // The store dropped the records together with writing the snapshot.
                 self.journals.begin();
-                self.turns.committed(snapshot.snapshot_id);
+                if !is_head {
+                    self.turns.committed(snapshot.snapshot_id);
+                }
                 Event::TurnCommitted(Commit::Snapshot)
             }
             SnapshotEvent::RoundEnd => {
@@ -482,8 +474,8 @@ impl Driver {
             cursor.kept(&saved);
         }
         let Saved { snapshot, .. } = saved;
+        self.snapshots.listed.clone_from(&snapshot.state);
         self.snapshots.written = snapshot.state;
-        self.snapshots.unsaved_turns = 0;
         self.report(&snapshot.snapshot_id, SnapshotEvent::TurnEnd);
         self.turns.keep(snapshot.snapshot_id);
         Event::TurnKept(Commit::Snapshot)
@@ -567,13 +559,6 @@ impl Journals {
         if let Some(journal) = self.0.last() {
             journal.moved_on(precondition);
         }
-    }
-
-    /// Forgets the journals and returns those that have records in the store.
-    pub(super) fn take(&mut self) -> Vec<JournalKey> {
-        let written = self.written();
-        self.0.clear();
-        written
     }
 }
 

@@ -279,6 +279,7 @@ impl Driver {
             gives_custom,
             first_turn,
             call,
+            listed,
         } = opening;
         let caller = client.context().clone();
         let work = CancellationToken::new();
@@ -309,7 +310,9 @@ impl Driver {
         let resumed = cursor.as_ref().is_some_and(|cursor| cursor.last().is_some());
         let newest = resumed.then(|| session.state());
         let unsaved = differs_from_snapshot.then(|| session.state());
-        let snapshots = Snapshots::after(newest, unsaved, call);
+        let is_at_head = cursor.as_ref().is_some_and(|cursor| cursor.is_at_head());
+        let listed = if is_at_head { listed } else { newest.clone() };
+        let snapshots = Snapshots::after(newest, unsaved, listed, call);
 
         // The work is cancelled by the machine alone: after a detach it must outlive its caller's
         // cancellation.

@@ -54,23 +54,28 @@ impl SnapshotMoment<'_> {
 /// | [`on_change`](Self::on_change) | these events, if the state differs from the previous snapshot |
 /// | [`when`](Self::when) | the moments that a function picks |
 ///
-/// A turn without a snapshot still counts for the turns that follow it in the same invocation; a later
-/// resumption continues from the last snapshot that was taken. A background run has its one snapshot
-/// regardless of the policy, and no others. With any policy but the default, each snapshot is reported to
-/// clients: in [`snapshotCreated`](crate::AgentStreamChunk::snapshot_created) chunks and in the output's
+/// A snapshot is a point that is listed, labelled and branched from. The policy does not decide what is
+/// stored: every successful turn is durable. A turn without a snapshot is the session's *head*: its `turnEnd`
+/// names no snapshot, listings leave it out, and the next turn continues from it, in the same invocation or
+/// in a later one that resumes the session or the output's
+/// [`snapshotId`](crate::AgentOutput::snapshot_id). To store nothing, define the agent without a store.
+///
+/// A background run has its one snapshot regardless of the policy, and no others. With any policy but the
+/// default, each snapshot is reported to clients: in
+/// [`snapshotCreated`](crate::AgentStreamChunk::snapshot_created) chunks and in the output's
 /// [`snapshotIds`](crate::AgentOutput::snapshot_ids).
 ///
 /// ```
 /// use everturn_agent::{SnapshotEvent, SnapshotPolicy};
 ///
 /// let every_round_of_tools = SnapshotPolicy::on([SnapshotEvent::TurnEnd, SnapshotEvent::RoundEnd]);
-/// let unless_asked_not_to = SnapshotPolicy::when(|moment| {
-///     moment.event == SnapshotEvent::TurnEnd && moment.context.value("incognito").is_none()
+/// let for_editors = SnapshotPolicy::when(|moment| {
+///     moment.event == SnapshotEvent::TurnEnd && moment.context.value("editor").is_some()
 /// });
 /// let every_other_turn = SnapshotPolicy::when(|moment| {
 ///     moment.event == SnapshotEvent::TurnEnd && moment.turn_index % 2 == 1
 /// });
-/// # let _ = (every_round_of_tools, unless_asked_not_to, every_other_turn);
+/// # let _ = (every_round_of_tools, for_editors, every_other_turn);
 /// ```
 #[derive(Clone)]
 pub struct SnapshotPolicy(Rule);
@@ -93,7 +98,7 @@ impl SnapshotPolicy {
         Self(Rule::Always)
     }
 
-    /// Takes no snapshots. Background runs still have theirs.
+    /// Takes no snapshots: a session is its head. Background runs still have theirs.
     pub fn never() -> Self {
         Self(Rule::Never)
     }
@@ -131,6 +136,11 @@ impl SnapshotPolicy {
     /// Returns whether this is the default policy of an agent with a store.
     pub(crate) fn is_default(&self) -> bool {
         matches!(self.0, Rule::EveryTurn)
+    }
+
+    /// Returns whether the policy compares a moment with the previous snapshot.
+    pub(crate) fn compares(&self) -> bool {
+        matches!(self.0, Rule::OnChange(_) | Rule::When(_))
     }
 
     /// Returns whether a moment of this kind can become a snapshot.

@@ -37,6 +37,7 @@ impl Showing {
             snapshot.status = SnapshotStatus::Expired;
         }
         snapshot.updated_at.get_or_insert(snapshot.created_at);
+        snapshot.parent_id = snapshot.listed_parent().cloned();
         snapshot.clear_bookkeeping();
         if exposure(&self.context) == Exposure::Public {
             // A stored error holds the operator's text and does not record which part of it is public.

@@ -149,6 +149,7 @@ impl TakenRun {
             gives_custom: false,
             first_turn: None,
             call: None,
+            listed: None,
         };
         Ok(Ok(Self {
             id,

@@ -157,6 +157,23 @@ impl StoredSession {
         }
     }
 
+    /// Reads the latest snapshot of the session that is not a head.
+    pub(crate) async fn latest_listed(&self, detail: Detail) -> Result<Option<Snapshot>> {
+        let mut query = SnapshotQuery::of(self.id.clone()).limit(1);
+        loop {
+            let page = self.tenant.list(&query).await?;
+            if let Some(latest) = page.items.iter().find(|snapshot| !snapshot.is_head()) {
+                return self.tenant.get(&latest.snapshot_id, detail).await;
+            }
+            query.after = page.next;
+            if query.after.is_none() {
+                return Ok(None);
+            }
+            // Most policies take a snapshot every few turns.
+            query.limit = (query.limit * 4).min(MAX_PAGE);
+        }
+    }
+
     /// Returns all snapshots of the session that are not superseded, without their states.
     async fn snapshots(&self) -> Result<Vec<Snapshot>> {
         let mut query = SnapshotQuery::of(self.id.clone()).limit(MAX_PAGE);

@@ -40,6 +40,7 @@ mod freed_agents;
 #[path = "../fuzz_entry/mod.rs"]
 mod fuzz_entry;
 mod grown_states;
+mod heads;
 mod imported_approvals;
 mod init_matrix;
 mod journal_crash_points;

@@ -166,7 +166,7 @@ impl ServedAgent {
     /// # Errors
     /// The store's own errors.
     pub async fn tip(&self, session: &SessionId, context: &Context) -> Result<Option<Snapshot>> {
-        let request = GetSnapshotRequest::latest(session.clone());
+        let request = GetSnapshotRequest::head(session.clone());
         self.read(request, context).await
     }
 

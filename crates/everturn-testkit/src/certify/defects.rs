@@ -42,6 +42,8 @@ pub enum Defect {
     WrongTie,
     /// Considers a superseded snapshot the latest.
     OrphanedLatest,
+    /// Considers the last snapshot the latest although turns without one came after it.
+    ForgottenHead,
     /// Lets a final snapshot change its status.
     MutableEnding,
     /// Mixes all tenants' snapshots.
@@ -98,7 +100,7 @@ pub enum Defect {
 
 impl Defect {
     /// Every defect.
-    pub const ALL: [Self; 38] = [
+    pub const ALL: [Self; 39] = [
         Self::LostUpdate,
         Self::LockThatDoesNotExclude,
         Self::UncheckedRewrite,
@@ -111,6 +113,7 @@ impl Defect {
         Self::WrongLatest,
         Self::WrongTie,
         Self::OrphanedLatest,
+        Self::ForgottenHead,
         Self::MutableEnding,
         Self::SharedTenants,
         Self::NamelessTenants,
@@ -154,6 +157,7 @@ impl Defect {
             Self::WrongLatest => "the latest snapshot is the one created last",
             Self::WrongTie => "snapshots of one moment are ordered by id",
             Self::OrphanedLatest => "an orphaned snapshot is never the latest",
+            Self::ForgottenHead => "a session's head is its latest",
             Self::MutableEnding => "a final snapshot keeps its status",
             Self::SharedTenants => "a tenant's snapshots are out of others' reach",
             Self::NamelessTenants => "a tenant is listed with its readable name",
@@ -373,6 +377,10 @@ impl SessionStore for DefectiveStore {
             Defect::OrphanedLatest => {
                 let rows = self.all_rows(&scope, session).await?;
                 Ok(rows.into_iter().next_back())
+            }
+            Defect::ForgottenHead => {
+                let rows = self.all_rows(&scope, session).await?;
+                Ok(rows.into_iter().rfind(|row| !row.is_head() && !row.orphaned))
             }
             Defect::WrongTie => {
                 let rows = self.all_rows(&scope, session).await?;

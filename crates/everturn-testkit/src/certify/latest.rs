@@ -7,6 +7,7 @@ use everturn_agent::store::{
 };
 use everturn_agent::{Snapshot, SnapshotId, SnapshotStatus};
 use everturn_core::{Error, Status};
+use serde_json::json;
 
 use super::row::{put, row, save, scope};
 use super::{Verdict, ensure, list_promises};
@@ -16,6 +17,7 @@ list_promises! {
     "snapshots of one moment are ordered by id" => a_tie_is_broken_by_id,
     "a rewrite never becomes the latest" => a_rewrite_never_becomes_the_latest,
     "an orphaned snapshot is never the latest" => an_orphan_is_never_the_latest,
+    "a session's head is its latest" => the_head_is_the_latest,
     "a precondition is checked inside the commit" => a_precondition_is_checked,
     "a precondition holds for rewrites as well" => a_rewrite_is_checked,
 }
@@ -144,6 +146,24 @@ async fn an_orphan_is_never_the_latest(store: Arc<dyn SessionStore>) -> Verdict 
     all.orphaned = true;
     let kept = store.list(&scope(), &all).await.map(|page| page.items.len());
     ensure!(matches!(kept, Ok(3)), "orphans are kept: {kept:?}");
+    Ok(())
+}
+
+async fn the_head_is_the_latest(store: Arc<dyn SessionStore>) -> Verdict {
+    save(&*store, row("s", "snapshot", 1)).await?;
+    let mut head = row("s", "head", 2);
+    head.bookkeeping = serde_json::from_value(json!({"listing": {"head": true, "parent": "snapshot"}}))
+        .map_err(|error| error.to_string())?;
+    save(&*store, head).await?;
+
+    let found = store.latest(&scope(), &"s".into(), Detail::Whole).await;
+    let found = found.map_err(|error| error.to_string())?;
+    ensure!(
+        found.as_ref().is_some_and(Snapshot::is_head),
+        "the turn after the snapshot is lost: the latest is {found:?}"
+    );
+    let late = commit(&*store, row("s", "late", 3), "snapshot").await;
+    ensure!(is_told(&late), "a turn beside the head: {late:?}");
     Ok(())
 }
 

@@ -62,6 +62,7 @@ impl<S> TakeoverPoint<S> {
     }
 
     /// Returns the state in the newest snapshot, if there is a snapshot.
+    #[cfg(test)]
     pub(crate) fn newest(&self) -> Option<&S> {
         self.newest.as_ref()
     }

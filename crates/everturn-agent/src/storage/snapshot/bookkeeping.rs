@@ -36,9 +36,24 @@ pub struct Bookkeeping {
     /// The marks of the last calls of the branch, newest first, separated by spaces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     calls: Option<Box<str>>,
+    /// Only in a session's head, and in a snapshot that follows one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    listing: Option<Noted<Listing>>,
     /// The inputs that a background run has left, in a snapshot that is shown to a client; never stored.
     #[serde(skip)]
     left: Option<Box<InputsLeft>>,
+}
+
+/// The relation of a row to the snapshots that clients see. A turn that the policy takes no snapshot of is
+/// durable as a row too: the session's head, from which the next turn continues.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Listing {
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    head: bool,
+    /// The nearest ancestor that is a snapshot; `None` if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    parent: Option<SnapshotId>,
 }
 
 /// Boxed, because few snapshots have any.
@@ -55,6 +70,7 @@ impl Bookkeeping {
     pub(crate) fn of_conversation(self) -> Self {
         Self {
             usage: self.usage,
+            listing: self.listing,
             ..Self::default()
         }
     }
@@ -233,6 +249,48 @@ impl Snapshot {
         self.bookkeeping.unfinished_rewind.is_some()
     }
 
+    /// Returns whether this is a session's head that is no snapshot: it is not listed, and only resumed.
+    pub fn is_head(&self) -> bool {
+        self.listing().is_some_and(|listing| listing.head)
+    }
+
+    /// Returns the snapshot's id or, for a head, that of the snapshot before it.
+    pub(crate) fn listed(&self) -> Option<&SnapshotId> {
+        if self.is_head() {
+            self.listed_parent()
+        } else {
+            Some(&self.snapshot_id)
+        }
+    }
+
+    /// Returns the snapshot that this one follows, past the heads in between.
+    pub(crate) fn listed_parent(&self) -> Option<&SnapshotId> {
+        match self.listing() {
+            Some(listing) => listing.parent.as_ref(),
+            None => self.parent_id.as_ref(),
+        }
+    }
+
+    fn listing(&self) -> Option<&Listing> {
+        match self.bookkeeping.listing.as_ref()? {
+            Noted::Readable(listing) => Some(listing),
+            Noted::Unreadable { .. } => None,
+        }
+    }
+
+    /// Notes that this is a head, or that it follows one, and the nearest snapshot before it.
+    pub(crate) fn set_listing(&mut self, head: bool, parent: Option<SnapshotId>) {
+        let is_ordinary = !head && parent == self.parent_id;
+        self.bookkeeping.listing = (!is_ordinary).then(|| Listing { head, parent }.into());
+    }
+
+    /// Renames the snapshot that this one follows, past the heads in between, in a copy of the session.
+    pub(crate) fn rename_listed_parent(&mut self, rename: impl FnOnce(&SnapshotId) -> SnapshotId) {
+        if let Some(Noted::Readable(listing)) = &mut self.bookkeeping.listing {
+            listing.parent = listing.parent.as_ref().map(rename);
+        }
+    }
+
     pub(crate) fn set_background_run(&mut self, run: BackgroundRun) {
         self.bookkeeping.background_run = Some(run.into());
     }
@@ -265,6 +323,7 @@ impl Snapshot {
         self.clear_background_run();
         self.bookkeeping = Bookkeeping {
             left,
+            listing: None,
             ..std::mem::take(&mut self.bookkeeping).of_conversation()
         };
     }
