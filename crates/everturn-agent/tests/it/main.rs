@@ -41,6 +41,7 @@ mod freed_agents;
 mod fuzz_entry;
 mod grown_states;
 mod imported_approvals;
+mod imported_runs;
 mod init_matrix;
 mod journal_crash_points;
 mod journal_effects;
