@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use everturn_ai::{ClientMedia, Feature, FetchRules, History, Message, Messages, Part, Resource};
+use everturn_ai::{ClientMedia, Feature, FetchRules, History, Message, Messages, Part, Resource, Role};
 use everturn_core::{ActionType, Context, Error, Registry, Result, WeakRegistry};
 use serde_json::Value;
 
@@ -37,8 +37,11 @@ use crate::{AgentInput, SessionState};
 /// other call counts as a client's: over HTTP and WebSocket, through an adapter, and through the registered
 /// action.
 ///
-/// Clients of an agent without a store keep the conversation: its messages, custom state and artifacts are
-/// theirs in any case. Of its prompt input only the allowed fields are read; the others are the agent's own.
+/// Clients of an agent without a store keep the conversation: the messages, custom state and artifacts of its
+/// `state` are theirs in any case. System messages in it are refused without
+/// [`instructions`](Self::instructions), except those with which the agent's conversations
+/// [begin](crate::AgentBuilder::initial_messages). Of its prompt input only the allowed fields are read; the
+/// others are the agent's own.
 ///
 /// ```
 /// use everturn_agent::{ClientPermissions, agent};
@@ -234,12 +237,23 @@ impl ClientRules {
         input.messages().try_for_each(|message| self.check_links(message))
     }
 
-    /// Checks the conversation that a client kept.
+    /// Checks the conversation that a client kept. `own` are the messages with which the agent's conversations
+    /// begin.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` for a link to a resource that the agent does not list.
-    pub(crate) fn check_state(&self, state: &SessionState) -> Result<()> {
+    /// `INVALID_ARGUMENT` for a link to a resource that the agent does not list, and for a system message that
+    /// is neither allowed nor the agent's own.
+    pub(crate) fn check_state(&self, state: &SessionState, own: &[Message]) -> Result<()> {
         let messages = Messages::from(&state.messages);
+        let is_own = |message: &Message| {
+            let is_same = |own: &Message| own.role() == message.role() && own.content() == message.content();
+            own.iter().any(is_same)
+        };
+        let mut system = messages.iter().filter(|message| message.role() == Role::System);
+        if !self.0.permissions.allows(Field::Instructions) && !system.all(is_own) {
+            let (_, method) = Field::Instructions.names();
+            return Err(self.refused("state.messages' of role 'system", method));
+        }
         let mut start = 0;
         while let Some(index) = messages.next_with(Feature::Resource, start) {
             messages
