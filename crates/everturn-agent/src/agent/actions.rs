@@ -64,6 +64,9 @@ pub(super) fn run_action(definition: &Arc<Definition>) -> AgentAction {
             "lostAfterMillis": lost_after(definition.heartbeat),
         }),
     );
+    if definition.visibility == Visibility::Internal {
+        entries["everturn"]["internal"] = true.into();
+    }
     if let Some(description) = &definition.description {
         entries.insert("description".into(), description.clone().into());
     }

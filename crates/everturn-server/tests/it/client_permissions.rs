@@ -102,6 +102,8 @@ async fn an_agent_that_another_delegates_to_is_served_only_if_it_is_public() {
         .store(MemoryStore::new())
         .define()
         .unwrap();
+    // Nor one that only code at run time delegates to.
+    agent(&registry, "scribe").internal().define().unwrap();
 
     let server = Served::start(server).await;
     let internal = server.post("/agents/scout", &says("hi")).await;
@@ -117,7 +119,10 @@ async fn an_agent_that_another_delegates_to_is_served_only_if_it_is_public() {
         ["/agents/desk", "/agents/porter"]
     );
     let document = server.get("/openapi.json").await.body;
-    assert!(!document.contains("scout"), "{document}");
+    assert!(
+        !document.contains("scout") && !document.contains("scribe"),
+        "{document}"
+    );
     model.assert_calls(1);
 
     // A program may name its routes.
