@@ -225,7 +225,9 @@ async fn a_client_may_bring_nothing_unless_the_agent_allows_it() {
             "prompt_input",
         ),
     ] {
-        let (status, message) = refusal(sent(&strict, init, input).await);
+        let refused = sent(&strict, init, input).await;
+        assert!(refused.is_err(), "the call does not begin: {field}");
+        let (status, message) = refusal(refused);
 
         assert_eq!(status, "INVALID_ARGUMENT", "{field}");
         assert!(
@@ -344,8 +346,8 @@ async fn the_program_itself_needs_no_permission_and_a_client_of_its_own_calls_ha
                             in_turn.action().connect_in(AgentInit::default(), turn.context());
                         let input = AgentInput::from("hi").with_instructions("Be brief.");
                         connection.send(input).await?;
-                        let error = connection.output().await?.error.unwrap();
-                        turn.add_message(Message::model(error.message));
+                        let error = connection.output().await.unwrap_err();
+                        turn.add_message(Message::model(error.message()));
                         Ok(())
                     }
                 })

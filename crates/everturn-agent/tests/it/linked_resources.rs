@@ -4,7 +4,7 @@ use everturn_agent::store::MemoryStore;
 use everturn_agent::{Agent, agent};
 use everturn_ai::prompt::ContentSlot;
 use everturn_ai::{Message, Part, Resource, define_resource};
-use everturn_core::{Context, DynAction, Error, JsonCall, Principal, Registry, Result};
+use everturn_core::{Context, DynAction, Error, JsonCall, Principal, Registry, Result, Status};
 use everturn_testkit::ScriptedModel;
 use serde_json::{Value, json};
 
@@ -58,12 +58,12 @@ async fn a_client_reads_no_resource_that_the_agent_does_not_list() {
         .unwrap();
 
     for agent in [&plain, &chef] {
-        let output = sent(agent, json!({}), link("house://secret"), Context::new())
+        let refused = sent(agent, json!({}), link("house://secret"), Context::new())
             .await
-            .unwrap();
+            .unwrap_err();
 
-        assert_eq!(output["error"]["status"], "INVALID_ARGUMENT", "{output}");
-        let told = output["error"]["message"].as_str().unwrap();
+        assert_eq!(refused.status(), Status::InvalidArgument, "{refused}");
+        let told = refused.public_message().unwrap();
         assert!(
             told.contains("'house://secret'") && told.contains("AgentBuilder::resources"),
             "{told}"
