@@ -53,7 +53,7 @@ pub(super) fn run_action(definition: &Arc<Definition>) -> AgentAction {
         json!({
             "concurrency": definition.concurrency.name(),
             "editedInputs": definition.restart_inputs == RestartInputs::Edited,
-            "clientPermissions": definition.client_rules.permissions().names(),
+            "clientPermissions": definition.client_rules.names(),
             "public": definition.visibility == Visibility::Public,
             "prompted": definition.prompt.is_some(),
             "contentAddressed": definition.snapshot_ids == SnapshotIds::ContentAddressed,

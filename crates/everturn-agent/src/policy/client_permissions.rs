@@ -10,6 +10,9 @@ use serde_json::Value;
 
 use crate::{AgentInput, SessionState};
 
+/// The number of resource links that a client may send in an input, and in the conversation that it keeps.
+const MAX_LINKS: usize = 32;
+
 /// The parts of a turn that clients of an agent may set in addition to their message; nothing by default.
 ///
 /// A client's message is the user's part of the conversation. Every other field of a request changes what the
@@ -160,7 +163,7 @@ impl ClientPermissions {
     }
 
     /// Returns the names of everything that is allowed, as the agent's metadata has them.
-    pub(crate) fn names(&self) -> Vec<String> {
+    fn names(&self) -> Vec<String> {
         let fields = self.fields.iter().map(|field| field.names().0.to_owned());
         let of_input = self
             .prompt_input
@@ -207,6 +210,12 @@ impl ClientRules {
         &self.0.resources
     }
 
+    /// Returns the names of everything that is allowed, as the agent's metadata has them.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let resources = self.0.resources.iter().map(|name| format!("resources.{name}"));
+        self.0.permissions.names().into_iter().chain(resources).collect()
+    }
+
     /// Applies the rules for clients to the media of the conversation.
     pub(crate) fn enter(&self, context: Context, conversation: &History) -> Context {
         let setting = "`ClientPermissions::fetch_media`";
@@ -234,7 +243,9 @@ impl ClientRules {
                 self.require(field)?;
             }
         }
-        input.messages().try_for_each(|message| self.check_links(message))
+        let mut links = 0;
+        let mut messages = input.messages();
+        messages.try_for_each(|message| self.check_links(message, &mut links))
     }
 
     /// Checks the conversation that a client kept. `own` are the messages with which the agent's conversations
@@ -254,19 +265,28 @@ impl ClientRules {
             let (_, method) = Field::Instructions.names();
             return Err(self.refused("state.messages' of role 'system", method));
         }
-        let mut start = 0;
+        let (mut start, mut links) = (0, 0);
         while let Some(index) = messages.next_with(Feature::Resource, start) {
             messages
                 .get(index)
-                .map_or(Ok(()), |message| self.check_links(message))?;
+                .map_or(Ok(()), |message| self.check_links(message, &mut links))?;
             start = index + 1;
         }
         Ok(())
     }
 
-    fn check_links(&self, message: &Message) -> Result<()> {
+    /// Checks the links of a message, of which `count` came before.
+    fn check_links(&self, message: &Message, count: &mut usize) -> Result<()> {
         let mut links = message.content().iter().filter_map(Part::as_resource);
         links.try_for_each(|link| {
+            *count += 1;
+            if *count > MAX_LINKS {
+                return Err(Error::invalid_argument(format!(
+                    "agent '{}' accepts {MAX_LINKS} links to resources from a client: link fewer",
+                    self.0.agent
+                ))
+                .with_public());
+            }
             let registry = self.0.registry.upgrade()?;
             let serves = |name: &String| {
                 let action = registry.get(&ActionType::RESOURCE.key(name));
