@@ -793,6 +793,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
                 &self.name,
                 options.client_permissions,
                 options.resources,
+                options.prompt_input.clone(),
                 &self.registry,
             ),
             visibility: options.visibility,

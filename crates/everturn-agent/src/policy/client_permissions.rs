@@ -140,8 +140,9 @@ impl ClientPermissions {
     ///
     /// Without it, a turn whose model needs such media inline fails with `INVALID_ARGUMENT`, and nothing is
     /// requested. URLs that the model's provider fetches itself are passed on in any case. The rules hold for
-    /// the whole conversation, for messages of any role; URLs that only the prompt or a tool gives to a model
-    /// are trusted.
+    /// the whole conversation, for messages of any role, and for URLs of the prompt that contain a part of the
+    /// client's [prompt input](Self::prompt_input). Other URLs of the prompt, and those that a tool gives to a
+    /// model, are trusted.
     ///
     /// ```
     /// # use everturn_agent::ClientPermissions;
@@ -183,6 +184,8 @@ struct Rules {
     permissions: ClientPermissions,
     /// The names of the resources that messages may link to.
     resources: Vec<String>,
+    /// The agent's own prompt input.
+    own_prompt_input: Option<Arc<Value>>,
     registry: WeakRegistry,
 }
 
@@ -191,12 +194,14 @@ impl ClientRules {
         agent: &str,
         permissions: ClientPermissions,
         resources: Vec<String>,
+        own_prompt_input: Option<Arc<Value>>,
         registry: &Registry,
     ) -> Self {
         Self(Arc::new(Rules {
             agent: agent.to_owned(),
             permissions,
             resources,
+            own_prompt_input,
             registry: registry.downgrade(),
         }))
     }
@@ -216,12 +221,27 @@ impl ClientRules {
         self.0.permissions.names().into_iter().chain(resources).collect()
     }
 
-    /// Applies the rules for clients to the media of the conversation.
-    pub(crate) fn enter(&self, context: Context, conversation: &History) -> Context {
+    /// Applies the rules for clients to the media of the conversation, and to media of the prompt whose URL
+    /// contains a part of the prompt input that is not the agent's own.
+    pub(crate) fn enter(
+        &self,
+        context: Context,
+        conversation: &History,
+        prompt_input: Option<&Value>,
+    ) -> Context {
         let setting = "`ClientPermissions::fetch_media`";
+        let mut texts = Vec::new();
+        for field in &self.0.permissions.prompt_input {
+            let given = prompt_input.and_then(|input| input.get(field));
+            let own = self.0.own_prompt_input.as_ref().and_then(|own| own.get(field));
+            if given != own {
+                given.iter().for_each(|given| add_texts(given, &mut texts));
+            }
+        }
         ClientMedia::enter(
             context,
             conversation,
+            texts,
             self.0.permissions.fetch_media.as_ref(),
             setting,
         )
@@ -352,6 +372,22 @@ impl ClientRules {
             self.0.agent
         ))
         .with_public()
+    }
+}
+
+/// Adds the texts from which a template can make a part of a URL.
+fn add_texts(value: &Value, texts: &mut Vec<String>) {
+    match value {
+        Value::Null | Value::Bool(_) => {}
+        Value::Number(number) => texts.push(number.to_string()),
+        Value::String(text) => texts.push(text.clone()),
+        Value::Array(items) => items.iter().for_each(|item| add_texts(item, texts)),
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                texts.push(name.clone());
+                add_texts(value, texts);
+            }
+        }
     }
 }
 
