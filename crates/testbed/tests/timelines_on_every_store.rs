@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use SnapshotEvent::{RoundEnd, TurnEnd};
-use everturn_agent::store::{MemoryStore, Order, Scope, SessionStore, SnapshotQuery};
+use everturn_agent::archive::{Archive, Import};
+use everturn_agent::store::{MemoryStore, Mutation, Order, Precondition, Scope, SessionStore, SnapshotQuery};
 use everturn_agent::{
-    Agent, AgentInit, AgentInput, AgentOutput, AgentSession, SnapshotEvent, SnapshotId, SnapshotIds,
-    SnapshotPolicy, Timeline, agent, custom_agent,
+    Agent, AgentInit, AgentInput, AgentOutput, AgentSession, Snapshot, SnapshotEvent, SnapshotId,
+    SnapshotIds, SnapshotPolicy, SnapshotStatus, Timeline, agent, custom_agent,
 };
 use everturn_ai::{Message, NoInput, Tool, ToolContext, set_default_model};
 use everturn_core::{Error, Registry};
@@ -93,6 +94,53 @@ fn parrot(store: Arc<dyn SessionStore>) -> Agent {
     .snapshot_id_in_messages()
     .define()
     .unwrap()
+}
+
+/// The file of a session with a background run whose worker has been silent for a long time.
+async fn run_of_a_lost_worker() -> Vec<u8> {
+    let run = json!({
+        "snapshotId": "run", "sessionId": "s", "createdAt": "2020-01-02T03:04:05Z",
+        "heartbeatAt": "2020-01-02T03:04:05Z", "status": "pending",
+        "backgroundRun": {
+            "agent": "parrot", "worker": "00000000-0000-0000-0000-000000000001", "epoch": 1, "attempts": 1, "turns": 0,
+            "inputs": [{"message": {"role": "user", "content": [{"text": "pay"}]}}],
+            "principal": {"id": "root", "roles": ["operator"]},
+        },
+    });
+    let run: Snapshot = serde_json::from_value(run).unwrap();
+    let (store, id) = (MemoryStore::new(), run.snapshot_id.clone());
+    let mutation = Mutation::new(move |_| Ok(Some(run.clone())));
+    let written = store.save(&Scope::default(), Some(&id), Precondition::None, mutation);
+    written.await.unwrap();
+    let mut file = Vec::new();
+    let archive = Archive::of(store, Scope::default());
+    archive.export("s", &mut file).await.unwrap();
+    file
+}
+
+#[tokio::test]
+async fn no_store_recovers_a_run_from_an_imported_file() {
+    let file = run_of_a_lost_worker().await;
+    assert!(String::from_utf8_lossy(&file).contains("backgroundRun"));
+    let folder = tempfile::tempdir().unwrap();
+    for place in Place::all(&folder) {
+        let agent = parrot(place.open().await);
+        let imported = agent
+            .archive()
+            .unwrap()
+            .import(file.as_slice(), Import::default());
+        imported.await.unwrap();
+
+        let recovery = agent.recover().await;
+
+        assert!(recovery.failures.is_empty(), "{recovery:?}");
+        assert!(
+            recovery.taken_over.is_empty() && recovery.given_up.is_empty(),
+            "{recovery:?}"
+        );
+        let snapshot = agent.get_snapshot("run").await.unwrap();
+        assert_eq!(snapshot.status, SnapshotStatus::Aborted);
+    }
 }
 
 #[tokio::test]

@@ -53,7 +53,7 @@ pub(super) fn run_action(definition: &Arc<Definition>) -> AgentAction {
         json!({
             "concurrency": definition.concurrency.name(),
             "editedInputs": definition.restart_inputs == RestartInputs::Edited,
-            "clientPermissions": definition.client_rules.permissions().names(),
+            "clientPermissions": definition.client_rules.names(),
             "public": definition.visibility == Visibility::Public,
             "prompted": definition.prompt.is_some(),
             "contentAddressed": definition.snapshot_ids == SnapshotIds::ContentAddressed,
@@ -64,6 +64,9 @@ pub(super) fn run_action(definition: &Arc<Definition>) -> AgentAction {
             "lostAfterMillis": lost_after(definition.heartbeat),
         }),
     );
+    if definition.visibility == Visibility::Internal {
+        entries["everturn"]["internal"] = true.into();
+    }
     if let Some(description) = &definition.description {
         entries.insert("description".into(), description.clone().into());
     }

@@ -708,6 +708,14 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.set(|options| options.visibility = Visibility::Public)
     }
 
+    /// Makes the agent internal: servers do not offer it to clients.
+    ///
+    /// An agent that a prompt or the settings of another agent delegate to is internal without it. It is for
+    /// agents that only code at run time delegates to: a flow, a custom function, the overrides of a call.
+    pub fn internal(self) -> Self {
+        self.set(|options| options.visibility = Visibility::Internal)
+    }
+
     /// Sets whether a turn journals its effects, so that a replay of the turn repeats none; by default it
     /// does. See [`journal`](crate::journal).
     pub fn journaling(self, journaling: Journaling) -> Self {
@@ -785,6 +793,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
                 &self.name,
                 options.client_permissions,
                 options.resources,
+                options.prompt_input.clone(),
                 &self.registry,
             ),
             visibility: options.visibility,

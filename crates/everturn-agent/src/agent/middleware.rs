@@ -25,16 +25,13 @@ pub use self::agent_ref::AgentRef;
 pub use self::artifacts::Artifacts;
 pub use self::delegation::{ArtifactStrategy, Delegation};
 
-/// Returns the names of the registered agents that are internal: others delegate to them, and they are not
+/// Returns the names of the registered agents that are internal: they are defined as
+/// [internal](crate::AgentBuilder::internal), or others delegate to them and they are not
 /// [public](crate::AgentBuilder::public). Servers offer all other agents to clients.
 ///
 /// An agent counts as delegated to if the prompt or the settings of another agent have a [`Delegation`] to
-/// it. Delegation by custom code at run time is not visible here.
+/// it. Code that delegates at run time is refused unless the agent is public or internal.
 pub fn internal_agents(registry: &Registry) -> BTreeSet<String> {
-    let is_public = |action: &Arc<dyn DynAction>| {
-        let own = action.descriptor().metadata.get("everturn");
-        own.and_then(|own| own.get("public")) == Some(&Value::Bool(true))
-    };
     let used = used_middleware(registry);
     let delegates = used
         .iter()
@@ -42,9 +39,34 @@ pub fn internal_agents(registry: &Registry) -> BTreeSet<String> {
     let delegates: BTreeSet<String> = delegates.map(|delegate| delegate.name).collect();
     let agents = registry.of_type(&ActionType::AGENT).into_iter();
     agents
-        .filter(|(name, action)| delegates.contains(name) && !is_public(action))
+        .filter(|(name, action)| {
+            let is_delegate = delegates.contains(name) && !is_declared(action, "public");
+            is_delegate || is_declared(action, "internal")
+        })
         .map(|(name, _)| name)
         .collect()
+}
+
+fn is_declared(action: &Arc<dyn DynAction>, visibility: &str) -> bool {
+    let own = action.descriptor().metadata.get("everturn");
+    own.and_then(|own| own.get(visibility)) == Some(&Value::Bool(true))
+}
+
+/// Refuses to delegate to an agent that servers offer to clients although it was not declared public: nothing
+/// but the call that is about to begin shows that it is a sub-agent.
+///
+/// # Errors
+/// `FAILED_PRECONDITION` that names the agent.
+fn check_visibility(registry: &Registry, delegate: &str) -> Result<()> {
+    match registry.get(&ActionType::AGENT.key(delegate)) {
+        Some(action) if !is_declared(&action, "public") && !internal_agents(registry).contains(delegate) => {
+            Err(Error::failed_precondition(format!(
+                "code delegates to the agent '{delegate}', which clients can call, too: define it with \
+                 `AgentBuilder::internal`, or with `AgentBuilder::public` if they may"
+            )))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Checks that the agents that others delegate to by name are registered.

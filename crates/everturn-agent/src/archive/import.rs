@@ -15,7 +15,7 @@ use super::record::{
 };
 use super::{Archive, ImportInit, named_session};
 use crate::store::{Deletion, Detail};
-use crate::{SessionId, SessionState, Snapshot, SnapshotId};
+use crate::{SessionId, SessionState, Snapshot, SnapshotId, SnapshotStatus};
 
 /// The number of recent snapshots that are remembered, because the next ones probably follow them; older ones
 /// are read from the store again.
@@ -76,8 +76,9 @@ impl Archive {
     /// Imports a session that [`Archive::export`] wrote.
     ///
     /// Under its own id, all snapshots are restored to the last field. Under another, only the ids are new.
-    /// Tool requests that wait for answers are the exception: the file may have been edited, so they are
-    /// closed, and the tools ask again. If the file has any fault, no snapshot of it remains in the store;
+    /// Tool requests that wait for answers are an exception: the file may have been edited, so they are
+    /// closed, and the tools ask again. For the same reason a background run does not continue: its snapshot
+    /// is `aborted`. If the file has any fault, no snapshot of it remains in the store;
     /// only dropping the call, or a crash, leaves a part.
     ///
     /// Snapshots are read one at a time: memory holds their ids and the latest few. Give a buffered reader,
@@ -197,7 +198,7 @@ impl Archive {
                 None => None,
             };
             let snapshot = whole(entry, base).map_err(|fault| unreadable(number, fault))?;
-            let snapshot = unanswered(snapshot, &mut renamed)?;
+            let snapshot = unanswered(without_run(snapshot), &mut renamed)?;
             origins.push(Origin::of(&snapshot));
             let place = intake.arrived().len();
             let written = intake
@@ -298,6 +299,21 @@ fn check_entry(entry: &Entry, header: &Header) -> Result<(), &'static str> {
         return Err("a snapshot without a state has a base");
     }
     Ok(())
+}
+
+/// Returns a snapshot that no worker continues. The file may have been edited, and its notes name the caller
+/// on whose behalf a run acts.
+fn without_run(snapshot: Snapshot) -> Snapshot {
+    let status = match snapshot.status {
+        SnapshotStatus::Pending | SnapshotStatus::Aborting => SnapshotStatus::Aborted,
+        status => status,
+    };
+    Snapshot {
+        status,
+        heartbeat_at: None,
+        bookkeeping: snapshot.bookkeeping.of_file(),
+        ..snapshot
+    }
 }
 
 /// Returns a snapshot in which no tool request waits for an answer. One that is named after its content gets

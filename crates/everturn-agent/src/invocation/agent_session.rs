@@ -216,7 +216,10 @@ impl<S: CustomState> AgentSession<S> {
                     Ok(AgentFinishReason::Interrupted.into())
                 } else {
                     let context = match &input_validation.client_rules {
-                        Some(rules) => rules.enter(context, &session.messages()),
+                        Some(rules) => {
+                            let input = session.prompt_input();
+                            rules.enter(context, &session.messages(), input.as_deref())
+                        }
                         None => context,
                     };
                     let turn = Turn::new(session.clone(), *input, place, context, signals.clone());

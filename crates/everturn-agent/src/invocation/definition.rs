@@ -118,6 +118,7 @@ pub(crate) enum Visibility {
     #[default]
     UnlessDelegate,
     Public,
+    Internal,
 }
 
 /// The definition of an agent, which its invocations share.

@@ -44,8 +44,7 @@ pub(super) fn given_custom(
     let Some(given) = init.custom.take() else {
         return Ok(None);
     };
-    // Clients of an agent without a store keep the state.
-    if is_of_client && definition.store.is_some() {
+    if is_of_client {
         rules.require(Field::Custom)?;
     }
     let unfit = |error: Error| {

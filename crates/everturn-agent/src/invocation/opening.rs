@@ -76,7 +76,9 @@ pub(crate) async fn open(
     let is_given = init.session_id.is_none() && init.snapshot_id.is_none();
     let is_clients_word = is_of_client && is_given && (is_unstored || definition.store.is_none());
     if let Some(state) = init.state.as_ref().filter(|_| is_clients_word) {
-        definition.client_rules.check_state(state)?;
+        definition
+            .client_rules
+            .check_state(state, &definition.beginning.messages)?;
     }
     // A turn that stores nothing takes no lock.
     let first_turn = (takes_turn && !is_unstored).then(SnapshotId::generate);

@@ -78,8 +78,13 @@ async fn open_and_start(
     let is_nested = SessionHandle::of(&context).is_some();
     let key = context.extension::<IdempotencyKey>().filter(|_| !is_nested);
     let (mut has_arrived, mut call) = (false, None);
-    if definition.turn_lease.is_some() || key.is_some() {
+    let is_of_client = !RegistryGuard::is_held(&context);
+    if is_of_client || definition.turn_lease.is_some() || key.is_some() {
         let first = first_input(&mut inputs);
+        // A call that is refused does not begin, so that HTTP answers with the error's status.
+        if let Some(first) = first.as_ref().filter(|_| is_of_client) {
+            definition.client_rules.check(first)?;
+        }
         has_arrived = first.is_some();
         call = key.zip(first).map(|(key, input)| call_mark(key.as_str(), &input));
     }

@@ -4,11 +4,14 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use everturn_ai::{ClientMedia, Feature, FetchRules, History, Message, Messages, Part, Resource};
+use everturn_ai::{ClientMedia, Feature, FetchRules, History, Message, Messages, Part, Resource, Role};
 use everturn_core::{ActionType, Context, Error, Registry, Result, WeakRegistry};
 use serde_json::Value;
 
 use crate::{AgentInput, SessionState};
+
+/// The number of resource links that a client may send in an input, and in the conversation that it keeps.
+const MAX_LINKS: usize = 32;
 
 /// The parts of a turn that clients of an agent may set in addition to their message; nothing by default.
 ///
@@ -37,8 +40,11 @@ use crate::{AgentInput, SessionState};
 /// other call counts as a client's: over HTTP and WebSocket, through an adapter, and through the registered
 /// action.
 ///
-/// Clients of an agent without a store keep the conversation: its messages, custom state and artifacts are
-/// theirs in any case. Of its prompt input only the allowed fields are read; the others are the agent's own.
+/// Clients of an agent without a store keep the conversation: the messages, custom state and artifacts of its
+/// `state` are theirs in any case. System messages in it are refused without
+/// [`instructions`](Self::instructions), except those with which the agent's conversations
+/// [begin](crate::AgentBuilder::initial_messages). Of its prompt input only the allowed fields are read; the
+/// others are the agent's own.
 ///
 /// ```
 /// use everturn_agent::{ClientPermissions, agent};
@@ -134,8 +140,9 @@ impl ClientPermissions {
     ///
     /// Without it, a turn whose model needs such media inline fails with `INVALID_ARGUMENT`, and nothing is
     /// requested. URLs that the model's provider fetches itself are passed on in any case. The rules hold for
-    /// the whole conversation, for messages of any role; URLs that only the prompt or a tool gives to a model
-    /// are trusted.
+    /// the whole conversation, for messages of any role, and for URLs of the prompt that contain a part of the
+    /// client's [prompt input](Self::prompt_input). Other URLs of the prompt, and those that a tool gives to a
+    /// model, are trusted.
     ///
     /// ```
     /// # use everturn_agent::ClientPermissions;
@@ -157,7 +164,7 @@ impl ClientPermissions {
     }
 
     /// Returns the names of everything that is allowed, as the agent's metadata has them.
-    pub(crate) fn names(&self) -> Vec<String> {
+    fn names(&self) -> Vec<String> {
         let fields = self.fields.iter().map(|field| field.names().0.to_owned());
         let of_input = self
             .prompt_input
@@ -177,6 +184,8 @@ struct Rules {
     permissions: ClientPermissions,
     /// The names of the resources that messages may link to.
     resources: Vec<String>,
+    /// The agent's own prompt input.
+    own_prompt_input: Option<Arc<Value>>,
     registry: WeakRegistry,
 }
 
@@ -185,12 +194,14 @@ impl ClientRules {
         agent: &str,
         permissions: ClientPermissions,
         resources: Vec<String>,
+        own_prompt_input: Option<Arc<Value>>,
         registry: &Registry,
     ) -> Self {
         Self(Arc::new(Rules {
             agent: agent.to_owned(),
             permissions,
             resources,
+            own_prompt_input,
             registry: registry.downgrade(),
         }))
     }
@@ -204,12 +215,33 @@ impl ClientRules {
         &self.0.resources
     }
 
-    /// Applies the rules for clients to the media of the conversation.
-    pub(crate) fn enter(&self, context: Context, conversation: &History) -> Context {
+    /// Returns the names of everything that is allowed, as the agent's metadata has them.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let resources = self.0.resources.iter().map(|name| format!("resources.{name}"));
+        self.0.permissions.names().into_iter().chain(resources).collect()
+    }
+
+    /// Applies the rules for clients to the media of the conversation, and to media of the prompt whose URL
+    /// contains a part of the prompt input that is not the agent's own.
+    pub(crate) fn enter(
+        &self,
+        context: Context,
+        conversation: &History,
+        prompt_input: Option<&Value>,
+    ) -> Context {
         let setting = "`ClientPermissions::fetch_media`";
+        let mut texts = Vec::new();
+        for field in &self.0.permissions.prompt_input {
+            let given = prompt_input.and_then(|input| input.get(field));
+            let own = self.0.own_prompt_input.as_ref().and_then(|own| own.get(field));
+            if given != own {
+                given.iter().for_each(|given| add_texts(given, &mut texts));
+            }
+        }
         ClientMedia::enter(
             context,
             conversation,
+            texts,
             self.0.permissions.fetch_media.as_ref(),
             setting,
         )
@@ -231,28 +263,50 @@ impl ClientRules {
                 self.require(field)?;
             }
         }
-        input.messages().try_for_each(|message| self.check_links(message))
+        let mut links = 0;
+        let mut messages = input.messages();
+        messages.try_for_each(|message| self.check_links(message, &mut links))
     }
 
-    /// Checks the conversation that a client kept.
+    /// Checks the conversation that a client kept. `own` are the messages with which the agent's conversations
+    /// begin.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` for a link to a resource that the agent does not list.
-    pub(crate) fn check_state(&self, state: &SessionState) -> Result<()> {
+    /// `INVALID_ARGUMENT` for a link to a resource that the agent does not list, and for a system message that
+    /// is neither allowed nor the agent's own.
+    pub(crate) fn check_state(&self, state: &SessionState, own: &[Message]) -> Result<()> {
         let messages = Messages::from(&state.messages);
-        let mut start = 0;
+        let is_own = |message: &Message| {
+            let is_same = |own: &Message| own.role() == message.role() && own.content() == message.content();
+            own.iter().any(is_same)
+        };
+        let mut system = messages.iter().filter(|message| message.role() == Role::System);
+        if !self.0.permissions.allows(Field::Instructions) && !system.all(is_own) {
+            let (_, method) = Field::Instructions.names();
+            return Err(self.refused("state.messages' of role 'system", method));
+        }
+        let (mut start, mut links) = (0, 0);
         while let Some(index) = messages.next_with(Feature::Resource, start) {
             messages
                 .get(index)
-                .map_or(Ok(()), |message| self.check_links(message))?;
+                .map_or(Ok(()), |message| self.check_links(message, &mut links))?;
             start = index + 1;
         }
         Ok(())
     }
 
-    fn check_links(&self, message: &Message) -> Result<()> {
+    /// Checks the links of a message, of which `count` came before.
+    fn check_links(&self, message: &Message, count: &mut usize) -> Result<()> {
         let mut links = message.content().iter().filter_map(Part::as_resource);
         links.try_for_each(|link| {
+            *count += 1;
+            if *count > MAX_LINKS {
+                return Err(Error::invalid_argument(format!(
+                    "agent '{}' accepts {MAX_LINKS} links to resources from a client: link fewer",
+                    self.0.agent
+                ))
+                .with_public());
+            }
             let registry = self.0.registry.upgrade()?;
             let serves = |name: &String| {
                 let action = registry.get(&ActionType::RESOURCE.key(name));
@@ -318,6 +372,22 @@ impl ClientRules {
             self.0.agent
         ))
         .with_public()
+    }
+}
+
+/// Adds the texts from which a template can make a part of a URL.
+fn add_texts(value: &Value, texts: &mut Vec<String>) {
+    match value {
+        Value::Null | Value::Bool(_) => {}
+        Value::Number(number) => texts.push(number.to_string()),
+        Value::String(text) => texts.push(text.clone()),
+        Value::Array(items) => items.iter().for_each(|item| add_texts(item, texts)),
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                texts.push(name.clone());
+                add_texts(value, texts);
+            }
+        }
     }
 }
 

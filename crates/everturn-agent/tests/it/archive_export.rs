@@ -49,8 +49,8 @@ async fn put(store: &MemoryStore, snapshot: Snapshot) {
         .unwrap();
 }
 
-/// A session with everything a session can have: branches, a gap, labels, notes, an orphan, a pending
-/// snapshot, a rewritten history, fields of other versions.
+/// A session with everything a session can have but a run: branches, a gap, labels, notes, an orphan, a
+/// snapshot without a state, a rewritten history, fields of other versions.
 async fn rich() -> (MemoryStore, Archive) {
     let store = MemoryStore::new();
     let agent = scribe(store.clone());
@@ -89,16 +89,15 @@ async fn rich() -> (MemoryStore, Archive) {
         .extra
         .insert("novelty".to_owned(), json!(1));
     put(&store, orphan).await;
-    let mut pending = Snapshot {
+    let mut aborted = Snapshot {
         parent_id: Some(tip),
-        status: SnapshotStatus::Pending,
-        heartbeat_at: Some(Timestamp::UNIX_EPOCH),
-        ..Snapshot::new("pending".into(), "s".into(), Timestamp::UNIX_EPOCH)
+        status: SnapshotStatus::Aborted,
+        ..Snapshot::new("aborted".into(), "s".into(), Timestamp::UNIX_EPOCH)
     };
-    pending
+    aborted
         .extra
         .insert("pendingInputs".to_owned(), json!([{"detach": true}]));
-    put(&store, pending).await;
+    put(&store, aborted).await;
     (store, archive)
 }
 

@@ -107,3 +107,50 @@ async fn urls_of_the_program_are_its_own() {
     assert_eq!(reply.text(), "data:image/png;base64,YWJj");
     assert_eq!(fetched.0.load(Ordering::SeqCst), 1);
 }
+
+#[tokio::test]
+async fn a_url_of_the_prompt_that_a_client_makes_is_the_clients() {
+    for (rules, expected, fetches) in [
+        (None, "failed", 0),
+        (Some(FetchRules::hosts(["images.example.com"])), "stop", 1),
+    ] {
+        let (registry, fetched) = (Registry::new(), Counting::default());
+        register_model(&registry, "looker", Looker(fetched.clone())).unwrap();
+        let permissions = ClientPermissions::none().prompt_input(["photo"]);
+        let permissions = match rules {
+            Some(rules) => permissions.fetch_media(rules),
+            None => permissions,
+        };
+        let looker = agent(&registry, "looker").model("looker");
+        looker
+            .user_prompt("Look: {{media url=photo}}")
+            .prompt_input(json!({"photo": "https://own.example.com/cat"}))
+            .client_permissions(permissions)
+            .define()
+            .unwrap();
+        let call = async |init: Value| {
+            let message = json!({"role": "user", "content": [{"text": "hi"}]});
+            let call = JsonCall {
+                init: Some(init),
+                ..JsonCall::new(json!({ "message": message }))
+            };
+            registry
+                .get("/agent/looker")
+                .unwrap()
+                .run_json(call)
+                .await
+                .unwrap()
+        };
+
+        let given = call(json!({"promptInput": {"photo": "https://images.example.com/cat"}})).await;
+        assert_eq!(given["finishReason"], expected, "{given}");
+        assert_eq!(fetched.0.load(Ordering::SeqCst), fetches);
+        let evil = call(json!({"promptInput": {"photo": "https://evil.test/cat"}})).await;
+        assert_eq!(evil["finishReason"], "failed", "{evil}");
+        assert_eq!(fetched.0.load(Ordering::SeqCst), fetches);
+        // The agent's own input is the program's.
+        let own = call(json!({})).await;
+        assert_eq!(own["finishReason"], "stop", "{own}");
+        assert_eq!(fetched.0.load(Ordering::SeqCst), fetches + 1);
+    }
+}

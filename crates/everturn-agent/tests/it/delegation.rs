@@ -1,10 +1,10 @@
 //! Handing tasks to other agents, and what comes back.
 
 use everturn_agent::{
-    AgentRef, AgentSession, Artifact, ArtifactStrategy, Delegation, agent, custom_agent,
-    register_agent_middleware,
+    AgentBuilder, AgentRef, AgentSession, Artifact, ArtifactStrategy, Delegation, InlinePrompt, agent,
+    custom_agent, internal_agents, register_agent_middleware,
 };
-use everturn_ai::{Message, Part};
+use everturn_ai::{Generate, Message, Part};
 use everturn_core::{Error, Registry, Status};
 use everturn_testkit::{Reply, ScriptedModel};
 use serde_json::{Value, json};
@@ -288,4 +288,44 @@ async fn the_overrides_of_a_call_are_not_those_of_the_agents_it_delegates_to() {
 
     other.assert_calls(2);
     script.assert_calls(1);
+}
+
+#[tokio::test]
+async fn code_that_delegates_at_run_time_needs_an_agent_that_is_internal_or_public() {
+    type Build = fn(AgentBuilder<Value, InlinePrompt>) -> AgentBuilder<Value, InlinePrompt>;
+    let refused: Build = |helper| helper;
+    for (build, is_refused, internal) in [
+        (refused, true, vec![]),
+        (|helper| helper.internal(), false, vec!["helper"]),
+        (|helper| helper.public(), false, vec![]),
+    ] {
+        let model = ScriptedModel::new().replies([asks("dig"), "dug".into(), "done".into()]);
+        let registry = Registry::new();
+        model.register(&registry, "scripted").unwrap();
+        build(agent(&registry, "helper").model("scripted"))
+            .define()
+            .unwrap();
+
+        let delegated = Generate::new(&registry)
+            .model("scripted")
+            .prompt("go")
+            .use_middleware(Delegation::to(["helper"]))
+            .await;
+
+        assert_eq!(
+            internal_agents(&registry).into_iter().collect::<Vec<_>>(),
+            internal
+        );
+        match delegated {
+            Ok(reply) => assert_eq!((reply.text().as_ref(), is_refused), ("done", false)),
+            Err(error) => {
+                assert!(is_refused, "{error}");
+                assert_eq!(error.status(), Status::FailedPrecondition);
+                for word in ["'helper'", "AgentBuilder::internal", "AgentBuilder::public"] {
+                    assert!(error.message().contains(word), "{error}");
+                }
+                model.assert_calls(0);
+            }
+        }
+    }
 }

@@ -1,10 +1,13 @@
 //! Links to resources: those of clients, and those of the program.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use everturn_agent::store::MemoryStore;
 use everturn_agent::{Agent, agent};
 use everturn_ai::prompt::ContentSlot;
 use everturn_ai::{Message, Part, Resource, define_resource};
-use everturn_core::{Context, DynAction, Error, JsonCall, Principal, Registry, Result};
+use everturn_core::{Context, DynAction, Error, JsonCall, Principal, Registry, Result, Status};
 use everturn_testkit::ScriptedModel;
 use serde_json::{Value, json};
 
@@ -58,12 +61,12 @@ async fn a_client_reads_no_resource_that_the_agent_does_not_list() {
         .unwrap();
 
     for agent in [&plain, &chef] {
-        let output = sent(agent, json!({}), link("house://secret"), Context::new())
+        let refused = sent(agent, json!({}), link("house://secret"), Context::new())
             .await
-            .unwrap();
+            .unwrap_err();
 
-        assert_eq!(output["error"]["status"], "INVALID_ARGUMENT", "{output}");
-        let told = output["error"]["message"].as_str().unwrap();
+        assert_eq!(refused.status(), Status::InvalidArgument, "{refused}");
+        let told = refused.public_message().unwrap();
         assert!(
             told.contains("'house://secret'") && told.contains("AgentBuilder::resources"),
             "{told}"
@@ -130,4 +133,56 @@ async fn links_of_the_program_and_of_its_prompt_are_read() {
         asked(&model.last_request().unwrap())[1],
         "user: How to cook soup."
     );
+}
+
+#[tokio::test]
+async fn a_client_sends_a_bounded_number_of_links_and_each_is_read_once() {
+    let model = ScriptedModel::new().otherwise(|_| "fine");
+    let registry = registry(&model);
+    let reads = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&reads);
+    let pages = Resource::template("page://{number}", move |input| {
+        let counted = Arc::clone(&counted);
+        async move {
+            counted.fetch_add(1, Ordering::SeqCst);
+            Ok("x".repeat(input.variables["number"].parse().unwrap()))
+        }
+    });
+    define_resource(&registry, &pages.unwrap()).unwrap();
+    let chef = agent(&registry, "chef").resources(["page://{number}"]);
+    let chef = chef.define().unwrap();
+    let links = |uri: &str, count: usize| json!(vec![link(uri); count]);
+    let call = async |input: Value, init: Value| {
+        let call = JsonCall {
+            input: Some(json!({"message": {"role": "user", "content": input}})),
+            init: Some(init),
+            ..JsonCall::default()
+        };
+        chef.action().run_json(call).await
+    };
+
+    call(links("page://8", 32), json!({})).await.unwrap();
+    assert_eq!(reads.load(Ordering::SeqCst), 1);
+    let refused = call(links("page://8", 33), json!({})).await.unwrap_err();
+    assert_eq!(refused.status(), Status::InvalidArgument);
+    assert!(
+        refused.public_message().unwrap().contains("accepts 32 links"),
+        "{refused}"
+    );
+    let kept = json!({"state": {"messages": [{"role": "user", "content": links("page://8", 33)}]}});
+    let refused = call(json!([{"text": "hi"}]), kept).await.unwrap_err();
+    assert_eq!(refused.status(), Status::InvalidArgument);
+    assert_eq!(reads.load(Ordering::SeqCst), 1);
+
+    let large = call(links("page://3000000", 3), json!({})).await.unwrap();
+    assert_eq!(large["error"]["status"], "RESOURCE_EXHAUSTED", "{large}");
+    let told = large["error"]["message"].as_str().unwrap();
+    assert!(
+        told.contains("8388608 bytes") && told.contains("'page://3000000'"),
+        "{told}"
+    );
+    model.assert_calls(1);
+
+    let permissions = &chef.action().descriptor().metadata["everturn"]["clientPermissions"];
+    assert_eq!(permissions, &json!(["resources.page://{number}"]));
 }

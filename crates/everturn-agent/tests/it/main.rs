@@ -42,6 +42,7 @@ mod fuzz_entry;
 mod grown_states;
 mod heads;
 mod imported_approvals;
+mod imported_runs;
 mod init_matrix;
 mod journal_crash_points;
 mod journal_effects;

@@ -264,16 +264,16 @@ async fn a_client_gives_it_only_where_the_agent_accepts_that_and_it_fits() {
     open.action().run_json(by_field()).await.unwrap();
     let again = open.action().run_json(by_field()).await.unwrap_err();
     let unnamed = open.action().run_json(by_state()).await.unwrap();
-    let to_client = kept
-        .action()
-        .run_json(call(json!({"custom": {"counter": 7}})))
-        .await
-        .unwrap();
+    let beside_state = kept.action().run_json(call(json!({"custom": {"counter": 7}})));
+    let beside_state = beside_state.await.unwrap_err();
+    let to_client = kept.action().run_json(by_state()).await.unwrap();
 
     let [by_field, by_state] = not_accepted;
-    assert_eq!(by_field.status(), Status::InvalidArgument, "{by_field}");
-    let told = by_field.public_message().unwrap();
-    assert!(told.contains("ClientPermissions::custom"), "{told}");
+    for refused in [by_field, beside_state] {
+        assert_eq!(refused.status(), Status::InvalidArgument, "{refused}");
+        let told = refused.public_message().unwrap();
+        assert!(told.contains("ClientPermissions::custom"), "{told}");
+    }
     assert_eq!(by_state.status(), Status::FailedPrecondition, "{by_state}");
     assert_eq!(unfit.status(), Status::InvalidArgument);
     assert!(unfit.public_message().unwrap().contains("/counter"), "{unfit}");

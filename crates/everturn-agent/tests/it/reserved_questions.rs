@@ -4,7 +4,8 @@
 use everturn_agent::archive::Archive;
 use everturn_agent::store::{MemoryStore, SessionQuery, SessionStore, SnapshotQuery};
 use everturn_agent::{
-    Agent, AgentBuilder, AgentFinishReason, AgentInput, AgentReply, InlinePrompt, WhileInterrupted, agent,
+    Agent, AgentBuilder, AgentFinishReason, AgentInput, AgentReply, FailedTurns, InlinePrompt, Journaling,
+    SnapshotEvent, SnapshotPolicy, WhileInterrupted, agent,
 };
 use everturn_ai::{AnsweredBy, Answers, Replay, Tool, ToolContext};
 use everturn_core::{Context, Error, Principal, Result, Status};
@@ -164,38 +165,52 @@ async fn an_agent_may_choose_to_close_questions_but_not_unknown_outcomes() {
 }
 
 #[tokio::test]
-async fn a_refused_answer_leaves_no_trace_also_where_failed_turns_are_kept() {
+async fn a_refused_answer_leaves_no_trace_with_every_setting() {
     let tool = || {
         refund()
             .answered_by(AnsweredBy::role("staff"))
             .with_editable_input(true)
     };
-    let desk = Desk::new(tool(), |builder| builder);
-    let asked = desk.ask().await;
-    let before = desk.snapshots().await;
-    let question = &asked.interrupts()[0];
-    let edited = question.restart_with(json!({"approved": true}), json!({"number": "eight"}));
+    // Each with the number of rounds that are kept of the turn that answers.
+    let settings: [(fn(Builder) -> Builder, usize); 4] = [
+        (|builder| builder, 0),
+        (|builder| builder.failed_turns(FailedTurns::Discard), 0),
+        (|builder| builder.snapshots(with_rounds()), 1),
+        (|builder| builder.journaling(Journaling::Off), 0),
+    ];
+    for (settings, rounds) in settings {
+        let desk = Desk::new(tool(), settings);
+        let asked = desk.ask().await;
+        let before = desk.snapshots().await;
+        let question = &asked.interrupts()[0];
+        let edited = question.restart_with(json!({"approved": true}), json!({"number": "eight"}));
 
-    for (who, answer, status) in [
-        (ann(), yes(&asked), Status::PermissionDenied),
-        (
-            carl("staff"),
-            Answers::from(edited.unwrap()),
-            Status::InvalidArgument,
-        ),
-        (carl("staff"), other(&asked), Status::InvalidArgument),
-    ] {
-        let refused = desk.run(&who, answer).await.unwrap_err();
-        assert_eq!(refused.status(), status, "{refused}");
-        assert_eq!(desk.snapshots().await, before, "{refused}");
+        for (who, answer, status) in [
+            (ann(), yes(&asked), Status::PermissionDenied),
+            (
+                carl("staff"),
+                Answers::from(edited.unwrap()),
+                Status::InvalidArgument,
+            ),
+            (carl("staff"), other(&asked), Status::InvalidArgument),
+        ] {
+            let refused = desk.run(&who, answer).await.unwrap_err();
+            assert_eq!(refused.status(), status, "{refused}");
+            assert_eq!(desk.snapshots().await, before, "{refused}");
+        }
+        let answered = desk.run(&carl("staff"), yes(&asked)).await.unwrap();
+        assert_eq!(answered.text(), "done");
+        let archive = Archive::of(desk.store.clone(), ann().scope());
+        let mut first = archive.latest("s").await.unwrap();
+        for _ in 0..rounds {
+            first = archive.get(first.parent_id.unwrap()).await.unwrap();
+        }
+        assert_eq!(first.parent_id, asked.snapshot_id().cloned());
     }
-    let answered = desk.run(&carl("staff"), yes(&asked)).await.unwrap();
-    assert_eq!(answered.text(), "done");
-    let latest = Archive::of(desk.store.clone(), ann().scope())
-        .latest("s")
-        .await
-        .unwrap();
-    assert_eq!(latest.parent_id, asked.snapshot_id().cloned());
+}
+
+fn with_rounds() -> SnapshotPolicy {
+    SnapshotPolicy::on([SnapshotEvent::RoundEnd, SnapshotEvent::TurnEnd])
 }
 
 /// An answer to a request that was never made.

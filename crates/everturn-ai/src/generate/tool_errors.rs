@@ -178,13 +178,16 @@ fn is_mistake(error: &Error) -> bool {
 /// Returns whether an error of a tool's own code proves that the call had no effect.
 ///
 /// The error of a tool that declares [`Replay::Once`](crate::Replay::Once) must state it. The error of a tool
-/// without a declaration may also be one for the model, or have a status that rejects the request, because
-/// most such tools only read.
+/// without a declaration may also have a status that rejects the request, or be one for the model, because
+/// most such tools only read. An error for the model whose status leaves the outcome open proves nothing.
 pub(super) fn had_no_effect(tool: &Tool, error: &Error) -> bool {
     if let Some(data) = interrupt_data(error) {
         return !is_outcome_unknown(data);
     }
-    let refuses = || error.is_for_model() || is_clients(error.status());
+    let refuses = || {
+        let status = error.status();
+        is_clients(status) || (error.is_for_model() && !leaves_open(status))
+    };
     error.had_no_effect() || (!tool.declares_once() && refuses())
 }
 
@@ -198,6 +201,19 @@ fn is_clients(status: Status) -> bool {
             | Status::Unauthenticated
             | Status::FailedPrecondition
             | Status::OutOfRange
+    )
+}
+
+/// Returns whether a call that failed with this status may have taken effect.
+fn leaves_open(status: Status) -> bool {
+    matches!(
+        status,
+        Status::Cancelled
+            | Status::Unknown
+            | Status::DeadlineExceeded
+            | Status::Aborted
+            | Status::Internal
+            | Status::Unavailable
     )
 }
 

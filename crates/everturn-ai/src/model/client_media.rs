@@ -15,12 +15,15 @@ use crate::{Feature, History};
 /// The media of a conversation with a client during one turn: the rules for downloads, and the results.
 ///
 /// An extension of the turn's context. It governs every URL of the conversation at the start of the turn,
-/// regardless of the message's author. All other URLs come from the application.
+/// regardless of the message's author, and every URL with a text of the client in it. All other URLs come
+/// from the application.
 pub struct ClientMedia {
     /// The setting that allows downloads, for errors.
     setting: String,
     conversation: History,
     urls: OnceLock<HashSet<String>>,
+    /// Texts of the client that the application may use in URLs.
+    texts: Vec<String>,
     /// `None` if nothing is fetched.
     budget: Option<FetchBudget>,
     fetched: Mutex<HashMap<String, Arc<FetchedMedia>>>,
@@ -28,26 +31,30 @@ pub struct ClientMedia {
 
 impl ClientMedia {
     /// Adds the media of a conversation to the context of a turn. `setting` is the name of the setting with
-    /// the `rules`, for errors; without rules nothing is fetched.
+    /// the `rules`, for errors; without rules nothing is fetched. `texts` are the client's, other than its
+    /// messages: a URL that contains one of them is the client's, too.
     pub fn enter(
         context: Context,
         conversation: &History,
+        mut texts: Vec<String>,
         rules: Option<&FetchRules>,
         setting: &str,
     ) -> Context {
-        if conversation.next_with(Feature::Media, 0).is_none() {
+        texts.retain(|text| !text.is_empty());
+        if texts.is_empty() && conversation.next_with(Feature::Media, 0).is_none() {
             return context;
         }
         context.with_extension(Arc::new(Self {
             setting: setting.to_owned(),
             conversation: conversation.clone(),
             urls: OnceLock::new(),
+            texts,
             budget: rules.map(|rules| FetchBudget::for_client(rules.clone())),
             fetched: Mutex::default(),
         }))
     }
 
-    /// Returns whether a URL is part of the conversation.
+    /// Returns whether a URL is part of the conversation, or made from a text of the client.
     pub(super) fn concerns(&self, url: &str) -> bool {
         let urls = self.urls.get_or_init(|| {
             let conversation = &self.conversation;
@@ -63,7 +70,7 @@ impl ClientMedia {
             }
             urls
         });
-        urls.contains(url)
+        urls.contains(url) || self.texts.iter().any(|text| url.contains(text))
     }
 
     /// Returns how long fetching may take.

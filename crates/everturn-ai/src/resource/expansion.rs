@@ -1,5 +1,7 @@
 //! Replacing links to resources by the resources' content.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use everturn_core::{ActionType, Context, Error, Registry, Result};
@@ -8,8 +10,15 @@ use serde_json::Value;
 use super::{Resource, ResourceInput};
 use crate::{Feature, Message, Messages, Part, metadata, reason};
 
-/// Replaces every resource link by the resource's content. Resources of the call are searched before
-/// registered ones.
+/// The size of all content that replaces links in one request to a model.
+const MAX_BYTES: usize = 8 * 1024 * 1024;
+
+/// Replaces every resource link by the resource's content, and reads each URI once. Resources of the call are
+/// searched before registered ones.
+///
+/// # Errors
+/// `NOT_FOUND` for a URI that no resource has, `RESOURCE_EXHAUSTED` for more content than 8 MiB, and the
+/// errors of the resources.
 pub(crate) async fn expand_resources(
     messages: &mut Messages,
     at_hand: &[Resource],
@@ -17,10 +26,11 @@ pub(crate) async fn expand_resources(
     context: &Context,
 ) -> Result<()> {
     let mut start = 0;
+    let mut expansion = Expansion::default();
     while let Some(index) = messages.next_with(Feature::Resource, start) {
         if let Some(message) = messages.get(index) {
             // Boxed, because few messages have links.
-            let expanded = Box::pin(expanded(message, at_hand, registry, context)).await?;
+            let expanded = Box::pin(expansion.expanded(message, at_hand, registry, context)).await?;
             messages.replace(index, expanded);
         }
         start = index + 1;
@@ -28,24 +38,49 @@ pub(crate) async fn expand_resources(
     Ok(())
 }
 
-async fn expanded(
-    message: &Message,
-    at_hand: &[Resource],
-    registry: &Registry,
-    context: &Context,
-) -> Result<Message> {
-    let mut parts = Vec::with_capacity(message.content().len());
-    for part in message.content() {
-        let Some(link) = part.as_resource() else {
-            parts.push(part.clone());
-            continue;
-        };
-        let (resource, input) = find(&link.uri, at_hand, registry)?;
-        let provenance = resource.provenance(&link.uri);
-        let found = resource.read(input, context.clone()).await?;
-        parts.extend(found.into_iter().map(|part| stamped(part, &provenance)));
+/// The resources that one request has read.
+#[derive(Default)]
+struct Expansion {
+    read: HashMap<String, Vec<Part>>,
+    bytes: usize,
+}
+
+impl Expansion {
+    async fn expanded(
+        &mut self,
+        message: &Message,
+        at_hand: &[Resource],
+        registry: &Registry,
+        context: &Context,
+    ) -> Result<Message> {
+        let mut parts = Vec::with_capacity(message.content().len());
+        for part in message.content() {
+            let Some(link) = part.as_resource() else {
+                parts.push(part.clone());
+                continue;
+            };
+            let found = match self.read.entry(link.uri.clone()) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => {
+                    let (resource, input) = find(&link.uri, at_hand, registry)?;
+                    let provenance = resource.provenance(&link.uri);
+                    let found = resource.read(input, context.clone()).await?.into_iter();
+                    new.insert(found.map(|part| stamped(part, &provenance)).collect())
+                }
+            };
+            // Content that is inserted again counts again, because the model receives it again.
+            self.bytes += found.iter().map(Part::heap_size).sum::<usize>();
+            if self.bytes > MAX_BYTES {
+                return Err(Error::resource_exhausted(format!(
+                    "the linked resources up to '{}' have more than {MAX_BYTES} bytes: link fewer or smaller ones",
+                    link.uri
+                ))
+                .with_public());
+            }
+            parts.extend(found.iter().cloned());
+        }
+        Ok(message.clone().with_content(parts))
     }
-    Ok(message.clone().with_content(parts))
 }
 
 fn find(uri: &str, at_hand: &[Resource], registry: &Registry) -> Result<(Resource, ResourceInput)> {

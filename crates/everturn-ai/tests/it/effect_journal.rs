@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 
 use everturn_ai::{
     EffectId, EffectJournal, FinishReason, Generate, Message, ModelEffect, ModelResponse, ModelResponseChunk,
-    NextTool, Reconciliation, Replay, Tool, ToolCall, ToolContext, ToolEffect, ToolOutcome, ToolRecord,
-    async_trait, interrupt, metadata, model_hook, tool_hook, with_journal,
+    NextTool, Part, Reconciliation, Replay, Tool, ToolCall, ToolContext, ToolEffect, ToolErrors, ToolOutcome,
+    ToolRecord, async_trait, interrupt, metadata, model_hook, tool_hook, with_journal,
 };
 use everturn_core::{Context, Emitter, Error, Result, Status};
 use serde_json::{Value, json};
@@ -89,6 +89,10 @@ fn act(notes: &Arc<Notes>) -> Tool {
             notes.note(format!("act under {}", cx.effect_id()))?;
             match input["do"].as_str() {
                 Some("fail") => Err(Error::unavailable("later").into()),
+                Some("excuse") => {
+                    let status: Status = serde_json::from_value(input["status"].clone()).unwrap();
+                    Err(Error::new(status, "later").for_model().into())
+                }
                 Some("refuse") => Err(Error::unavailable("later").nothing_happened().into()),
                 Some("panic") => panic!("dropped the pan"),
                 Some("ask") => Err(cx.interrupt("may I?").into()),
@@ -248,6 +252,35 @@ async fn only_an_error_that_says_so_means_that_nothing_happened() {
 
     assert!(error.is(everturn_ai::reason::TOOL_FAILED));
     assert_eq!(notes.lines().last().unwrap(), "failed act.m1.0 UNAVAILABLE true");
+}
+
+#[tokio::test]
+async fn an_error_for_the_model_leaves_the_outcome_open_unless_its_status_refuses_the_call() {
+    for (status, is_open) in [
+        (Status::DeadlineExceeded, true),
+        (Status::Unavailable, true),
+        (Status::Cancelled, true),
+        (Status::Aborted, true),
+        (Status::Internal, true),
+        (Status::Unknown, true),
+        (Status::NotFound, false),
+        (Status::ResourceExhausted, false),
+    ] {
+        let input = json!({"do": "excuse", "status": status});
+        let (_registry, _script, generate) = scripted([asks(input), step(says("done"))]);
+        let notes = Arc::new(Notes::default());
+
+        let outcome = beside(&notes, generate.tool_errors(ToolErrors::Fail)).await;
+
+        let reply = outcome.unwrap();
+        let mut interrupts = reply.message.iter().flat_map(Message::interrupts);
+        let question = interrupts.next();
+        assert_eq!(
+            question.is_some_and(Part::is_outcome_unknown),
+            is_open,
+            "{status}"
+        );
+    }
 }
 
 #[tokio::test]

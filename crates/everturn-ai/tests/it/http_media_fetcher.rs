@@ -171,7 +171,7 @@ async fn a_redirect_is_checked_like_the_first_url_and_ends_somewhere() {
 async fn downloaded(urls: &[String], rules: Option<&FetchRules>) -> Result<Vec<String>> {
     let message = Message::user(urls.iter().map(Part::media).collect::<Vec<_>>());
     let conversation = [message.clone()].into_iter().collect::<History>();
-    let context = ClientMedia::enter(Context::new(), &conversation, rules, "`fetch_media`");
+    let context = ClientMedia::enter(Context::new(), &conversation, Vec::new(), rules, "`fetch_media`");
     let mut seen = Vec::new();
     // Two rounds of one turn.
     for _ in 0..2 {

@@ -133,7 +133,7 @@ impl Fixture {
                 let session = self.session(session);
                 let to = self.new_session();
                 let copied = self.archive.copy(session.clone(), to.clone()).await;
-                self.check_copy(&session, &to, copied).await
+                self.check_copy(&session, &to, copied, |snapshot| snapshot).await
             }
             Step::Label { snapshot, label, off } => self.label(snapshot, label, off).await,
             Step::Annotate { snapshot, note } => self.annotate(snapshot, note).await,
@@ -322,8 +322,10 @@ impl Fixture {
         session: &SessionId,
         to: &SessionId,
         count: Result<u64, Error>,
+        copied: fn(Snapshot) -> Snapshot,
     ) -> StepResult {
-        let originals: Vec<Snapshot> = self.model.session(session).into_iter().cloned().collect();
+        let originals = self.model.session(session).into_iter();
+        let originals: Vec<Snapshot> = originals.cloned().map(copied).collect();
         let count = match (count, originals.is_empty()) {
             (Ok(count), false) => count,
             (count, true) => return same_failure(count, Err::<(), _>(Status::NotFound)),
@@ -477,7 +479,7 @@ impl Fixture {
                 let how = Import::default().into_session(to.clone());
                 let imported = self.archive.import(file.as_slice(), how).await;
                 let count = imported.map(|imported| imported.snapshots);
-                return self.check_copy(&session, &to, count).await;
+                return self.check_copy(&session, &to, count, without_run).await;
             }
             Return::Refused => {
                 let imported = self.archive.import(file.as_slice(), Import::default()).await;
@@ -499,7 +501,26 @@ impl Fixture {
             imported.session_id == session && imported.snapshots == snapshots as u64,
             "{snapshots} snapshots came back as {imported:?}"
         );
+        let ids = self.model.session(&session).into_iter();
+        let ids: Vec<SnapshotId> = ids.map(|snapshot| snapshot.snapshot_id.clone()).collect();
+        for id in ids {
+            if let Some(snapshot) = self.model.find_mut(&id) {
+                *snapshot = without_run(snapshot.clone());
+            }
+        }
         Ok(())
+    }
+}
+
+/// Returns a snapshot as it is imported: no worker continues it.
+fn without_run(snapshot: Snapshot) -> Snapshot {
+    match snapshot.status {
+        SnapshotStatus::Pending => Snapshot {
+            status: SnapshotStatus::Aborted,
+            heartbeat_at: None,
+            ..snapshot
+        },
+        _ => snapshot,
     }
 }
 

@@ -134,6 +134,9 @@ impl Delegation {
         if self.agents.is_empty() {
             return Err(Error::invalid_argument("delegation needs at least one agent"));
         }
+        for delegate in self.delegates() {
+            super::check_visibility(registry, &delegate.name)?;
+        }
         let shared = Shared {
             config: self,
             registry: registry.clone(),

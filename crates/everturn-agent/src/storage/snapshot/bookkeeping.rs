@@ -74,6 +74,14 @@ impl Bookkeeping {
             ..Self::default()
         }
     }
+
+    /// Returns the notes that count in a snapshot from a file: none that a worker acts on.
+    pub(crate) fn of_file(self) -> Self {
+        Self {
+            calls: self.calls.clone(),
+            ..self.of_conversation()
+        }
+    }
 }
 
 /// The usage of a conversation, or JSON in its place that this version cannot read. Either is written back
