@@ -7,9 +7,8 @@ use everturn_core::Result;
 
 use super::Archive;
 use super::look_up::excerpt;
-use crate::policy::state_limit::artifacts_bytes;
 use crate::store::{Cursor, Detail, Page, SnapshotQuery};
-use crate::{Snapshot, SnapshotId};
+use crate::{Artifact, Snapshot, SnapshotId};
 
 /// How many bytes of memory the snapshots of one page may take together. A page has at least one snapshot,
 /// whatever its size.
@@ -77,10 +76,6 @@ fn bytes_of(snapshot: &Snapshot) -> usize {
         return 0;
     };
     let custom = state.custom.as_deref().map_or(0, json_heap_size);
-    let artifacts = usize::try_from(artifacts_bytes(&state.artifacts)).unwrap_or(usize::MAX);
-    state
-        .messages
-        .heap_size()
-        .saturating_add(custom)
-        .saturating_add(artifacts)
+    let artifacts: usize = state.artifacts.iter().map(Artifact::heap_size).sum();
+    state.messages.heap_size() + custom + artifacts
 }
