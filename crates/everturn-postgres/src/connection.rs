@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime};
+use deadpool_postgres::{
+    Hook, HookError, Manager, ManagerConfig, Object, Pool, PoolError, QueueMode, RecyclingMethod, Runtime,
+};
 use everturn_core::{Error, Result};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -30,6 +32,9 @@ use crate::time::DatabaseTime;
 
 /// A connection that was idle for this long is tested before it is used.
 const CHECK_AFTER: Duration = Duration::from_secs(10);
+
+/// A connection that was idle for this long is closed, except the last one.
+const MAX_IDLE: Duration = Duration::from_secs(3);
 
 /// The first wait before a call is tried again; it doubles with each attempt.
 const FIRST_BACKOFF: Duration = Duration::from_millis(2);
@@ -218,6 +223,8 @@ impl Database {
         let pool = Pool::builder(manager)
             // The slots limit it, and wait for a free connection.
             .max_size(options.connections)
+            // The connections that are not needed stay unused, and are closed.
+            .queue_mode(QueueMode::Lifo)
             .create_timeout(Some(options.connect_timeout))
             .recycle_timeout(Some(options.connect_timeout))
             .pre_recycle(check)
@@ -237,6 +244,26 @@ impl Database {
             counters: Counters::default(),
             time: DatabaseTime::unknown(),
         })
+    }
+
+    /// Closes connections that are idle, so that other processes can open theirs, until the database is
+    /// dropped.
+    pub(crate) fn close_idle_connections(self: &Arc<Self>) {
+        let database = Arc::downgrade(self);
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(MAX_IDLE / 4).await;
+                let Some(database) = database.upgrade() else {
+                    return;
+                };
+                let mut surplus = database.pool.status().size.saturating_sub(1);
+                database.pool.retain(|_, metrics| {
+                    let is_closed = surplus > 0 && metrics.last_used() >= MAX_IDLE;
+                    surplus -= usize::from(is_closed);
+                    !is_closed
+                });
+            }
+        });
     }
 
     /// Runs one call of the store. One deadline applies to the whole call, including waits for a connection
@@ -286,7 +313,13 @@ impl Database {
             loop {
                 let slot = self.slots.take().await;
                 let error = match self.pool.get().await {
-                    Ok(object) => return Ok(Pooled::new(object, slot)),
+                    Ok(object) => {
+                        if let Some(slot) = self.slots.hand_over(slot) {
+                            return Ok(Pooled::new(object, slot));
+                        }
+                        drop(Object::take(object));
+                        continue;
+                    }
                     Err(error) => error,
                 };
                 match error {

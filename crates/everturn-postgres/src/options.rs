@@ -88,7 +88,8 @@ impl PostgresStoreOptions {
     }
 
     /// Sets the maximum number of connections, in addition to the one that listens; 10 by default. If the
-    /// server allows fewer, calls wait for an open connection.
+    /// server allows fewer, calls wait for an open connection. Idle connections are closed after 3 s, except
+    /// the last one.
     pub fn connections(mut self, count: usize) -> Self {
         self.connections = count;
         self
