@@ -116,8 +116,9 @@ impl PostgresStoreOptions {
     }
 
     /// Sets how long a call may take, including waits for connections and retries, before it fails with
-    /// `UNAVAILABLE`; 15 s by default. For deletions, verification and migrations the limit applies to each
-    /// attempt, and their total is not limited.
+    /// `UNAVAILABLE`; 15 s by default. After a call that failed so, further calls may take an eighth of it,
+    /// until the database answers or that time has passed again. For deletions, verification and migrations
+    /// the limit applies to each attempt, and their total is not limited.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
