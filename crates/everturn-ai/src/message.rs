@@ -10,6 +10,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::Value;
 
 use crate::heap_size::{allocated, of_boxed_object, parts_heap_size};
+use crate::message_stats::bytes_of_object;
 use crate::{
     Content, InvalidPart, JsonObject, Media, MessageStats, Part, Role, ToolRequest,
     part::fields::{boxed, deserialize_from_object, take, take_object},
@@ -39,9 +40,18 @@ struct Body {
 }
 
 impl Body {
-    /// Updates the statistics after a change of the metadata.
-    fn note_metadata(&mut self) {
-        self.stats = self.stats.with_metadata(self.role, self.metadata.as_deref());
+    /// Updates the statistics after a change of the content.
+    fn count_content(&mut self) {
+        let (metadata, extra) = (self.metadata.as_deref(), self.extra.as_deref());
+        self.stats = MessageStats::of(self.role, &self.content, metadata, extra);
+    }
+
+    fn edit_metadata(&mut self, change: impl FnOnce(&mut JsonObject)) {
+        let mut metadata = self.metadata.take().unwrap_or_default();
+        let before = bytes_of_object(&metadata);
+        change(&mut metadata);
+        self.stats = self.stats.with_metadata(self.role, before, &metadata);
+        self.metadata = (!metadata.is_empty()).then_some(metadata);
     }
 }
 
@@ -49,7 +59,7 @@ impl Message {
     /// Creates a message of a role with this content.
     pub fn new(role: Role, content: impl Into<Content>) -> Self {
         let content = content.into().into_parts();
-        let stats = MessageStats::of(role, &content, None);
+        let stats = MessageStats::of(role, &content, None, None);
         Self(Arc::new(Body {
             role,
             content,
@@ -159,8 +169,8 @@ impl Message {
     pub fn with_content(self, content: impl Into<Content>) -> Self {
         let content = content.into().into_parts();
         self.edit(|body| {
-            body.stats = MessageStats::of(body.role, &content, body.metadata.as_deref());
             body.content = content;
+            body.count_content();
         })
     }
 
@@ -169,25 +179,21 @@ impl Message {
         let part = part.into();
         self.edit(|body| {
             body.content.push(part);
-            body.stats = MessageStats::of(body.role, &body.content, body.metadata.as_deref());
+            body.count_content();
         })
     }
 
     /// Replaces the metadata.
     pub fn with_metadata(self, metadata: JsonObject) -> Self {
-        self.edit(|body| {
-            body.metadata = boxed(metadata);
-            body.note_metadata();
-        })
+        self.edit(|body| body.edit_metadata(|all| *all = metadata))
     }
 
     /// Returns this message with one metadata entry set.
     pub fn with_metadata_entry(self, key: impl Into<String>, value: impl Into<Value>) -> Self {
         self.edit(|body| {
-            body.metadata
-                .get_or_insert_default()
-                .insert(key.into(), value.into());
-            body.note_metadata();
+            body.edit_metadata(|metadata| {
+                metadata.insert(key.into(), value.into());
+            });
         })
     }
 
@@ -197,11 +203,9 @@ impl Message {
             return self;
         }
         self.edit(|body| {
-            body.metadata = body.metadata.take().and_then(|mut metadata| {
+            body.edit_metadata(|metadata| {
                 metadata.shift_remove(key);
-                boxed(*metadata)
             });
-            body.note_metadata();
         })
     }
 
@@ -286,12 +290,13 @@ impl TryFrom<JsonObject> for Message {
             take(&mut object, "content").ok_or_else(|| InvalidPart::new("`content` is required"))?;
         let content = parts("content", content)?;
         let metadata = take_object(&mut object, "metadata")?.and_then(boxed);
-        let stats = MessageStats::of(role, &content, metadata.as_deref());
+        let extra = boxed(object);
+        let stats = MessageStats::of(role, &content, metadata.as_deref(), extra.as_deref());
         Ok(Self(Arc::new(Body {
             role,
             content,
             metadata,
-            extra: boxed(object),
+            extra,
             stats,
         })))
     }

@@ -103,9 +103,14 @@ impl MessageStats {
         }
     }
 
-    pub(crate) fn of(role: Role, content: &[Part], metadata: Option<&JsonObject>) -> Self {
+    pub(crate) fn of(
+        role: Role,
+        content: &[Part],
+        metadata: Option<&JsonObject>,
+        extra: Option<&JsonObject>,
+    ) -> Self {
         let mut stats = Self {
-            bytes: PER_MESSAGE,
+            bytes: PER_MESSAGE + bytes_of_optional(metadata) + bytes_of_optional(extra),
             tokens: TOKENS_PER_MESSAGE,
             ..Self::default()
         };
@@ -115,11 +120,16 @@ impl MessageStats {
         for part in content {
             stats.add_part(part);
         }
-        stats.with_metadata(role, metadata)
+        stats.note_metadata(role, metadata)
     }
 
-    /// Returns the statistics of a message after its metadata changed.
-    pub(crate) fn with_metadata(mut self, role: Role, metadata: Option<&JsonObject>) -> Self {
+    /// Returns the statistics of a message after its metadata changed, which had `before` bytes.
+    pub(crate) fn with_metadata(mut self, role: Role, before: u64, metadata: &JsonObject) -> Self {
+        self.bytes = self.bytes - before + bytes_of_object(metadata);
+        self.note_metadata(role, Some(metadata))
+    }
+
+    fn note_metadata(mut self, role: Role, metadata: Option<&JsonObject>) -> Self {
         let has = |key| metadata.is_some_and(|metadata| metadata.contains_key(key));
         let is_prompt = has(metadata::PROMPT);
         let is_user = role == Role::User && !is_prompt;
@@ -175,28 +185,44 @@ impl MessageStats {
 }
 
 /// The approximate size of an object's fields as JSON.
-fn bytes_of_object(fields: &JsonObject) -> u64 {
+pub(crate) fn bytes_of_object(fields: &JsonObject) -> u64 {
     fields
         .iter()
         .map(|(key, value)| key.len() as u64 + 4 + MessageStats::bytes_of_json(value))
         .sum()
 }
 
+fn bytes_of_optional(object: Option<&JsonObject>) -> u64 {
+    object.map_or(0, bytes_of_object)
+}
+
 fn bytes_of_part(part: &Part) -> u64 {
     let bytes_of = |value: &Option<Value>| value.as_ref().map_or(0, MessageStats::bytes_of_json);
+    let bytes_of_text = |text: &Option<String>| text.as_ref().map_or(0, |text| text.len() as u64);
     let own = match part.kind() {
         PartKind::Text(text) | PartKind::Reasoning(text) => text.len() as u64,
-        PartKind::Media(media) => media.url.len() as u64,
-        PartKind::ToolRequest(request) => request.name.len() as u64 + bytes_of(&request.input),
+        PartKind::Media(media) => {
+            media.url.len() as u64 + bytes_of_text(&media.content_type) + bytes_of_object(&media.extra)
+        }
+        PartKind::ToolRequest(request) => {
+            request.name.len() as u64
+                + bytes_of_text(&request.reference)
+                + bytes_of(&request.input)
+                + bytes_of_object(&request.extra)
+        }
         PartKind::ToolResponse(response) => {
             let content: u64 = response.content.iter().map(bytes_of_part).sum();
-            response.name.len() as u64 + bytes_of(&response.output) + content
+            response.name.len() as u64
+                + bytes_of_text(&response.reference)
+                + bytes_of(&response.output)
+                + content
+                + bytes_of_object(&response.extra)
         }
         PartKind::Data(data) => MessageStats::bytes_of_json(data),
         PartKind::Custom(fields) | PartKind::Unknown(fields) => bytes_of_object(fields),
-        PartKind::Resource(link) => link.uri.len() as u64,
+        PartKind::Resource(link) => link.uri.len() as u64 + bytes_of_object(&link.extra),
     };
-    PER_PART + own + part.metadata().map_or(0, bytes_of_object)
+    PER_PART + own + bytes_of_optional(part.metadata()) + bytes_of_optional(part.extra())
 }
 
 /// The approximate number of tokens of a part. Metadata is not counted, because most of it is not sent.
@@ -264,5 +290,59 @@ impl Sub for MessageStats {
 impl std::iter::Sum for MessageStats {
     fn sum<I: Iterator<Item = Self>>(items: I) -> Self {
         items.fold(Self::default(), Add::add)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::Message;
+
+    #[test]
+    fn every_field_of_a_message_counts() {
+        let long = "x".repeat(10_000);
+        let parts = [
+            json!({"text": "a", "note": long}),
+            json!({"text": "a", "metadata": {"note": long}}),
+            json!({"media": {"url": "a", "note": long}}),
+            json!({"media": {"url": "a", "contentType": long}}),
+            json!({"toolRequest": {"name": "a", "note": long}}),
+            json!({"toolRequest": {"name": "a", "ref": long}}),
+            json!({"toolResponse": {"name": "a", "note": long}}),
+            json!({"toolResponse": {"name": "a", "ref": long}}),
+            json!({"toolResponse": {"name": "a", "content": [{"text": "a", "note": long}]}}),
+            json!({"resource": {"uri": "a", "note": long}}),
+        ];
+        let mut messages: Vec<_> = parts
+            .into_iter()
+            .map(|part| json!({"role": "user", "content": [part]}))
+            .collect();
+        messages.push(json!({"role": "user", "content": [], "metadata": {"note": long}}));
+        messages.push(json!({"role": "user", "content": [], "note": long}));
+
+        for json in messages {
+            let message: Message = serde_json::from_value(json.clone()).unwrap();
+            let edited = message
+                .clone()
+                .with_part("b")
+                .with_content(message.content().to_vec());
+
+            assert!(message.stats().bytes > 10_000, "{}", &json.to_string()[..80]);
+            assert_eq!(edited.stats(), message.stats());
+        }
+    }
+
+    #[test]
+    fn metadata_that_is_changed_counts_as_it_is() {
+        let message = Message::user("a");
+        let with_note = message.clone().with_metadata_entry("note", "x".repeat(10_000));
+
+        assert!(with_note.stats().bytes > 10_000);
+        assert_eq!(
+            with_note.clone().with_metadata_entry("note", "x").stats().bytes,
+            with_note.stats().bytes - 9_999
+        );
+        assert_eq!(with_note.without_metadata_entry("note").stats(), message.stats());
     }
 }

@@ -9,8 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use deadpool_postgres::{Hook, HookError, Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime};
+use deadpool_postgres::{
+    Hook, HookError, Manager, ManagerConfig, Object, Pool, PoolError, QueueMode, RecyclingMethod, Runtime,
+};
 use everturn_core::{Error, Result};
+use parking_lot::Mutex;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
@@ -31,6 +34,9 @@ use crate::time::DatabaseTime;
 /// A connection that was idle for this long is tested before it is used.
 const CHECK_AFTER: Duration = Duration::from_secs(10);
 
+/// A connection that was idle for this long is closed, except the last one.
+const MAX_IDLE: Duration = Duration::from_secs(3);
+
 /// The first wait before a call is tried again; it doubles with each attempt.
 const FIRST_BACKOFF: Duration = Duration::from_millis(2);
 const MAX_BACKOFF: Duration = Duration::from_millis(250);
@@ -38,6 +44,9 @@ const MAX_TURN: Duration = Duration::from_millis(8);
 
 /// The time within which a timed-out statement must be cancelled.
 const AFTER_CANCEL: Duration = Duration::from_secs(1);
+
+/// The fraction of its patience that a call has while the database is silent: 1/8.
+const SILENT: u32 = 8;
 
 /// A statement is sent only if at least this fraction of the call's time is left: 1/32.
 const LEAST: u32 = 32;
@@ -174,9 +183,16 @@ pub(crate) struct Database {
     checkout_timeout: Duration,
     statement_timeout: Duration,
     pub(crate) patience: Duration,
+    answers: Mutex<Answers>,
     pub(crate) counters: Counters,
     /// The database's clock.
     pub(crate) time: DatabaseTime,
+}
+
+/// When the database last answered, and until when it is taken to be silent.
+struct Answers {
+    last: Instant,
+    silent_until: Option<Instant>,
 }
 
 /// Counters of events since the store was opened.
@@ -218,6 +234,8 @@ impl Database {
         let pool = Pool::builder(manager)
             // The slots limit it, and wait for a free connection.
             .max_size(options.connections)
+            // The connections that are not needed stay unused, and are closed.
+            .queue_mode(QueueMode::Lifo)
             .create_timeout(Some(options.connect_timeout))
             .recycle_timeout(Some(options.connect_timeout))
             .pre_recycle(check)
@@ -234,17 +252,85 @@ impl Database {
             checkout_timeout: options.checkout_timeout,
             statement_timeout: options.statement_timeout,
             patience: options.patience,
+            answers: Mutex::new(Answers {
+                last: Instant::now(),
+                silent_until: None,
+            }),
             counters: Counters::default(),
             time: DatabaseTime::unknown(),
         })
     }
 
+    /// Closes connections that are idle, so that other processes can open theirs, until the database is
+    /// dropped.
+    pub(crate) fn close_idle_connections(self: &Arc<Self>) {
+        let database = Arc::downgrade(self);
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(MAX_IDLE / 4).await;
+                let Some(database) = database.upgrade() else {
+                    return;
+                };
+                let mut surplus = database.pool.status().size.saturating_sub(1);
+                database.pool.retain(|_, metrics| {
+                    let is_closed = surplus > 0 && metrics.last_used() >= MAX_IDLE;
+                    surplus -= usize::from(is_closed);
+                    !is_closed
+                });
+            }
+        });
+    }
+
     /// Runs one call of the store. One deadline applies to the whole call, including waits for a connection
     /// and retries. Within another call, the deadline of the outer call applies.
-    pub(crate) fn within<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
-        let deadline = deadline().unwrap_or_else(|| Instant::now() + self.patience);
+    ///
+    /// A turn makes several calls, so after one that used up its patience without an answer, further calls
+    /// have little time until the database answers again.
+    pub(crate) fn within<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<'_, F> {
+        let outer = deadline();
+        let begun = Instant::now();
+        let deadline = outer.unwrap_or_else(|| begun + self.patience_now());
         // Boxed to keep the futures around it small.
-        DEADLINE.scope(deadline, Box::pin(work))
+        let work = DEADLINE.scope(deadline, Box::pin(work));
+        async move {
+            let output = work.await;
+            if outer.is_none() {
+                self.note_call(begun);
+            }
+            output
+        }
+    }
+
+    fn patience_now(&self) -> Duration {
+        match self.answers.lock().silent_until {
+            Some(until) if Instant::now() < until => self.patience / SILENT,
+            _ => self.patience,
+        }
+    }
+
+    /// Notes that a call has ended: if it took all of its time and nothing was answered meanwhile, the
+    /// database is silent. After a while a call is patient again, in case the answers are only slow.
+    fn note_call(&self, begun: Instant) {
+        let now = Instant::now();
+        if now - begun + self.patience / SILENT < self.patience {
+            return;
+        }
+        let mut answers = self.answers.lock();
+        if answers.last < begun {
+            answers.silent_until = Some(now + self.patience);
+        }
+    }
+
+    /// Notes that the database has answered, unless the answer is that a connection failed.
+    fn answered<T>(&self, answer: std::result::Result<T, tokio_postgres::Error>) -> Outcome<T> {
+        let answer = answer.map_err(Fault::from);
+        if !answer.as_ref().is_err_and(Fault::is_lost) {
+            *self.answers.lock() = Answers {
+                last: Instant::now(),
+                silent_until: None,
+            };
+        }
+        answer
     }
 
     /// Runs work of many statements. Each has the time of one statement; their total is not limited.
@@ -286,7 +372,13 @@ impl Database {
             loop {
                 let slot = self.slots.take().await;
                 let error = match self.pool.get().await {
-                    Ok(object) => return Ok(Pooled::new(object, slot)),
+                    Ok(object) => {
+                        if let Some(slot) = self.slots.hand_over(slot) {
+                            return Ok(Pooled::new(object, slot));
+                        }
+                        drop(Object::take(object));
+                        continue;
+                    }
                     Err(error) => error,
                 };
                 match error {
@@ -344,8 +436,8 @@ impl Database {
             .collect();
         let mut answer = std::pin::pin!(client.query_typed(&sql, &params));
         let limit = self.statement_limit();
-        if let Ok(rows) = tokio::time::timeout(limit, &mut answer).await {
-            return Ok(rows?);
+        if let Ok(answer) = tokio::time::timeout(limit, &mut answer).await {
+            return self.answered(answer);
         }
         // Without the cancellation, a statement that waits for a lock would run after its caller has given
         // up. It may have completed just before the cancellation, which its answer shows.
@@ -357,8 +449,10 @@ impl Database {
         };
         let patience = left().map_or(AFTER_CANCEL, |left| AFTER_CANCEL.min(left));
         match tokio::time::timeout(patience, cancelled).await {
-            Ok(Err(error)) if error.code() == Some(&SqlState::QUERY_CANCELED) => Err(Fault::TimedOut(limit)),
-            Ok(answer) => Ok(answer?),
+            Ok(answer) => self.answered(answer).map_err(|fault| match fault.code() {
+                Some(&SqlState::QUERY_CANCELED) => Fault::TimedOut(limit),
+                _ => fault,
+            }),
             Err(_) => Err(Fault::Silent(limit)),
         }
     }

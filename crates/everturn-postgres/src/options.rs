@@ -88,7 +88,8 @@ impl PostgresStoreOptions {
     }
 
     /// Sets the maximum number of connections, in addition to the one that listens; 10 by default. If the
-    /// server allows fewer, calls wait for an open connection.
+    /// server allows fewer, calls wait for an open connection. Idle connections are closed after 3 s, except
+    /// the last one.
     pub fn connections(mut self, count: usize) -> Self {
         self.connections = count;
         self
@@ -115,8 +116,9 @@ impl PostgresStoreOptions {
     }
 
     /// Sets how long a call may take, including waits for connections and retries, before it fails with
-    /// `UNAVAILABLE`; 15 s by default. For deletions, verification and migrations the limit applies to each
-    /// attempt, and their total is not limited.
+    /// `UNAVAILABLE`; 15 s by default. After a call that failed so, further calls may take an eighth of it,
+    /// until the database answers or that time has passed again. For deletions, verification and migrations
+    /// the limit applies to each attempt, and their total is not limited.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self

@@ -2,7 +2,8 @@
 //!
 //! The server may allow fewer than the options ask for. A connection that it refuses lowers the number: calls
 //! then wait for the connections that are open instead of asking for further ones. From time to time one more
-//! is tried.
+//! is tried. While the server refuses connections, a store now and then closes one of its own, so that another
+//! process gets its share.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -16,6 +17,9 @@ use tokio::time::Instant;
 
 /// How long after a refusal, or after the last such attempt, one more connection is tried.
 const TRY_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// How often a connection is handed over to other processes while the server refuses connections.
+const HAND_OVER_AFTER: Duration = Duration::from_secs(3);
 
 /// The right to use, or to open, one connection.
 pub(crate) type Slot = OwnedSemaphorePermit;
@@ -32,16 +36,22 @@ pub(crate) struct Slots {
 struct Refused {
     count: usize,
     at: Instant,
+    /// When a connection was last handed over, and whether another one is due.
+    handed_over: Instant,
+    is_due: bool,
 }
 
 impl Slots {
     pub(crate) fn new(total: usize) -> Self {
+        let now = Instant::now();
         Self {
             free: Arc::new(Semaphore::new(total)),
             total,
             refused: Mutex::new(Refused {
                 count: 0,
-                at: Instant::now(),
+                at: now,
+                handed_over: now,
+                is_due: false,
             }),
             waiting: AtomicUsize::new(0),
         }
@@ -69,8 +79,27 @@ impl Slots {
             return false;
         }
         refused.count += 1;
+        refused.is_due |= refused.handed_over.elapsed() >= HAND_OVER_AFTER;
         slot.forget();
         true
+    }
+
+    /// Gives up the slot of an open connection, which the caller closes, if one is due to other processes.
+    /// Returns the slot otherwise. The last slot is kept.
+    pub(crate) fn hand_over(&self, slot: Slot) -> Option<Slot> {
+        let mut refused = self.refused();
+        if !refused.is_due || refused.count + 1 >= self.total {
+            return Some(slot);
+        }
+        let now = Instant::now();
+        *refused = Refused {
+            count: refused.count + 1,
+            at: now,
+            handed_over: now,
+            is_due: false,
+        };
+        slot.forget();
+        None
     }
 
     /// Makes one slot usable again that was given up a while ago.
@@ -159,5 +188,28 @@ mod tests {
         assert!(slots.take().now_or_never().is_none());
         drop((one, two));
         assert_eq!(slots.waiting(), 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_is_handed_over_now_and_then_while_others_are_refused() {
+        let slots = Slots::new(3);
+        let refused = slots.take().await;
+        assert!(slots.give_up(refused));
+        let kept = slots.hand_over(slots.take().await);
+        assert!(kept.is_some(), "none at the start");
+        drop(kept);
+
+        tokio::time::advance(HAND_OVER_AFTER).await;
+        let refused = slots.take().await;
+        assert!(slots.give_up(refused));
+        assert!(slots.hand_over(slots.take().await).is_none());
+        let last = slots.hand_over(slots.take().await);
+        assert!(last.is_some(), "one at a time");
+
+        tokio::time::advance(HAND_OVER_AFTER).await;
+        let refused = slots.take().await;
+        assert!(slots.give_up(refused));
+        let last = slots.hand_over(last.unwrap());
+        assert!(last.is_some(), "the last one is kept");
     }
 }

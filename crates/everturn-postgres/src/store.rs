@@ -55,6 +55,7 @@ impl PostgresStoreOptions {
             address: listen_address,
         };
         let db = Arc::new(db);
+        db.close_idle_connections();
         Ok(PostgresStore(Arc::new(Inner {
             watchers: Watchers::start(&db, self.poll, channel),
             db,

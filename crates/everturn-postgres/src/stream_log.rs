@@ -102,6 +102,7 @@ impl PostgresStreamLogOptions {
         };
         ready.await.map_err(|fault| fault.into_error(&db.place))?;
         let db = Arc::new(db);
+        db.close_idle_connections();
         let mut options = self;
         if options.clock.is_none() {
             let db = Arc::clone(&db);

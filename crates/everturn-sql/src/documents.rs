@@ -5,7 +5,7 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 use everturn_agent::Artifact;
-use everturn_ai::{json_heap_size, parts_heap_size};
+use everturn_ai::json_heap_size;
 use serde_json::Value;
 
 use crate::{Lru, Outcome, write};
@@ -36,7 +36,7 @@ impl Document {
     pub fn heap_size(&self) -> usize {
         match self {
             Self::Json(value) => size_of::<Value>() + json_heap_size(value),
-            Self::Artifacts(artifacts) => artifacts.iter().map(heap_size_of_artifact).sum(),
+            Self::Artifacts(artifacts) => artifacts.iter().map(Artifact::heap_size).sum(),
         }
     }
 
@@ -47,19 +47,6 @@ impl Document {
             Self::Artifacts(artifacts) => Arc::as_ptr(artifacts).addr(),
         }
     }
-}
-
-fn heap_size_of_artifact(artifact: &Artifact) -> usize {
-    let metadata = artifact.metadata.as_ref();
-    size_of::<Artifact>()
-        + artifact.name.as_ref().map_or(0, String::capacity)
-        + parts_heap_size(&artifact.parts)
-        + metadata.map_or(0, |metadata| {
-            metadata
-                .iter()
-                .map(|(name, value)| name.capacity() + size_of::<Value>() * 2 + json_heap_size(value))
-                .sum()
-        })
 }
 
 /// A cache of stored documents by key and by value. `T` is what a store caches beside a document.

@@ -652,7 +652,8 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.set(|options| options.cancellation_grace = Some(grace))
     }
 
-    /// Sets the approximate maximum size of a session's state, in bytes of JSON; 64 MiB by default.
+    /// Sets the approximate maximum size of a session's state, in bytes of JSON; 64 MiB by default. The state
+    /// may take four times as many bytes of memory.
     ///
     /// A turn whose message, or whose outcome, makes the state larger fails with `RESOURCE_EXHAUSTED` and
     /// [`STATE_TOO_LARGE`](crate::STATE_TOO_LARGE), and is not kept.

@@ -7,9 +7,8 @@ use everturn_core::Result;
 
 use super::Archive;
 use super::look_up::excerpt;
-use crate::policy::state_limit::artifacts_bytes;
 use crate::store::{Cursor, Detail, Page, SnapshotQuery};
-use crate::{Snapshot, SnapshotId};
+use crate::{Artifact, Snapshot, SnapshotId};
 
 /// How many bytes of memory the snapshots of one page may take together. A page has at least one snapshot,
 /// whatever its size.
@@ -19,34 +18,33 @@ impl Archive {
     /// Returns one page like [`Archive::list`], which ends early if its snapshots are large.
     ///
     /// As JSON, every snapshot repeats the whole conversation, so the page of a long session would be many
-    /// times as large as the session. No more is read from the store at once than a page may hold.
+    /// times as large as the session. Snapshots are read one by one, because the size of one says nothing
+    /// about the next.
     pub(crate) async fn bounded_page(&self, query: &SnapshotQuery) -> Result<Page<Snapshot>> {
         if query.detail == Detail::Metadata {
             return self.list(query).await;
         }
-        let size = query.page_size();
-        let mut part = query.clone().limit(1);
+        let mut rows = query.clone();
+        rows.detail = Detail::Metadata;
+        let rows = self.list(&rows).await?;
         let (mut items, mut bytes) = (Vec::new(), 0);
-        loop {
-            let read = self.list(&part).await?;
-            for snapshot in read.items {
-                let more = bytes_of(&snapshot);
-                if !items.is_empty() && bytes + more > PAGE_BYTES {
-                    let next = items.last().map(Cursor::at);
-                    return Ok(Page { items, next });
-                }
-                bytes += more;
-                items.push(snapshot);
-            }
-            if items.len() >= size || read.next.is_none() {
-                let next = read.next;
+        for row in rows.items {
+            // It may have been deleted meanwhile.
+            let Some(snapshot) = self.tenant.get(&row.snapshot_id, Detail::Whole).await? else {
+                continue;
+            };
+            let snapshot = self.show(snapshot)?;
+            bytes += bytes_of(&snapshot);
+            if !items.is_empty() && bytes > PAGE_BYTES {
+                let next = items.last().map(Cursor::at);
                 return Ok(Page { items, next });
             }
-            part.after = read.next;
-            // As many as there is room for, if the next ones are as large as these.
-            let fitting = PAGE_BYTES.saturating_sub(bytes) * items.len() / bytes.max(1);
-            part.limit = fitting.clamp(1, size - items.len());
+            items.push(snapshot);
         }
+        Ok(Page {
+            items,
+            next: rows.next,
+        })
     }
 
     /// Returns one page of snapshots without their states, and excerpts of them. Their states are read a
@@ -77,10 +75,6 @@ fn bytes_of(snapshot: &Snapshot) -> usize {
         return 0;
     };
     let custom = state.custom.as_deref().map_or(0, json_heap_size);
-    let artifacts = usize::try_from(artifacts_bytes(&state.artifacts)).unwrap_or(usize::MAX);
-    state
-        .messages
-        .heap_size()
-        .saturating_add(custom)
-        .saturating_add(artifacts)
+    let artifacts: usize = state.artifacts.iter().map(Artifact::heap_size).sum();
+    state.messages.heap_size() + custom + artifacts
 }

@@ -278,6 +278,25 @@ impl Archive {
         Ok(ids)
     }
 
+    /// Returns the number of the tenant's snapshots, including superseded ones.
+    pub(super) async fn count(&self) -> Result<u64> {
+        let mut query = SessionQuery {
+            limit: MAX_PAGE,
+            ..SessionQuery::default()
+        };
+        let mut count = 0;
+        loop {
+            let page = self.tenant.sessions(&query).await?;
+            for session in page.items {
+                count += self.gather(&session.session_id, |_| ()).await?.len() as u64;
+            }
+            match page.next {
+                Some(next) => query.after = Some(next),
+                None => return Ok(count),
+            }
+        }
+    }
+
     /// Finishes an unfinished rewind of the session.
     async fn settle(&self, session: &SessionId) -> Result<()> {
         self.session(session).tip(Detail::Metadata).await.map(drop)

@@ -111,18 +111,21 @@ impl Tenants {
             return self.archive(tenant.clone()).delete_all().await;
         };
         let record = DeletionRecord::of(self.store.as_ref(), request)?;
-        let known = record.read(tenant).await?;
-        match known {
-            Some(Some(snapshots)) => return Ok(snapshots),
-            // Begun, and not known to be over.
-            Some(None) => {}
+        let archive = self.archive(tenant.clone());
+        // An attempt before this one may have deleted some of them.
+        let counted = match record.read(tenant).await? {
+            Some(step) if step.is_over => return Ok(step.snapshots),
+            Some(begun) => begun.snapshots,
             None => {
                 self.get(tenant).await?;
-                record.write(0, tenant, None).await?;
+                // A tenant whose data is damaged can be deleted too, although it cannot be counted.
+                let snapshots = archive.count().await.unwrap_or(0);
+                record.write(0, tenant, snapshots, false).await?;
+                0
             }
-        }
-        let snapshots = self.archive(tenant.clone()).erase().await?;
-        record.write(1, tenant, Some(snapshots)).await?;
+        };
+        let snapshots = archive.erase().await?.max(counted);
+        record.write(1, tenant, snapshots, true).await?;
         Ok(snapshots)
     }
 
@@ -217,8 +220,9 @@ struct DeletionRecord<'a> {
 #[derive(Serialize, Deserialize)]
 struct DeletionStep {
     tenant: Scope,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    snapshots: Option<u64>,
+    /// The number of snapshots: those that were counted before the deletion, or that it deleted.
+    snapshots: u64,
+    is_over: bool,
 }
 
 impl<'a> DeletionRecord<'a> {
@@ -240,8 +244,8 @@ impl<'a> DeletionRecord<'a> {
         })
     }
 
-    /// Returns `None` if the request is new, `Some(None)` if it has begun, and its outcome if it has ended.
-    async fn read(&self, tenant: &Scope) -> Result<Option<Option<u64>>> {
+    /// Returns the last step of the request; `None` if it is new.
+    async fn read(&self, tenant: &Scope) -> Result<Option<DeletionStep>> {
         let mut known = None;
         for record in self.journal.read(&self.scope, &self.key).await? {
             let step: DeletionStep = serde_json::from_value(record.body)?;
@@ -251,15 +255,16 @@ impl<'a> DeletionRecord<'a> {
                 )
                 .with_public());
             }
-            known = Some(step.snapshots);
+            known = Some(step);
         }
         Ok(known)
     }
 
-    async fn write(&self, sequence: u64, tenant: &Scope, snapshots: Option<u64>) -> Result<()> {
+    async fn write(&self, sequence: u64, tenant: &Scope, snapshots: u64, is_over: bool) -> Result<()> {
         let step = DeletionStep {
             tenant: tenant.clone(),
             snapshots,
+            is_over,
         };
         let record = JournalRecord {
             sequence,

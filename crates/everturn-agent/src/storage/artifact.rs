@@ -1,8 +1,9 @@
 //! Artifacts: the products of a conversation other than its messages.
 
-use everturn_ai::{Content, JsonObject, Part};
+use everturn_ai::{Content, JsonObject, Part, json_heap_size, parts_heap_size};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// A document, picture or other product of a conversation.
 ///
@@ -63,6 +64,17 @@ impl Artifact {
     /// Returns the text of all text parts, joined.
     pub fn content_text(&self) -> String {
         self.parts.iter().filter_map(Part::as_text).collect()
+    }
+
+    /// Returns the approximate size of the artifact in a list on the heap, in bytes.
+    pub fn heap_size(&self) -> usize {
+        let metadata = self.metadata.iter().flatten();
+        size_of::<Self>()
+            + self.name.as_ref().map_or(0, String::capacity)
+            + parts_heap_size(&self.parts)
+            + metadata
+                .map(|(name, value)| name.capacity() + size_of::<Value>() * 2 + json_heap_size(value))
+                .sum::<usize>()
     }
 }
 

@@ -8,7 +8,7 @@ use everturn_ai::Message;
 use everturn_core::{Context, DynAction, JsonCall, Registry, Result, Status};
 use serde_json::{Value, json};
 
-use crate::support::tell;
+use crate::support::{FaultyStore, tell};
 
 fn define(registry: &Registry) -> Agent {
     let tenant = |context: &Context| Scope::new(context.auth().and_then(Value::as_str).unwrap_or("nobody"));
@@ -252,4 +252,31 @@ async fn a_page_of_large_snapshots_ends_early_and_continues_at_its_cursor() {
     assert_eq!(tree["snapshots"].as_array().unwrap().len(), 12);
     assert_eq!(tree["excerpts"].as_object().unwrap().len(), 12);
     assert!(tree.get("next").is_none(), "{tree}");
+}
+
+#[tokio::test]
+async fn no_more_is_read_for_a_page_than_it_may_hold() {
+    let registry = Registry::new();
+    let store = FaultyStore::default();
+    let agent = custom_agent(&registry, "writer", |session: AgentSession| async move {
+        session.run(|_| async { Ok(()) }).await?;
+        Ok(session.result())
+    })
+    .store(store.clone())
+    .define()
+    .unwrap();
+    agent.chat().resume("s").run("a").await.unwrap();
+    for _ in 0..12 {
+        let large = "x".repeat(1024 * 1024);
+        agent.chat().resume("s").run(large).await.unwrap();
+    }
+
+    let before = store.whole_reads();
+
+    let request = json!({"sessionId": "s", "order": "oldest", "whole": true, "limit": 1_000});
+    let page = call(&registry, "/agent-snapshots/writer", request).await.unwrap();
+
+    // The large ones have one MiB, two, and so on. The fourth of them is the first that does not fit.
+    assert_eq!(page["snapshots"].as_array().unwrap().len(), 4);
+    assert_eq!(store.whole_reads() - before, 5);
 }

@@ -1,8 +1,15 @@
 //! Deleting for good.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use everturn_agent::archive::Tenants;
 use everturn_agent::store::{MemoryStore, SessionQuery};
 use everturn_agent::{Agent, Snapshot, SnapshotId};
-use everturn_core::Status;
+use everturn_core::stream_log::{
+    Entries, MemoryStreamLog, Position, StreamKey, StreamLog, StreamSubject, StreamWriter,
+};
+use everturn_core::{Error, Result, Status};
 
 use crate::support::{replying, snapshots, texts};
 
@@ -122,4 +129,53 @@ async fn a_tenant_that_has_nothing_cannot_be_deleted() {
     let again = archive.delete_all().await.unwrap_err();
 
     assert_eq!((deleted, again.status()), (1, Status::NotFound));
+}
+
+/// A log that fails the first time something is erased.
+#[derive(Debug, Default)]
+struct FailingLog {
+    inner: MemoryStreamLog,
+    has_failed: AtomicBool,
+}
+
+#[async_trait]
+impl StreamLog for FailingLog {
+    async fn open(&self, key: &StreamKey) -> Result<Box<dyn StreamWriter>> {
+        self.inner.open(key).await
+    }
+
+    async fn read(&self, key: &StreamKey, after: Position) -> Result<Entries> {
+        self.inner.read(key, after).await
+    }
+
+    async fn stop(&self, key: &StreamKey) -> Result<()> {
+        self.inner.stop(key).await
+    }
+
+    async fn erase(&self, subject: &StreamSubject) -> Result<u64> {
+        if !self.has_failed.swap(true, Ordering::SeqCst) {
+            return Err(Error::unavailable("the log is unplugged"));
+        }
+        self.inner.erase(subject).await
+    }
+}
+
+#[tokio::test]
+async fn a_deletion_that_was_cut_short_returns_the_whole_count_when_it_is_repeated() {
+    let store = MemoryStore::new();
+    let agent = replying("chef").store(store.clone()).define().unwrap();
+    for session in ["s", "t"] {
+        for text in ["one", "two"] {
+            agent.chat().resume(session).run(text).await.unwrap();
+        }
+    }
+    let tenants = Tenants::of(store).with_streams(FailingLog::default());
+    let tenant = agent.archive().unwrap().scope().clone();
+
+    let cut_short = tenants.delete(&tenant, Some("request")).await.unwrap_err();
+    let repeated = tenants.delete(&tenant, Some("request")).await.unwrap();
+    let repeated_again = tenants.delete(&tenant, Some("request")).await.unwrap();
+
+    assert_eq!(cut_short.status(), Status::Unavailable);
+    assert_eq!((repeated, repeated_again), (4, 4));
 }

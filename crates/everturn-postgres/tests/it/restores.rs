@@ -11,6 +11,7 @@ use everturn_ai::Message;
 use everturn_postgres::PostgresStore;
 use everturn_testkit::eventually;
 use serde_json::json;
+use tokio::task::JoinHandle;
 
 use crate::support::server::Server;
 use crate::support::{Fixture, get, options, parrot, put, row, said, scope, sql};
@@ -189,58 +190,133 @@ async fn shown(store: &PostgresStore, session: &str) -> Vec<Snapshot> {
     snapshots
 }
 
+/// Two processes that share every session, and talk until they are stopped.
+struct Load {
+    url: String,
+    stores: [PostgresStore; 2],
+    turns: Arc<AtomicUsize>,
+    stop: Arc<AtomicBool>,
+    talks: Vec<JoinHandle<()>>,
+}
+
+impl Load {
+    async fn start(url: String) -> Self {
+        let stores = [Self::open(&url).await, Self::open(&url).await];
+        let (turns, stop) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
+        let mut talks = Vec::new();
+        for session in 0..SESSIONS {
+            for (who, store) in stores.iter().enumerate() {
+                let (turns, stop) = (Arc::clone(&turns), Arc::clone(&stop));
+                talks.push(tokio::spawn(talk(
+                    parrot(store),
+                    format!("s{session}"),
+                    who,
+                    turns,
+                    stop,
+                )));
+            }
+        }
+        Self {
+            url,
+            stores,
+            turns,
+            stop,
+            talks,
+        }
+    }
+
+    async fn open(url: &str) -> PostgresStore {
+        let options = options(url, "everturn").patience(Duration::from_secs(30));
+        options.open().await.unwrap()
+    }
+
+    async fn turns(&self, count: usize) {
+        until(&self.turns, count).await;
+    }
+
+    /// Stops, and compares what the processes show with what is stored.
+    async fn end(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for talk in self.talks {
+            talk.await.unwrap();
+        }
+        let reopened = Self::open(&self.url).await;
+        for session in 0..SESSIONS {
+            let session = format!("s{session}");
+            let expected = shown(&reopened, &session).await;
+            for store in &self.stores {
+                assert_eq!(shown(store, &session).await, expected, "{session}");
+            }
+        }
+        assert_eq!(reopened.verify().await.unwrap().problems, Vec::<String>::new());
+    }
+}
+
+async fn on_server<T: Send + 'static>(
+    server: &Arc<Server>,
+    work: impl FnOnce(&Server) -> T + Send + 'static,
+) -> T {
+    let server = Arc::clone(server);
+    tokio::task::spawn_blocking(move || work(&server)).await.unwrap()
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_is_restored_under_load_is_shown_as_it_is() {
     let Some(server) = Server::start() else {
         return;
     };
     let server = Arc::new(server);
-    let open = || {
-        options(&server.url(), "everturn")
-            .patience(Duration::from_secs(30))
-            .open()
-    };
-    // Two processes share every session.
-    let stores = [open().await.unwrap(), open().await.unwrap()];
-    let (turns, stop) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
-    let mut talks = Vec::new();
-    for session in 0..SESSIONS {
-        for (who, store) in stores.iter().enumerate() {
-            let (turns, stop) = (Arc::clone(&turns), Arc::clone(&stop));
-            talks.push(tokio::spawn(talk(
-                parrot(store),
-                format!("s{session}"),
-                who,
-                turns,
-                stop,
-            )));
-        }
-    }
+    let load = Load::start(server.url()).await;
 
-    until(&turns, 40).await;
-    let copied = Arc::clone(&server);
-    tokio::task::spawn_blocking(move || copied.back_up())
-        .await
-        .unwrap();
-    until(&turns, 120).await;
-    let restored = Arc::clone(&server);
-    tokio::task::spawn_blocking(move || restored.restore())
-        .await
-        .unwrap();
+    load.turns(40).await;
+    on_server(&server, Server::back_up).await;
+    load.turns(120).await;
+    on_server(&server, Server::restore).await;
     // Fewer than were lost, so that what is remembered is longer than what is stored.
-    until(&turns, 24).await;
-    stop.store(true, Ordering::Relaxed);
-    for talk in talks {
-        talk.await.unwrap();
-    }
+    load.turns(24).await;
 
-    let reopened = open().await.unwrap();
-    for session in 0..SESSIONS {
-        let session = format!("s{session}");
-        let expected = shown(&reopened, &session).await;
-        for store in &stores {
-            assert_eq!(shown(store, &session).await, expected, "{session}");
-        }
-    }
-    assert_eq!(reopened.verify().await.unwrap().problems, Vec::<String>::new());
+    load.end().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_standby_that_lags_behind_and_takes_over_under_load_is_shown_as_it_is() {
+    let Some(server) = Server::start() else {
+        return;
+    };
+    let server = Arc::new(server);
+    let standby = Arc::new(on_server(&server, Server::standby).await);
+    let (first, second) = (server.port(), standby.port());
+    let load = Load::start(format!(
+        "postgres://everturn@127.0.0.1:{first},127.0.0.1:{second}/postgres?target_session_attrs=read-write&sslmode=disable"
+    ))
+    .await;
+
+    load.turns(40).await;
+    let position = sql(&server.url(), "SELECT pg_current_wal_lsn()").await.unwrap();
+    let has_followed = format!("SELECT pg_last_wal_replay_lsn() >= '{position}'");
+    eventually("the standby follows", async || {
+        sql(&standby.url(), &has_followed).await.as_deref() == Some("t")
+    })
+    .await;
+    // It receives nothing more.
+    sql(&standby.url(), "ALTER SYSTEM SET primary_conninfo = ''").await;
+    sql(&standby.url(), "SELECT pg_reload_conf()").await;
+    eventually("the standby lags behind", async || {
+        sql(&standby.url(), "SELECT count(*) FROM pg_stat_wal_receiver")
+            .await
+            .as_deref()
+            == Some("0")
+    })
+    .await;
+    load.turns(120).await;
+    let lost = sql(&server.url(), COUNT).await;
+    on_server(&server, Server::crash).await;
+    let left = sql(&standby.url(), COUNT).await;
+    on_server(&standby, Server::promote).await;
+    load.turns(24).await;
+
+    assert_ne!(lost, left, "turns were lost");
+    load.end().await;
+}
+
+const COUNT: &str = "SELECT count(*) FROM everturn.snapshot";

@@ -9,14 +9,14 @@ use everturn_agent::store::{
     Detail, Expense, Journal, JournalKey, JournalRecord, LockRequest, Precondition, SAVE_UNKNOWN,
     SessionStore, SnapshotQuery, TurnAccount, TurnLocks, UsageLedger, UsageTotal,
 };
-use everturn_agent::{Agent, AgentReply, AgentSession, IdempotencyKey, custom_agent};
-use everturn_ai::Message;
+use everturn_agent::{Agent, AgentReply, AgentSession, Budget, IdempotencyKey, Limits, agent, custom_agent};
+use everturn_ai::{Message, Replay, Tool};
 use everturn_core::{Context, Error, Registry, Status};
 use everturn_postgres::PostgresStore;
-use everturn_testkit::eventually;
+use everturn_testkit::{Reply, ScriptedModel, eventually};
 use futures::FutureExt;
 use futures::future::{BoxFuture, join_all};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::support::proxy::Gate;
@@ -249,4 +249,52 @@ async fn a_turn_whose_save_arrives_late_or_never_is_in_the_session_once() {
     let texts = texts(&fixture.direct).await;
     assert_eq!(texts.len(), 4, "{texts:?}");
     assert_eq!((texts[2].as_str(), texts[3].as_str()), ("two", &*repeated.text()));
+}
+
+#[tokio::test]
+async fn a_turn_that_the_database_leaves_alone_ends_soon_after_its_first_failure() {
+    let Some(fixture) = Fixture::new().await else {
+        return;
+    };
+    let (registry, gate) = (Registry::new(), Arc::new(fixture.gate));
+    ScriptedModel::new()
+        .reply(Reply::tool("book", json!({})))
+        .otherwise(|_| Reply::text("Booked."))
+        .register(&registry, "scripted")
+        .unwrap();
+    let closed = Arc::clone(&gate);
+    let book = Tool::new("book", "Books.", move |_: Value, _| {
+        closed.close();
+        async { Ok("booked") }
+    })
+    .with_replay(Replay::Once);
+    let budget = Budget::new().tool_calls(100);
+    let desk = agent(&registry, "desk")
+        .model("scripted")
+        .tool(book)
+        .store(fixture.store.clone())
+        .limits(
+            Limits::new()
+                .per_turn(budget)
+                .per_session(budget)
+                .per_tenant(budget),
+        )
+        .define()
+        .unwrap();
+
+    let begun = Instant::now();
+    let error = desk.chat().resume("s").run("Book.").await.unwrap_err();
+    let taken = begun.elapsed();
+    gate.open();
+    // What the turn sent may arrive now, and its lock lapses or is released.
+    eventually("the session goes on", async || {
+        desk.chat().resume("s").run("Thanks.").await.is_ok()
+    })
+    .await;
+
+    assert_eq!(error.status(), Status::Unavailable, "{error}");
+    assert!(
+        taken < PATIENCE.mul_f64(1.5) + Duration::from_secs(2),
+        "{taken:?}"
+    );
 }

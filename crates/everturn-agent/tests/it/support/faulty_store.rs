@@ -201,7 +201,12 @@ impl SessionStore for FaultyStore {
     }
 
     async fn list(&self, scope: &Scope, query: &SnapshotQuery) -> Result<Page<Snapshot>> {
-        self.inner.list(scope, query).await
+        let page = self.inner.list(scope, query).await?;
+        if query.detail == Detail::Whole {
+            let read = page.items.len();
+            self.fault.whole_reads.fetch_add(read, Ordering::SeqCst);
+        }
+        Ok(page)
     }
 
     async fn sessions(&self, scope: &Scope, query: &SessionQuery) -> Result<Page<SessionSummary>> {

@@ -20,20 +20,7 @@ impl Server {
             println!("skipped: EVERTURN_TEST_POSTGRES_BIN names no programs; ./test finds them");
             return None;
         };
-        let folder = tempfile::tempdir().unwrap();
-        let port = TcpListener::bind(("127.0.0.1", 0))
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
-        let server = Self {
-            bin: bin.into(),
-            folder,
-            port,
-        };
-        if is_root() {
-            succeed(Command::new("chown").arg("postgres:").arg(server.folder.path()));
-        }
+        let server = Self::in_new_folder(bin.into());
         succeed(
             server
                 .program("initdb")
@@ -42,6 +29,37 @@ impl Server {
         );
         server.go();
         Some(server)
+    }
+
+    fn in_new_folder(bin: PathBuf) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let port = TcpListener::bind(("127.0.0.1", 0))
+            .unwrap()
+            .local_addr()
+            .unwrap()
+            .port();
+        if is_root() {
+            succeed(Command::new("chown").arg("postgres:").arg(folder.path()));
+        }
+        Self { bin, folder, port }
+    }
+
+    /// Starts a standby of this server, which follows it.
+    pub(crate) fn standby(&self) -> Self {
+        let standby = Self::in_new_folder(self.bin.clone());
+        succeed(
+            self.base_backup()
+                .arg("--write-recovery-conf")
+                .arg("--pgdata")
+                .arg(standby.data()),
+        );
+        standby.go();
+        standby
+    }
+
+    /// Makes a standby the primary server.
+    pub(crate) fn promote(&self) {
+        succeed(self.control("promote").arg("--wait"));
     }
 
     pub(crate) fn url(&self) -> String {
@@ -81,18 +99,20 @@ impl Server {
 
     /// Copies the database while the server runs.
     pub(crate) fn back_up(&self) {
-        succeed(
-            self.program("pg_basebackup")
-                .args([
-                    "--checkpoint=fast",
-                    "--no-sync",
-                    "--host=127.0.0.1",
-                    "--username=everturn",
-                ])
-                .arg(format!("--port={}", self.port))
-                .arg("--pgdata")
-                .arg(self.copy()),
-        );
+        succeed(self.base_backup().arg("--pgdata").arg(self.copy()));
+    }
+
+    fn base_backup(&self) -> Command {
+        let mut command = self.program("pg_basebackup");
+        command
+            .args([
+                "--checkpoint=fast",
+                "--no-sync",
+                "--host=127.0.0.1",
+                "--username=everturn",
+            ])
+            .arg(format!("--port={}", self.port));
+        command
     }
 
     /// Stops the server, puts the copy in the place of the database, and starts it again.
