@@ -183,6 +183,7 @@ async fn compare(client: &reqwest::Client, base: &str, what: &str, agent: &str, 
 }
 
 fn main() {
+    everturn_core::install_tls_provider();
     for (keeping, keeps_streams) in [("streams are not kept", false), ("streams are kept", true)] {
         let base = serve(keeps_streams);
         runtime().block_on(async {

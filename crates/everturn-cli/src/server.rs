@@ -39,6 +39,7 @@ impl Server {
             return Err(Failure::wrong(format!("'{url}' is not the address of a server"))
                 .or_next("give an address such as --url http://127.0.0.1:8080"));
         }
+        everturn_core::install_tls_provider();
         let token = env::var(TOKEN).ok().filter(|token| !token.is_empty());
         let builder = Client::builder();
         let client = match &token {

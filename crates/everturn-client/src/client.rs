@@ -168,6 +168,7 @@ impl ClientBuilder {
         if let Some(problem) = self.problem {
             return Err(problem);
         }
+        everturn_core::install_tls_provider();
         let http = match self.http {
             Some(http) => http,
             None => reqwest::Client::builder()

@@ -81,6 +81,7 @@ mod stop;
 mod websocket;
 mod wire_error;
 
+// `everturn_core::install_tls_provider` comes before a client of its own.
 pub use reqwest;
 pub use reqwest::header::HeaderMap;
 

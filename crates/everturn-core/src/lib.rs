@@ -81,6 +81,7 @@
 //! | follow a trace and a request across programs | [`TraceParent`], [`RequestId`] |
 //! | let readers join or resume a stream late | [`stream_log`] |
 //! | keep long computations off the runtime's threads | [`offload`] |
+//! | select the cryptography of TLS | [`install_tls_provider`] |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod action;
@@ -109,6 +110,7 @@ mod scope;
 mod span;
 mod status;
 pub mod stream_log;
+mod tls;
 
 pub use action::{Action, DynAction, JsonCall, JsonConnection, Payload, downcast};
 pub use argument::{FromContext, Requirement};
@@ -135,6 +137,7 @@ pub use span::{
     SpanObserver, SpanRecord, SpanRecorder, TraceId, TraceParent, in_span, listen_to_spans,
 };
 pub use status::{Status, UnknownStatus};
+pub use tls::install_tls_provider;
 
 // Types of other crates that appear in public signatures, re-exported so that users need no dependency on
 // those crates.

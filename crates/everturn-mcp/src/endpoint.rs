@@ -270,6 +270,7 @@ impl Endpoint {
                 serve(handler, process)
             }
             Self::Http(server) => {
+                everturn_core::install_tls_provider();
                 let client = server.client.clone().unwrap_or_default();
                 let config = server.config().await?;
                 serve(

@@ -101,6 +101,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
+    everturn_core::install_tls_provider();
     let written = Written::default();
     let url = serve(Arc::clone(&written));
     let client = reqwest::Client::new();

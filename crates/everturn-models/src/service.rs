@@ -316,6 +316,7 @@ impl Service {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
+        everturn_core::install_tls_provider();
         let client = Client::builder()
             .connect_timeout(self.timeouts.connect)
             // A key must not follow a redirect to another origin.

@@ -112,6 +112,7 @@ impl Otlp {
         let unusable = |error: &dyn fmt::Display| {
             Error::invalid_argument(format!("telemetry cannot be exported: {error}"))
         };
+        everturn_core::install_tls_provider();
         let client = reqwest::Client::builder()
             .timeout(PATIENCE)
             .build()

@@ -144,7 +144,7 @@ fn is_local(host: &Host) -> bool {
 }
 
 fn tls(options: &PostgresStoreOptions) -> Result<ClientConfig> {
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
     let refused =
         |error: &dyn fmt::Display| Error::invalid_argument(format!("TLS cannot be set up: {error}"));
     let builder = ClientConfig::builder_with_provider(provider)

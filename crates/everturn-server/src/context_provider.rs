@@ -5,6 +5,8 @@ mod api_key;
 mod bearer;
 mod combined;
 #[cfg(feature = "jwt")]
+mod jwk;
+#[cfg(feature = "jwt")]
 mod jwks;
 #[cfg(feature = "jwt")]
 mod jwt;

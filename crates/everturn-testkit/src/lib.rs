@@ -14,13 +14,13 @@
 //! | test that a store keeps histories through random programs | [`histories`] |
 //! | test that no fault makes a session unusable | [`session_faults`] |
 //! | run the published cases of the protocols | [`conformance`] |
-//! | wait for an event, or on a paused clock | [`eventually`], [`in_time`], [`elapse`] |
+//! | wait for an event, on a paused clock, or in real time | [`eventually`], [`in_time`], [`elapse`], [`real_pause`] |
 //! | collect chunks and compare JSON | [`Collector`], [`contains`] |
 //!
 //! The certification kits, the random tests and the published cases belong to the feature `certify`, which is
 //! on by default.
 //!
-//! No function sleeps by itself. Pauses are part of a script and use tokio's clock, which a test can pause.
+//! No function but [`real_pause`] sleeps by itself. Pauses are part of a script and use tokio's clock, which a test can pause.
 //!
 //! ```
 //! use everturn_ai::{Generate, Tool, ToolContext};
@@ -81,6 +81,6 @@ pub use self::{
     replayer::{NO_RECORDING, ReplayedModel, Replayer},
     reply::Reply,
     scripted_model::{Call, SCRIPT_OVER, ScriptedModel},
-    waiting::{elapse, eventually, in_time},
+    waiting::{blocking_real_pause, elapse, eventually, in_time, real_pause},
     with_session::with_session,
 };

@@ -56,6 +56,17 @@ pub async fn elapse(duration: Duration) {
     tokio::time::sleep(duration).await;
 }
 
+/// Lets real time pass where neither an event nor a paused clock can replace it, such as before a kill that may
+/// fall anywhere into the work. Every call gives its reason.
+pub async fn real_pause(duration: Duration, _reason: &str) {
+    tokio::time::sleep(duration).await;
+}
+
+/// The same as [`real_pause`], and blocks the thread.
+pub fn blocking_real_pause(duration: Duration, _reason: &str) {
+    std::thread::sleep(duration);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

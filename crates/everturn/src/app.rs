@@ -286,6 +286,7 @@ fn is_development() -> bool {
 impl Everturn {
     /// Returns the settings of a new application.
     pub fn builder() -> EverturnBuilder {
+        everturn_core::install_tls_provider();
         EverturnBuilder::default()
     }
 

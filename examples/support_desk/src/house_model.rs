@@ -14,6 +14,7 @@ pub struct House {
 impl House {
     /// Returns the plugin of the server at this address.
     pub fn new(url: impl Into<String>) -> Self {
+        everturn::core::install_tls_provider();
         Self {
             client: reqwest::Client::new(),
             url: url.into(),

@@ -48,6 +48,7 @@ impl Bookings {
     /// # Errors
     /// If the HTTP client cannot be created.
     pub fn new(url: impl Into<String>, timeout: Duration) -> Result<Self> {
+        everturn::core::install_tls_provider();
         let client = Client::builder().timeout(timeout).build().map_err(unanswered)?;
         Ok(Self {
             client,

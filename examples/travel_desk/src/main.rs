@@ -30,7 +30,7 @@ async fn run() -> Result<()> {
             Ok(tokio::signal::ctrl_c().await?)
         }
         ["token", name, roles @ ..] => {
-            println!("{}", token(&variable("JWT_SECRET", None)?, name, roles)?);
+            println!("{}", token(&variable("JWT_SECRET", None)?, name, roles));
             Ok(())
         }
         _ => Err(Error::invalid_argument(

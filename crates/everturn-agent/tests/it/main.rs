@@ -1,5 +1,5 @@
-//! All tests of the public interface, in one program, because each program is linked separately. Files next
-//! to this folder are separate programs: they measure memory, or observe every span of a process.
+//! All tests of the public interface, in one program, because each program is linked separately. Tests that
+//! need the process for themselves are in `alone`.
 
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 

@@ -78,6 +78,7 @@ impl HttpMediaFetcher {
 }
 
 fn client_of(names: impl Resolve + 'static) -> Result<Client> {
+    everturn_core::install_tls_provider();
     let client = Client::builder()
         .redirect(Policy::none())
         .no_proxy()

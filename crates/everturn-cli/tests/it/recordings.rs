@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-#[path = "../../../testbed/tests/recordings/recording.rs"]
+#[path = "../../../testbed/tests/it/recordings/recording.rs"]
 mod recording;
 
 use crate::support::{Kitchen, Program};

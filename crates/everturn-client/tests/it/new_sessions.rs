@@ -55,6 +55,7 @@ async fn post(server: &Serving, agent: &str, init: Value) -> (u16, Value) {
         "data": {"message": {"role": "user", "content": [{"text": "hi"}]}},
         "init": init,
     });
+    everturn_core::install_tls_provider();
     let response = reqwest::Client::new().post(url).json(&body).send().await.unwrap();
     (response.status().as_u16(), response.json().await.unwrap())
 }

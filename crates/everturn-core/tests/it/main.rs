@@ -1,5 +1,5 @@
-//! All integration tests in one program, because each further program is linked separately. The other files
-//! of `tests` are separate programs, because they measure memory or observe every span of a process.
+//! All integration tests in one program, because each further program is linked separately. Tests that
+//! need the process for themselves are in `alone`.
 
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 

@@ -173,6 +173,7 @@ pub(crate) struct Served {
 
 impl Served {
     pub(crate) async fn start(server: Server) -> Self {
+        everturn_core::install_tls_provider();
         let server = server.bind(("127.0.0.1", 0)).await.unwrap();
         let (address, handle) = (server.address(), server.handle());
         tokio::spawn(server.run());

@@ -328,6 +328,7 @@ async fn a_body_of_json_that_reports_an_error_is_that_error() {
 
 #[tokio::test]
 async fn openai_itself_gets_what_it_takes_and_no_more() {
+    everturn_core::install_tls_provider();
     let openai = |server: &Server| {
         // The address decides, so the requests are sent to a proxy of that name.
         let proxy = reqwest::Proxy::http(server.url()).unwrap();

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_core::{Error, Result};
-use jsonwebtoken::jwk::{Jwk, JwkSet};
 use parking_lot::Mutex;
+use serde::Deserialize;
 use tokio::time::Instant;
+
+use super::jwk::Jwk;
 
 /// The age at which keys are read again.
 const REFRESH_AFTER: Duration = Duration::from_mins(10);
@@ -44,6 +46,11 @@ enum Source {
         client: reqwest::Client,
         url: reqwest::Url,
     },
+}
+
+#[derive(Clone, Deserialize)]
+struct JwkSet {
+    keys: Vec<Jwk>,
 }
 
 #[derive(Clone)]
@@ -102,10 +109,10 @@ impl Jwks {
     ///
     /// Fails with `UNAUTHENTICATED` if there is no such key, with `UNAVAILABLE` if the keys cannot be read.
     pub(super) async fn find(&self, kid: Option<&str>) -> Result<Jwk> {
-        let known = |keys: &JwkSet| match kid {
-            Some(kid) => keys.find(kid).cloned(),
-            None if keys.keys.len() == 1 => keys.keys.first().cloned(),
-            None => None,
+        let known = |set: &JwkSet| match (kid, set.keys.as_slice()) {
+            (Some(_), keys) => keys.iter().find(|key| key.kid.as_deref() == kid).cloned(),
+            (None, [key]) => Some(key.clone()),
+            (None, _) => None,
         };
         let keys = self.keys(REFRESH_AFTER).await?;
         if let Some(key) = known(&keys) {

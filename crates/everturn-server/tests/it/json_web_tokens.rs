@@ -5,32 +5,52 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::Router;
 use axum::routing::get;
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use everturn_core::{Action, ActionType, Context, Emitter, Error, Registry, Result, Status};
 use everturn_server::{
     CallRequest, ContextProvider, Jwks, JwtTokens, Principal, PrincipalId, Provided, Server,
 };
-use jsonwebtoken::jwk::{Jwk, JwkSet};
-use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
+use ring::hmac;
+use ring::rand::SystemRandom;
+use ring::signature::{
+    ECDSA_P256_SHA256_FIXED_SIGNING, ECDSA_P384_SHA384_FIXED_SIGNING, EcdsaKeyPair, EcdsaSigningAlgorithm,
+    Ed25519KeyPair, KeyPair, RSA_PKCS1_SHA256, RSA_PKCS1_SHA384, RSA_PKCS1_SHA512, RSA_PSS_SHA256,
+    RSA_PSS_SHA384, RSA_PSS_SHA512, RsaEncoding, RsaKeyPair, RsaPublicKeyComponents,
+};
 use serde_json::{Value, json};
 
 use crate::support::{Answer, Served, answer};
 
 const ISSUER: &str = "https://login.example.com";
 
+/// The private half of a key: makes the signature of a message.
+type Key = Box<dyn Fn(&[u8]) -> Vec<u8>>;
+
+fn key_pair(seed: u8) -> Ed25519KeyPair {
+    Ed25519KeyPair::from_seed_unchecked(&[seed; 32]).unwrap()
+}
+
 /// A key made from a number, as the issuer has it.
-fn key(seed: u8) -> EncodingKey {
-    let mut der = vec![
-        0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
-    ];
-    der.extend([seed; 32]);
-    EncodingKey::from_ed_der(&der)
+fn key(seed: u8) -> Key {
+    let pair = key_pair(seed);
+    Box::new(move |message| pair.sign(message).as_ref().to_vec())
+}
+
+fn secret(bytes: &[u8], algorithm: &str) -> Key {
+    let key = match algorithm {
+        "HS256" => hmac::Key::new(hmac::HMAC_SHA256, bytes),
+        "HS384" => hmac::Key::new(hmac::HMAC_SHA384, bytes),
+        _ => hmac::Key::new(hmac::HMAC_SHA512, bytes),
+    };
+    Box::new(move |message| hmac::sign(&key, message).as_ref().to_vec())
 }
 
 /// The issuer's key set, with one key.
 fn key_set(seed: u8) -> String {
-    let mut jwk = Jwk::from_encoding_key(&key(seed), Algorithm::EdDSA).unwrap();
-    jwk.common.key_id = Some("k1".into());
-    serde_json::to_string(&JwkSet { keys: vec![jwk] }).unwrap()
+    let x = URL_SAFE_NO_PAD.encode(key_pair(seed).public_key());
+    let key = json!({ "kty": "OKP", "crv": "Ed25519", "alg": "EdDSA", "kid": "k1", "x": x });
+    json!({ "keys": [key] }).to_string()
 }
 
 fn in_an_hour() -> u64 {
@@ -53,10 +73,19 @@ fn without(name: &str) -> Value {
     claims
 }
 
-fn signed(claims: &Value, key: &EncodingKey, algorithm: Algorithm) -> String {
-    let mut header = Header::new(algorithm);
-    header.kid = Some("k1".into());
-    encode(&header, claims, key).unwrap()
+fn signed(claims: &Value, key: &Key, algorithm: &str) -> String {
+    signed_under(
+        &json!({ "typ": "JWT", "alg": algorithm, "kid": "k1" }),
+        claims,
+        key,
+    )
+}
+
+fn signed_under(header: &Value, claims: &Value, key: &Key) -> String {
+    let part = |value: &Value| URL_SAFE_NO_PAD.encode(value.to_string());
+    let message = format!("{}.{}", part(header), part(claims));
+    let signature = URL_SAFE_NO_PAD.encode(key(message.as_bytes()));
+    format!("{message}.{signature}")
 }
 
 async fn served(keys: Jwks) -> Served {
@@ -76,9 +105,7 @@ async fn show(server: &Served, token: &str) -> Answer {
 async fn a_good_token_is_let_in_and_its_claims_are_known() {
     let server = served(Jwks::from_json(&key_set(1)).unwrap()).await;
 
-    let shown = show(&server, &signed(&claims(), &key(1), Algorithm::EdDSA))
-        .await
-        .result();
+    let shown = show(&server, &signed(&claims(), &key(1), "EdDSA")).await.result();
 
     assert_eq!(shown["sub"], "alice");
     assert_eq!(shown["role"], "chef");
@@ -87,7 +114,7 @@ async fn a_good_token_is_let_in_and_its_claims_are_known() {
 #[tokio::test]
 async fn a_token_that_is_not_good_is_refused_without_a_reason() {
     let server = served(Jwks::from_json(&key_set(1)).unwrap()).await;
-    let sign = |claims: &Value| signed(claims, &key(1), Algorithm::EdDSA);
+    let sign = |claims: &Value| signed(claims, &key(1), "EdDSA");
     let good = sign(&claims());
     let (signed_part, _) = good.rsplit_once('.').unwrap();
     // {"alg":"none"}
@@ -106,16 +133,9 @@ async fn a_token_that_is_not_good_is_refused_without_a_reason() {
         (sign(&without("iss")), "of no issuer"),
         (sign(&without("sub")), "about nobody"),
         (sign(&with("sub", "")), "about nobody in particular"),
+        (signed(&claims(), &key(2), "EdDSA"), "signed with another key"),
         (
-            signed(&claims(), &key(2), Algorithm::EdDSA),
-            "signed with another key",
-        ),
-        (
-            signed(
-                &claims(),
-                &EncodingKey::from_secret(key_set(1).as_bytes()),
-                Algorithm::HS256,
-            ),
+            signed(&claims(), &secret(key_set(1).as_bytes(), "HS256"), "HS256"),
             "signed with what is public",
         ),
         (format!("{signed_part}."), "its signature cut off"),
@@ -144,7 +164,7 @@ async fn keys_are_read_from_a_file_or_fetched_from_a_url() {
     std::fs::write(&path, key_set(1)).unwrap();
     let issuer = Router::new().route("/keys", get(|| async { key_set(1) }));
     let issuer = Served::start(Server::new(&Registry::new()).merge(issuer)).await;
-    let token = signed(&claims(), &key(1), Algorithm::EdDSA);
+    let token = signed(&claims(), &key(1), "EdDSA");
 
     let from_file = served(Jwks::file(path)).await;
     let from_url = served(Jwks::url(&issuer.url("/keys")).unwrap()).await;
@@ -171,7 +191,7 @@ fn tokens() -> JwtTokens {
 
 /// The answer for these claims, signed with the right key.
 async fn provided_for(tokens: &JwtTokens, claims: &Value) -> Result<Provided> {
-    provided(tokens, &signed(claims, &key(1), Algorithm::EdDSA)).await
+    provided(tokens, &signed(claims, &key(1), "EdDSA")).await
 }
 
 fn shows(provided: &Provided, principal: &str) {
@@ -239,7 +259,7 @@ async fn roles_are_a_list_or_words_of_the_claim_that_is_named() {
         };
         registry.define_flow("show", show).unwrap();
         let server = Served::start(Server::new(&registry).context(tokens)).await;
-        let token = signed(&claims, &key(1), Algorithm::EdDSA);
+        let token = signed(&claims, &key(1), "EdDSA");
         show_at(&server, &token).await.result()
     };
     let realm = with("realm_access", json!({ "roles": ["staff"] }));
@@ -278,35 +298,32 @@ async fn a_shared_secret_signs_hs256_and_nothing_else() {
     let tokens = JwtTokens::with_secret(SECRET, "kitchen")
         .unwrap()
         .principal_id(PrincipalId::Subject);
-    let secret = EncodingKey::from_secret(SECRET);
-
-    let given = provided(&tokens, &signed(&claims(), &secret, Algorithm::HS256))
+    let given = provided(&tokens, &signed(&claims(), &secret(SECRET, "HS256"), "HS256"))
         .await
         .unwrap();
     assert_eq!(given.clone().with_principal(Principal::new("alice")), given);
     let unsigned = {
-        let good = signed(&claims(), &secret, Algorithm::HS256);
+        let good = signed(&claims(), &secret(SECRET, "HS256"), "HS256");
         format!("{}.", good.rsplit_once('.').unwrap().0)
     };
     for (token, why) in [
-        (signed(&claims(), &secret, Algorithm::HS384), "another algorithm"),
         (
-            signed(&claims(), &key(1), Algorithm::EdDSA),
-            "a public key's algorithm",
+            signed(&claims(), &secret(SECRET, "HS384"), "HS384"),
+            "another algorithm",
         ),
+        (signed(&claims(), &key(1), "EdDSA"), "a public key's algorithm"),
         (
-            signed(
-                &claims(),
-                &EncodingKey::from_secret(b"another secret"),
-                Algorithm::HS256,
-            ),
+            signed(&claims(), &secret(b"another secret", "HS256"), "HS256"),
             "another secret",
         ),
         (
-            signed(&with("aud", "garage"), &secret, Algorithm::HS256),
+            signed(&with("aud", "garage"), &secret(SECRET, "HS256"), "HS256"),
             "another audience",
         ),
-        (signed(&without("exp"), &secret, Algorithm::HS256), "no expiry"),
+        (
+            signed(&without("exp"), &secret(SECRET, "HS256"), "HS256"),
+            "no expiry",
+        ),
         (unsigned, "no signature"),
     ] {
         let refused = provided(&tokens, &token).await.unwrap_err();
@@ -332,16 +349,102 @@ async fn a_public_key_is_never_taken_for_a_secret() {
     for keys in [key_set(1), unmarked, symmetric] {
         let tokens = JwtTokens::new(Jwks::from_json(&keys).unwrap(), "kitchen");
         for secret in [keys.as_bytes().to_vec(), x.as_bytes().to_vec()] {
-            for algorithm in [Algorithm::HS256, Algorithm::HS384, Algorithm::HS512] {
-                let forged = signed(&claims(), &EncodingKey::from_secret(&secret), algorithm);
+            for algorithm in ["HS256", "HS384", "HS512"] {
+                let forged = signed(&claims(), &self::secret(&secret, algorithm), algorithm);
                 let refused = provided(&tokens, &forged).await.unwrap_err();
                 assert_eq!(refused.status(), Status::Unauthenticated);
             }
         }
-        let forged = EncodingKey::from_base64_secret(&x.replace('-', "+").replace('_', "/"));
-        if let Ok(bytes) = forged {
-            let forged = signed(&claims(), &bytes, Algorithm::HS256);
-            assert!(provided(&tokens, &forged).await.is_err());
+        let bytes = URL_SAFE_NO_PAD.decode(&x).unwrap();
+        let forged = signed(&claims(), &self::secret(&bytes, "HS256"), "HS256");
+        assert!(provided(&tokens, &forged).await.is_err());
+    }
+}
+
+/// A key of an elliptic curve, as the issuer and as its key set have it.
+fn elliptic(algorithm: &'static EcdsaSigningAlgorithm, curve: &str) -> (Value, Key) {
+    let document = EcdsaKeyPair::generate_pkcs8(algorithm, &SystemRandom::new()).unwrap();
+    let pair = EcdsaKeyPair::from_pkcs8(algorithm, document.as_ref(), &SystemRandom::new()).unwrap();
+    let point = &pair.public_key().as_ref()[1..];
+    let (x, y) = point.split_at(point.len() / 2);
+    let (x, y) = (URL_SAFE_NO_PAD.encode(x), URL_SAFE_NO_PAD.encode(y));
+    let jwk = json!({ "kty": "EC", "crv": curve, "x": x, "y": y });
+    let sign = move |message: &[u8]| pair.sign(&SystemRandom::new(), message).unwrap();
+    (jwk, Box::new(move |message| sign(message).as_ref().to_vec()))
+}
+
+/// A key that serves for nothing but these tests.
+fn rsa(padding: &'static dyn RsaEncoding) -> (Value, Key) {
+    let pair = RsaKeyPair::from_pkcs8(include_bytes!("rsa_key.der")).unwrap();
+    let public = RsaPublicKeyComponents::<Vec<u8>>::from(pair.public());
+    let (n, e) = (URL_SAFE_NO_PAD.encode(public.n), URL_SAFE_NO_PAD.encode(public.e));
+    let sign = move |message: &[u8]| {
+        let mut signature = vec![0; pair.public().modulus_len()];
+        pair.sign(padding, &SystemRandom::new(), message, &mut signature)
+            .unwrap();
+        signature
+    };
+    (json!({ "kty": "RSA", "n": n, "e": e }), Box::new(sign))
+}
+
+#[tokio::test]
+async fn each_algorithm_is_accepted_with_its_kind_of_key_and_refused_under_another_name() {
+    let edwards =
+        json!({ "kty": "OKP", "crv": "Ed25519", "x": URL_SAFE_NO_PAD.encode(key_pair(1).public_key()) });
+    let keys: [(&str, (Value, Key)); 9] = [
+        ("EdDSA", (edwards, key(1))),
+        ("ES256", elliptic(&ECDSA_P256_SHA256_FIXED_SIGNING, "P-256")),
+        ("ES384", elliptic(&ECDSA_P384_SHA384_FIXED_SIGNING, "P-384")),
+        ("RS256", rsa(&RSA_PKCS1_SHA256)),
+        ("RS384", rsa(&RSA_PKCS1_SHA384)),
+        ("RS512", rsa(&RSA_PKCS1_SHA512)),
+        ("PS256", rsa(&RSA_PSS_SHA256)),
+        ("PS384", rsa(&RSA_PSS_SHA384)),
+        ("PS512", rsa(&RSA_PSS_SHA512)),
+    ];
+    let names: Vec<_> = keys
+        .iter()
+        .map(|(name, _)| *name)
+        .chain(["none", "HS256"])
+        .collect();
+    for (own, (jwk, key)) in &keys {
+        let unmarked = json!({ "keys": [jwk] });
+        let mut marked = unmarked.clone();
+        marked["keys"][0]["alg"] = "RS999".into();
+        let tokens = |keys: &Value| JwtTokens::new(Jwks::from_json(&keys.to_string()).unwrap(), "kitchen");
+        for name in &names {
+            let token = signed_under(&json!({ "alg": name }), &claims(), key);
+
+            let given = provided(&tokens(&unmarked), &token).await;
+            let of_another = provided(&tokens(&marked), &token).await;
+
+            assert_eq!(given.is_ok(), name == own, "{own} as {name}: {given:?}");
+            assert!(of_another.is_err(), "{own} as {name}: {of_another:?}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_token_with_a_required_extension_or_claims_of_the_wrong_type_is_refused() {
+    let header = json!({ "alg": "EdDSA", "kid": "k1" });
+    let extended = json!({ "alg": "EdDSA", "kid": "k1", "crit": ["b64"], "b64": false });
+    let listed = with("aud", json!(["garage", "kitchen"]));
+    let tokens = tokens().issuer(ISSUER);
+
+    let given = provided(&tokens, &signed_under(&header, &listed, &key(1))).await;
+    assert!(given.is_ok(), "{given:?}");
+    for (header, claims) in [
+        (&extended, claims()),
+        (&header, with("exp", in_an_hour().to_string())),
+        (&header, with("nbf", "now")),
+        (&header, with("iss", json!([ISSUER]))),
+        (&header, with("aud", json!([]))),
+        (&header, json!([claims()])),
+    ] {
+        let refused = provided(&tokens, &signed_under(header, &claims, &key(1)))
+            .await
+            .unwrap_err();
+        assert_eq!(refused.status(), Status::Unauthenticated, "{header} {claims}");
+        assert_eq!(refused.public_message(), Some("the token is not valid"));
     }
 }

@@ -1,5 +1,5 @@
-//! All integration tests in one program, because each further program is linked and stored separately. Files
-//! next to this folder are separate programs: they measure memory, or observe every span of a process.
+//! All integration tests in one program, because each further program is linked and stored separately. Next
+//! to this folder, `traces.rs` is another program: its tests need a subscriber on every thread.
 
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 
@@ -15,6 +15,7 @@ mod flow_protocol;
 #[path = "../fuzz_entry/mod.rs"]
 mod fuzz_entry;
 mod host_names;
+mod hostile_input;
 mod hostile_requests;
 mod json_web_tokens;
 mod kept_failures;

@@ -66,6 +66,7 @@ impl Process {
     }
 
     fn request(&self, body: &Value) -> reqwest::RequestBuilder {
+        everturn_core::install_tls_provider();
         let request = reqwest::Client::new().post(format!("{}{RUN}", self.base));
         request.json(body).bearer_auth("alice-token")
     }

@@ -14,6 +14,7 @@ struct Served {
 
 impl Served {
     async fn start(server: Server) -> Self {
+        everturn_core::install_tls_provider();
         let server = server.bind(("127.0.0.1", 0)).await.unwrap();
         let url = format!("http://{}", server.address());
         let running = tokio::spawn(async move { server.run().await.unwrap() });

@@ -1,4 +1,4 @@
-//! Hostile clients and frozen neighbours: a server in a separate process keeps its memory within bounds, and
+//! Hostile clients, frozen neighbours and many clients at once: a server keeps its memory within bounds, and
 //! continues to answer promptly.
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
 #![allow(clippy::disallowed_methods, reason = "attacks and stops last for a time")]
@@ -7,10 +7,11 @@
 mod clients;
 mod costly_requests;
 mod frozen_neighbour;
+mod load;
 mod observer;
-#[path = "../processes/mod.rs"]
+#[path = "../it/processes.rs"]
 mod processes;
-#[path = "../served/mod.rs"]
+#[path = "../it/served.rs"]
 mod served;
 mod wire;
 
@@ -18,9 +19,14 @@ use parking_lot::{Mutex, MutexGuard};
 
 const MEGABYTE: usize = 1024 * 1024;
 
+/// Keeps other tests of this program from running.
+struct Alone {
+    _turn: MutexGuard<'static, ()>,
+}
+
 /// Waits until no other test of this program runs, because each measures.
-fn alone() -> MutexGuard<'static, ()> {
+fn alone() -> Alone {
     static ALONE: Mutex<()> = Mutex::new(());
     // A failed test leaves no state behind.
-    ALONE.lock()
+    Alone { _turn: ALONE.lock() }
 }

@@ -207,6 +207,7 @@ impl Served {
         counter(&registry, store);
         let server = Server::new(&registry).agui().openai();
         let bound = change(server).bind(("127.0.0.1", 0)).await.unwrap();
+        everturn_core::install_tls_provider();
         Self {
             base: format!("http://{}", bound.address()),
             client: reqwest::Client::builder()

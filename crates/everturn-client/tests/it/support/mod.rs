@@ -216,6 +216,7 @@ pub(crate) fn impatient() -> Client {
 
 /// Without the certificates of this machine, which are slow to load and not needed here.
 pub(crate) fn impatient_builder() -> ClientBuilder {
+    everturn_core::install_tls_provider();
     let http = reqwest::Client::builder().tls_certs_only([]).build().unwrap();
     Client::builder().http(http).retries(at_once(3))
 }

@@ -123,6 +123,7 @@ impl Served {
             .unwrap();
         let server = Server::new(&registry).stream_log(MemoryStreamLog::new()).openai();
         let bound = change(server).bind(("127.0.0.1", 0)).await.unwrap();
+        everturn_core::install_tls_provider();
         Self {
             base: format!("http://{}/v1", bound.address()),
             client: reqwest::Client::builder()

@@ -29,6 +29,7 @@ pub(crate) struct Answer {
 
 impl Served {
     pub(crate) async fn start(server: Server) -> Self {
+        everturn_core::install_tls_provider();
         let bound = server.bind(("127.0.0.1", 0)).await.unwrap();
         Self {
             base: format!("http://{}", bound.address()),

@@ -72,6 +72,7 @@ impl Program {
         let Some(url) = line.strip_prefix("Serving on ") else {
             panic!("the program said {line:?} and logged {}", log.await.unwrap());
         };
+        everturn::core::install_tls_provider();
         Self {
             child,
             url: url.to_owned(),
