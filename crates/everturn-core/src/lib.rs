@@ -87,7 +87,6 @@ mod action;
 mod argument;
 mod bidi;
 mod boundary;
-mod chunk_channel;
 mod connection;
 mod context;
 mod descriptor;
