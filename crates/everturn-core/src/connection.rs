@@ -13,7 +13,6 @@
 //! | dropping the connection | cancels the work and ends its task |
 //! | the action panics | `INTERNAL` with [`Reason::PANIC`] |
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -389,38 +388,8 @@ impl<O, S> Stream for Streaming<O, S> {
     }
 }
 
-impl<I, O, S> fmt::Debug for Connection<I, O, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection")
-            .field("done", &self.sender.completed.is_cancelled())
-            .finish_non_exhaustive()
-    }
-}
-
-impl<O, S> fmt::Debug for Streaming<O, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Streaming")
-            .field("done", &self.0.sender.completed.is_cancelled())
-            .finish_non_exhaustive()
-    }
-}
-
-impl<I> fmt::Debug for Sender<I> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sender")
-            .field("done", &self.completed.is_cancelled())
-            .finish_non_exhaustive()
-    }
-}
-
-impl<I> fmt::Debug for Inputs<I> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inputs").finish_non_exhaustive()
-    }
-}
-
-impl<S> fmt::Debug for Receive<'_, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Receive").finish_non_exhaustive()
-    }
-}
+crate::opaque_debug!(Connection<I, O, S>);
+crate::opaque_debug!(Streaming<O, S>);
+crate::opaque_debug!(Sender<I>);
+crate::opaque_debug!(Inputs<I>);
+crate::opaque_debug!(Receive<'a, S>);

@@ -84,7 +84,6 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod action;
-mod argument;
 mod bidi;
 mod boundary;
 mod connection;
@@ -94,8 +93,9 @@ mod emitter;
 mod error;
 mod flow;
 mod function;
-mod installed;
 mod log_line;
+#[macro_use]
+mod macros;
 pub mod offload;
 mod panic;
 mod plugin;
@@ -109,7 +109,6 @@ mod status;
 pub mod stream_log;
 
 pub use action::{Action, DynAction, JsonCall, JsonConnection, Payload, downcast};
-pub use argument::{FromContext, Requirement};
 pub use bidi::BidiAction;
 pub use boundary::RefusedBy;
 pub use connection::{Connection, Inputs, Receive, Sender, Streaming};
@@ -118,7 +117,7 @@ pub use descriptor::{ActionType, Descriptor, ParsedKey};
 pub use emitter::{Emitter, Sending};
 pub use error::{Error, Exposure, HandlerError, HandlerResult, Reason, Result, RuntimeError};
 pub use flow::{BidiFlow, Flow, StreamingFlow, run};
-pub use function::Function;
+pub use function::{FromContext, Function, Requirement};
 pub use log_line::LogLine;
 pub use panic::{catch_panic, panic_error};
 pub use plugin::Plugin;
