@@ -14,9 +14,11 @@ use serde_json::{Map, Value};
 use crate::boundary::{self, Admitted, Entrance};
 use crate::connection::Streaming;
 use crate::panic::catch_panic;
-use crate::span::{SpanKind, in_span, refused};
+use crate::span::{self, SpanKind, in_span};
 use crate::stream_log::JsonText;
-use crate::{ActionType, Connection, Context, Descriptor, Emitter, Error, HandlerResult, Result, Schema};
+use crate::{
+    ActionType, Connection, Context, Descriptor, Emitter, Error, HandlerResult, Result, Schema, SpanRecorder,
+};
 
 /// A value that an action takes, streams or returns: plain data with a JSON form and a schema.
 pub trait Payload: Serialize + DeserializeOwned + JsonSchema + Send + Sync + 'static {}
@@ -92,6 +94,65 @@ pub fn downcast<A: DynAction>(action: Arc<dyn DynAction>) -> Option<Arc<A>> {
     action.downcast().ok()
 }
 
+/// Runs the work of an action inside its span; a panic becomes an error.
+pub(crate) fn run_in_span<T, Fut: Future<Output = Result<T>>>(
+    descriptor: &Descriptor,
+    context: Context,
+    work: impl FnOnce(Context, SpanRecorder) -> Fut,
+) -> impl Future<Output = Result<T>> {
+    let kind = SpanKind::Action(&descriptor.action_type);
+    in_span(&descriptor.name, kind, context, |context, recorder| {
+        catch_panic(&descriptor.key, work(context, recorder))
+    })
+}
+
+/// Records the span of a call that is refused before it begins.
+pub(crate) fn refused(descriptor: &Descriptor, context: Context, error: Error) -> Error {
+    let kind = SpanKind::Action(&descriptor.action_type);
+    span::refused(&descriptor.name, kind, context, error)
+}
+
+/// Defines the methods that actions of both kinds have for their descriptor.
+macro_rules! descriptor_methods {
+    () => {
+        fn describe(mut self, change: impl FnOnce(&mut Descriptor)) -> Self {
+            change(Arc::make_mut(&mut self.descriptor));
+            self
+        }
+
+        /// Sets the description of what the action does.
+        pub fn with_description(self, description: impl Into<String>) -> Self {
+            self.describe(|descriptor| descriptor.description = Some(description.into()))
+        }
+
+        /// Replaces the inferred schema of the input; with `None`, any input that decodes is accepted.
+        pub fn with_input_schema(self, schema: impl Into<Option<Schema>>) -> Self {
+            self.describe(|descriptor| descriptor.input_schema = schema.into())
+        }
+
+        /// Replaces the inferred schema of the output; with `None`, outputs are not validated.
+        pub fn with_output_schema(self, schema: impl Into<Option<Schema>>) -> Self {
+            self.describe(|descriptor| descriptor.output_schema = schema.into())
+        }
+
+        /// Adds metadata to the descriptor.
+        pub fn with_metadata(self, entries: Map<String, Value>) -> Self {
+            self.describe(|descriptor| descriptor.metadata.extend(entries))
+        }
+
+        /// Returns the action's key, description and schemas.
+        pub fn descriptor(&self) -> &Descriptor {
+            &self.descriptor
+        }
+
+        /// Returns the action's name.
+        pub fn name(&self) -> &str {
+            &self.descriptor.name
+        }
+    };
+}
+pub(crate) use descriptor_methods;
+
 type Handler<I, O, S> = dyn Fn(I, Context, Emitter<S>) -> BoxFuture<'static, HandlerResult<O>> + Send + Sync;
 
 /// An action that takes one input and returns one output, and may stream chunks of `S` meanwhile.
@@ -139,6 +200,8 @@ impl<I: Payload, O: Payload, S: Payload> Action<I, O, S> {
         action.describe(|descriptor| descriptor.stream_schema = Some(Schema::shared::<S>()))
     }
 
+    descriptor_methods!();
+
     fn build(
         action_type: ActionType,
         name: impl Into<String>,
@@ -153,34 +216,9 @@ impl<I: Payload, O: Payload, S: Payload> Action<I, O, S> {
         }
     }
 
-    fn describe(mut self, change: impl FnOnce(&mut Descriptor)) -> Self {
-        change(Arc::make_mut(&mut self.descriptor));
-        self
-    }
-
-    /// Sets the description of what the action does.
-    pub fn with_description(self, description: impl Into<String>) -> Self {
-        self.describe(|descriptor| descriptor.description = Some(description.into()))
-    }
-
-    /// Replaces the inferred input schema; with `None`, any input that decodes is accepted.
-    pub fn with_input_schema(self, schema: impl Into<Option<Schema>>) -> Self {
-        self.describe(|descriptor| descriptor.input_schema = schema.into())
-    }
-
-    /// Replaces the inferred output schema; with `None`, outputs are not validated.
-    pub fn with_output_schema(self, schema: impl Into<Option<Schema>>) -> Self {
-        self.describe(|descriptor| descriptor.output_schema = schema.into())
-    }
-
     /// Replaces the inferred schema of the chunks.
     pub fn with_stream_schema(self, schema: impl Into<Option<Schema>>) -> Self {
         self.describe(|descriptor| descriptor.stream_schema = schema.into())
-    }
-
-    /// Adds metadata to the descriptor.
-    pub fn with_metadata(self, entries: Map<String, Value>) -> Self {
-        self.describe(|descriptor| descriptor.metadata.extend(entries))
     }
 
     /// Changes the action's type, for actions that are registered under two types.
@@ -189,16 +227,6 @@ impl<I: Payload, O: Payload, S: Payload> Action<I, O, S> {
             descriptor.key = action_type.key(&descriptor.name);
             descriptor.action_type = action_type;
         })
-    }
-
-    /// Returns the action's key, description and schemas.
-    pub fn descriptor(&self) -> &Descriptor {
-        &self.descriptor
-    }
-
-    /// Returns the action's name.
-    pub fn name(&self) -> &str {
-        &self.descriptor.name
     }
 
     /// Runs the action in the current context, without streaming.
@@ -217,19 +245,12 @@ impl<I: Payload, O: Payload, S: Payload> Action<I, O, S> {
     pub fn call(&self, input: I, context: Context, emitter: Emitter<S>) -> impl Future<Output = Result<O>> {
         // Boxed to keep the futures below small.
         let input = Box::new(input);
-        in_span(
-            &self.descriptor.name,
-            self.span_kind(),
-            context,
-            move |context, recorder| {
-                catch_panic(&self.descriptor.key, async move {
-                    recorder.input(&*input);
-                    let output = self.invoke(input, context, emitter).await?;
-                    recorder.output(&output);
-                    Ok(output)
-                })
-            },
-        )
+        run_in_span(&self.descriptor, context, move |context, recorder| async move {
+            recorder.input(&*input);
+            let output = self.invoke(input, context, emitter).await?;
+            recorder.output(&output);
+            Ok(output)
+        })
     }
 
     /// Starts the action in the current context and streams its chunks.
@@ -251,10 +272,6 @@ impl<I: Payload, O: Payload, S: Payload> Action<I, O, S> {
         })
     }
 
-    fn span_kind(&self) -> SpanKind<'_> {
-        SpanKind::Action(&self.descriptor.action_type)
-    }
-
     fn invoke(
         &self,
         input: Box<I>,
@@ -268,35 +285,23 @@ impl<I: Payload, O: Payload, S: Payload> Action<I, O, S> {
         // A silently ignored `init` would start in another state than the caller asked for.
         if call.init.is_some_and(|init| !init.is_null()) {
             let error = not_bidirectional(&self.descriptor);
-            return Err(refused(
-                &self.descriptor.name,
-                self.span_kind(),
-                call.context,
-                error,
-            ));
+            return Err(refused(&self.descriptor, call.context, error));
         }
         let emitter = call.emitter.map_or_else(Emitter::silent, |emitter| {
             emitter.map_from(|chunk: S| Ok(JsonText::of(&chunk)?))
         });
         let input = call.input.unwrap_or(Value::Null);
-        in_span(
-            &self.descriptor.name,
-            self.span_kind(),
-            call.context,
-            |context, recorder| {
-                catch_panic(&self.descriptor.key, async move {
-                    let input = Admitted::admit(&self.descriptor, Entrance::Input, input).await?;
-                    // After admission, so that a trace never holds a value that is too deep to be dropped.
-                    recorder.input(input.value());
-                    let output = self
-                        .invoke(Box::new(input.decode().await?), context, emitter)
-                        .await?;
-                    let output = boundary::encode(&self.descriptor, output).await?;
-                    recorder.output(&output);
-                    Ok(output)
-                })
-            },
-        )
+        run_in_span(&self.descriptor, call.context, |context, recorder| async move {
+            let input = Admitted::admit(&self.descriptor, Entrance::Input, input).await?;
+            // After admission, so that a trace never holds a value that is too deep to be dropped.
+            recorder.input(input.value());
+            let output = self
+                .invoke(Box::new(input.decode().await?), context, emitter)
+                .await?;
+            let output = boundary::encode(&self.descriptor, output).await?;
+            recorder.output(&output);
+            Ok(output)
+        })
         .await
     }
 }
@@ -320,11 +325,7 @@ impl<I, O, S> Clone for Action<I, O, S> {
     }
 }
 
-impl<I, O, S> fmt::Debug for Action<I, O, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Action").field(&self.descriptor.key).finish()
-    }
-}
+crate::opaque_debug!(Action<I, O, S>, descriptor.key);
 
 impl fmt::Debug for dyn DynAction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,6 +1,5 @@
 //! Bidirectional actions: opened once, they read many inputs, stream many chunks and end with one output.
 
-use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
 
@@ -9,12 +8,11 @@ use futures::future::BoxFuture;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
-use crate::action::{JsonCall, JsonConnection, Payload};
+use crate::action::{JsonCall, JsonConnection, Payload, descriptor_methods, refused, run_in_span};
 use crate::boundary::{self, Admitted, Entrance};
 use crate::offload::{is_heavy, offload};
-use crate::panic::{catch_panic, catch_panic_now};
+use crate::panic::catch_panic_now;
 use crate::schema::{Untrusted, check_depth};
-use crate::span::{SpanKind, in_span, refused};
 use crate::stream_log::JsonText;
 use crate::{
     ActionType, Connection, Context, Descriptor, DynAction, Emitter, Error, HandlerResult, Inputs, Result,
@@ -62,48 +60,11 @@ where
         }
     }
 
-    fn describe(mut self, change: impl FnOnce(&mut Descriptor)) -> Self {
-        change(Arc::make_mut(&mut self.descriptor));
-        self
-    }
-
-    /// Sets the description of what the action does.
-    pub fn with_description(self, description: impl Into<String>) -> Self {
-        self.describe(|descriptor| descriptor.description = Some(description.into()))
-    }
-
-    /// Adds metadata to the descriptor.
-    pub fn with_metadata(self, entries: Map<String, Value>) -> Self {
-        self.describe(|descriptor| descriptor.metadata.extend(entries))
-    }
+    descriptor_methods!();
 
     /// Replaces the inferred schema of the value that opens the action.
     pub fn with_init_schema(self, schema: impl Into<Option<Schema>>) -> Self {
         self.describe(|descriptor| descriptor.init_schema = schema.into())
-    }
-
-    /// Replaces the inferred schema of each input.
-    pub fn with_input_schema(self, schema: impl Into<Option<Schema>>) -> Self {
-        self.describe(|descriptor| descriptor.input_schema = schema.into())
-    }
-
-    /// Replaces the inferred output schema.
-    pub fn with_output_schema(self, schema: impl Into<Option<Schema>>) -> Self {
-        self.describe(|descriptor| descriptor.output_schema = schema.into())
-    }
-
-    /// Returns the action's key, description and schemas.
-    pub fn descriptor(&self) -> &Descriptor {
-        &self.descriptor
-    }
-
-    /// Returns the action's name.
-    pub fn name(&self) -> &str {
-        &self.descriptor.name
-    }
-
-    fn span_kind(&self) -> SpanKind<'_> {
-        SpanKind::Action(&self.descriptor.action_type)
     }
 
     /// Opens the action in the current context.
@@ -136,19 +97,12 @@ where
     pub async fn call(&self, init: T, inputs: Inputs<I>, emitter: Emitter<S>, context: Context) -> Result<O> {
         // Boxed to keep the futures below small.
         let init = Box::new(init);
-        in_span(
-            &self.descriptor.name,
-            self.span_kind(),
-            context,
-            |context, recorder| {
-                catch_panic(&self.descriptor.key, async move {
-                    recorder.init(&*init);
-                    let output = self.invoke(init, inputs, emitter, context).await?;
-                    recorder.output(&output);
-                    Ok(output)
-                })
-            },
-        )
+        run_in_span(&self.descriptor, context, |context, recorder| async move {
+            recorder.init(&*init);
+            let output = self.invoke(init, inputs, emitter, context).await?;
+            recorder.output(&output);
+            Ok(output)
+        })
         .await
     }
 
@@ -171,33 +125,26 @@ where
         emitter: Emitter<S>,
         context: Context,
     ) -> Result<Value> {
-        in_span(
-            &self.descriptor.name,
-            self.span_kind(),
-            context,
-            |context, recorder| {
-                catch_panic(&self.descriptor.key, async move {
-                    let init = init.map_or_else(T::default, |init| {
-                        recorder.init(&init.raw);
-                        init.decoded
-                    });
-                    let refusal = Refusal::new(&context);
-                    let inputs = self.decode_inputs(inputs, refusal.clone());
-                    // Releases the decoder, which holds its inputs open until the action has ended.
-                    let _over = refusal.over.clone().drop_guard();
-                    let work = self.invoke(Box::new(init), inputs, emitter, refusal.context.clone());
-                    let result = refusal.context.clone().scope(work).await;
-                    // The invalid input is the cause, even if the action returned its own error when it was
-                    // cancelled.
-                    if let Some(error) = refusal.error.get() {
-                        return Err(Error::clone(error));
-                    }
-                    let output = boundary::encode(&self.descriptor, result?).await?;
-                    recorder.output(&output);
-                    Ok(output)
-                })
-            },
-        )
+        run_in_span(&self.descriptor, context, |context, recorder| async move {
+            let init = init.map_or_else(T::default, |init| {
+                recorder.init(&init.raw);
+                init.decoded
+            });
+            let refusal = Refusal::new(&context);
+            let inputs = self.decode_inputs(inputs, refusal.clone());
+            // Releases the decoder, which holds its inputs open until the action has ended.
+            let _over = refusal.over.clone().drop_guard();
+            let work = self.invoke(Box::new(init), inputs, emitter, refusal.context.clone());
+            let result = refusal.context.clone().scope(work).await;
+            // The invalid input is the cause, even if the action returned its own error when it was
+            // cancelled.
+            if let Some(error) = refusal.error.get() {
+                return Err(Error::clone(error));
+            }
+            let output = boundary::encode(&self.descriptor, result?).await?;
+            recorder.output(&output);
+            Ok(output)
+        })
         .await
     }
 
@@ -244,7 +191,7 @@ where
     }
 
     fn refused(&self, context: &Context, error: Error) -> Error {
-        refused(&self.descriptor.name, self.span_kind(), context.clone(), error)
+        refused(&self.descriptor, context.clone(), error)
     }
 
     async fn run_once_json(&self, call: Box<JsonCall>) -> Result<Value> {
@@ -372,8 +319,4 @@ impl<T, I, O, S> Clone for BidiAction<T, I, O, S> {
     }
 }
 
-impl<T, I, O, S> fmt::Debug for BidiAction<T, I, O, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("BidiAction").field(&self.descriptor.key).finish()
-    }
-}
+crate::opaque_debug!(BidiAction<T, I, O, S>, descriptor.key);

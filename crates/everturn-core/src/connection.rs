@@ -13,7 +13,6 @@
 //! | dropping the connection | cancels the work and ends its task |
 //! | the action panics | `INTERNAL` with [`Reason::PANIC`] |
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -26,7 +25,6 @@ use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOw
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
 
-use crate::chunk_channel::{ChunkReceiver, chunk_channel};
 use crate::panic::catch_panic;
 use crate::{Context, Emitter, Error, HandlerResult, Reason, Result};
 
@@ -55,30 +53,23 @@ pub struct Connection<I, O, S> {
 /// The chunks of an action. They end when every emitter is dropped, and at the latest when the action has
 /// completed, even if an emitter outlives it.
 struct Chunks<S> {
-    /// `None` once the chunks have ended, so that sending on an emitter that outlives the action fails.
-    receiver: Option<ChunkReceiver<S>>,
+    receiver: mpsc::Receiver<Box<S>>,
     completed: CancellationToken,
     completion: Pin<Box<WaitForCancellationFutureOwned>>,
 }
 
 impl<S> Chunks<S> {
     fn poll_next(&mut self, cx: &mut std::task::Context<'_>) -> Poll<Option<S>> {
-        let Some(receiver) = &mut self.receiver else {
-            return Poll::Ready(None);
-        };
         if !self.completed.is_cancelled() {
-            if let Poll::Ready(next) = receiver.poll_recv(cx) {
-                return Poll::Ready(next);
+            if let Poll::Ready(next) = self.receiver.poll_recv(cx) {
+                return Poll::Ready(next.map(|chunk| *chunk));
             }
             ready!(self.completion.as_mut().poll(cx));
         }
-        // The action's own chunks are all taken by now. Only an emitter that outlives the action can still
-        // send, and its chunks are dropped.
-        let next = receiver.end();
-        if next.is_none() {
-            self.receiver = None;
-        }
-        Poll::Ready(next)
+        // The action's last chunk is in the channel by now. Only an emitter that outlives the action can still
+        // send, and closing the channel refuses its chunks.
+        self.receiver.close();
+        Poll::Ready(self.receiver.try_recv().ok().map(|chunk| *chunk))
     }
 
     async fn next(&mut self) -> Option<S> {
@@ -126,9 +117,10 @@ where
         let name = name.into();
         let context = context.child();
         let completed = CancellationToken::new();
-        // Boxed, because a channel allocates 32 slots at once, whatever its capacity.
+        // Both carry boxes, because a channel allocates 32 slots at once, whatever its capacity.
         let (input_sender, input_receiver) = mpsc::channel(1);
-        let (emitter, receiver) = chunk_channel(completed.clone());
+        let (chunk_sender, receiver) = mpsc::channel(1);
+        let emitter = Emitter::channel(chunk_sender).map_from(|chunk| Ok(Box::new(chunk)));
         let (outcome_sender, outcome) = oneshot::channel();
 
         let work = {
@@ -152,7 +144,7 @@ where
         let work = tokio::spawn(work.in_current_span());
         Self {
             chunks: Chunks {
-                receiver: Some(receiver),
+                receiver,
                 completed: completed.clone(),
                 completion: Box::pin(completed.clone().cancelled_owned()),
             },
@@ -396,38 +388,8 @@ impl<O, S> Stream for Streaming<O, S> {
     }
 }
 
-impl<I, O, S> fmt::Debug for Connection<I, O, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connection")
-            .field("done", &self.sender.completed.is_cancelled())
-            .finish_non_exhaustive()
-    }
-}
-
-impl<O, S> fmt::Debug for Streaming<O, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Streaming")
-            .field("done", &self.0.sender.completed.is_cancelled())
-            .finish_non_exhaustive()
-    }
-}
-
-impl<I> fmt::Debug for Sender<I> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sender")
-            .field("done", &self.completed.is_cancelled())
-            .finish_non_exhaustive()
-    }
-}
-
-impl<I> fmt::Debug for Inputs<I> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inputs").finish_non_exhaustive()
-    }
-}
-
-impl<S> fmt::Debug for Receive<'_, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Receive").finish_non_exhaustive()
-    }
-}
+crate::opaque_debug!(Connection<I, O, S>);
+crate::opaque_debug!(Streaming<O, S>);
+crate::opaque_debug!(Sender<I>);
+crate::opaque_debug!(Inputs<I>);
+crate::opaque_debug!(Receive<'a, S>);

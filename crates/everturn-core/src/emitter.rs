@@ -11,7 +11,6 @@ use futures::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 
-use crate::chunk_channel::Place;
 use crate::{Error, HandlerResult, Result};
 
 type SendFn<S> = dyn Fn(S) -> Sending + Send + Sync;
@@ -29,23 +28,12 @@ pub struct Sending(Progress);
 enum Progress {
     Done(Result<()>),
     Waiting(BoxFuture<'static, Result<()>>),
-    /// The chunk has a position in the receiver's queue.
-    Queued(Place),
 }
 
 impl Sending {
-    pub(crate) fn done(outcome: Result<()>) -> Self {
-        Self(Progress::Done(outcome))
-    }
-
-    pub(crate) fn at(place: Place) -> Self {
-        Self(Progress::Queued(place))
-    }
-
-    /// Returns whether the chunk precedes all chunks that are sent from now on, although this future may not
-    /// be complete.
+    /// Returns whether the chunk was delivered or refused at once, so that the next one cannot overtake it.
     pub fn is_in_order(&self) -> bool {
-        !matches!(self.0, Progress::Waiting(_))
+        matches!(self.0, Progress::Done(_))
     }
 }
 
@@ -56,7 +44,6 @@ impl Future for Sending {
         match &mut self.0 {
             Progress::Done(outcome) => Poll::Ready(std::mem::replace(outcome, Ok(()))),
             Progress::Waiting(sending) => sending.as_mut().poll(cx),
-            Progress::Queued(place) => place.poll_taken(cx),
         }
     }
 }
@@ -93,11 +80,6 @@ impl<S: Send + 'static> Emitter<S> {
                 ControlFlow::Continue(chunk) => Progress::Waiting(Box::pin(send(chunk).err_into())),
             })
         })))
-    }
-
-    /// Creates an emitter whose receiver queues each chunk at once.
-    pub(crate) fn queueing(queue: impl Fn(S) -> Sending + Send + Sync + 'static) -> Self {
-        Self(Some(Arc::new(queue)))
     }
 
     /// Creates an emitter that sends to a channel; sending fails with `CANCELLED` once the receiver is
@@ -155,7 +137,6 @@ impl fmt::Debug for Sending {
         f.write_str(match self.0 {
             Progress::Done(_) => "Sending(done)",
             Progress::Waiting(_) => "Sending(waiting)",
-            Progress::Queued(_) => "Sending(queued)",
         })
     }
 }

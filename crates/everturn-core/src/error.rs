@@ -2,19 +2,16 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
-pub use self::handler::{HandlerError, HandlerResult};
-pub use self::reason::Reason;
 pub use self::wire::{Exposure, RuntimeError};
 use crate::Status;
 
 mod foreign;
-mod handler;
-mod reason;
 mod wire;
 
 /// The result of the framework's fallible functions.
@@ -295,5 +292,107 @@ impl fmt::Debug for Error {
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.0.source.as_deref().map(|source| source as _)
+    }
+}
+
+/// The identity of a failure that callers match on, finer than a status and stable across message wording.
+///
+/// ```
+/// use everturn_core::{Error, Reason};
+///
+/// const OUT_OF_STOCK: Reason = Reason::new("out-of-stock");
+///
+/// let error = Error::failed_precondition("no leeks left").with_reason(OUT_OF_STOCK);
+/// assert!(error.is(OUT_OF_STOCK));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Reason(&'static str);
+
+impl Reason {
+    /// An input was sent on a connection whose action has completed.
+    pub const ACTION_COMPLETED: Self = Self("action-completed");
+    /// An input was sent on a connection whose input was closed.
+    pub const CONNECTION_CLOSED: Self = Self("connection-closed");
+    /// No action is registered under the key.
+    pub const ACTION_NOT_FOUND: Self = Self("action-not-found");
+    /// The input does not match the action's schema.
+    pub const INVALID_INPUT: Self = Self("invalid-input");
+    /// The output does not match the action's schema.
+    pub const INVALID_OUTPUT: Self = Self("invalid-output");
+    /// A schema is not a valid JSON Schema.
+    pub const INVALID_SCHEMA: Self = Self("invalid-schema");
+    /// User code panicked.
+    pub const PANIC: Self = Self("panic");
+
+    /// Creates a reason; two reasons with the same name are equal.
+    pub const fn new(name: &'static str) -> Self {
+        Self(name)
+    }
+
+    /// Returns the name given to [`Reason::new`].
+    pub const fn name(self) -> &'static str {
+        self.0
+    }
+}
+
+/// The result of a function or closure that a user writes: a tool, a flow, a turn, a model, a middleware.
+pub type HandlerResult<T> = Result<T, HandlerError>;
+
+/// The error of a function or closure that a user writes.
+///
+/// Anything that can be boxed as a standard error converts with `?`: errors of the standard library and of
+/// other crates, `anyhow::Error`, strings, and [`Error`], which keeps its status, its reason, its public
+/// message and its details, also when another error wraps it. A `HandlerError` dereferences to [`Error`], and
+/// the caller of the function gets an [`Error`]. [`Error::foreign`] documents the status of other errors.
+///
+/// Like `anyhow::Error`, it does not implement [`std::error::Error`]: the conversion would overlap with the
+/// reflexive `From`.
+///
+/// ```
+/// use everturn_core::{Error, HandlerResult, Status};
+///
+/// fn servings(text: &str) -> HandlerResult<u32> {
+///     let servings = text.parse()?;
+///     if servings == 0 {
+///         return Err(Error::invalid_argument("nobody is hungry").with_public().into());
+///     }
+///     Ok(servings)
+/// }
+///
+/// assert_eq!(servings("seven").unwrap_err().status(), Status::Internal);
+/// assert_eq!(servings("0").unwrap_err().status(), Status::InvalidArgument);
+/// ```
+#[derive(Clone)]
+pub struct HandlerError(Error);
+
+impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for HandlerError {
+    fn from(error: E) -> Self {
+        Self(Error::foreign(error))
+    }
+}
+
+impl From<HandlerError> for Error {
+    fn from(error: HandlerError) -> Self {
+        error.0
+    }
+}
+
+impl Deref for HandlerError {
+    type Target = Error;
+
+    fn deref(&self) -> &Error {
+        &self.0
+    }
+}
+
+impl fmt::Display for HandlerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Debug for HandlerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
     }
 }

@@ -85,10 +85,8 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod action;
-mod argument;
 mod bidi;
 mod boundary;
-mod chunk_channel;
 mod connection;
 mod context;
 mod descriptor;
@@ -96,9 +94,9 @@ mod emitter;
 mod error;
 mod flow;
 mod function;
-mod installed;
-mod lock_holder;
 mod log_line;
+#[macro_use]
+mod macros;
 pub mod offload;
 mod panic;
 mod plugin;
@@ -113,7 +111,6 @@ pub mod stream_log;
 mod tls;
 
 pub use action::{Action, DynAction, JsonCall, JsonConnection, Payload, downcast};
-pub use argument::{FromContext, Requirement};
 pub use bidi::BidiAction;
 pub use boundary::RefusedBy;
 pub use connection::{Connection, Inputs, Receive, Sender, Streaming};
@@ -122,8 +119,7 @@ pub use descriptor::{ActionType, Descriptor, ParsedKey};
 pub use emitter::{Emitter, Sending};
 pub use error::{Error, Exposure, HandlerError, HandlerResult, Reason, Result, RuntimeError};
 pub use flow::{BidiFlow, Flow, StreamingFlow, run};
-pub use function::Function;
-pub use lock_holder::{LockHolder, lock_holder};
+pub use function::{FromContext, Function, Requirement};
 pub use log_line::LogLine;
 pub use panic::{catch_panic, panic_error};
 pub use plugin::Plugin;

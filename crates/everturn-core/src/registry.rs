@@ -14,7 +14,7 @@ use papaya::HashMap;
 use tokio::sync::watch;
 
 use crate::context::Dependencies;
-use crate::installed::Installed;
+use crate::plugin::Installed;
 use crate::{ActionType, Descriptor, DynAction, Error, ParsedKey, Plugin, Reason, Result, Schema};
 
 /// Holds actions, plugins, schemas and values by key. Cloning gives another handle to the same registry.
@@ -398,11 +398,7 @@ impl WeakRegistry {
     }
 }
 
-impl fmt::Debug for WeakRegistry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("WeakRegistry")
-    }
-}
+crate::opaque_debug!(WeakRegistry);
 
 impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

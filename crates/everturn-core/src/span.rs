@@ -83,11 +83,7 @@ impl SpanObserver {
     }
 }
 
-impl std::fmt::Debug for SpanObserver {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("SpanObserver")
-    }
-}
+crate::opaque_debug!(SpanObserver);
 
 /// The name of the flow that the current steps belong to; an extension of the context.
 struct FlowName(String);

@@ -55,26 +55,19 @@
 //! - **Durability** differs between logs; each log's documentation states it.
 
 mod entry;
-mod into_stream_log;
-mod json_text;
 mod key;
 mod memory;
-mod stored_error;
-mod subject;
 
 use std::fmt;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use tokio_util::sync::CancellationToken;
 
-pub use self::entry::{Entry, Position, StreamEvent};
-pub use self::into_stream_log::IntoStreamLog;
-pub use self::json_text::JsonText;
-pub use self::key::StreamKey;
+pub use self::entry::{Entry, JsonText, Position, StoredError, StreamEvent};
+pub use self::key::{StreamKey, StreamSubject, SubjectNote};
 pub use self::memory::{MemoryStreamLog, MemoryStreamLogOptions};
-pub use self::stored_error::StoredError;
-pub use self::subject::{StreamSubject, SubjectNote};
 use crate::{Error, Reason, Result};
 
 /// The stream ended because its writer disappeared without finishing it.
@@ -118,6 +111,30 @@ pub trait StreamLog: fmt::Debug + Send + Sync + 'static {
     /// The log's own errors; `UNAVAILABLE` if the streams are removed but another process temporarily
     /// prevents their text from being wiped from the log's files: erase again.
     async fn erase(&self, subject: &StreamSubject) -> Result<u64>;
+}
+
+/// A value that serves as a stream log: a log, or a shared one.
+pub trait IntoStreamLog {
+    /// Converts the value into a shared log.
+    fn into_stream_log(self) -> Arc<dyn StreamLog>;
+}
+
+impl<T: StreamLog> IntoStreamLog for T {
+    fn into_stream_log(self) -> Arc<dyn StreamLog> {
+        Arc::new(self)
+    }
+}
+
+impl<T: StreamLog> IntoStreamLog for Arc<T> {
+    fn into_stream_log(self) -> Arc<dyn StreamLog> {
+        self
+    }
+}
+
+impl IntoStreamLog for Arc<dyn StreamLog> {
+    fn into_stream_log(self) -> Arc<dyn StreamLog> {
+        self
+    }
 }
 
 /// Writes one stream. If it is dropped without [`finish`](StreamWriter::finish), the stream ends with an

@@ -5,13 +5,10 @@
 //! queue it is, so a process that is stopped while it holds the lock costs the others their saves of the
 //! meantime, and nothing else.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_agent::store::Scope;
-use everturn_core::{Error, Result, lock_holder};
-use parking_lot::Mutex;
+use everturn_core::{Error, Result};
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 
@@ -95,36 +92,11 @@ impl FileStore {
     }
 
     pub(crate) fn busy(&self, files: &Files) -> Error {
-        let holder = self.holder.of(&files.folder.lock());
         Error::unavailable(format!(
-            "the session folder '{}' is busy: {holder} the lock of scope '{}'; retry, continue or end that process, \
-             or allow a longer busy_timeout",
+            "the session folder '{}' is busy: other saves or another process held the lock of scope '{}'; retry, \
+             end that process, or allow a longer busy_timeout",
             self.root().display(),
             files.scope.as_str(),
         ))
-    }
-}
-
-/// The holder of a lock when a save last failed. It is cached because saves fail together and finding the
-/// holder is slow.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct LastHolder(Arc<Mutex<Option<(PathBuf, Instant, String)>>>);
-
-impl LastHolder {
-    fn of(&self, lock: &Path) -> String {
-        let mut last = self.0.lock();
-        if let Some((path, at, holder)) = &*last
-            && path == lock
-            && at.elapsed() < INTERVALS[1]
-        {
-            return holder.clone();
-        }
-        let holder = lock_holder(lock, 0);
-        let holder = holder.map_or_else(
-            || "other saves or another process held".to_owned(),
-            |holder| format!("{holder} holds"),
-        );
-        *last = Some((lock.to_owned(), Instant::now(), holder.clone()));
-        holder
     }
 }

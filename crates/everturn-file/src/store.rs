@@ -18,7 +18,6 @@ use crate::files::{Files, Lock, Queues};
 use crate::journal::Journals;
 use crate::layout::Folder;
 use crate::list::tenants;
-use crate::locked::LastHolder;
 use crate::options::FileStoreOptions;
 use crate::pending::{self, Marker};
 use crate::row::Header;
@@ -63,7 +62,6 @@ pub struct FileStore {
     pub(crate) markers: Cache<Marker>,
     pub(crate) queues: Queues,
     pub(crate) threads: Threads,
-    pub(crate) holder: LastHolder,
     watchers: Watchers,
 }
 
@@ -89,7 +87,6 @@ impl FileStore {
             markers: Cache::default(),
             queues: Queues::default(),
             threads: Threads::default(),
-            holder: LastHolder::default(),
             watchers: Watchers::default(),
         })
     }

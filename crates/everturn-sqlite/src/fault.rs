@@ -1,13 +1,10 @@
 //! Failures inside the store, and how they become errors: by meaning, with advice.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use everturn_agent::{SessionId, Snapshot};
-use everturn_core::{Error, Status, lock_holder};
+use everturn_core::{Error, Status};
 use rusqlite::ErrorCode;
-
-/// The byte of the shared memory file that a writer locks, by the file format of SQLite.
-const WRITE_LOCK: u64 = 120;
 
 pub(crate) type Outcome<T> = std::result::Result<T, Fault>;
 
@@ -76,13 +73,11 @@ impl Fault {
                 "the session database '{place}' is damaged: {what}; run verify() and restore a backup"
             )),
             Self::Sqlite(error) if is_busy(&error) => {
-                let holder = lock_holder(&shared_memory(path), WRITE_LOCK);
-                let holder = holder.map_or_else(|| "another process".to_owned(), |holder| holder.to_string());
-                Error::unavailable(format!(
-                    "the session database '{place}' is busy: {holder} holds its write lock; retry, continue or end that \
+                let message = format!(
+                    "the session database '{place}' is busy: another process holds its write lock; retry, end that \
                      process, or allow a longer busy_timeout ({error})"
-                ))
-                .with_source(error)
+                );
+                Error::unavailable(message).with_source(error)
             }
             Self::Sqlite(error) => {
                 let (status, advice) = meaning(error.sqlite_error_code());
@@ -130,13 +125,6 @@ fn is_busy(error: &rusqlite::Error) -> bool {
         error.sqlite_error_code(),
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
     )
-}
-
-/// Returns the file through which processes share a write-ahead log, and on which they lock.
-fn shared_memory(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push("-shm");
-    name.into()
 }
 
 fn meaning(code: Option<ErrorCode>) -> (Status, &'static str) {

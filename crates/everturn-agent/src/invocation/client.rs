@@ -173,8 +173,7 @@ pub(super) struct ClientStream {
     emitter: Emitter<AgentStreamChunk>,
     /// Boxed, because a queue has room for four from its first one on.
     queue: VecDeque<(Option<Box<AgentStreamChunk>>, Taken)>,
-    /// Chunks that have their place on the client's side, except the last, which may wait for one; and
-    /// receipts between them.
+    /// Chunks that were delivered, except the last, which may wait for room; and receipts between them.
     sending: VecDeque<(Option<Sending>, Taken)>,
     state: State,
 }

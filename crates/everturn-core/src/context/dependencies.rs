@@ -118,13 +118,7 @@ impl Dependencies {
     }
 }
 
-impl fmt::Debug for Dependencies {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Dependencies")
-            .field("count", &self.0.entries.len())
-            .finish_non_exhaustive()
-    }
-}
+crate::opaque_debug!(Dependencies);
 
 impl Context {
     /// Adds a value for the [`Dep`] arguments of everything that runs in this context; it replaces an earlier

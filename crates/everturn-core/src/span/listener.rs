@@ -246,11 +246,7 @@ impl Drop for ListeningToSpans {
     }
 }
 
-impl fmt::Debug for ListeningToSpans {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ListeningToSpans")
-    }
-}
+crate::opaque_debug!(ListeningToSpans);
 
 /// Returns whether there is a listener.
 pub(super) fn has_listeners() -> bool {

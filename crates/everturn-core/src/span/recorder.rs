@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use tracing::Span;
@@ -55,10 +55,6 @@ impl Recording {
 
     pub(super) fn trace_parent(&self) -> TraceParent {
         self.trace_parent.clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, SpanRecord> {
-        self.record.lock()
     }
 }
 
@@ -128,7 +124,7 @@ impl SpanRecorder {
     /// Records a link to a related span that is not a parent; `relation` names how they are related.
     pub fn link(&self, other: &TraceParent, relation: &str) {
         if let Some(recording) = &self.recording {
-            recording.lock().links.push(SpanLink {
+            recording.record.lock().links.push(SpanLink {
                 to: other.clone(),
                 relation: relation.to_owned(),
             });
@@ -139,7 +135,7 @@ impl SpanRecorder {
     pub fn event(&self, name: &str, attributes: impl IntoIterator<Item = (&'static str, Value)>) {
         if let Some(recording) = &self.recording {
             let attributes = attributes.into_iter();
-            recording.lock().events.push(SpanEvent {
+            recording.record.lock().events.push(SpanEvent {
                 at: SystemTime::now(),
                 name: name.to_owned(),
                 attributes: attributes.map(|(name, value)| (name.to_owned(), value)).collect(),
@@ -163,7 +159,11 @@ impl SpanRecorder {
     /// Records an attribute for listeners alone.
     pub(super) fn note(&self, name: &str, value: impl FnOnce() -> Value) {
         if let Some(recording) = &self.recording {
-            recording.lock().attributes.insert(name.to_owned(), value());
+            recording
+                .record
+                .lock()
+                .attributes
+                .insert(name.to_owned(), value());
         }
     }
 
@@ -178,7 +178,7 @@ impl SpanRecorder {
         if let Some(recording) = &self.recording
             && listener::listeners_need_starts()
         {
-            let record = recording.lock().clone();
+            let record = recording.record.lock().clone();
             listener::each(|listener| listener.started(&record));
         }
     }
@@ -186,7 +186,7 @@ impl SpanRecorder {
     pub(super) fn end(&self) {
         if let Some(recording) = &self.recording {
             let record = {
-                let mut record = recording.lock();
+                let mut record = recording.record.lock();
                 record.ended_at = Some(SystemTime::now());
                 let next = record.remains();
                 // The span has ended, so the record is moved out instead of copied.
@@ -201,7 +201,7 @@ impl SpanRecorder {
         self.span.record("otel.status_code", "ERROR");
         self.span.record("otel.status_description", failure);
         if let Some(recording) = &self.recording {
-            recording.lock().failure = Some(failure.to_owned());
+            recording.record.lock().failure = Some(failure.to_owned());
         }
         self.end();
     }

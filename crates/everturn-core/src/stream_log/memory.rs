@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use futures::StreamExt;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -134,7 +134,7 @@ impl MemoryStreamLog {
     }
 
     fn find(&self, key: &StreamKey) -> Result<Arc<Stream>> {
-        let mut streams = self.0.streams();
+        let mut streams = self.0.streams.lock();
         let stream = streams.get(key).ok_or_else(not_found)?;
         if stream.is_over_since(self.0.options.keep_for) {
             streams.remove(key);
@@ -145,10 +145,6 @@ impl MemoryStreamLog {
 }
 
 impl Shared {
-    fn streams(&self) -> MutexGuard<'_, HashMap<StreamKey, Arc<Stream>>> {
-        self.streams.lock()
-    }
-
     /// Removes expired streams. Running it rarely is enough, because an expired stream is never returned.
     fn sweep(&self) {
         let keep_for = self.options.keep_for;
@@ -158,18 +154,16 @@ impl Shared {
         }
         *swept = Some(Instant::now());
         drop(swept);
-        self.streams().retain(|_, stream| !stream.is_over_since(keep_for));
+        self.streams
+            .lock()
+            .retain(|_, stream| !stream.is_over_since(keep_for));
         // Only the table references the total of an owner without streams.
-        self.owners().retain(|_, total| Arc::strong_count(total) > 1);
-    }
-
-    fn owners(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<AtomicUsize>>> {
-        self.owners.lock()
+        self.owners.lock().retain(|_, total| Arc::strong_count(total) > 1);
     }
 
     /// Returns the total of an owner's bytes.
     fn owner(&self, key: &StreamKey) -> Arc<AtomicUsize> {
-        Arc::clone(self.owners().entry(key.owner().into()).or_default())
+        Arc::clone(self.owners.lock().entry(key.owner().into()).or_default())
     }
 
     /// Frees that many bytes for an owner by removing finished streams: its own if the owner is at its limit,
@@ -197,7 +191,7 @@ impl Shared {
         if has_room(bytes) {
             return true;
         }
-        let mut streams = self.streams();
+        let mut streams = self.streams.lock();
         let mut finished: Vec<(Instant, StreamKey)> = streams
             .iter()
             .filter(|(_, stream)| may_go(stream))
@@ -225,12 +219,8 @@ fn full(limit: &str, whose: &str, most: usize) -> Error {
 }
 
 impl Stream {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
-    }
-
     fn ended_at(&self) -> Option<Instant> {
-        self.state().end.as_ref().map(|end| end.at)
+        self.state.lock().end.as_ref().map(|end| end.at)
     }
 
     fn is_over_since(&self, duration: Duration) -> bool {
@@ -255,7 +245,7 @@ impl Stream {
     }
 
     fn end(&self, event: StreamEvent) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.end.is_none() {
             state.end = Some(End {
                 event,
@@ -268,7 +258,7 @@ impl Stream {
 
     /// Drops the text of the stream, also for readers that still hold it, and ends the stream.
     fn erase(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.chunks = Vec::new();
         state.end = Some(End {
             event: StreamEvent::Failed(erased()),
@@ -281,7 +271,7 @@ impl Stream {
     /// Returns the first event after a position. If the stream ended at or before the position, returns the
     /// end; if the event has not been written yet, `None`.
     fn after(&self, position: Position) -> Option<Entry> {
-        let state = self.state();
+        let state = self.state.lock();
         let index = usize::try_from(position.number()).unwrap_or(usize::MAX);
         if let Some(chunk) = state.chunks.get(index) {
             return Some(Entry {
@@ -299,7 +289,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        let bytes = self.state().bytes;
+        let bytes = self.state.lock().bytes;
         for total in &self.totals {
             total.fetch_sub(bytes, Ordering::Relaxed);
         }
@@ -324,8 +314,8 @@ impl StreamLog for MemoryStreamLog {
             stop: CancellationToken::new(),
             totals: [owner, Arc::clone(&self.0.bytes)],
         });
-        stream.charge(&mut stream.state(), cost);
-        let mut streams = self.0.streams();
+        stream.charge(&mut stream.state.lock(), cost);
+        let mut streams = self.0.streams.lock();
         let keep_for = self.0.options.keep_for;
         if streams
             .get(key)
@@ -359,8 +349,8 @@ impl StreamLog for MemoryStreamLog {
 
     async fn erase(&self, subject: &StreamSubject) -> Result<u64> {
         let mut erased = Vec::new();
-        self.0.streams().retain(|_, stream| {
-            let is_kept = !subject.covers(&stream.state().subject);
+        self.0.streams.lock().retain(|_, stream| {
+            let is_kept = !subject.covers(&stream.state.lock().subject);
             if !is_kept {
                 erased.push(Arc::clone(stream));
             }
@@ -406,7 +396,7 @@ impl MemoryWriter {
     /// Reserves room for that many more bytes of this stream.
     fn admit(&self, bytes: usize) -> Result<()> {
         let most = self.log.options.max_stream_bytes;
-        if self.stream.state().bytes.saturating_add(bytes) > most {
+        if self.stream.state.lock().bytes.saturating_add(bytes) > most {
             return Err(too_large(most));
         }
         self.log.make_room(bytes, &self.stream.totals[0])
@@ -418,14 +408,14 @@ impl StreamWriter for MemoryWriter {
     async fn append(&self, chunk: JsonText) -> Result<Position> {
         let cost = OVERHEAD + chunk.as_str().len();
         if let Err(error) = self.admit(cost) {
-            let ended_before = Stream::refusal(&self.stream.state());
+            let ended_before = Stream::refusal(&self.stream.state.lock());
             self.stream
                 .end(StreamEvent::Failed(StoredError::from(&error).into()));
             // Readers received the stored form, perhaps without private text; the writer's operator needs the
             // complete error.
             return Err(ended_before.unwrap_or(error));
         }
-        let mut state = self.stream.state();
+        let mut state = self.stream.state.lock();
         if let Some(refusal) = Stream::refusal(&state) {
             return Err(refusal);
         }
@@ -438,7 +428,7 @@ impl StreamWriter for MemoryWriter {
     }
 
     async fn finish(self: Box<Self>, outcome: Result<JsonText>) -> Result<()> {
-        if let Some(refusal) = Stream::refusal(&self.stream.state()) {
+        if let Some(refusal) = Stream::refusal(&self.stream.state.lock()) {
             return Err(refusal);
         }
         self.stream.end(match outcome {
@@ -446,7 +436,7 @@ impl StreamWriter for MemoryWriter {
                 // The end is stored even if there is no room, because a stream without an end would never
                 // expire.
                 let cost = output.as_str().len();
-                self.stream.charge(&mut self.stream.state(), cost);
+                self.stream.charge(&mut self.stream.state.lock(), cost);
                 StreamEvent::Done(output)
             }
             Err(error) => StreamEvent::Failed(StoredError::from(&error).into()),
@@ -455,7 +445,7 @@ impl StreamWriter for MemoryWriter {
     }
 
     async fn about(&self, subject: &StreamSubject) -> Result<()> {
-        let mut state = self.stream.state();
+        let mut state = self.stream.state.lock();
         if let Some(refusal) = Stream::refusal(&state) {
             return Err(refusal);
         }
@@ -483,14 +473,10 @@ impl Default for MemoryStreamLog {
 impl fmt::Debug for MemoryStreamLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MemoryStreamLog")
-            .field("streams", &self.0.streams().len())
+            .field("streams", &self.0.streams.lock().len())
             .field("bytes", &self.0.bytes.load(Ordering::Relaxed))
             .finish_non_exhaustive()
     }
 }
 
-impl fmt::Debug for MemoryWriter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryWriter").finish_non_exhaustive()
-    }
-}
+crate::opaque_debug!(MemoryWriter);

@@ -55,7 +55,7 @@ fn threads() -> usize {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiting_saves_fail_together_and_name_the_holder_while_reads_go_on() {
+async fn waiting_saves_fail_together_while_reads_go_on() {
     let folder = tempfile::tempdir().unwrap();
     let store = store_in(folder.path()).await;
     let held = hold(folder.path());
@@ -87,10 +87,6 @@ async fn waiting_saves_fail_together_and_name_the_holder_while_reads_go_on() {
         assert_eq!(error.status(), Status::Unavailable, "{error}");
         assert!(took >= BUSY_TIMEOUT, "a save failed after {took:?}");
         assert!(took < BUSY_TIMEOUT + GRACE, "a save took {took:?}");
-        if cfg!(target_os = "linux") {
-            let process = format!("process {}", std::process::id());
-            assert!(error.message().contains(&process), "{error}");
-        }
     }
     drop(held);
 

@@ -70,9 +70,9 @@ impl Scene {
         std::fs::read_dir(format!("/proc/{}/task", self.server.id())).map_or(0, Iterator::count)
     }
 
-    /// Turns fail together at their deadline, with an error that names the neighbour, while everything else
+    /// Turns fail together at their deadline, while everything else
     /// is answered.
-    fn assert_only_saves_wait(&self, neighbour: &Process, round: usize) {
+    fn assert_only_saves_wait(&self, round: usize) {
         let asked = Instant::now();
         std::thread::scope(|scope| {
             let turns: Vec<_> = (0..TURNS)
@@ -86,10 +86,6 @@ impl Scene {
             for turn in turns {
                 let (answer, took) = turn.join().unwrap();
                 assert!(answer.contains("UNAVAILABLE"), "round {round}: {answer}");
-                if cfg!(target_os = "linux") {
-                    let holder = format!("process {}", neighbour.id());
-                    assert!(answer.contains(&holder), "round {round}: {answer}");
-                }
                 assert!(took < BUSY_TIMEOUT + GRACE, "round {round} took {took:?}");
             }
         });
@@ -105,7 +101,7 @@ fn a_frozen_neighbour_costs_the_saves_of_the_meantime(site: Site) {
     for round in 0..ROUNDS {
         let neighbour = scene.frozen_neighbour();
 
-        scene.assert_only_saves_wait(&neighbour, round);
+        scene.assert_only_saves_wait(round);
 
         if round % 2 == 0 {
             neighbour.signal("CONT");
