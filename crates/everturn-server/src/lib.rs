@@ -7,11 +7,11 @@
 
 mod action_call;
 mod adapter;
-mod answer_form;
 mod archive_access;
 mod authenticated;
 mod context_provider;
 mod correlation;
+mod counted_body;
 #[doc(hidden)]
 pub mod decoders;
 mod error_body;
@@ -27,8 +27,6 @@ mod metrics;
 mod openapi;
 mod operations;
 mod permits;
-mod pieces;
-mod polled_call;
 mod request_body;
 mod requests;
 mod route;

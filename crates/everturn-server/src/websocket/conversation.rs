@@ -9,9 +9,8 @@ use super::frame::text;
 use super::intake::Intake;
 use super::outgoing::Outgoing;
 use crate::action_call::{public_to_its_sender, text_of};
-use crate::answer_form::AnswerForm;
 use crate::correlation::log_failed_call;
-use crate::event::Event;
+use crate::event::{AnswerForm, Event};
 use crate::permits::Permit;
 
 /// A conversation, from its `init` until its end is sent. Dropping it cancels the work that was not detached.

@@ -21,9 +21,9 @@ use super::conversation::{Conversation, Reply, Step};
 use super::frame::{ClientFrame, Ending, text};
 use super::options::WebSockets;
 use super::outgoing::{Outgoing, write};
-use crate::answer_form::AnswerForm;
 use crate::context_provider::Provided;
 use crate::correlation::Correlation;
+use crate::event::AnswerForm;
 use crate::handler::{Held, Mounted};
 use crate::permits::Permit;
 

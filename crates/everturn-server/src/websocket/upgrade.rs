@@ -15,9 +15,9 @@ use super::options::WebSockets;
 use super::outgoing::buffers;
 use super::socket::Socket;
 use super::{PROTOCOL, Stream};
-use crate::answer_form::AnswerForm;
 use crate::correlation::Correlation;
 use crate::error_body::Refusal;
+use crate::event::AnswerForm;
 use crate::handler::{Held, Mounted, caller_of};
 use crate::request_body::Envelope;
 
