@@ -7,11 +7,10 @@
 
 mod caller_streams;
 mod event_encoder;
-mod message_position;
+mod ids;
 mod served_agent;
 mod served_turn;
 mod sse_response;
-mod turn_name;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,11 +28,10 @@ use serde_json::Value;
 
 pub use self::caller_streams::{CallerStreams, ServerStreamLog};
 pub use self::event_encoder::{EncodedTurn, EventEncoder, TurnChunks};
-pub use self::message_position::MessagePosition;
+pub use self::ids::{MessagePosition, hex, text_of_hex, turn_name};
 pub use self::served_agent::ServedAgent;
 pub use self::served_turn::ServedTurn;
 pub use self::sse_response::sse_response;
-pub use self::turn_name::turn_name;
 use crate::context_provider::Provided;
 use crate::correlation::Correlation;
 use crate::counted_body::CountedBody;

@@ -27,8 +27,9 @@ pub(crate) use self::lines::JSON_LINES;
 pub(crate) use self::logged_stream::stop;
 use crate::action_call::{ActionCall, CallEvents};
 use crate::archive_access::ArchiveAccess;
+use crate::connection::Peer;
 use crate::context_provider::{CallRequest, ContextProvider, Provided};
-use crate::correlation::Correlation;
+use crate::correlation::{Correlation, Trace};
 use crate::counted_body::CountedBody;
 use crate::error_body::{Refusal, json_response, json_text};
 use crate::event::{AnswerForm, is_stream_requested};
@@ -36,8 +37,6 @@ use crate::logged_calls::{LoggedCalls, STREAM_ID};
 use crate::metrics::{CallMeter, RouteMetrics};
 use crate::permits::{Caller, Permit, Permits};
 use crate::request_body::{Envelope, check_content_type};
-use crate::requests::Peer;
-use crate::trace::Trace;
 use crate::{Limits, Principal, Route, RouteKind, ServerHandle, request_body};
 
 /// The approximate number of bytes that are written to a connection at once.

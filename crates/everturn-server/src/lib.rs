@@ -9,6 +9,7 @@ mod action_call;
 mod adapter;
 mod archive_access;
 mod authenticated;
+mod connection;
 mod context_provider;
 mod correlation;
 mod counted_body;
@@ -17,7 +18,6 @@ pub mod decoders;
 mod error_body;
 mod event;
 mod handler;
-mod hex;
 mod hosts;
 mod layout;
 mod limits;
@@ -28,18 +28,16 @@ mod openapi;
 mod operations;
 mod permits;
 mod request_body;
-mod requests;
 mod route;
 mod serve;
 mod server;
 mod shutdown;
-mod timed_io;
-mod trace;
 mod websocket;
 
 pub use self::adapter::{
     Audience, CallerStreams, EncodedTurn, EventEncoder, MessagePosition, ProtocolAdapter, ServedAgent,
-    ServedAgents, ServedTurn, ServerStreamLog, TurnChunks, exposure_of, sse_response, turn_name,
+    ServedAgents, ServedTurn, ServerStreamLog, TurnChunks, exposure_of, hex, sse_response, text_of_hex,
+    turn_name,
 };
 pub use self::archive_access::ArchiveAccess;
 pub use self::authenticated::FromCall;
@@ -47,7 +45,6 @@ pub use self::context_provider::{ApiKeys, BearerTokens, CallRequest, ContextProv
 #[cfg(feature = "jwt")]
 pub use self::context_provider::{Jwks, JwtTokens, PrincipalId};
 pub use self::error_body::json_response;
-pub use self::hex::{hex, text_of_hex};
 pub use self::layout::Layout;
 pub use self::limits::Limits;
 pub use self::listen_address::ListenAddress;

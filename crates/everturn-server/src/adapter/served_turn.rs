@@ -15,7 +15,7 @@ use everturn_core::{Context, Inputs, Result};
 use tokio_util::sync::DropGuard;
 
 use self::coalesce::coalesce;
-use super::turn_name::TurnName;
+use super::ids::TurnName;
 use crate::ServedAgent;
 use crate::action_call::{PolledCall, WAITING};
 use crate::correlation::keyed;
