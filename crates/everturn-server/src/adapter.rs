@@ -11,6 +11,8 @@ mod ids;
 mod served_agent;
 mod served_turn;
 mod sse_response;
+mod turn_plan;
+mod waiting_call;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,12 +28,16 @@ use everturn_core::offload::{HEAVY, offload};
 use everturn_core::{Context, Exposure, RequestId, RuntimeError};
 use serde_json::Value;
 
-pub use self::caller_streams::{CallerStreams, ServerStreamLog};
+pub use self::caller_streams::{CallerStreams, RecordedStream, ServerStreamLog};
 pub use self::event_encoder::{EncodedTurn, EventEncoder, TurnChunks};
 pub use self::ids::{MessagePosition, hex, text_of_hex, turn_name};
 pub use self::served_agent::ServedAgent;
 pub use self::served_turn::ServedTurn;
 pub use self::sse_response::sse_response;
+pub use self::turn_plan::TurnPlan;
+pub use self::waiting_call::{
+    CallAnswers, WaitingCall, WaitingKind, messages_of, waiting_message, with_waiting_calls,
+};
 use crate::context_provider::Provided;
 use crate::correlation::Correlation;
 use crate::counted_body::CountedBody;

@@ -35,9 +35,10 @@ mod shutdown;
 mod websocket;
 
 pub use self::adapter::{
-    Audience, CallerStreams, EncodedTurn, EventEncoder, MessagePosition, ProtocolAdapter, ServedAgent,
-    ServedAgents, ServedTurn, ServerStreamLog, TurnChunks, exposure_of, hex, sse_response, text_of_hex,
-    turn_name,
+    Audience, CallAnswers, CallerStreams, EncodedTurn, EventEncoder, MessagePosition, ProtocolAdapter,
+    RecordedStream, ServedAgent, ServedAgents, ServedTurn, ServerStreamLog, TurnChunks, TurnPlan,
+    WaitingCall, WaitingKind, exposure_of, hex, messages_of, sse_response, text_of_hex, turn_name,
+    waiting_message, with_waiting_calls,
 };
 pub use self::archive_access::ArchiveAccess;
 pub use self::authenticated::FromCall;
