@@ -145,7 +145,7 @@ impl AguiAdapter {
             ))
             .with_public()
         })?;
-        let agent = self.agent(&name, &context).await;
+        let agent = ServedAgent::admitted(&self.shared.registry, &name, &context).await;
         let agent =
             agent.ok_or_else(|| Error::not_found(format!("there is no agent '{name}'")).with_public())?;
         match asked {
@@ -185,25 +185,17 @@ impl AguiAdapter {
         Some((name.join("/"), asked))
     }
 
-    /// Returns an agent that the caller may use.
-    async fn agent(&self, name: &str, context: &Context) -> Option<ServedAgent> {
-        ServedAgent::admitted(&self.shared.registry, name, context).await
-    }
-
     /// Returns the description of all agents, the first request of `CopilotKit`'s browser code.
     async fn info(&self, context: &Context) -> Value {
         let mut agents = Map::new();
-        for name in ServedAgent::names(&self.shared.registry) {
-            let Some(agent) = self.agent(&name, context).await else {
-                continue;
-            };
+        for agent in ServedAgent::all(&self.shared.registry, context).await {
             let info = json!({
-                "name": name,
+                "name": agent.name(),
                 "description": agent.description().unwrap_or_default(),
                 "className": "Everturn",
                 "capabilities": capabilities(&agent),
             });
-            agents.insert(name, info);
+            agents.insert(agent.name().to_owned(), info);
         }
         json!({ "version": env!("CARGO_PKG_VERSION"), "mode": "sse", "agents": agents })
     }

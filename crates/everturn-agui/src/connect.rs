@@ -8,16 +8,15 @@ use everturn_agent::{AgentInput, AgentOutput, AgentStreamChunk, SessionId, Snaps
 use everturn_core::offload::{is_heavy, offload};
 use everturn_core::stream_log::JsonText;
 use everturn_core::{Context, Error, Result};
-use everturn_server::{EncodedTurn, EventEncoder, ServedAgent, exposure_of};
+use everturn_server::{EncodedTurn, EventEncoder, ServedAgent, exposure_of, messages_of};
 use futures::StreamExt;
 use serde_json::{Map, Value, json};
 
 use crate::answers::pending;
 use crate::encoder::{TurnEncoder, TurnInfo};
-use crate::event_stream::event_stream;
 use crate::input::RunInput;
-use crate::plan::{is_active, messages_of, name_of};
-use crate::run::{Run, delegates, failed, metadata};
+use crate::plan::{is_active, name_of};
+use crate::run::{Run, delegates, event_stream, failed, metadata};
 use crate::stored_thread::{StoredThread, user_id, user_message};
 
 /// Responds with the events of a thread.
@@ -30,7 +29,7 @@ pub(crate) async fn connect(agent: &ServedAgent, body: &Bytes, context: Context)
     let tip = agent.tip(&input.session(), &context).await?;
     let mut first = vec![run.started()];
     let Some(tip) = tip else {
-        first.push(run.finished(&[], Map::new()));
+        first.push(run.finished(agent, &[], Map::new()));
         return Ok(events(futures::stream::iter([first])));
     };
     let committed = committed(agent, &tip, &context).await?;
@@ -119,7 +118,8 @@ fn details(tip: &Snapshot) -> Map<String, Value> {
 }
 
 fn finished(agent: &ServedAgent, run: &Run, tip: &Snapshot) -> Value {
-    run.finished(&pending(messages_of(tip), &name_of(tip), agent), details(tip))
+    let pending = pending(messages_of(tip), &name_of(tip), agent);
+    run.finished(agent, &pending, details(tip))
 }
 
 /// Returns the events of a background run, followed by the thread's final messages and state.

@@ -15,9 +15,9 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 /// Returns the turn and the position that an id names; `None` for an id that is not from the server.
-pub(crate) fn parse(id: &str) -> Option<(String, MessagePosition)> {
+pub(crate) fn parse(id: &str) -> Option<(&str, MessagePosition)> {
     let (kind, turn, position) = MessagePosition::parse(id)?;
-    matches!(kind, "msg" | "rsn" | "call").then(|| (turn.to_owned(), position))
+    matches!(kind, "msg" | "rsn" | "call").then_some((turn, position))
 }
 
 /// The entry of a message's metadata that holds its client id and the run that sent it.
@@ -122,7 +122,7 @@ mod tests {
         let position = MessagePosition::new(12, 3);
         for kind in ["msg", "call", "rsn"] {
             let id = position.id(kind, "01_99");
-            assert_eq!(parse(&id), Some(("01_99".to_owned(), position)), "{id}");
+            assert_eq!(parse(&id), Some(("01_99", position)), "{id}");
         }
         for other in ["", "msg_1", "user_0199_1"] {
             assert_eq!(parse(other), None, "{other}");

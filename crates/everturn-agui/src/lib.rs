@@ -47,14 +47,12 @@ mod answers;
 mod capabilities;
 mod connect;
 mod encoder;
-mod event_stream;
 mod ids;
 mod input;
 mod matching;
 mod plan;
 mod run;
 mod run_log;
-mod start_turn;
 mod stateless;
 mod stored_thread;
 

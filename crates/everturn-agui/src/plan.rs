@@ -1,15 +1,15 @@
 //! Plans the turn of a run, from its input and the stored history.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use everturn_agent::{AgentInit, AgentInput, SessionId, Snapshot, SnapshotEvent, SnapshotStatus};
+use everturn_agent::{AgentInput, Snapshot, SnapshotEvent, SnapshotStatus};
 use everturn_ai::{History, Message, Role};
 use everturn_core::{Context, Error, Result};
-use everturn_server::{ServedAgent, turn_name};
+use everturn_server::{ServedAgent, TurnPlan, WaitingCall, messages_of, turn_name};
 use serde_json::{Value, json};
 
-use crate::answers::{Pending, ReceivedAnswers, given, pending, uncovered};
+use crate::answers::{ReceivedAnswers, calls_of, given, is_of_application, pending, uncovered};
 use crate::encoder::Call;
 use crate::ids::parse;
 use crate::ids::{NOTES, given_id};
@@ -18,18 +18,10 @@ use crate::matching::{LastMatch, Matching, is_end};
 use crate::run_log::{RunLog, UncommittedTurns};
 use crate::stored_thread::{StoredThread, user_message};
 
-/// The maximum number of snapshots that are read to find the client's branch.
-const MOST_LOOKED_UP: usize = 64;
-
 /// The turn to run.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
-    pub(crate) init: AgentInit,
-    pub(crate) input: AgentInput,
-    /// Whether a new conversation replaces that of an existing session.
-    pub(crate) restarts: bool,
-    /// Whether the client keeps the conversation.
-    pub(crate) is_stateless: bool,
+    pub(crate) turn: TurnPlan,
     /// The calls that wait before the turn, with their ids in the protocol.
     pub(crate) waiting: Vec<(Call, String)>,
     /// The results that the client has, by the ids of their calls.
@@ -59,12 +51,7 @@ pub(crate) async fn plan(
         ))
         .with_public());
     }
-    let lookup = LookUp {
-        agent,
-        context,
-        session: &session,
-    };
-    let line = lookup.line(sent, tip.as_ref()).await?;
+    let line = Line::of(agent, sent, tip.as_ref(), context).await?;
     let empty = History::default();
     let record = line.as_ref().map_or(&empty, Line::messages);
     let matching = Matching::new(
@@ -118,9 +105,6 @@ pub(crate) async fn plan(
         .collect();
     let continues = has_stray && open.is_empty() && base.as_ref().is_some_and(awaits_model);
     let turn = turn_input(answers, messages, &open, (has_stray, continues), last_match)?;
-    let base_id = base.as_ref().map(|base| &base.snapshot_id);
-    let is_tip = base_id == tip.as_ref().map(|tip| &tip.snapshot_id);
-    let restarts = base.is_none() && tip.is_some();
     let is_contradicted =
         matching.is_contradicted(sent, last_match, |call| open.iter().any(|open| open.id == call));
     let mut first = Vec::new();
@@ -129,22 +113,13 @@ pub(crate) async fn plan(
     }
     let (custom, state_event) = shared_state(agent, base.as_ref(), input.state());
     first.extend(state_event);
+    let input = AgentInput {
+        custom: custom.map(Arc::new),
+        ..turn
+    };
     Ok(Plan {
-        init: match base_id {
-            Some(id) if !is_tip => AgentInit::snapshot(id.clone()),
-            // Resuming by session id continues from the latest snapshot at the start of the turn.
-            _ => AgentInit::session(session.clone()),
-        },
-        input: AgentInput {
-            custom: custom.map(Arc::new),
-            ..turn
-        },
-        restarts,
-        is_stateless: false,
-        waiting: open
-            .iter()
-            .filter_map(|open| Some((open.call()?, open.id.clone())))
-            .collect(),
+        turn: TurnPlan::in_session(session, tip.as_ref(), base, input),
+        waiting: calls_of(&open),
         answered,
         first,
     })
@@ -168,12 +143,6 @@ fn awaits_model(snapshot: &Snapshot) -> bool {
     let is_cut_short = matches!(snapshot.status, SnapshotStatus::Failed | SnapshotStatus::Aborted);
     let last = messages_of(snapshot).last().map(Message::role);
     is_cut_short && matches!(last, Some(Role::User | Role::Tool))
-}
-
-/// Returns the messages of a snapshot.
-pub(crate) fn messages_of(snapshot: &Snapshot) -> &History {
-    static EMPTY: std::sync::LazyLock<History> = std::sync::LazyLock::new(History::default);
-    snapshot.state.as_ref().map_or(&EMPTY, |state| &state.messages)
 }
 
 /// Returns the turn name in the ids of a snapshot's last messages. A snapshot at the end of an invocation
@@ -234,7 +203,7 @@ async fn without_match<'a>(sent: &'a [ClientMessage], log: &RunLog) -> &'a [Clie
 fn turn_input(
     answers: Option<everturn_ai::Answers>,
     mut messages: Vec<Message>,
-    open: &[Pending],
+    open: &[WaitingCall],
     (has_stray, continues): (bool, bool),
     last_match: Option<LastMatch>,
 ) -> Result<AgentInput> {
@@ -257,7 +226,7 @@ fn turn_input(
             None => invalid("the run contains no user message"),
         });
     };
-    let questions: Vec<&Pending> = open.iter().filter(|open| !open.is_of_application()).collect();
+    let questions: Vec<&WaitingCall> = open.iter().filter(|open| !is_of_application(open)).collect();
     if !questions.is_empty() {
         return Err(uncovered(&questions));
     }
@@ -324,56 +293,6 @@ fn shared_state(
     }
 }
 
-/// Reads the snapshots of one session.
-struct LookUp<'a> {
-    agent: &'a ServedAgent,
-    context: &'a Context,
-    session: &'a SessionId,
-}
-
-impl LookUp<'_> {
-    /// Reads the snapshot of a turn of this session.
-    async fn turn(&self, name: &str) -> Result<Option<Snapshot>> {
-        let found = self.agent.turn(name, self.context).await?;
-        Ok(found.filter(|found| found.session_id.as_ref() == Some(self.session)))
-    }
-
-    /// Finds the client's branch by the last message whose id names a snapshot; `None` if the session has no
-    /// history.
-    async fn line(&self, sent: &[ClientMessage], tip: Option<&Snapshot>) -> Result<Option<Line>> {
-        let Some(tip) = tip else {
-            return Ok(None);
-        };
-        let tip_name = turn_name(tip);
-        let mut missing: HashSet<String> = HashSet::new();
-        for (index, message) in sent.iter().enumerate().rev() {
-            let id = match &message.content {
-                ClientContent::Assistant { .. } => &message.id,
-                ClientContent::Tool { call, .. } => call,
-                _ => continue,
-            };
-            let Some((name, _)) = parse(id).filter(|(name, _)| !missing.contains(name)) else {
-                continue;
-            };
-            if name == tip_name {
-                return Ok(Some(Line::new(tip.clone(), Some((index, tip.clone())))));
-            }
-            if missing.len() == MOST_LOOKED_UP {
-                break;
-            }
-            let Some(found) = self.turn(&name).await? else {
-                missing.insert(name);
-                continue;
-            };
-            let (shorter, longer) = (messages_of(&found), messages_of(tip));
-            let is_of_tip = longer.common_prefix(shorter) == shorter.len();
-            let end = if is_of_tip { tip } else { &found };
-            return Ok(Some(Line::new(end.clone(), Some((index, found)))));
-        }
-        Ok(Some(Line::new(tip.clone(), None)))
-    }
-}
-
 /// The branch of the client's conversation.
 struct Line {
     /// Its newest snapshot.
@@ -383,8 +302,39 @@ struct Line {
 }
 
 impl Line {
-    fn new(end: Snapshot, named: Option<(usize, Snapshot)>) -> Self {
-        Self { end, named }
+    /// Finds the client's branch by the last message whose id names a snapshot; `None` if the session has no
+    /// history.
+    async fn of(
+        agent: &ServedAgent,
+        sent: &[ClientMessage],
+        tip: Option<&Snapshot>,
+        context: &Context,
+    ) -> Result<Option<Self>> {
+        let Some(tip) = tip else {
+            return Ok(None);
+        };
+        let names = sent.iter().enumerate().rev().filter_map(|(index, message)| {
+            let id = match &message.content {
+                ClientContent::Assistant { .. } => &message.id,
+                ClientContent::Tool { call, .. } => call,
+                _ => return None,
+            };
+            Some((index, parse(id)?.0))
+        });
+        let is_of_session = |_, found: &Snapshot| found.session_id == tip.session_id;
+        let named = agent.last_turn(names, Some(tip), is_of_session, context).await?;
+        let is_of_tip = |found: &Snapshot| {
+            let (shorter, longer) = (messages_of(found), messages_of(tip));
+            longer.common_prefix(shorter) == shorter.len()
+        };
+        let end = match &named {
+            Some((_, found)) if !is_of_tip(found) => found,
+            _ => tip,
+        };
+        Ok(Some(Self {
+            end: end.clone(),
+            named,
+        }))
     }
 
     fn messages(&self) -> &History {

@@ -11,21 +11,19 @@ use everturn_ai::{OptionalMedia, Role, UsageTotal};
 use everturn_core::stream_log::{JsonText, StreamEvent, StreamLog};
 use everturn_core::{Context, Error, Result, RuntimeError, Status};
 use everturn_server::{
-    EncodedTurn, EventEncoder, MessagePosition, ServedAgent, ServedTurn, ServerHandle, TurnChunks,
-    exposure_of,
+    EncodedTurn, EventEncoder, MessagePosition, ServedAgent, ServedTurn, ServerHandle, TurnChunks, TurnPlan,
+    WaitingCall, exposure_of, sse_response,
 };
-use futures::StreamExt;
+use futures::{Stream, StreamExt};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::active_runs::{ActiveRun, ActiveRuns, Thread};
-use crate::answers::{Pending, pending_of};
+use crate::answers::{interrupt, is_of_application, pending_of};
 use crate::encoder::{TurnEncoder, TurnInfo};
-use crate::event_stream::event_stream;
 use crate::input::RunInput;
 use crate::plan::{Plan, plan};
 use crate::run_log::{RunLog, RunRecorder};
-use crate::start_turn::start_turn;
 use crate::stateless;
 
 /// The name prefix of sub-agent tools.
@@ -54,19 +52,19 @@ pub(crate) async fn run(
     };
     // Front ends always send both, so an agent that does not accept them ignores them.
     if agent.accepts_tools() {
-        plan.input.tools = input.tools();
+        plan.turn.input.tools = input.tools();
     }
     if agent.accepts_instructions() {
-        plan.input.instructions = input.instructions();
+        plan.turn.input.instructions = input.instructions();
     }
     // A child context, so that stopping the run ends only this turn.
     let context = with_client(&context.child(), &input).with_extension(Arc::new(OptionalMedia));
     let active = runs.enter(Thread::of(agent.name(), &input.thread_id, &context));
-    let turn = start_turn(agent, &mut plan, &context).await?;
-    let name = if plan.is_stateless {
-        uuid::Uuid::new_v4().simple().to_string()
-    } else {
+    let turn = start_turn(agent, &plan.turn, &context).await?;
+    let name = if plan.turn.is_stored {
         turn.name().to_owned()
+    } else {
+        uuid::Uuid::new_v4().simple().to_string()
     };
     let recorder = log.start_recording(&name).await;
     let encoder = RunEncoder {
@@ -87,6 +85,53 @@ pub(crate) async fn run(
         context,
     };
     Ok(event_stream(EncodedTurn::new(turn, encoder).into_stream()))
+}
+
+/// Starts a turn.
+///
+/// # Errors
+/// The error of a turn that was rejected before the first model call.
+async fn start_turn(agent: &ServedAgent, plan: &TurnPlan, context: &Context) -> Result<ServedTurn> {
+    let context = plan.context(&agent.handed_off(context.clone()));
+    // Only the client's tools, answers and state can be rejected. Agents around a prompt report that they
+    // accepted the input, and a replaced state is reported as a change.
+    let input = plan.input.clone();
+    let is_checked = !input.tools.is_empty() || input.answers.is_some();
+    let is_checked = is_checked && agent.is_prompted() || input.custom.is_some();
+    let turn = ServedTurn::start(agent, plan.init.clone(), input, &context).await;
+    let mut turn = turn.map_err(|outcome| refusal(&outcome))?;
+    if is_checked && !turn.is_accepted(None).await {
+        let outcome = turn.run_to_end().await;
+        if outcome.as_ref().map_or(true, is_refusal) {
+            return Err(refusal(outcome));
+        }
+    }
+    Ok(turn)
+}
+
+/// Returns whether a turn failed before the first model call.
+fn is_refusal(output: &AgentOutput) -> bool {
+    let asked = output.usage.as_ref().is_some_and(|usage| usage.model_calls > 0);
+    output.error.is_some() && !asked
+}
+
+fn refusal(outcome: &Result<AgentOutput>) -> Error {
+    match outcome {
+        Err(error) => error.clone(),
+        Ok(AgentOutput {
+            error: Some(RuntimeError { status, message, .. }),
+            ..
+        }) => Error::new(status.unwrap_or(Status::Unknown), message.clone()).with_public(),
+        Ok(_) => Error::internal("the agent ended without running the turn"),
+    }
+}
+
+/// Creates a response whose body is these events, one per line. Dropping the body drops the events.
+pub(crate) fn event_stream(events: impl Stream<Item = Vec<JsonText>> + Send + 'static) -> Response<Body> {
+    sse_response(events.map(|events| {
+        let lines = events.iter().map(|event| format!("data: {event}\n\n"));
+        lines.collect::<String>().into_bytes()
+    }))
 }
 
 /// Returns the encoder's information about a turn.
@@ -116,7 +161,7 @@ fn with_client(context: &Context, input: &RunInput) -> Context {
 }
 
 /// Returns the events of a repeated run. If the original run was stopped, an error ends them.
-fn again(entries: everturn_core::stream_log::Entries) -> impl futures::Stream<Item = Vec<JsonText>> + Send {
+fn again(entries: everturn_core::stream_log::Entries) -> impl Stream<Item = Vec<JsonText>> + Send {
     let stopped = json!({
         "type": "RUN_ERROR", "message": "the run was stopped before it ended", "code": Status::Cancelled.name(),
     });
@@ -167,11 +212,16 @@ impl Run {
     }
 
     /// Returns the end of a run that waits for these calls.
-    pub(crate) fn finished(&self, pending: &[Pending], details: Map<String, Value>) -> Value {
+    pub(crate) fn finished(
+        &self,
+        agent: &ServedAgent,
+        pending: &[WaitingCall],
+        details: Map<String, Value>,
+    ) -> Value {
         let questions: Vec<Value> = pending
             .iter()
-            .filter(|open| !open.is_of_application())
-            .map(Pending::interrupt)
+            .filter(|open| !is_of_application(open))
+            .map(|open| interrupt(open, agent))
             .collect();
         let calls: Vec<&str> = pending.iter().map(|open| open.id.as_str()).collect();
         let outcome = if !questions.is_empty() {
@@ -280,7 +330,7 @@ struct RunEncoder {
     /// The events that follow the start.
     first: Vec<Value>,
     /// The calls that wait at the end of the turn.
-    pending: Vec<Pending>,
+    pending: Vec<WaitingCall>,
     /// Cancelled when the run is stopped.
     stopped: CancellationToken,
     /// Stores the events for a client that sends the run again.
@@ -313,7 +363,7 @@ impl EventEncoder for RunEncoder {
     }
 
     async fn record(&mut self, events: &[JsonText], is_end: bool) {
-        self.recorder.record(events).await;
+        self.recorder.events.append(events.iter().cloned()).await;
         if is_end {
             self.recorder.finish(self.is_committed).await;
         }
@@ -363,7 +413,7 @@ impl RunEncoder {
         events.push(match failure {
             _ if is_stopped => self.run.cancelled(details),
             Some(error) => failed(&error, details),
-            None => self.run.finished(&self.pending, details),
+            None => self.run.finished(&self.agent, &self.pending, details),
         });
         events
     }
@@ -403,7 +453,7 @@ pub(crate) fn metadata(
     Map::from_iter([("metadata".to_owned(), json!({ "everturn": own }))])
 }
 
-fn pending_at_the_end(agent: &ServedAgent, added: &AddedMessages, name: &str) -> Vec<Pending> {
+fn pending_at_the_end(agent: &ServedAgent, added: &AddedMessages, name: &str) -> Vec<WaitingCall> {
     let last = added
         .messages
         .last()

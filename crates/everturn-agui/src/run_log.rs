@@ -5,10 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_core::Context;
-use everturn_core::stream_log::{
-    Entries, Entry, JsonText, Position, StreamEvent, StreamKey, StreamLog, StreamWriter,
-};
-use everturn_server::{CallerStreams, ServerStreamLog};
+use everturn_core::stream_log::{Entries, Entry, JsonText, Position, StreamEvent, StreamKey, StreamLog};
+use everturn_server::{CallerStreams, RecordedStream, ServerStreamLog};
 use futures::StreamExt;
 
 use crate::ids::parse;
@@ -28,7 +26,7 @@ impl RunLog {
     /// Returns the server's log, or else the adapter's own.
     pub(crate) fn of(own: &Arc<dyn StreamLog>, agent: &str, input: &RunInput, context: &Context) -> Self {
         Self {
-            log: ServerStreamLog::of(context).unwrap_or_else(|| Arc::clone(own)),
+            log: ServerStreamLog::or_own(own, context),
             streams: CallerStreams::of("agui", context),
             agent: agent.to_owned(),
             thread: input.thread_id.clone(),
@@ -56,14 +54,11 @@ impl RunLog {
     /// Starts to record the events of this run, and the turn's name, which is in the ids of its messages. A
     /// full log records nothing.
     pub(crate) async fn start_recording(&self, name: &str) -> RunRecorder {
-        let turn = async {
-            let turn = self.log.open(&self.key("turns", name)).await.ok()?;
-            turn.append(JsonText::of(&self.thread).ok()?).await.ok()?;
-            Some(turn)
-        };
+        let mut turn = RecordedStream::open(&*self.log, &self.key("turns", name)).await;
+        turn.append(JsonText::of(&self.thread).into_iter()).await;
         RunRecorder {
-            turn: turn.await,
-            events: self.log.open(&self.run_key()).await.ok(),
+            turn,
+            events: RecordedStream::open(&*self.log, &self.run_key()).await,
         }
     }
 
@@ -107,11 +102,11 @@ impl<'a> UncommittedTurns<'a> {
         let Some((name, _)) = parse(id) else {
             return false;
         };
-        if let Some(is_lost) = self.known.get(&name) {
+        if let Some(is_lost) = self.known.get(name) {
             return *is_lost;
         }
-        let is_lost = self.log.is_lost(&name).await;
-        self.known.insert(name, is_lost);
+        let is_lost = self.log.is_lost(name).await;
+        self.known.insert(name.to_owned(), is_lost);
         is_lost
     }
 }
@@ -122,29 +117,14 @@ const LATE: Duration = Duration::from_secs(1);
 /// Records a run. A run that is dropped before `finish` counts as not committed.
 #[derive(Debug)]
 pub(crate) struct RunRecorder {
-    turn: Option<Box<dyn StreamWriter>>,
-    events: Option<Box<dyn StreamWriter>>,
+    turn: RecordedStream,
+    pub(crate) events: RecordedStream,
 }
 
 impl RunRecorder {
-    /// Records events. A full log ends the recording and not the run.
-    pub(crate) async fn record(&mut self, events: &[JsonText]) {
-        for event in events {
-            let Some(writer) = &self.events else { return };
-            if writer.append(event.clone()).await.is_err() {
-                self.events = None;
-            }
-        }
-    }
-
     /// Ends the recording. `committed` is whether the turn is stored.
     pub(crate) async fn finish(&mut self, committed: bool) {
-        let Ok(committed) = JsonText::of(&committed) else {
-            return;
-        };
-        for writer in [self.turn.take(), self.events.take()].into_iter().flatten() {
-            // The log has every event; only the end mark is lost.
-            let _ = writer.finish(Ok(committed.clone())).await;
-        }
+        self.turn.finish(&committed).await;
+        self.events.finish(&committed).await;
     }
 }

@@ -2,13 +2,13 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use everturn_agent::{AgentInit, AgentInput, SessionState};
+use everturn_agent::{AgentInput, SessionState};
 use everturn_ai::{Message, Part, Role, ToolRequest, ToolResponse, metadata};
 use everturn_core::Result;
-use everturn_server::ServedAgent;
-use serde_json::{Value, json};
+use everturn_server::{ServedAgent, TurnPlan, WaitingCall, with_waiting_calls};
+use serde_json::json;
 
-use crate::answers::{Pending, ReceivedAnswers, given, pending_of, read, uncovered};
+use crate::answers::{ReceivedAnswers, calls_of, given, is_of_application, pending_of, read, uncovered};
 use crate::input::{ClientContent, ClientMessage, RunInput, invalid};
 use crate::plan::{Plan, noted};
 
@@ -31,18 +31,18 @@ pub(crate) fn plan(agent: &ServedAgent, input: &RunInput, sent: &[ClientMessage]
         .count();
     let (earlier, new) = sent.split_at(since - results);
     let mut messages = history(earlier);
-    let calls = calls_of(messages.last());
+    let calls = references(messages.last());
     let offered = if agent.accepts_tools() {
         input.tools()
     } else {
         Vec::new()
     };
-    let is_of_application = |part: &Part| {
+    let is_offered = |part: &Part| {
         let name = part.as_tool_request().map(|request| request.name.as_str());
         offered.iter().any(|tool| Some(tool.name.as_str()) == name)
     };
     if let Some(last) = messages.pop() {
-        messages.push(waiting(&last, is_of_application));
+        messages.push(with_waiting_calls(&last, is_offered));
     }
     let id = |number: usize| calls.get(number).cloned().unwrap_or_default();
     let mut open = match messages.last() {
@@ -84,7 +84,7 @@ pub(crate) fn plan(agent: &ServedAgent, input: &RunInput, sent: &[ClientMessage]
         }
         (None, None) => return Err(invalid("the run contains no user message")),
     };
-    let questions: Vec<&Pending> = open.iter().filter(|open| !open.is_of_application()).collect();
+    let questions: Vec<&WaitingCall> = open.iter().filter(|open| !is_of_application(open)).collect();
     if turn.answers.is_none() && !questions.is_empty() {
         return Err(uncovered(&questions));
     }
@@ -95,15 +95,10 @@ pub(crate) fn plan(agent: &ServedAgent, input: &RunInput, sent: &[ClientMessage]
         ..SessionState::default()
     };
     Ok(Plan {
-        init: AgentInit::state(state),
-        input: turn,
-        is_stateless: true,
-        waiting: open
-            .iter()
-            .filter_map(|open| Some((open.call()?, open.id.clone())))
-            .collect(),
+        turn: TurnPlan::of_client(state, turn),
+        waiting: calls_of(&open),
         answered,
-        ..Plan::default()
+        first: Vec::new(),
     })
 }
 
@@ -169,21 +164,7 @@ fn history(sent: &[ClientMessage]) -> Vec<Message> {
     messages
 }
 
-fn calls_of(message: Option<&Message>) -> Vec<String> {
+fn references(message: Option<&Message>) -> Vec<String> {
     let requests = message.into_iter().flat_map(Message::tool_requests);
     requests.filter_map(|request| request.reference.clone()).collect()
-}
-
-/// Returns the last message, with its calls marked as waiting.
-fn waiting(message: &Message, is_of_application: impl Fn(&Part) -> bool) -> Message {
-    let marked = |part: &Part| {
-        let note = match part.as_tool_request() {
-            None => return part.clone(),
-            Some(_) if is_of_application(part) => json!({ metadata::CLIENT_TOOL: true }),
-            Some(_) => Value::Bool(true),
-        };
-        part.clone().with_metadata_entry(metadata::INTERRUPT, note)
-    };
-    let parts: Vec<Part> = message.content().iter().map(marked).collect();
-    message.clone().with_content(parts)
 }

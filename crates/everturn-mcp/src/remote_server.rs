@@ -16,7 +16,6 @@ use futures::future::BoxFuture;
 use rmcp::model::{ClientRequest, RequestMetaObject, ServerResult};
 use rmcp::service::RunningService;
 use rmcp::{RoleClient, ServiceError};
-use serde_json::{Value, json};
 use tokio::sync::Mutex;
 
 use self::link::Link;
@@ -42,7 +41,7 @@ pub(crate) struct RemoteServer {
 const MAX_NOTED_TASKS: usize = 1_000;
 
 /// The tools, prompts and resources of a server, as last listed and registered.
-type Offer = BTreeMap<Offered, Value>;
+type Offer = BTreeMap<Offered, Listed>;
 
 /// One entry of the registry.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,6 +49,14 @@ pub(crate) enum Offered {
     Tool(String),
     Prompt(String),
     Resource(String),
+}
+
+impl Offered {
+    fn name(&self) -> &str {
+        match self {
+            Self::Tool(name) | Self::Prompt(name) | Self::Resource(name) => name,
+        }
+    }
 }
 
 impl RemoteServer {
@@ -110,7 +117,7 @@ impl RemoteServer {
         *slot = None;
         let mut link = Link::open(self).await?;
         link.listen(self);
-        self.list(Lists::read(&link)).await?;
+        self.list(read_lists(&link)).await?;
         let link = Arc::new(link);
         *slot = Some(Arc::clone(&link));
         Ok(link)
@@ -168,7 +175,7 @@ impl RemoteServer {
     pub(crate) async fn list_again(self: &Arc<Self>) {
         let link = self.link.lock().await.clone();
         let Some(link) = link else { return };
-        if let Err(error) = self.list(Lists::read(&link)).await {
+        if let Err(error) = self.list(read_lists(&link)).await {
             tracing::warn!(server = %self.name, %error, "the changed lists of an MCP server cannot be read");
         }
     }
@@ -178,39 +185,33 @@ impl RemoteServer {
     async fn list(self: &Arc<Self>, reading: Reading) -> Result<()> {
         // One update at a time, so that an earlier one never replaces a later one.
         let mut offer = self.offer.lock().await;
-        let lists = reading
-            .await
-            .map_err(|error| fault::request_failed(&self.name, &error))?;
+        let reading = reading.await;
         let registry = self.registry.upgrade()?;
         let mut listed = Offer::new();
-        let mut changes = Vec::new();
-        for tool in lists.tools {
-            let offered = Offered::Tool(self.name_of(&tool.name));
-            if note(&mut listed, &offer, &offered, json!(tool)) {
-                changes.push((offered, Change::Tool(tool)));
+        for entry in reading.map_err(|error| fault::request_failed(&self.name, &error))? {
+            let mut offered = self.offered(&entry);
+            if let (Listed::Resource(address), true) = (&entry, listed.contains_key(&offered)) {
+                // Names of resources may repeat; their addresses are unique.
+                offered = Offered::Resource(self.name_of(address.text()));
             }
-        }
-        for prompt in lists.prompts {
-            let offered = Offered::Prompt(self.name_of(&prompt.name));
-            if note(&mut listed, &offer, &offered, json!(prompt)) {
-                changes.push((offered, Change::Prompt(prompt)));
-            }
-        }
-        for address in lists.addresses {
-            self.note_resource(&mut listed, &offer, address, &mut changes);
+            listed.entry(offered).or_insert(entry);
         }
         for gone in offer.keys().filter(|offered| !listed.contains_key(offered)) {
             remove(&registry, gone);
         }
-        for (offered, change) in changes {
-            if offer.contains_key(&offered) {
-                tracing::warn!(server = %self.name, ?offered, "an MCP server changed what it offers");
-                remove(&registry, &offered);
+        for (offered, entry) in &listed {
+            match offer.get(offered) {
+                Some(known) if known == entry => continue,
+                Some(_) => {
+                    tracing::warn!(server = %self.name, ?offered, "an MCP server changed what it offers");
+                    remove(&registry, offered);
+                }
+                None => {}
             }
-            let registered = match change {
-                Change::Tool(tool) => tool::register(self, &tool, &registry),
-                Change::Prompt(prompt) => prompt::register(self, &prompt, &registry),
-                Change::Resource(name, address) => resource::register(self, &name, address, &registry),
+            let registered = match entry {
+                Listed::Tool(tool) => tool::register(self, tool, &registry),
+                Listed::Prompt(prompt) => prompt::register(self, prompt, &registry),
+                Listed::Resource(address) => resource::register(self, offered, address, &registry),
             };
             if let Err(error) = registered {
                 tracing::warn!(server = %self.name, ?offered, %error, "something of an MCP server is left out");
@@ -220,21 +221,11 @@ impl RemoteServer {
         Ok(())
     }
 
-    fn note_resource(
-        &self,
-        listed: &mut Offer,
-        offer: &Offer,
-        address: Address,
-        changes: &mut Vec<(Offered, Change)>,
-    ) {
-        let mut name = self.name_of(&address.name);
-        if listed.contains_key(&Offered::Resource(name.clone())) {
-            // Names of resources may repeat; their addresses are unique.
-            name = self.name_of(address.text());
-        }
-        let offered = Offered::Resource(name.clone());
-        if note(listed, offer, &offered, address.fingerprint()) {
-            changes.push((offered, Change::Resource(name, address)));
+    fn offered(&self, entry: &Listed) -> Offered {
+        match entry {
+            Listed::Tool(tool) => Offered::Tool(self.name_of(&tool.name)),
+            Listed::Prompt(prompt) => Offered::Prompt(self.name_of(&prompt.name)),
+            Listed::Resource(address) => Offered::Resource(self.name_of(&address.name)),
         }
     }
 
@@ -250,53 +241,42 @@ impl RemoteServer {
     }
 }
 
-type Reading = BoxFuture<'static, Result<Lists, ServiceError>>;
+type Reading = BoxFuture<'static, Result<Vec<Listed>, ServiceError>>;
 
-/// The lists of a server.
-struct Lists {
-    tools: Vec<rmcp::model::Tool>,
-    prompts: Vec<rmcp::model::Prompt>,
-    addresses: Vec<Address>,
-}
-
-impl Lists {
-    fn read(link: &Link) -> Reading {
-        let (peer, capabilities) = (link.peer().clone(), link.capabilities());
-        Box::pin(async move {
-            let mut lists = Self {
-                tools: Vec::new(),
-                prompts: Vec::new(),
-                addresses: Vec::new(),
-            };
-            if capabilities.tools.is_some() {
-                lists.tools = peer.list_all_tools().await?;
-            }
-            if capabilities.prompts.is_some() {
-                lists.prompts = peer.list_all_prompts().await?;
-            }
-            if capabilities.resources.is_some() {
-                let resources = peer.list_all_resources().await?;
-                lists.addresses.extend(resources.iter().map(Address::of));
-                // Not every server with resources has templates.
-                let templates = peer.list_all_resource_templates().await.unwrap_or_default();
-                lists.addresses.extend(templates.iter().map(Address::of_template));
-            }
-            Ok(lists)
-        })
-    }
-}
-
-enum Change {
+/// An entry of a server's lists.
+#[derive(PartialEq)]
+enum Listed {
     Tool(rmcp::model::Tool),
     Prompt(rmcp::model::Prompt),
-    Resource(String, Address),
+    Resource(Address),
 }
 
-/// Adds an entry to a list. Returns whether it is new or has changed.
-fn note(listed: &mut Offer, offer: &Offer, offered: &Offered, description: Value) -> bool {
-    let is_news = offer.get(offered) != Some(&description);
-    listed.insert(offered.clone(), description);
-    is_news
+/// Reads the lists of a server.
+fn read_lists(link: &Link) -> Reading {
+    let (peer, capabilities) = (link.peer().clone(), link.capabilities());
+    Box::pin(async move {
+        let mut lists = Vec::new();
+        if capabilities.tools.is_some() {
+            lists.extend(peer.list_all_tools().await?.into_iter().map(Listed::Tool));
+        }
+        if capabilities.prompts.is_some() {
+            lists.extend(peer.list_all_prompts().await?.into_iter().map(Listed::Prompt));
+        }
+        if capabilities.resources.is_some() {
+            let resources = peer.list_all_resources().await?;
+            // Not every server with resources has templates.
+            let templates = peer.list_all_resource_templates().await.unwrap_or_default();
+            let templates = templates.iter().map(Address::of_template);
+            lists.extend(
+                resources
+                    .iter()
+                    .map(Address::of)
+                    .chain(templates)
+                    .map(Listed::Resource),
+            );
+        }
+        Ok(lists)
+    })
 }
 
 fn remove(registry: &Registry, offered: &Offered) {

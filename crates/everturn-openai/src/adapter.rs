@@ -9,11 +9,10 @@ use everturn_agent::erase_streams_in;
 use everturn_core::offload::{HEAVY, offload};
 use everturn_core::stream_log::{MemoryStreamLog, StreamLog};
 use everturn_core::{Context, Registry, RuntimeError, Status};
-use everturn_server::{ProtocolAdapter, Server, json_response};
+use everturn_server::{ProtocolAdapter, ServedAgent, Server, json_response};
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
-use crate::agents::Agent;
 use crate::client_transcript::text;
 use crate::completions::complete;
 use crate::conversations::{self, ConversationRequest, NewConversations};
@@ -108,7 +107,7 @@ impl OpenAiAdapter {
         let method = request.method();
         match (method, segments.as_slice()) {
             (&Method::GET, ["models"]) => {
-                let agents = Agent::all(&self.registry, &context).await;
+                let agents = ServedAgent::all(&self.registry, &context).await;
                 let models: Vec<Value> = agents.iter().map(|agent| model(agent.name())).collect();
                 Ok(ok(&json!({ "object": "list", "data": models })))
             }
@@ -146,7 +145,7 @@ impl OpenAiAdapter {
                     }
                     _ => return Err(unknown_url(request)),
                 };
-                let agents = Agent::all(&self.registry, &context).await;
+                let agents = ServedAgent::all(&self.registry, &context).await;
                 let new = NewConversations::of(&self.log, &context);
                 conversations::answer(&agents, id, asked, &new, &context).await
             }
@@ -182,19 +181,19 @@ impl OpenAiAdapter {
         };
         let (turn, name) = parse_response_id(id).ok_or_else(missing)?;
         // The response of an agent that the caller may not use is reported as missing.
-        let agent = Agent::find(&self.registry, &name, &context)
+        let agent = ServedAgent::admitted(&self.registry, &name, &context)
             .await
             .ok_or_else(missing)?;
         StoredResponse::answer(&agent, turn, asked, context).await
     }
 
-    async fn agent_of(&self, body: &Map<String, Value>, context: &Context) -> Result<Agent, Fault> {
+    async fn agent_of(&self, body: &Map<String, Value>, context: &Context) -> Result<ServedAgent, Fault> {
         let name = text(body, "model")?.ok_or_else(|| Fault::missing("model"))?;
         self.agent(name, context).await
     }
 
-    async fn agent(&self, name: &str, context: &Context) -> Result<Agent, Fault> {
-        let found = Agent::find(&self.registry, name, context).await;
+    async fn agent(&self, name: &str, context: &Context) -> Result<ServedAgent, Fault> {
+        let found = ServedAgent::admitted(&self.registry, name, context).await;
         found.ok_or_else(|| {
             Fault::not_found(
                 "model_not_found",

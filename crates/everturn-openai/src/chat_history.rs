@@ -2,16 +2,15 @@
 //!
 //! The protocol has no ids, so messages are compared by role, text and call.
 
-use everturn_agent::{AgentInit, AgentInput, ClientTool, SessionId};
+use everturn_agent::{AgentInput, ClientTool, SessionId};
 use everturn_ai::{History, Message, Part, Role, metadata};
 use everturn_core::Context;
-use everturn_server::{MessagePosition, exposure_of};
+use everturn_server::{MessagePosition, ServedAgent, TurnPlan, exposure_of, messages_of};
 
-use crate::agents::Agent;
 use crate::client_transcript::TranscriptItem;
 use crate::fault::Fault;
 use crate::json_cut::JsonCut;
-use crate::plan::{Plan, input_of, plan_stateless, without_instructions};
+use crate::plan::{input_of, plan_stateless, without_instructions};
 
 /// One entry of the history as this protocol represents it.
 #[derive(Debug, Clone, PartialEq)]
@@ -137,20 +136,17 @@ impl HistoryEntry {
 
 /// Plans the turn of a request to `/chat/completions` in a session.
 pub(crate) async fn plan_chat(
-    agent: &Agent,
+    agent: &ServedAgent,
     transcript: Vec<TranscriptItem>,
     session: SessionId,
     tools: Vec<ClientTool>,
     context: &Context,
-) -> Result<Plan, Fault> {
+) -> Result<TurnPlan, Fault> {
     let failed = |error: everturn_core::Error| Fault::of_error(&error, exposure_of(context));
     let (transcript, instructions) = without_instructions(transcript, agent);
     let tip = agent.tip(&session, context).await.map_err(failed)?;
     let empty = History::default();
-    let record = tip
-        .as_ref()
-        .and_then(|tip| tip.state.as_ref())
-        .map_or(&empty, |state| &state.messages);
+    let record = tip.as_ref().map_or(&empty, messages_of);
     let entries = entries_of(record, transcript.len());
     let known = entries
         .iter()
@@ -174,10 +170,7 @@ pub(crate) async fn plan_chat(
         }
         tip => tip.clone(),
     };
-    let length = base
-        .as_ref()
-        .and_then(|base| base.state.as_ref())
-        .map_or(0, |state| state.messages.len());
+    let length = base.as_ref().map_or(0, |base| messages_of(base).len());
     let again = entries[..known]
         .iter()
         .zip(&transcript)
@@ -192,20 +185,12 @@ pub(crate) async fn plan_chat(
         ));
     }
     let input = input_of(new, base.as_ref(), agent).map_err(Fault::in_messages)?;
-    Ok(Plan {
-        restarts: base.is_none() && tip.is_some(),
-        init: match &base {
-            Some(base) if !is_whole => AgentInit::snapshot(base.snapshot_id.clone()),
-            _ => AgentInit::session(session),
-        },
-        input: AgentInput {
-            tools,
-            instructions,
-            ..input
-        },
-        is_stored: true,
-        base,
-    })
+    let input = AgentInput {
+        tools,
+        instructions,
+        ..input
+    };
+    Ok(TurnPlan::in_session(session, tip.as_ref(), base, input))
 }
 
 /// Returns the new messages of the client, after this many matched ones: user messages and outputs of calls.

@@ -6,18 +6,17 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Response, StatusCode};
 use everturn_agent::{AgentFinishReason, AgentOutput, AgentStreamChunk, SessionId, UsageTotal};
 use everturn_core::Context;
-use everturn_server::{EncodedTurn, EventEncoder, exposure_of, json_response};
+use everturn_server::{EncodedTurn, EventEncoder, ServedAgent, TurnPlan, exposure_of, json_response};
 use futures::StreamExt;
 use serde_json::{Map, Value, json};
 
-use crate::agents::Agent;
 use crate::chat_history::plan_chat;
 use crate::client_transcript::{field, flag, messages, text, tools};
-use crate::event_stream::byte_stream;
+use crate::event::byte_stream;
 use crate::fault::Fault;
 use crate::format::Format;
 use crate::items::{ItemKind, ItemStep, ItemStream};
-use crate::plan::{Plan, plan_stateless, without_instructions};
+use crate::plan::{info_of, plan_stateless, without_instructions};
 use crate::response::arguments;
 use crate::start_turn::start_turn;
 
@@ -26,7 +25,7 @@ const CONVERSATION: [&str; 2] = ["x-conversation-id", "x-openwebui-chat-id"];
 
 /// Handles a request.
 pub(crate) async fn complete(
-    agent: &Agent,
+    agent: &ServedAgent,
     body: &Map<String, Value>,
     headers: &HeaderMap,
     context: Context,
@@ -119,14 +118,14 @@ struct End {
 }
 
 impl CompletionEncoder {
-    fn new(agent: &Agent, plan: &Plan, name: &str, context: Context) -> Self {
+    fn new(agent: &ServedAgent, plan: &TurnPlan, name: &str, context: Context) -> Self {
         let name = name.to_owned();
         Self {
             id: format!("chatcmpl-{name}"),
             agent: agent.name().to_owned(),
             created: jiff::Timestamp::now().as_second(),
             name,
-            items: ItemStream::new(plan.info(agent)),
+            items: ItemStream::new(info_of(plan, agent)),
             is_stored: plan.is_stored,
             streams: false,
             includes_usage: false,

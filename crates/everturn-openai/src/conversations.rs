@@ -8,12 +8,13 @@ use everturn_agent::archive::DeleteRequest;
 use everturn_agent::{SessionId, Snapshot};
 use everturn_core::Context;
 use everturn_core::offload::offload;
-use everturn_core::stream_log::{JsonText, Position, StreamEvent, StreamKey, StreamLog};
-use everturn_server::{CallerStreams, ServerStreamLog, exposure_of, json_response};
+use everturn_core::stream_log::{Position, StreamEvent, StreamKey, StreamLog};
+use everturn_server::{
+    CallerStreams, RecordedStream, ServedAgent, ServerStreamLog, exposure_of, json_response,
+};
 use futures::StreamExt;
 use serde_json::{Map, Value, json};
 
-use crate::agents::Agent;
 use crate::client_transcript::field;
 use crate::fault::Fault;
 use crate::page::Page;
@@ -59,9 +60,8 @@ pub(crate) struct NewConversations {
 impl NewConversations {
     /// Returns the conversations in the server's log, or else in the adapter's own.
     pub(crate) fn of(own: &Arc<dyn StreamLog>, context: &Context) -> Self {
-        let log = ServerStreamLog::of(context);
         Self {
-            log: log.unwrap_or_else(|| Arc::clone(own)),
+            log: ServerStreamLog::or_own(own, context),
             streams: CallerStreams::of("openai", context),
         }
     }
@@ -72,10 +72,9 @@ impl NewConversations {
     }
 
     async fn remember(&self, id: &str, new: &Value) {
-        if let (Ok(note), Ok(writer)) = (JsonText::of(new), self.log.open(&self.key(id)).await) {
-            // A full log does not store the conversation. It can start nevertheless.
-            let _ = writer.finish(Ok(note)).await;
-        }
+        // A full log does not store the conversation. It can start nevertheless.
+        let mut stream = RecordedStream::open(&*self.log, &self.key(id)).await;
+        stream.finish(new).await;
     }
 
     async fn recall(&self, id: &str) -> Option<Value> {
@@ -98,7 +97,7 @@ fn deleted(id: &str) -> Value {
 
 /// Responds with a session of any agent.
 pub(crate) async fn answer(
-    agents: &[Agent],
+    agents: &[ServedAgent],
     id: &str,
     asked: ConversationRequest,
     unstarted: &NewConversations,
@@ -116,7 +115,7 @@ pub(crate) async fn answer(
                 let known = unstarted.recall(id).await;
                 known.unwrap_or_else(|| object(id, tip.created_at.as_second(), None))
             }
-            ConversationRequest::Items(page) => page.of(items(&agent.among(agents), tip, context).await?),
+            ConversationRequest::Items(page) => page.of(items(agent, agents, tip, context).await?),
             ConversationRequest::Delete => {
                 let request = DeleteRequest {
                     session_id: Some(session),
@@ -149,12 +148,19 @@ pub(crate) async fn answer(
 }
 
 /// Returns the items of the turns up to the latest snapshot, under the ids that their responses gave them.
-async fn items(agent: &Agent, tip: Snapshot, context: &Context) -> Result<Vec<Value>, Fault> {
+async fn items(
+    agent: &ServedAgent,
+    agents: &[ServedAgent],
+    tip: Snapshot,
+    context: &Context,
+) -> Result<Vec<Value>, Fault> {
+    // Agents with the same store share its sessions.
+    let respond_only: Vec<String> = agents.iter().flat_map(ServedAgent::respond_only).collect();
     let mut turns = Vec::new();
     let mut next = Some(tip.snapshot_id);
     while let Some(id) = next {
         // An older snapshot may have been deleted: the earlier items have no ids.
-        let Ok(turn) = StoredResponse::find(agent, id.as_str(), context).await else {
+        let Ok(turn) = StoredResponse::find_with(agent, id.as_str(), &respond_only, context).await else {
             break;
         };
         next = turn.base();

@@ -1,8 +1,8 @@
 //! The output format that a request asks for.
 
+use everturn_server::ServedAgent;
 use serde_json::{Map, Value, json};
 
-use crate::agents::Agent;
 use crate::client_transcript::{field, text};
 use crate::fault::Fault;
 
@@ -17,7 +17,7 @@ pub(crate) struct Format {
 
 impl Format {
     /// Reads `text.format` of a request to `/responses`; `None` for plain text.
-    pub(crate) fn of_response(body: &Map<String, Value>, agent: &Agent) -> Result<Option<Self>, Fault> {
+    pub(crate) fn of_response(body: &Map<String, Value>, agent: &ServedAgent) -> Result<Option<Self>, Fault> {
         let format = match field(body, "text") {
             None => return Ok(None),
             Some(Value::Object(format)) => format,
@@ -27,7 +27,10 @@ impl Format {
     }
 
     /// Reads `response_format` of a request to `/chat/completions`; `None` for plain text.
-    pub(crate) fn of_completion(body: &Map<String, Value>, agent: &Agent) -> Result<Option<Self>, Fault> {
+    pub(crate) fn of_completion(
+        body: &Map<String, Value>,
+        agent: &ServedAgent,
+    ) -> Result<Option<Self>, Fault> {
         read(field(body, "response_format"), "response_format", agent)
     }
 
@@ -37,7 +40,7 @@ impl Format {
     }
 }
 
-fn read(sent: Option<&Value>, at: &str, agent: &Agent) -> Result<Option<Format>, Fault> {
+fn read(sent: Option<&Value>, at: &str, agent: &ServedAgent) -> Result<Option<Format>, Fault> {
     let sent = match sent {
         None => return Ok(None),
         Some(Value::Object(sent)) => sent,

@@ -36,13 +36,11 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod adapter;
-mod agents;
 mod chat_history;
 mod client_transcript;
 mod completions;
 mod conversations;
 mod event;
-mod event_stream;
 mod fault;
 mod format;
 mod ids;

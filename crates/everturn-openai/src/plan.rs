@@ -7,52 +7,25 @@ mod pending;
 mod stateless;
 
 use everturn_agent::{AgentInit, AgentInput, ClientTool, SessionId, Snapshot};
-use everturn_ai::Part;
 use everturn_core::Context;
-use everturn_server::{MessagePosition, exposure_of};
+use everturn_server::{ServedAgent, TurnPlan, exposure_of, messages_of};
 
-pub(crate) use self::pending::{Pending, input_of, pending};
+pub(crate) use self::pending::{input_of, pending};
 pub(crate) use self::stateless::plan_stateless;
-use crate::agents::Agent;
 use crate::client_transcript::TranscriptItem;
 use crate::fault::Fault;
 use crate::ids::{parse_item_id, parse_response_id};
 use crate::items::TurnInfo;
 
-/// The maximum number of ids that are looked up for one request.
-const MOST_LOOKED_UP: usize = 64;
-
-/// The turn to run.
-#[derive(Debug)]
-pub(crate) struct Plan {
-    pub(crate) init: AgentInit,
-    pub(crate) input: AgentInput,
-    /// Whether the turn is stored in a session.
-    pub(crate) is_stored: bool,
-    /// Whether a new conversation replaces that of an existing session.
-    pub(crate) restarts: bool,
-    /// The snapshot that the turn continues.
-    pub(crate) base: Option<Snapshot>,
-}
-
-impl Plan {
-    /// Returns the information that the turn's items require.
-    pub(crate) fn info(&self, agent: &Agent) -> TurnInfo {
-        TurnInfo {
-            prior: self.prior(),
-            respond_only: agent.respond_only(),
-            of_client: self.input.tools.iter().map(|tool| tool.name.clone()).collect(),
-            is_json: self.input.output_schema.is_some(),
-        }
-    }
-
-    fn prior(&self) -> Vec<Part> {
-        let last = self
-            .base
-            .as_ref()
-            .and_then(|base| base.state.as_ref()?.messages.last());
-        last.map(|message| message.tool_request_parts().cloned().collect())
-            .unwrap_or_default()
+/// Returns the information that the items of a planned turn require.
+pub(crate) fn info_of(plan: &TurnPlan, agent: &ServedAgent) -> TurnInfo {
+    let last = plan.base.as_ref().and_then(|base| messages_of(base).last());
+    let prior = last.map(|message| message.tool_request_parts().cloned().collect());
+    TurnInfo {
+        prior: prior.unwrap_or_default(),
+        respond_only: agent.respond_only(),
+        of_client: plan.input.tools.iter().map(|tool| tool.name.clone()).collect(),
+        is_json: plan.input.output_schema.is_some(),
     }
 }
 
@@ -66,12 +39,12 @@ pub(crate) struct Continuation {
 
 /// Plans the turn of a request to `/responses`.
 pub(crate) async fn plan_response(
-    agent: &Agent,
+    agent: &ServedAgent,
     transcript: Vec<TranscriptItem>,
     continuation: Continuation,
     tools: Vec<ClientTool>,
     context: &Context,
-) -> Result<Plan, Fault> {
+) -> Result<TurnPlan, Fault> {
     let failed = |error: everturn_core::Error| Fault::of_error(&error, exposure_of(context));
     let (transcript, instructions) = without_instructions(transcript, agent);
     if !agent.has_store() {
@@ -126,7 +99,7 @@ pub(crate) async fn plan_response(
         (Some(base), _, _) => AgentInit::snapshot(base.snapshot_id.clone()),
         (None, _, _) => AgentInit::default(),
     };
-    Ok(Plan {
+    Ok(TurnPlan {
         init,
         input: AgentInput {
             tools,
@@ -184,7 +157,7 @@ fn is_new_input(item: &TranscriptItem) -> bool {
 /// most clients always send some.
 pub(crate) fn without_instructions(
     transcript: Vec<TranscriptItem>,
-    agent: &Agent,
+    agent: &ServedAgent,
 ) -> (Vec<TranscriptItem>, Vec<String>) {
     let mut instructions = Vec::new();
     let rest = transcript
@@ -205,26 +178,15 @@ pub(crate) fn without_instructions(
 
 /// Finds the last entry that is a stored item of this agent and caller, with its snapshot.
 async fn last_known(
-    agent: &Agent,
+    agent: &ServedAgent,
     transcript: &[TranscriptItem],
     context: &Context,
 ) -> everturn_core::Result<Option<(usize, Snapshot)>> {
-    let named = transcript
-        .iter()
-        .enumerate()
-        .rev()
-        .filter_map(|(index, item)| Some((index, parse_item_id(item.id()?)?)));
-    for (index, (turn, key)) in named.take(MOST_LOOKED_UP) {
-        let found = agent.turn(turn, context).await?;
-        if let Some(snapshot) = found.filter(|found| contains(found, key)) {
-            return Ok(Some((index, snapshot)));
-        }
-    }
-    Ok(None)
-}
-
-/// Returns whether a snapshot contains the message of an item.
-fn contains(snapshot: &Snapshot, key: MessagePosition) -> bool {
-    let state = snapshot.state.as_ref();
-    state.is_some_and(|state| key.message < state.messages.len())
+    let position = |index: usize| parse_item_id(transcript.get(index)?.id()?);
+    let names = (0..transcript.len()).rev();
+    let names = names.filter_map(|index| Some((index, position(index)?.0)));
+    let contains = |index, found: &Snapshot| {
+        position(index).is_some_and(|(_, key)| key.message < messages_of(found).len())
+    };
+    agent.last_turn(names, None, contains, context).await
 }

@@ -12,20 +12,21 @@ use axum::body::Body;
 use axum::http::{HeaderMap, Response as HttpResponse, StatusCode};
 use everturn_agent::{ServerNote, SessionId};
 use everturn_core::Context;
-use everturn_server::{EncodedTurn, ServedTurn, exposure_of, json_response, turn_name};
+use everturn_server::{
+    EncodedTurn, ServedAgent, ServedTurn, TurnPlan, exposure_of, json_response, turn_name,
+};
 use serde_json::{Map, Value, json};
 
 use self::response_encoder::ResponseEncoder;
 use self::response_log::ResponseLog;
 pub(crate) use self::stored::{ResponseRequest, StoredResponse};
-use crate::agents::Agent;
 use crate::client_transcript::{TranscriptItem, field, flag, items, text, tools};
-use crate::event_stream::event_stream;
+use crate::event::event_stream;
 use crate::fault::Fault;
 use crate::format::Format;
 use crate::ids::response_id;
 use crate::items::ItemStream;
-use crate::plan::{Continuation, Plan, plan_response};
+use crate::plan::{Continuation, info_of, plan_response};
 use crate::response::{Response, State};
 use crate::response_events::ResponseEvents;
 use crate::start_turn::start_turn;
@@ -51,7 +52,7 @@ const NOTED: [&str; 2] = ["metadata", "text"];
 
 /// Handles a `POST`.
 pub(crate) async fn create(
-    agent: &Agent,
+    agent: &ServedAgent,
     body: &Map<String, Value>,
     request: (&HeaderMap, &[u8]),
     context: Context,
@@ -111,11 +112,11 @@ pub(crate) async fn create(
     let turn = start_turn(agent, &plan, streams, &context).await?;
     let events = response_events(agent, &plan, &turn, echoed);
     log.note(&events.response).await;
-    let writer = log.writer(&events.response).await;
+    let recording = log.recording(&events.response).await;
     let encoder = ResponseEncoder {
         agent: agent.clone(),
         events,
-        writer,
+        recording,
         streams,
         context,
     };
@@ -194,8 +195,8 @@ fn with_note(context: Context, echoed: &Map<String, Value>, background: bool) ->
 }
 
 fn response_events(
-    agent: &Agent,
-    plan: &Plan,
+    agent: &ServedAgent,
+    plan: &TurnPlan,
     turn: &ServedTurn,
     echoed: Map<String, Value>,
 ) -> ResponseEvents {
@@ -222,12 +223,12 @@ fn response_events(
         echoed,
         usage: None,
     };
-    ResponseEvents::new(response, ItemStream::new(plan.info(agent)))
+    ResponseEvents::new(response, ItemStream::new(info_of(plan, agent)))
 }
 
 async fn in_background(
-    agent: &Agent,
-    plan: Plan,
+    agent: &ServedAgent,
+    plan: TurnPlan,
     echoed: Map<String, Value>,
     streams: bool,
     log: &ResponseLog,

@@ -3,13 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_agent::{AgentOutput, NewConversation, Unstored};
+use everturn_agent::{AgentOutput, Unstored};
 use everturn_core::{Context, Result, RuntimeError, Status};
-use everturn_server::{ServedTurn, exposure_of};
+use everturn_server::{ServedAgent, ServedTurn, TurnPlan, exposure_of};
 
-use crate::agents::Agent;
 use crate::fault::Fault;
-use crate::plan::Plan;
 
 /// The time to wait for the first chunk of an agent that does not report that it has accepted the input. A
 /// turn that is rejected within this time gets an error response; a later rejection fails the stream.
@@ -20,21 +18,15 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// # Errors
 /// The fault of a turn that was rejected before anything ran.
 pub(crate) async fn start_turn(
-    agent: &Agent,
-    plan: &Plan,
+    agent: &ServedAgent,
+    plan: &TurnPlan,
     streams: bool,
     context: &Context,
 ) -> Result<ServedTurn, Fault> {
-    let context = if plan.is_stored {
-        context.clone()
-    } else {
-        context.clone().with_extension(Arc::new(Unstored))
-    };
-    let context = if plan.restarts {
-        context.with_extension(Arc::new(NewConversation))
-    } else {
-        context
-    };
+    let mut context = plan.context(context);
+    if !plan.is_stored {
+        context = context.with_extension(Arc::new(Unstored));
+    }
     let turn = ServedTurn::start(agent, plan.init.clone(), plan.input.clone(), &context).await;
     let mut turn = turn.map_err(|outcome| refusal(&outcome, &context))?;
     if !streams || !turn.is_accepted(Some(PATIENCE)).await {

@@ -19,7 +19,7 @@ use everturn_core::stream_log::{
     erased, not_found,
 };
 use futures::StreamExt;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use self::live::Live;
 use self::partitions::SlotSweep;
@@ -137,11 +137,6 @@ impl PostgresStreamLog {
         tables(schema).migration(from)
     }
 
-    fn live(&self) -> MutexGuard<'_, HashMap<StreamKey, Arc<Live>>> {
-        // Every change is a single insertion or removal.
-        self.0.live.lock()
-    }
-
     fn result<T>(&self, outcome: Outcome<T>) -> Result<T> {
         outcome.map_err(|fault| fault.into_error(&self.0.db.place))
     }
@@ -158,7 +153,7 @@ impl StreamLog for PostgresStreamLog {
         let opened = self.0.db.within(opening).await;
         let row = self.result(opened)?.ok_or_else(|| already_exists(key))?;
         let live = Arc::new(Live::new(row, options.clone()));
-        self.live().insert(key.clone(), Arc::clone(&live));
+        self.0.live.lock().insert(key.clone(), Arc::clone(&live));
         Ok(Box::new(Writer::start(
             Arc::clone(&self.0.db),
             key.clone(),
@@ -169,7 +164,7 @@ impl StreamLog for PostgresStreamLog {
     }
 
     async fn read(&self, key: &StreamKey, after: Position) -> Result<Entries> {
-        let live = self.live().get(key).cloned();
+        let live = self.0.live.lock().get(key).cloned();
         let reader = match live {
             Some(live) if live.is_expired() => return Err(not_found()),
             Some(live) => Reader::here(live, after),
@@ -183,7 +178,7 @@ impl StreamLog for PostgresStreamLog {
     }
 
     async fn stop(&self, key: &StreamKey) -> Result<()> {
-        let live = self.live().get(key).cloned();
+        let live = self.0.live.lock().get(key).cloned();
         if let Some(live) = live {
             if live.is_expired() {
                 return Err(not_found());
@@ -201,7 +196,7 @@ impl StreamLog for PostgresStreamLog {
 
     async fn erase(&self, subject: &StreamSubject) -> Result<u64> {
         let gone = self.result(rows::erase(&self.0.db, subject).await)?;
-        self.live().retain(|_, stream| {
+        self.0.live.lock().retain(|_, stream| {
             let is_kept = !gone.contains(&stream.row);
             if !is_kept {
                 // A stream that was finished meanwhile has ended already.

@@ -7,20 +7,18 @@
 
 mod caller_streams;
 mod event_encoder;
-mod message_position;
+mod ids;
 mod served_agent;
 mod served_turn;
 mod sse_response;
-mod turn_name;
+mod turn_plan;
+mod waiting_call;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Poll;
 
 use async_trait::async_trait;
-use axum::BoxError;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::request::Parts;
@@ -28,22 +26,24 @@ use axum::http::{Request, Response, StatusCode, header};
 use bytes::Bytes;
 use everturn_core::offload::{HEAVY, offload};
 use everturn_core::{Context, Exposure, RequestId, RuntimeError};
-use hyper::body::{Frame, SizeHint};
 use serde_json::Value;
 
-pub use self::caller_streams::{CallerStreams, ServerStreamLog};
+pub use self::caller_streams::{CallerStreams, RecordedStream, ServerStreamLog};
 pub use self::event_encoder::{EncodedTurn, EventEncoder, TurnChunks};
-pub use self::message_position::MessagePosition;
+pub use self::ids::{MessagePosition, hex, text_of_hex, turn_name};
 pub use self::served_agent::ServedAgent;
 pub use self::served_turn::ServedTurn;
 pub use self::sse_response::sse_response;
-pub use self::turn_name::turn_name;
+pub use self::turn_plan::TurnPlan;
+pub use self::waiting_call::{
+    CallAnswers, WaitingCall, WaitingKind, messages_of, waiting_message, with_waiting_calls,
+};
 use crate::context_provider::Provided;
 use crate::correlation::Correlation;
+use crate::counted_body::CountedBody;
 use crate::error_body::Refusal;
 use crate::handler::{Held, Shared, caller_of};
 use crate::metrics::{CallMeter, RouteMetrics};
-use crate::permits::ReadingPlace;
 use crate::request_body;
 use crate::request_body::check_content_type;
 
@@ -239,59 +239,6 @@ impl MountedAdapter {
         let length = hyper::body::Body::size_hint(response.body()).exact();
         let ahead = length.map_or(0, |length| usize::try_from(length).unwrap_or(usize::MAX));
         counted.permit.take(ahead)?;
-        Ok(response.map(|body| {
-            Body::new(CountedBody {
-                body,
-                counted,
-                reading,
-                ahead,
-                last: 0,
-            })
-        }))
-    }
-}
-
-/// The response of an adapter. The call counts as running, and its bytes count for its caller, until they are
-/// sent.
-struct CountedBody {
-    body: Body,
-    counted: Held,
-    /// Held until the first frame, because the response is built from the data that was read.
-    reading: Option<ReadingPlace>,
-    /// The bytes that are counted and not sent yet.
-    ahead: usize,
-    /// The size of the frame that is being sent.
-    last: usize,
-}
-
-impl hyper::body::Body for CountedBody {
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut std::task::Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let this = &mut *self;
-        this.counted.permit.give_back(std::mem::take(&mut this.last));
-        let frame = std::task::ready!(Pin::new(&mut this.body).poll_frame(cx));
-        this.reading = None;
-        Poll::Ready(frame.map(|frame| {
-            let frame = frame?;
-            let length = frame.data_ref().map_or(0, Bytes::len);
-            let counted = length.min(this.ahead);
-            this.counted.permit.take(length - counted)?;
-            this.ahead -= counted;
-            this.last = length;
-            Ok(frame)
-        }))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        Ok(response.map(|body| CountedBody::new(body, counted, reading, ahead)))
     }
 }

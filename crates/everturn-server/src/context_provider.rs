@@ -1,8 +1,6 @@
 //! Context providers, which identify the caller of a request and provide values for the context of its
 //! actions.
 
-mod api_key;
-mod bearer;
 mod combined;
 #[cfg(feature = "jwt")]
 mod jwk;
@@ -15,19 +13,17 @@ mod secrets;
 use std::fmt;
 use std::sync::Arc;
 
-use self::combined::{ActingFor, All, AnyOf};
 use async_trait::async_trait;
-use axum::http::HeaderName;
-use axum::http::{HeaderMap, Method};
+use axum::http::{HeaderMap, HeaderName, Method};
 use everturn_core::{Context, HandlerResult};
 use serde_json::{Map, Value};
 
-pub use self::api_key::ApiKeys;
-pub use self::bearer::BearerTokens;
+use self::combined::{ActingFor, All, AnyOf};
 #[cfg(feature = "jwt")]
 pub use self::jwks::Jwks;
 #[cfg(feature = "jwt")]
 pub use self::jwt::{JwtTokens, PrincipalId};
+pub use self::secrets::{ApiKeys, BearerTokens};
 use crate::Principal;
 
 /// A request as context providers see it. Its body is parsed, and no action has run.

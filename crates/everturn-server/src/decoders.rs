@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::logged_calls::Reconnection;
 use crate::request_body::Envelope;
-use crate::{answer_form, websocket};
+use crate::{event, websocket};
 
 /// Parses a body; `None` if it is refused.
 pub fn body(bytes: &[u8]) -> Option<Value> {
@@ -39,7 +39,7 @@ pub fn wants_stream(target: &str, accept: &[u8]) -> Option<bool> {
     let uri: Uri = target.parse().ok()?;
     let accept = HeaderValue::from_bytes(accept).ok()?;
     let headers = HeaderMap::from_iter([(axum::http::header::ACCEPT, accept)]);
-    answer_form::is_stream_requested(&uri, &headers).ok()
+    event::is_stream_requested(&uri, &headers).ok()
 }
 
 /// Identifies the caller with this `Authorization`, where tokens are signed with these keys; `None` if it is

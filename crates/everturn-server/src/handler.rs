@@ -25,21 +25,19 @@ use tokio::time::Instant;
 
 pub(crate) use self::lines::JSON_LINES;
 pub(crate) use self::logged_stream::stop;
-use crate::action_call::ActionCall;
-use crate::answer_form::AnswerForm;
+use crate::action_call::{ActionCall, CallEvents};
 use crate::archive_access::ArchiveAccess;
+use crate::connection::Peer;
 use crate::context_provider::{CallRequest, ContextProvider, Provided};
-use crate::correlation::Correlation;
-use crate::error_body::{Refusal, json_response};
+use crate::correlation::{Correlation, Trace};
+use crate::counted_body::CountedBody;
+use crate::error_body::{Refusal, json_response, json_text};
+use crate::event::{AnswerForm, is_stream_requested};
 use crate::logged_calls::{LoggedCalls, STREAM_ID};
 use crate::metrics::{CallMeter, RouteMetrics};
 use crate::permits::{Caller, Permit, Permits};
-use crate::pieces::{Answer, Pieces};
-use crate::polled_call::CallEvents;
 use crate::request_body::{Envelope, check_content_type};
-use crate::requests::Peer;
-use crate::trace::Trace;
-use crate::{Limits, Principal, Route, RouteKind, ServerHandle, answer_form, request_body};
+use crate::{Limits, Principal, Route, RouteKind, ServerHandle, request_body};
 
 /// The approximate number of bytes that are written to a connection at once.
 pub(crate) const WRITTEN_TOGETHER: usize = 16 * 1024;
@@ -212,7 +210,7 @@ impl Mounted {
         if self.takes_lines() && lines::are_sent(&head.headers) {
             return self.answer_lines(&head, body, meter).await;
         }
-        let streams = answer_form::is_stream_requested(&head.uri, &head.headers)?;
+        let streams = is_stream_requested(&head.uri, &head.headers)?;
         let form = AnswerForm::of(&head.headers, &self.action.descriptor().action_type)?;
         let mut permit = self.shared.permits.enter();
         let envelope = self.read(&head, body, &mut permit).await?;
@@ -312,17 +310,15 @@ impl Mounted {
         let output = call.run().await?;
         let is_heavy = is_heavy(&output);
         let print = move || {
-            Pieces::of(&Output {
-                result: form.output(output),
-            })
+            let result = form.output(output);
+            let text = serde_json::to_vec(&Output { result }).expect("what is answered is plain data");
+            text.into_boxed_slice()
         };
-        let pieces = if is_heavy { offload(print).await } else { print() };
-        held.permit.take_instead(pieces.length())?;
-        let Held { meter, permit } = held;
-        let mut response = Response::new(Body::new(Answer::new(pieces, meter, permit)));
-        let json = HeaderValue::from_static("application/json");
-        response.headers_mut().insert(header::CONTENT_TYPE, json);
-        Ok(response)
+        let text = if is_heavy { offload(print).await } else { print() };
+        let length = text.len();
+        held.permit.take_instead(length)?;
+        let body = CountedBody::new(Body::from(Bytes::from(text)), held, None, length);
+        Ok(json_text(StatusCode::OK, body))
     }
 
     /// Returns whether the action reads stored data of any size.

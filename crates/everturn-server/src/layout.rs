@@ -1,9 +1,8 @@
 //! The default paths of the agents and flows in a registry.
 
-use std::fmt::Write;
-
 use everturn_agent::internal_agents;
 use everturn_core::{ActionType, Registry};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::Route;
 
@@ -116,20 +115,18 @@ impl Layout {
     }
 }
 
+/// The characters of a path that are percent-encoded.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'/');
+
 /// Returns the path of a name below a prefix, percent-encoded.
 fn below(prefix: &str, name: &str) -> String {
-    let mut path = format!("{}/", prefix.trim_end_matches('/'));
-    for byte in name.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
-                path.push(char::from(byte));
-            }
-            other => {
-                let _ = write!(path, "%{other:02X}");
-            }
-        }
-    }
-    path
+    let name = utf8_percent_encode(name, ENCODED);
+    format!("{}/{name}", prefix.trim_end_matches('/'))
 }
 
 #[cfg(test)]

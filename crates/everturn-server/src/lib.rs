@@ -7,17 +7,17 @@
 
 mod action_call;
 mod adapter;
-mod answer_form;
 mod archive_access;
 mod authenticated;
+mod connection;
 mod context_provider;
 mod correlation;
+mod counted_body;
 #[doc(hidden)]
 pub mod decoders;
 mod error_body;
 mod event;
 mod handler;
-mod hex;
 mod hosts;
 mod layout;
 mod limits;
@@ -27,21 +27,18 @@ mod metrics;
 mod openapi;
 mod operations;
 mod permits;
-mod pieces;
-mod polled_call;
 mod request_body;
-mod requests;
 mod route;
 mod serve;
 mod server;
 mod shutdown;
-mod timed_io;
-mod trace;
 mod websocket;
 
 pub use self::adapter::{
-    Audience, CallerStreams, EncodedTurn, EventEncoder, MessagePosition, ProtocolAdapter, ServedAgent,
-    ServedAgents, ServedTurn, ServerStreamLog, TurnChunks, exposure_of, sse_response, turn_name,
+    Audience, CallAnswers, CallerStreams, EncodedTurn, EventEncoder, MessagePosition, ProtocolAdapter,
+    RecordedStream, ServedAgent, ServedAgents, ServedTurn, ServerStreamLog, TurnChunks, TurnPlan,
+    WaitingCall, WaitingKind, exposure_of, hex, messages_of, sse_response, text_of_hex, turn_name,
+    waiting_message, with_waiting_calls,
 };
 pub use self::archive_access::ArchiveAccess;
 pub use self::authenticated::FromCall;
@@ -49,7 +46,6 @@ pub use self::context_provider::{ApiKeys, BearerTokens, CallRequest, ContextProv
 #[cfg(feature = "jwt")]
 pub use self::context_provider::{Jwks, JwtTokens, PrincipalId};
 pub use self::error_body::json_response;
-pub use self::hex::{hex, text_of_hex};
 pub use self::layout::Layout;
 pub use self::limits::Limits;
 pub use self::listen_address::ListenAddress;

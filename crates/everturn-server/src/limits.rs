@@ -1,7 +1,6 @@
 //! Limits on what clients may ask for.
 
-mod counts;
-mod parsed_size;
+mod request_size;
 
 use std::time::Duration;
 

@@ -4,7 +4,6 @@
 //! reads the same bytes, and a slow client does not delay the call. A full log never rejects a call: the call
 //! continues unrecorded for its first client, and ends when that client disconnects.
 
-mod log_frame;
 mod reconnection;
 
 use std::sync::Arc;
@@ -20,7 +19,6 @@ use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-pub(crate) use self::log_frame::{Reading, frames};
 pub(crate) use self::reconnection::{Reconnection, STREAM_ID, stream_id};
 use crate::ServerHandle;
 use crate::action_call::ActionCall;

@@ -13,9 +13,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::requests::Requests;
+use crate::connection::{Requests, TimedIo};
 use crate::shutdown::AfterGrace;
-use crate::timed_io::TimedIo;
 use crate::{Grace, Limits, ServerHandle};
 
 /// How long a detached turn may take to answer, and cancelled work to clean up, before its connection is

@@ -1,6 +1,5 @@
 //! A stream log in a SQLite file, readable by other processes and after a restart.
 
-mod budget;
 mod live;
 mod rows;
 mod shared;
@@ -21,12 +20,12 @@ use everturn_core::stream_log::{
 };
 use everturn_core::{Error, Result};
 use futures::StreamExt;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use self::rows::Found;
-use self::shared::{Shared, Stranger};
+use self::shared::Shared;
 pub use self::stream_options::SqliteStreamLogOptions;
 use self::stream_reader::Reader;
 use self::thread::{Job, Thread};
@@ -101,8 +100,8 @@ impl Inner {
     /// Ends the thread after all queued jobs, and blocks until it has closed the database.
     fn close(&self) {
         self.readers.close_idle();
-        lock(&self.jobs).take();
-        let thread = lock(&self.thread).take();
+        self.jobs.lock().take();
+        let thread = self.thread.lock().take();
         // A job that owns the last handle drops it on this thread, which cannot join itself and ends
         // afterwards.
         if let Some(thread) = thread.filter(|thread| thread.thread().id() != std::thread::current().id()) {
@@ -116,11 +115,6 @@ impl Drop for Inner {
     fn drop(&mut self) {
         self.close();
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Every change is a single assignment.
-    mutex.lock()
 }
 
 impl SqliteStreamLog {
@@ -181,7 +175,7 @@ impl SqliteStreamLog {
     }
 
     fn send(&self, job: Job) -> Result<()> {
-        let jobs = lock(&self.0.jobs);
+        let jobs = self.0.jobs.lock();
         let is_sent = jobs.as_ref().is_some_and(|jobs| jobs.send(job).is_ok());
         if is_sent { Ok(()) } else { Err(stopped()) }
     }
@@ -215,22 +209,22 @@ impl StreamLog for SqliteStreamLog {
     }
 
     async fn read(&self, key: &StreamKey, after: Position) -> Result<Entries> {
-        let live = self.0.shared.live().get(key).cloned();
+        let live = self.0.shared.live.lock().get(key).cloned();
         let reader = if let Some(live) = live {
             Reader::here(self.clone(), live, after)
         } else {
             let (key, now) = (key.clone(), self.0.shared.options.now());
             let row = self.query(move |db| rows::find(db, &key, now)).await?;
             let row = row.ok_or_else(not_found)?;
-            let stranger = Stranger::new(&self.0.shared, row);
+            let reader = Reader::elsewhere(self.clone(), row, after);
             self.send(Job::Poll)?;
-            Reader::elsewhere(self.clone(), row, stranger, after)
+            reader
         };
         Ok(futures::stream::unfold(reader, Reader::step).boxed())
     }
 
     async fn stop(&self, key: &StreamKey) -> Result<()> {
-        if let Some(live) = self.0.shared.live().get(key) {
+        if let Some(live) = self.0.shared.live.lock().get(key) {
             live.stop.cancel();
             return Ok(());
         }

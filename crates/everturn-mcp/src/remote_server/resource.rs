@@ -7,13 +7,14 @@ use everturn_core::{Action, ActionType, Context, Registry, Result};
 use rmcp::model::{
     ClientRequest, ReadResourceRequest, ReadResourceRequestParams, Resource, ResourceTemplate, ServerResult,
 };
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::RemoteServer;
 use super::prompt::asks;
+use super::{Offered, RemoteServer};
 use crate::{content, fault};
 
 /// The address and description of a resource.
+#[derive(PartialEq)]
 pub(crate) struct Address {
     pub(crate) name: String,
     description: Option<String>,
@@ -48,17 +49,13 @@ impl Address {
         let address = self.uri.as_deref().or(self.template.as_deref());
         address.unwrap_or_default()
     }
-
-    pub(crate) fn fingerprint(&self) -> Value {
-        json!([self.description, self.mime_type, self.uri, self.template])
-    }
 }
 
 /// Registers a listed resource, or a template of resources.
 pub(crate) fn register(
     server: &Arc<RemoteServer>,
-    name: &str,
-    address: Address,
+    offered: &Offered,
+    address: &Address,
     registry: &Registry,
 ) -> Result<()> {
     let read = {
@@ -78,9 +75,9 @@ pub(crate) fn register(
         ),
         ("mcp".to_owned(), origin),
     ]);
-    let mut action = Action::new(ActionType::RESOURCE, name, read).with_metadata(metadata);
-    if let Some(description) = address.description {
-        action = action.with_description(description);
+    let mut action = Action::new(ActionType::RESOURCE, offered.name(), read).with_metadata(metadata);
+    if let Some(description) = &address.description {
+        action = action.with_description(description.as_str());
     }
     registry.register(Arc::new(action))
 }

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::asking::{Answered, Asking};
-use super::session::Request;
+use super::session::{Request, handing_off};
 use super::tools::{Step, failed, progress};
 
 /// The message for a client that does not support tasks.
@@ -220,7 +220,7 @@ async fn run(
             leave.cancel();
             running.await
         }
-        () = request.handing_off(), if can_detach => {
+        () = handing_off(&request.context), if can_detach => {
             leave.cancel();
             running.await
         }

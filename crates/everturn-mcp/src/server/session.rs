@@ -10,9 +10,8 @@ use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, CompleteRequestParams, CompleteResult,
     ErrorData, GetPromptRequestParams, GetPromptResponse, GetTaskParams, GetTaskResult, Implementation,
     ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
-    PaginatedRequestParams, PromptsCapability, ReadResourceRequestParams, ReadResourceResponse,
-    ResourcesCapability, ServerCapabilities, ServerConfig, SubscriptionFilter, TASKS_EXTENSION_ID,
-    ToolsCapability, UpdateTaskParams,
+    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities,
+    ServerConfig, SubscriptionFilter, TASKS_EXTENSION_ID, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, SubscriptionContext, SubscriptionSendError};
 use rmcp::{RoleServer, ServerHandler};
@@ -75,14 +74,6 @@ impl Exposed {
 }
 
 impl Request<'_> {
-    /// Waits until agents should continue in the background because the HTTP server shuts down.
-    pub(super) async fn handing_off(&self) {
-        match stages(&self.context) {
-            Some(stages) => stages.handing_off().cancelled().await,
-            None => std::future::pending().await,
-        }
-    }
-
     /// Returns how much of an error the client receives.
     pub(super) fn exposure(&self) -> Exposure {
         let given = self.context.extension::<Exposure>();
@@ -153,46 +144,39 @@ fn context_of(_rmcp: &RequestContext<RoleServer>) -> Option<Context> {
     None
 }
 
-/// Returns the handle of the HTTP server, if there is one.
-#[cfg(feature = "http")]
-fn stages(context: &Context) -> Option<Arc<everturn_server::ServerHandle>> {
-    context.extension()
+/// Waits until the HTTP server hands calls off to the background; forever over other transports.
+#[cfg_attr(not(feature = "http"), allow(unused_variables))]
+pub(super) async fn handing_off(context: &Context) {
+    #[cfg(feature = "http")]
+    if let Some(server) = context.extension::<everturn_server::ServerHandle>() {
+        return server.handing_off().cancelled().await;
+    }
+    std::future::pending().await
 }
 
-#[cfg(not(feature = "http"))]
-fn stages(_context: &Context) -> Option<Arc<NoServer>> {
-    None
-}
-
-/// A default handle without an HTTP server.
-#[cfg(not(feature = "http"))]
-enum NoServer {}
-
-#[cfg(not(feature = "http"))]
-impl NoServer {
-    fn draining(&self) -> &CancellationToken {
-        match *self {}
+/// Waits until the HTTP server shuts down; forever over other transports.
+#[cfg_attr(not(feature = "http"), allow(unused_variables))]
+async fn draining(context: Option<Context>) {
+    #[cfg(feature = "http")]
+    if let Some(server) = context.and_then(|context| context.extension::<everturn_server::ServerHandle>()) {
+        return server.draining().cancelled().await;
     }
-
-    fn handing_off(&self) -> &CancellationToken {
-        match *self {}
-    }
+    std::future::pending().await
 }
 
 impl ServerHandler for Session {
     fn get_info(&self) -> ServerConfig {
-        let mut capabilities = ServerCapabilities::default();
-        let (mut tools, mut prompts) = (ToolsCapability::default(), PromptsCapability::default());
-        let mut resources = ResourcesCapability::default();
-        tools.list_changed = Some(true);
-        prompts.list_changed = Some(true);
-        resources.list_changed = Some(true);
-        capabilities.tools = Some(tools);
-        capabilities.prompts = Some(prompts);
-        capabilities.resources = Some(resources);
-        capabilities.completions = Some(Map::new());
         let tasks = (TASKS_EXTENSION_ID.to_owned(), Map::new());
-        capabilities.extensions = Some([tasks].into_iter().collect());
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_tool_list_changed()
+            .enable_prompts()
+            .enable_prompts_list_changed()
+            .enable_resources()
+            .enable_resources_list_changed()
+            .enable_completions()
+            .enable_extensions_with([tasks].into_iter().collect())
+            .build();
         let mut info = ServerConfig::new(capabilities);
         info.server_info = Implementation::new(&self.exposed.name, &self.exposed.version);
         info.instructions.clone_from(&self.exposed.instructions);
@@ -221,15 +205,7 @@ impl ServerHandler for Session {
 
     /// Clients of the stateless version are notified of changes while they listen.
     async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
-        let stages = context_of(subscription.request_context())
-            .as_ref()
-            .and_then(stages);
-        let draining = async {
-            match &stages {
-                Some(stages) => stages.draining().cancelled().await,
-                None => std::future::pending().await,
-            }
-        };
+        let draining = draining(context_of(subscription.request_context()));
         let mut lists = Lists::new(&self.exposed);
         let telling = async {
             loop {

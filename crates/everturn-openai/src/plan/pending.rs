@@ -1,66 +1,45 @@
 //! Calls that wait for an answer, and the input that answers them.
 
 use everturn_agent::{AgentInput, Snapshot};
-use everturn_ai::history::awaiting;
-use everturn_ai::{Answers, Declined, History, Message, Part};
-use everturn_server::turn_name;
+use everturn_ai::{Answers, History, Message};
+use everturn_server::{CallAnswers, ServedAgent, WaitingCall, messages_of, turn_name, waiting_message};
 use serde_json::{Value, json};
 
-use crate::agents::Agent;
 use crate::client_transcript::TranscriptItem;
 use crate::fault::Fault;
-use crate::items::{ItemKind, TurnInfo, items_of};
+use crate::items::{Item, ItemKind, TurnInfo, items_of};
 
-/// A call that waits for an answer, with its id in the protocol.
-#[derive(Debug)]
-pub(crate) struct Pending {
-    pub(crate) id: String,
-    pub(crate) part: Part,
-    pub(crate) is_approval: bool,
-}
-
-/// Returns the calls that wait at the end of a conversation, whose last turn has this name.
-pub(crate) fn pending(messages: &History, name: &str, agent: &Agent) -> Vec<Pending> {
-    let asking = awaiting(messages).and_then(|place| Some((place, messages.get(place)?)));
-    let Some((place, last)) = asking else {
+/// Returns the calls that wait at the end of a conversation, whose last turn has this name. `respond_only`
+/// names the tools that only accept a response.
+pub(crate) fn pending(messages: &History, name: &str, respond_only: &[String]) -> Vec<WaitingCall> {
+    let Some((place, last)) = waiting_message(messages) else {
         return Vec::new();
     };
     let info = TurnInfo {
-        respond_only: agent.respond_only(),
+        respond_only: respond_only.to_vec(),
         ..TurnInfo::default()
     };
+    let waiting = |item: &Item| matches!(item.kind, ItemKind::Question(_) | ItemKind::Approval(_));
     let items = items_of(place, std::slice::from_ref(last), &info);
-    let mut parts = last.interrupts();
-    items
-        .iter()
-        .filter_map(|item| match item.kind {
-            ItemKind::Question(_) => Some((item.key, false)),
-            ItemKind::Approval(_) => Some((item.key, true)),
-            _ => None,
-        })
-        .filter_map(|(key, is_approval)| {
-            Some(Pending {
-                id: key.id("call", name),
-                part: parts.next()?.clone(),
-                is_approval,
-            })
-        })
-        .collect()
+    let mut calls = WaitingCall::of_message(
+        last,
+        |tool| respond_only.iter().any(|name| name == tool),
+        |_| String::new(),
+    );
+    for (call, item) in calls.iter_mut().zip(items.iter().filter(|item| waiting(item))) {
+        call.id = item.key.id("call", name);
+    }
+    calls
 }
 
 /// Creates the input of a turn that continues `base`.
 pub(crate) fn input_of(
     new: Vec<TranscriptItem>,
     base: Option<&Snapshot>,
-    agent: &Agent,
+    agent: &ServedAgent,
 ) -> Result<AgentInput, Fault> {
-    let name = base.map(turn_name).unwrap_or_default();
-    let history = base
-        .and_then(|base| base.state.as_ref())
-        .map(|state| &state.messages);
-    let pending = history
-        .map(|messages| pending(messages, &name, agent))
-        .unwrap_or_default();
+    let pending = base.map(|base| pending(messages_of(base), &turn_name(base), &agent.respond_only()));
+    let pending = pending.unwrap_or_default();
     let mut users = Vec::new();
     let mut answers = Vec::new();
     for item in new {
@@ -77,11 +56,7 @@ pub(crate) fn input_of(
     }
     if answers.is_empty() {
         if let Some(open) = pending.first() {
-            return Err(Fault::invalid(
-                "failed_precondition",
-                "input",
-                format!("No tool output found for function call {}.", open.id),
-            ));
+            return Err(unanswered(open));
         }
         let message = users.pop().ok_or_else(|| Fault::missing("input"))?;
         return Ok(AgentInput {
@@ -105,56 +80,33 @@ enum Answer {
     Approval(bool, Option<String>),
 }
 
-fn answered(pending: &[Pending], answers: Vec<(String, Answer)>) -> Result<Answers, Fault> {
-    let mut parts: Vec<Option<Part>> = vec![None; pending.len()];
+fn answered(pending: &[WaitingCall], answers: Vec<(String, Answer)>) -> Result<Answers, Fault> {
+    let mut answered = CallAnswers::to(pending);
     for (call, answer) in answers {
-        let index = pending.iter().position(|open| open.id == call).ok_or_else(|| {
+        let (open, part) = answered.find(&call).ok_or_else(|| {
             Fault::invalid(
                 "invalid_value",
                 "input",
                 format!("No call with the id '{call}' waits for an answer."),
             )
         })?;
-        parts[index] = answer_to(&pending[index], answer)?;
+        *part = open.answered(match answer {
+            Answer::Output(output) => output,
+            Answer::Approval(..) if !open.is_approval() => {
+                return Err(Fault::invalid(
+                    "invalid_value",
+                    "input",
+                    format!("The call '{call}' asks for an output and not for an approval."),
+                ));
+            }
+            Answer::Approval(true, _) => json!({ "approved": true }),
+            Answer::Approval(false, reason) => json!({ "approved": false, "reason": reason }),
+        });
     }
-    let unanswered = parts
-        .iter()
-        .position(Option::is_none)
-        .map(|index| &pending[index]);
-    if let Some(open) = unanswered {
-        return Err(Fault::invalid(
-            "failed_precondition",
-            "input",
-            format!("No tool output found for function call {}.", open.id),
-        ));
-    }
-    Ok(parts.into_iter().flatten().collect())
+    answered.finish().map_err(|open| unanswered(open[0]))
 }
 
-fn answer_to(open: &Pending, answer: Answer) -> Result<Option<Part>, Fault> {
-    let approval = match &answer {
-        Answer::Approval(..) if !open.is_approval => {
-            return Err(Fault::invalid(
-                "invalid_value",
-                "input",
-                format!(
-                    "The call '{}' asks for an output and not for an approval.",
-                    open.id
-                ),
-            ));
-        }
-        Answer::Approval(approve, reason) => Some((*approve, reason.clone())),
-        Answer::Output(output) if open.is_approval => output["approved"].as_bool().map(|approve| {
-            let reason = output["reason"].as_str().map(str::to_owned);
-            (approve, reason)
-        }),
-        Answer::Output(_) => None,
-    };
-    Ok(match (approval, answer) {
-        (Some((true, _)), Answer::Output(output)) => open.part.restart(Some(output), None),
-        (Some((true, _)), _) => open.part.restart(Some(json!({ "approved": true })), None),
-        (Some((false, reason)), _) => open.part.respond(Declined::Denied { reason }.output(), None),
-        (None, Answer::Output(output)) => open.part.respond(output, None),
-        (None, Answer::Approval(..)) => None,
-    })
+fn unanswered(open: &WaitingCall) -> Fault {
+    let message = format!("No tool output found for function call {}.", open.id);
+    Fault::invalid("failed_precondition", "input", message)
 }

@@ -1,10 +1,10 @@
 //! Turns on conversations that only the client keeps.
 
-use everturn_agent::{AgentInit, AgentInput, ClientTool, SessionState};
-use everturn_ai::{Message, Part, Role, ToolRequest, ToolResponse, metadata};
-use serde_json::json;
+use everturn_agent::{AgentInput, ClientTool, SessionState};
+use everturn_ai::{Message, Part, Role, ToolRequest, ToolResponse};
+use everturn_server::{TurnPlan, with_waiting_calls};
 
-use super::{Plan, rejected};
+use super::rejected;
 use crate::client_transcript::TranscriptItem;
 use crate::fault::Fault;
 
@@ -13,7 +13,7 @@ pub(crate) fn plan_stateless(
     transcript: Vec<TranscriptItem>,
     instructions: Vec<String>,
     tools: Vec<ClientTool>,
-) -> Result<Plan, Fault> {
+) -> Result<TurnPlan, Fault> {
     let mut messages: Vec<Message> = Vec::new();
     let mut open: Vec<Part> = Vec::new();
     let mut answers: Vec<Part> = Vec::new();
@@ -97,35 +97,18 @@ pub(crate) fn plan_stateless(
             ));
         }
         if let Some(last) = messages.pop() {
-            messages.push(waiting(&last));
+            messages.push(with_waiting_calls(&last, |_| true));
         }
         AgentInput::answers(answers)
     };
-    Ok(Plan {
-        init: AgentInit::state(SessionState {
-            messages: messages.into_iter().collect(),
-            ..SessionState::default()
-        }),
-        input: AgentInput {
-            tools,
-            instructions,
-            ..input
-        },
-        is_stored: false,
-        restarts: false,
-        base: None,
-    })
-}
-
-/// Returns the message with its calls marked as the client's, which wait for the answers of this turn.
-fn waiting(message: &Message) -> Message {
-    let marked = |part: &Part| match part.as_tool_request() {
-        Some(_) => part
-            .clone()
-            .with_metadata_entry(metadata::INTERRUPT, json!({ metadata::CLIENT_TOOL: true })),
-        None => part.clone(),
+    let state = SessionState {
+        messages: messages.into_iter().collect(),
+        ..SessionState::default()
     };
-    message
-        .clone()
-        .with_content(message.content().iter().map(marked).collect::<Vec<_>>())
+    let input = AgentInput {
+        tools,
+        instructions,
+        ..input
+    };
+    Ok(TurnPlan::of_client(state, input))
 }

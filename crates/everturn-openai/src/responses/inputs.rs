@@ -2,15 +2,14 @@
 
 use everturn_agent::AgentInput;
 use everturn_ai::{Message, Part, Role, ToolResponse, metadata};
-use everturn_server::MessagePosition;
+use everturn_server::{MessagePosition, WaitingCall};
 use serde_json::{Value, json};
 
-use crate::plan::Pending;
 use crate::response::plain_text;
 
 /// Returns the inputs among the messages that a turn added. `from` is the position of the first one, `name`
 /// the turn's name, and `asked` the calls that waited before the turn.
-pub(super) fn inputs_of(from: usize, messages: &[Message], name: &str, asked: &[Pending]) -> Vec<Value> {
+pub(super) fn inputs_of(from: usize, messages: &[Message], name: &str, asked: &[WaitingCall]) -> Vec<Value> {
     let mut inputs = Vec::new();
     for (offset, message) in messages.iter().enumerate() {
         let id = |kind: &str, number: usize| {
@@ -59,7 +58,7 @@ pub(super) fn input_messages(input: &AgentInput) -> Vec<Message> {
     messages
 }
 
-fn is_answered(open: &Pending, response: &ToolResponse) -> bool {
+fn is_answered(open: &WaitingCall, response: &ToolResponse) -> bool {
     open.part
         .as_tool_request()
         .is_some_and(|request| request.name == response.name && request.reference == response.reference)
@@ -69,7 +68,7 @@ fn is_answered(open: &Pending, response: &ToolResponse) -> bool {
 fn answer(
     part: &Part,
     response: &ToolResponse,
-    open: Option<&Pending>,
+    open: Option<&WaitingCall>,
     id: impl Fn(&str) -> String,
 ) -> Option<Value> {
     let is_given = part.metadata_entry(metadata::INTERRUPT_RESPONSE).is_some();
@@ -77,7 +76,7 @@ fn answer(
     let denied = output.filter(|output| output["denied"] == Value::Bool(true));
     match open {
         // A restarted call was approved, whatever its result.
-        Some(open) if open.is_approval && (!is_given || denied.is_some()) => Some(json!({
+        Some(open) if open.is_approval() && (!is_given || denied.is_some()) => Some(json!({
             "id": id("mcpr"),
             "type": "mcp_approval_response",
             "approval_request_id": open.id,

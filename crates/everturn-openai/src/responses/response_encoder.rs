@@ -1,22 +1,20 @@
 //! Encoding a turn as a response, for its client and for the stream log.
 
 use everturn_agent::{AgentOutput, AgentStreamChunk, SnapshotId};
-use everturn_core::stream_log::{JsonText, StreamWriter};
 use everturn_core::{Context, Result};
-use everturn_server::{EventEncoder, exposure_of};
+use everturn_server::{EventEncoder, RecordedStream, ServedAgent, exposure_of};
 use serde_json::Value;
 
-use crate::agents::Agent;
 use crate::event::Event;
 use crate::response::State;
 use crate::response_events::ResponseEvents;
 
 /// Encodes the turn of a response.
 pub(super) struct ResponseEncoder {
-    pub(super) agent: Agent,
+    pub(super) agent: ServedAgent,
     pub(super) events: ResponseEvents,
-    /// Stores the events for clients that read them again; `None` if no client can.
-    pub(super) writer: Option<Box<dyn StreamWriter>>,
+    /// Stores the events for clients that read them again.
+    pub(super) recording: RecordedStream,
     /// Whether the client receives the events.
     pub(super) streams: bool,
     pub(super) context: Context,
@@ -53,28 +51,18 @@ impl EventEncoder for ResponseEncoder {
         events
     }
 
-    /// Writes events to the log. A full log ends the recording and not the turn.
     async fn record(&mut self, events: &[Event], is_end: bool) {
-        let Some(writer) = &self.writer else { return };
-        for event in events {
-            if writer.append(event.data.clone()).await.is_err() {
-                self.writer = None;
-                return;
-            }
-        }
-        if is_end
-            && let Some(writer) = self.writer.take()
-            && let Ok(end) = JsonText::of(&Value::Null)
-        {
-            // Later readers have every event; only the mark of the end is lost.
-            let _ = writer.finish(Ok(end)).await;
+        let texts = events.iter().map(|event| event.data.clone());
+        self.recording.append(texts).await;
+        if is_end {
+            self.recording.finish(&Value::Null).await;
         }
     }
 }
 
 impl ResponseEncoder {
     fn has_reader(&self) -> bool {
-        self.streams || self.writer.is_some()
+        self.streams || self.recording.is_recorded()
     }
 
     /// Sets the final state of the response.

@@ -5,19 +5,15 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::http::{HeaderMap, Response as HttpResponse, StatusCode};
 use everturn_core::Context;
-use everturn_core::stream_log::{
-    Entries, JsonText, Position, StreamEvent, StreamKey, StreamLog, StreamWriter,
-};
-use everturn_server::{CallerStreams, ServerStreamLog, hex, json_response};
+use everturn_core::stream_log::{Entries, JsonText, Position, StreamEvent, StreamKey, StreamLog};
+use everturn_server::{CallerStreams, RecordedStream, ServedAgent, ServerStreamLog, hex, json_response};
 use futures::StreamExt;
 use futures::future::ready;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::StoredResponse;
-use crate::agents::Agent;
-use crate::event::Event;
-use crate::event_stream::event_stream;
+use crate::event::{Event, event_stream};
 use crate::fault::Fault;
 use crate::ids::parse_response_id;
 use crate::response::Response;
@@ -39,7 +35,7 @@ pub(crate) struct ResponseLog {
 }
 
 impl ResponseLog {
-    pub(crate) fn of(agent: &Agent, (headers, body): (&HeaderMap, &[u8]), context: &Context) -> Self {
+    pub(crate) fn of(agent: &ServedAgent, (headers, body): (&HeaderMap, &[u8]), context: &Context) -> Self {
         let mut digest = Sha256::new();
         digest.update(agent.name().as_bytes());
         digest.update([0]);
@@ -57,7 +53,7 @@ impl ResponseLog {
     /// Returns the response to a request whose first response was lost; `None` if the request must run.
     pub(crate) async fn earlier_answer(
         &self,
-        agent: &Agent,
+        agent: &ServedAgent,
         streams: bool,
         context: &Context,
     ) -> Result<Option<HttpResponse<Body>>, Fault> {
@@ -110,27 +106,26 @@ impl ResponseLog {
             return;
         };
         let now = jiff::Timestamp::now().as_microsecond();
-        let Ok(note) = JsonText::of(&(now, &response.id)) else {
-            return;
-        };
         for number in 0..EQUAL_REQUESTS {
-            if let Ok(writer) = log.open(&self.note_key(number)).await {
+            let mut stream = RecordedStream::open(log.as_ref(), &self.note_key(number)).await;
+            if stream.is_recorded() {
                 // Without the note a retry runs the turn again, as it would without a log.
-                let _ = writer.finish(Ok(note)).await;
-                return;
+                return stream.finish(&(now, &response.id)).await;
             }
         }
     }
 
     /// Opens the stream of the response's events.
-    pub(crate) async fn writer(&self, response: &Response) -> Option<Box<dyn StreamWriter>> {
-        let log = self.log.as_ref().filter(|_| response.is_stored)?;
+    pub(crate) async fn recording(&self, response: &Response) -> RecordedStream {
+        let Some(log) = self.log.as_ref().filter(|_| response.is_stored) else {
+            return RecordedStream::default();
+        };
         let key = self.streams.key("responses", &response.id);
         let key = match &response.session {
             Some(session) => key.about(self.streams.session(session.as_str())),
             None => key,
         };
-        log.open(&key).await.ok()
+        RecordedStream::open(log.as_ref(), &key).await
     }
 
     fn note_key(&self, number: usize) -> StreamKey {

@@ -6,7 +6,7 @@ use everturn_agent::archive::DeleteRequest;
 use everturn_agent::{Snapshot, SnapshotEvent, SnapshotId, SnapshotStatus, UsageTotal};
 use everturn_ai::{Message, Role};
 use everturn_core::{Context, RuntimeError, Status};
-use everturn_server::{exposure_of, json_response, turn_name};
+use everturn_server::{ServedAgent, WaitingCall, exposure_of, json_response, turn_name};
 use jiff::SignedDuration;
 use serde_json::{Map, Value};
 
@@ -14,12 +14,11 @@ use super::inputs::{input_messages, inputs_of};
 use super::response_log::read_again;
 use super::watched_run::watch;
 use super::{NOTED, NOTES};
-use crate::agents::Agent;
 use crate::fault::Fault;
 use crate::ids::response_id;
 use crate::items::{TurnInfo, items_of};
 use crate::page::Page;
-use crate::plan::{Pending, pending};
+use crate::plan::pending;
 use crate::response::{Response, State};
 
 /// A snapshot as a response.
@@ -38,7 +37,7 @@ pub(crate) struct StoredResponse {
     /// The name of the turn before it.
     previous: Option<String>,
     /// The calls that waited for an answer before the turn.
-    asked: Vec<Pending>,
+    asked: Vec<WaitingCall>,
     /// The time without a heartbeat after which a background run is lost.
     lost_after: Option<SignedDuration>,
 }
@@ -57,7 +56,17 @@ impl StoredResponse {
     ///
     /// # Errors
     /// `404` for a missing turn and for a turn of another caller.
-    pub(crate) async fn find(agent: &Agent, turn: &str, context: &Context) -> Result<Self, Fault> {
+    pub(crate) async fn find(agent: &ServedAgent, turn: &str, context: &Context) -> Result<Self, Fault> {
+        Self::find_with(agent, turn, &agent.respond_only(), context).await
+    }
+
+    /// As [`Self::find`], where these tools only accept a response.
+    pub(crate) async fn find_with(
+        agent: &ServedAgent,
+        turn: &str,
+        respond_only: &[String],
+        context: &Context,
+    ) -> Result<Self, Fault> {
         let failed = |error: everturn_core::Error| Fault::of_error(&error, exposure_of(context));
         let snapshot = agent.turn(turn, context).await.map_err(failed)?;
         let snapshot = snapshot.ok_or_else(|| not_found(&response_id(turn, agent.name())))?;
@@ -98,7 +107,7 @@ impl StoredResponse {
             (None, None) => 0,
         };
         let asked = match (&before, &previous) {
-            (Some(before), Some(name)) => pending(before, name, agent),
+            (Some(before), Some(name)) => pending(before, name, respond_only),
             _ => Vec::new(),
         };
         let prior = before.and_then(|before| Some(before.last()?.tool_request_parts().cloned().collect()));
@@ -110,7 +119,7 @@ impl StoredResponse {
             from,
             info: TurnInfo {
                 prior: prior.unwrap_or_default(),
-                respond_only: agent.respond_only(),
+                respond_only: respond_only.to_vec(),
                 of_client: Vec::new(),
                 is_json,
             },
@@ -223,7 +232,7 @@ impl StoredResponse {
 
     /// Handles a request for the response.
     pub(crate) async fn answer(
-        agent: &Agent,
+        agent: &ServedAgent,
         turn: &str,
         asked: ResponseRequest,
         context: Context,

@@ -4,12 +4,10 @@ use axum::body::Body;
 use axum::http::Response as HttpResponse;
 use everturn_agent::{AgentOutput, AgentStreamChunk, SnapshotId, WatchRequest};
 use everturn_core::{Context, Result, RuntimeError, Status};
-use everturn_server::{EncodedTurn, EventEncoder, exposure_of};
+use everturn_server::{EncodedTurn, EventEncoder, ServedAgent, exposure_of};
 
 use super::stored::{StoredResponse, not_found};
-use crate::agents::Agent;
-use crate::event::Event;
-use crate::event_stream::event_stream;
+use crate::event::{Event, event_stream};
 use crate::fault::Fault;
 use crate::ids::parse_response_id;
 use crate::items::{ItemStream, TurnInfo};
@@ -18,7 +16,7 @@ use crate::response_events::ResponseEvents;
 
 /// Encodes a background run for one reader.
 struct RunEncoder {
-    agent: Agent,
+    agent: ServedAgent,
     snapshot: SnapshotId,
     events: ResponseEvents,
     /// The number of the last event that the client has.
@@ -29,7 +27,7 @@ struct RunEncoder {
 /// Returns the events of a background run: those so far, and then each as it occurs. They are made from the
 /// run's own stream, so every reader receives the same events.
 pub(crate) fn watch(
-    agent: &Agent,
+    agent: &ServedAgent,
     response: Response,
     info: TurnInfo,
     after: Option<u64>,

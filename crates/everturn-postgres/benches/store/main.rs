@@ -14,33 +14,15 @@ mod schema;
 mod tap;
 mod throughput;
 
-/// Measures something and prints it.
-type Table = fn(&tokio::runtime::Runtime, &str);
-
 fn main() {
     let Ok(url) = std::env::var("EVERTURN_TEST_POSTGRES") else {
         println!("EVERTURN_TEST_POSTGRES names no server");
         return;
     };
-    let wanted: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|argument| !argument.starts_with("--"))
-        .collect();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .expect("a runtime");
-    let tables: [(&str, Table); 4] = [
-        ("throughput", throughput::run),
-        ("growth", growth::run),
-        ("million", million::run),
-        ("other", other::run),
-    ];
-    for (name, table) in tables {
-        if wanted.is_empty() || wanted.iter().any(|wanted| wanted == name) {
-            table(&runtime, &url);
-            println!();
-        }
-    }
+    conversation::run_tables(&[
+        ("throughput", &|runtime| throughput::run(runtime, &url)),
+        ("growth", &|runtime| growth::run(runtime, &url)),
+        ("million", &|runtime| million::run(runtime, &url)),
+        ("other", &|runtime| other::run(runtime, &url)),
+    ]);
 }

@@ -1,11 +1,10 @@
 //! A million sessions in one schema, against a hundred.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use everturn_agent::store::{Checksum, Cursor, Detail, Scope, SessionQuery, SessionStore, SnapshotQuery};
-use jiff::Timestamp;
+use everturn_agent::store::{Checksum, Detail, Scope, SessionStore};
 
-use crate::conversation::{Conversation, median};
+use crate::conversation::{Conversation, TIMED, print_medians, time_calls};
 use crate::schema::Schema;
 
 const ROUNDS: usize = 51;
@@ -15,20 +14,7 @@ const REAL: usize = 100;
 
 pub(crate) fn run(runtime: &tokio::runtime::Runtime, url: &str) {
     println!("many sessions in one schema (median of {ROUNDS}, nothing in memory)");
-    let names = ["latest", "sessions", "sessions, deep", "snapshots", "a turn"];
-    print!("{:>10}", "sessions");
-    for name in names {
-        print!(" {name:>15}");
-    }
-    println!();
-    for sessions in [100, 1_000_000] {
-        let times = runtime.block_on(measure(url, sessions));
-        print!("{sessions:>10}");
-        for time in times {
-            print!(" {:>15}", format!("{time:.0?}"));
-        }
-        println!();
-    }
+    print_medians(&TIMED, |sessions| runtime.block_on(measure(url, sessions)));
 }
 
 /// Creates sessions of one turn each by SQL, because the store would take minutes. Their keys are not hashes
@@ -70,7 +56,7 @@ fn row_checksum(number: i64) -> i64 {
     row.null().null().null().integer(1).null().finish()
 }
 
-async fn measure(url: &str, sessions: i64) -> Vec<Duration> {
+async fn measure(url: &str, sessions: i64) -> Vec<Vec<Duration>> {
     let schema = Schema::new(url);
     let store = schema.open(|options| options).await;
     for number in 0..REAL {
@@ -81,49 +67,20 @@ async fn measure(url: &str, sessions: i64) -> Vec<Duration> {
     let client = schema.connect().await;
     fill(&client, sessions).await;
     let mut random = fastrand::Rng::with_seed(5);
-    let scope = Scope::default();
-    let mut times = vec![Vec::new(); 5];
-    let mut note = |which: usize, start: Instant| times[which].push(start.elapsed());
+    let mut times = vec![Vec::new(); TIMED.len()];
     for round in 0..ROUNDS {
         // With nothing in memory but a connection.
         let store = schema.open(|options| options).await;
-        store
-            .latest(&scope, &"nobody".into(), Detail::Metadata)
-            .await
-            .expect("a read");
+        let (scope, nobody) = (Scope::default(), "nobody".into());
+        let nobody = store.latest(&scope, &nobody, Detail::Metadata).await;
+        nobody.expect("a read");
         let session = format!("session-{}", random.usize(..REAL)).as_str().into();
-        let start = Instant::now();
-        store
-            .latest(&scope, &session, Detail::Whole)
-            .await
-            .expect("a read")
-            .expect("a row");
-        note(0, start);
-        let mut query = SessionQuery::default();
-        let start = Instant::now();
-        store.sessions(&scope, &query).await.expect("a page");
-        note(1, start);
-        let number = random.i64(60..sessions);
-        let created_at = Timestamp::from_nanosecond(i128::from(number) * 1_000_000).expect("a time");
-        query.after = Some(Cursor {
-            created_at,
-            snapshot_id: "x".into(),
-        });
-        let start = Instant::now();
-        store.sessions(&scope, &query).await.expect("a page");
-        note(2, start);
-        let start = Instant::now();
-        store
-            .list(&scope, &SnapshotQuery::of(session))
-            .await
-            .expect("a page");
-        note(3, start);
-        let mut conversation = Conversation::new(&format!("new-{round}"), 1);
-        let start = Instant::now();
-        conversation.save_turn(&store).await;
-        note(4, start);
+        let calls = time_calls(&store, session, random.i64(60..sessions), round).await;
+        for (times, time) in times.iter_mut().zip(calls) {
+            times.push(time);
+        }
     }
     drop(client);
     schema.drop().await;
-    times.into_iter().map(median).collect()
+    times
 }

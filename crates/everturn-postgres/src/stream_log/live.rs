@@ -4,7 +4,7 @@
 
 use everturn_core::stream_log::{Entry, JsonText, Position, StoredError, StreamEvent, too_large};
 use everturn_core::{Error, Result};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -54,17 +54,12 @@ impl Live {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Every change leaves the state whole.
-        self.state.lock()
-    }
-
     /// Adds a chunk and returns its position.
     ///
     /// # Errors
     /// `RESOURCE_EXHAUSTED` if the stream is too large, which ends it; the end's error if it has ended.
     pub(super) fn push(&self, chunk: JsonText) -> Result<Position> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if let Some(end) = &state.end {
             return Err(after_the_end(end));
         }
@@ -89,7 +84,7 @@ impl Live {
     /// # Errors
     /// The error of the end that it has already.
     pub(super) fn end(&self, end: StreamEvent) -> Result<()> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if let Some(end) = &state.end {
             return Err(after_the_end(end));
         }
@@ -102,7 +97,7 @@ impl Live {
 
     /// Returns the event after a position, if there is one.
     pub(super) fn after(&self, position: Position) -> Option<Entry> {
-        let state = self.state();
+        let state = self.state.lock();
         let index = usize::try_from(position.number()).unwrap_or(usize::MAX);
         if index >= state.written && !state.is_settled {
             return None;
@@ -125,7 +120,7 @@ impl Live {
     }
 
     pub(super) fn unwritten(&self) -> Unwritten {
-        let state = self.state();
+        let state = self.state.lock();
         Unwritten {
             first: state.written as u64 + 1,
             chunks: state.chunks[state.written..].to_vec(),
@@ -135,23 +130,26 @@ impl Live {
     }
 
     pub(super) fn has_ended(&self) -> bool {
-        self.state().end.is_some()
+        self.state.lock().end.is_some()
     }
 
     /// Whether the stream has ended so long ago that it is not kept any more.
     pub(super) fn is_expired(&self) -> bool {
         let before = self.options.expired_before();
-        self.state().ended_at.is_some_and(|ended_at| ended_at < before)
+        self.state
+            .lock()
+            .ended_at
+            .is_some_and(|ended_at| ended_at < before)
     }
 
     pub(super) fn written(&self, chunks: usize) {
-        self.state().written += chunks;
+        self.state.lock().written += chunks;
         self.news.send_replace(());
     }
 
     /// Notes that nothing more of the stream, which has ended, is written.
     pub(super) fn settled(&self) {
-        self.state().is_settled = true;
+        self.state.lock().is_settled = true;
         self.news.send_replace(());
     }
 }

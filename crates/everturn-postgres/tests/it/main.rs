@@ -9,6 +9,8 @@ mod contention;
 mod contract;
 mod damaged_rows;
 mod faults;
+#[path = "../../../everturn-sqlite/tests/it/support/log_under_test.rs"]
+mod log_under_test;
 mod maintenance;
 mod opening;
 mod restores;

@@ -7,14 +7,12 @@ use std::time::Duration;
 use everturn_agent::Clock;
 use everturn_core::stream_log::{JsonText, Position, StreamKey, StreamLog};
 use everturn_postgres::PostgresStreamLog;
-use everturn_testkit::certify::streams::{LogUnderTest, certify_stream_log};
+use everturn_testkit::certify::streams::certify_stream_log;
 use futures::StreamExt;
 use jiff::{SignedDuration, Timestamp};
 
+use crate::log_under_test::{Ahead, KEEP_FOR, LEASE, MAX_STREAM_BYTES};
 use crate::support::{Way, new_schema, sql};
-
-const KEEP_FOR: Duration = Duration::from_mins(1);
-const MAX_STREAM_BYTES: usize = 100_000;
 
 async fn keeps_every_promise(way: Way) {
     let Some(url) = way.url() else {
@@ -22,30 +20,17 @@ async fn keeps_every_promise(way: Way) {
     };
 
     let certificate = certify_stream_log(|| {
-        let ahead = Arc::new(AtomicI64::new(0));
-        let clock = {
-            let ahead = Arc::clone(&ahead);
-            let ahead = move || SignedDuration::from_millis(ahead.load(Ordering::SeqCst));
-            Clock::new(move || Timestamp::now() + ahead())
-        };
+        let ahead = Ahead::default();
         let options = PostgresStreamLog::options(&url)
             .schema(new_schema())
             .connections(4)
             .keep_for(KEEP_FOR)
             .max_stream_bytes(MAX_STREAM_BYTES)
-            // Time that is made to pass must not make a living process look dead.
-            .lease(Duration::from_hours(24))
-            .clock(clock);
+            .lease(LEASE)
+            .clock(ahead.clock());
         async move {
             let here = options.clone().open().await.unwrap();
-            let elsewhere = options.open().await.unwrap();
-            LogUnderTest::new(here)
-                .elsewhere(elsewhere)
-                .keeping_for(KEEP_FOR, move |time| {
-                    ahead.fetch_add(i64::try_from(time.as_millis()).unwrap(), Ordering::SeqCst);
-                    Box::pin(std::future::ready(()))
-                })
-                .bounded_by(MAX_STREAM_BYTES)
+            ahead.log(here, options.open().await.unwrap())
         }
     })
     .await;

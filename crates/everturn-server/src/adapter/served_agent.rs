@@ -1,5 +1,6 @@
 //! Agents for protocol adapters: their actions in the registry.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,11 @@ use everturn_core::{
 };
 use serde_json::Value;
 
+use super::ids::turn_name;
 use crate::{ServedAgents, ServerHandle};
+
+/// The maximum number of turns that are looked up in vain for one request.
+const MOST_LOOKED_UP: usize = 64;
 
 /// An agent that a [protocol adapter](crate::ProtocolAdapter) serves, as its actions in the registry.
 ///
@@ -35,9 +40,15 @@ impl std::fmt::Debug for ServedAgent {
 }
 
 impl ServedAgent {
-    /// Returns the names of all agents, sorted.
-    pub fn names(registry: &Registry) -> Vec<String> {
-        registry.of_type(&ActionType::AGENT).into_keys().collect()
+    /// Returns the agents that the caller whose call has this context may use, sorted by name.
+    pub async fn all(registry: &Registry, context: &Context) -> Vec<Self> {
+        let mut agents = Vec::new();
+        if let Some(served) = context.extension::<ServedAgents>() {
+            for name in served.names() {
+                agents.extend(Self::admitted(registry, name, context).await);
+            }
+        }
+        agents
     }
 
     /// Returns the agent of that name.
@@ -127,9 +138,10 @@ impl ServedAgent {
     }
 
     /// Returns the names of the agent's tools that always interrupt and only accept a response.
-    pub fn respond_only(&self) -> impl Iterator<Item = &str> {
+    pub fn respond_only(&self) -> Vec<String> {
         let names = self.own("respondOnly").and_then(Value::as_array);
-        names.into_iter().flatten().filter_map(Value::as_str)
+        let names = names.into_iter().flatten().filter_map(Value::as_str);
+        names.map(str::to_owned).collect()
     }
 
     /// Returns the schema of the answers to a tool that only accepts a response; `None` for every other tool.
@@ -147,9 +159,8 @@ impl ServedAgent {
 
     /// Returns the names of the other agents.
     pub fn others(&self) -> Vec<String> {
-        let mut names = Self::names(&self.registry);
-        names.retain(|name| *name != self.name);
-        names
+        let names = self.registry.of_type(&ActionType::AGENT).into_keys();
+        names.filter(|name| *name != self.name).collect()
     }
 
     /// Reads a snapshot; `None` if this caller has no such snapshot.
@@ -260,6 +271,38 @@ impl ServedAgent {
                 .with_public()
             })?;
         }
+    }
+
+    /// Finds the last turn of this caller in a client's conversation, and its index. `names` holds the names
+    /// of turns in the conversation, the last one first, each with its index; `tip` is a turn that was read
+    /// already. `contains` returns whether a turn contains the message with that index.
+    ///
+    /// # Errors
+    /// The store's own errors.
+    pub async fn last_turn<'a>(
+        &self,
+        names: impl Iterator<Item = (usize, &'a str)> + Send,
+        tip: Option<&Snapshot>,
+        contains: impl Fn(usize, &Snapshot) -> bool + Send,
+        context: &Context,
+    ) -> Result<Option<(usize, Snapshot)>> {
+        let mut missing = HashSet::new();
+        for (index, name) in names {
+            if let Some(tip) = tip.filter(|tip| turn_name(tip) == name) {
+                return Ok(Some((index, tip.clone())));
+            }
+            if missing.contains(name) {
+                continue;
+            }
+            if missing.len() == MOST_LOOKED_UP {
+                break;
+            }
+            match self.turn(name, context).await? {
+                Some(found) if contains(index, &found) => return Ok(Some((index, found))),
+                _ => missing.insert(name),
+            };
+        }
+        Ok(None)
     }
 
     /// Aborts a background run.

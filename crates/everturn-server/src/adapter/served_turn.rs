@@ -15,10 +15,10 @@ use everturn_core::{Context, Inputs, Result};
 use tokio_util::sync::DropGuard;
 
 use self::coalesce::coalesce;
-use super::turn_name::TurnName;
+use super::ids::TurnName;
 use crate::ServedAgent;
+use crate::action_call::{PolledCall, WAITING};
 use crate::correlation::keyed;
-use crate::polled_call::PolledCall;
 
 /// The maximum number of waiting chunks that are returned one by one. For a slower reader, their texts are
 /// coalesced.
@@ -153,7 +153,7 @@ impl ServedTurn {
                         Some(chunk) => ready.push(chunk),
                         None => return Poll::Ready(()),
                     }
-                    if ready.len() >= crate::polled_call::WAITING {
+                    if ready.len() >= WAITING {
                         return Poll::Ready(());
                     }
                 }

@@ -16,10 +16,10 @@ use http_body_util::BodyExt;
 use serde_json::Value;
 
 use super::{Held, Mounted};
+use crate::action_call::CallEvents;
 use crate::error_body::{Refusal, json_response};
 use crate::event::Event;
 use crate::permits::Permit;
-use crate::polled_call::CallEvents;
 use crate::request_body::discard;
 use crate::{Limits, RouteKind};
 

@@ -1,17 +1,18 @@
-//! One conversation on a connection.
+//! One conversation on a connection, and the queue of its inputs.
+
+use std::collections::VecDeque;
 
 use everturn_core::stream_log::JsonText;
-use everturn_core::{Context, DynAction, Error, Exposure, JsonConnection, RequestId};
+use everturn_core::{Context, DynAction, Error, Exposure, JsonConnection, RequestId, Sender};
+use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
 use super::frame::text;
-use super::intake::Intake;
-use super::outgoing::Outgoing;
+use super::socket::Outgoing;
 use crate::action_call::{public_to_its_sender, text_of};
-use crate::answer_form::AnswerForm;
 use crate::correlation::log_failed_call;
-use crate::event::Event;
+use crate::event::{AnswerForm, Event};
 use crate::permits::Permit;
 
 /// A conversation, from its `init` until its end is sent. Dropping it cancels the work that was not detached.
@@ -162,4 +163,86 @@ async fn send_next(
     };
     room.send(Outgoing::Frame(text(end.to_json())));
     Step::Ended
+}
+
+/// The greatest number of inputs that wait for the agent.
+const MAX_WAITING: usize = 16;
+
+/// The number of waiting bytes from which on no more inputs are accepted.
+const MAX_WAITING_BYTES: usize = 1024 * 1024;
+
+/// Inputs in the order of their arrival. The socket does not wait until the agent takes an input, because a
+/// later frame may end the conversation.
+struct Intake {
+    sender: Sender<Value>,
+    /// The inputs, with the permits for their values.
+    waiting: VecDeque<(Value, Permit)>,
+    waiting_bytes: usize,
+    /// The input that is being passed on. It is kept here, because dropping the waiting future must not lose
+    /// it.
+    handing_over: Option<BoxFuture<'static, Permit>>,
+    is_closed: bool,
+}
+
+impl Intake {
+    fn new(sender: Sender<Value>) -> Self {
+        Self {
+            sender,
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            handing_over: None,
+            is_closed: false,
+        }
+    }
+
+    /// Returns whether one more input is accepted.
+    fn has_room(&self) -> bool {
+        self.waiting.len() < MAX_WAITING && self.waiting_bytes < MAX_WAITING_BYTES
+    }
+
+    /// Accepts an input. An input after the last is dropped.
+    fn push(&mut self, input: Value, values: Permit) {
+        if !self.is_closed {
+            self.waiting_bytes += values.bytes();
+            self.waiting.push_back((input, values));
+        }
+    }
+
+    /// Announces that there are no more inputs.
+    fn close(&mut self) {
+        self.is_closed = true;
+        self.settle();
+    }
+
+    /// Passes one input on and returns the permit for its values; waits forever if there is none. Dropping
+    /// the future loses nothing.
+    async fn hand_over(&mut self) -> Permit {
+        let handing_over = match &mut self.handing_over {
+            Some(handing_over) => handing_over,
+            none => {
+                let Some((input, values)) = self.waiting.pop_front() else {
+                    return std::future::pending().await;
+                };
+                self.waiting_bytes -= values.bytes();
+                let sender = self.sender.clone();
+                none.insert(Box::pin(async move {
+                    // An agent that takes no more inputs has completed or is about to; its end is sent
+                    // separately.
+                    let _ = sender.send(input).await;
+                    values
+                }))
+            }
+        };
+        let values = handing_over.await;
+        self.handing_over = None;
+        self.settle();
+        values
+    }
+
+    /// Closes the agent's input once the last input is passed on.
+    fn settle(&mut self) {
+        if self.is_closed && self.waiting.is_empty() && self.handing_over.is_none() {
+            self.sender.close();
+        }
+    }
 }

@@ -6,24 +6,24 @@ use std::time::Duration;
 use bytes::Bytes;
 use everturn_core::offload::{HEAVY, offload};
 use everturn_core::{DynAction, Error, JsonCall, RuntimeError};
-use futures::StreamExt;
 use futures::future::BoxFuture;
-use futures::stream::{FuturesUnordered, SplitStream};
+use futures::stream::{FuturesUnordered, SplitSink, SplitStream};
+use futures::{Sink, SinkExt, StreamExt};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
-use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
+use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
+use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{CloseCode, Data, OpCode};
 use tokio_tungstenite::tungstenite::{self, Message};
 
-use super::Stream;
 use super::conversation::{Conversation, Reply, Step};
 use super::frame::{ClientFrame, Ending, text};
-use super::options::WebSockets;
-use super::outgoing::{Outgoing, write};
-use crate::answer_form::AnswerForm;
+use super::{Stream, WebSockets};
 use crate::context_provider::Provided;
 use crate::correlation::Correlation;
+use crate::event::AnswerForm;
 use crate::handler::{Held, Mounted};
 use crate::permits::Permit;
 
@@ -320,4 +320,64 @@ async fn linger(socket: Stream) {
         let mut discarded = [0; 4096];
         while io.read(&mut discarded).await.is_ok_and(|read| read > 0) {}
     }
+}
+
+/// How many bytes of a message are written in one frame. Longer messages are fragmented, so that the write
+/// buffer has a bound that does not depend on what agents say.
+const FRAGMENT: usize = 64 * 1024;
+
+/// How many bytes may wait to be written: a fragment, and pongs.
+const WRITE_BUFFER: usize = FRAGMENT + 16 * 1024;
+
+/// How much is read and written at once.
+const BUFFER: usize = 16 * 1024;
+
+/// Returns the bounds of a connection's buffers, for messages of at most `max_message` bytes.
+pub(super) fn buffers(max_message: usize) -> WebSocketConfig {
+    WebSocketConfig::default()
+        .read_buffer_size(BUFFER)
+        .write_buffer_size(BUFFER)
+        .max_write_buffer_size(WRITE_BUFFER)
+        .max_message_size(Some(max_message))
+        .max_frame_size(Some(max_message))
+}
+
+/// A request of the side that talks to the side that writes.
+#[derive(Debug)]
+pub(super) enum Outgoing {
+    Frame(Message),
+    /// The pong for a ping that was read is to leave the write buffer.
+    Pong,
+}
+
+/// Writes frames until there are no more, and gives the connection back; `None` if the client is gone.
+async fn write(
+    mut sink: SplitSink<Stream, Message>,
+    mut wishes: mpsc::Receiver<Outgoing>,
+) -> Option<SplitSink<Stream, Message>> {
+    while let Some(wish) = wishes.recv().await {
+        let written = match wish {
+            Outgoing::Frame(Message::Text(text)) if text.len() > FRAGMENT => {
+                send_fragments(&mut sink, text.into()).await
+            }
+            Outgoing::Frame(frame) => sink.send(frame).await,
+            Outgoing::Pong => sink.flush().await,
+        };
+        written.ok()?;
+    }
+    Some(sink)
+}
+
+async fn send_fragments(
+    sink: &mut (impl Sink<Message, Error = tungstenite::Error> + Unpin),
+    mut text: Bytes,
+) -> Result<(), tungstenite::Error> {
+    let mut opcode = OpCode::Data(Data::Text);
+    while !text.is_empty() {
+        let fragment = text.split_to(text.len().min(FRAGMENT));
+        let frame = Frame::message(fragment, opcode, text.is_empty());
+        sink.send(Message::Frame(frame)).await?;
+        opcode = OpCode::Data(Data::Continue);
+    }
+    Ok(())
 }

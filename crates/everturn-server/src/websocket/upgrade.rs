@@ -11,13 +11,11 @@ use hyper_util::rt::TokioIo;
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
-use super::options::WebSockets;
-use super::outgoing::buffers;
-use super::socket::Socket;
-use super::{PROTOCOL, Stream};
-use crate::answer_form::AnswerForm;
+use super::socket::{Socket, buffers};
+use super::{PROTOCOL, Stream, WebSockets};
 use crate::correlation::Correlation;
 use crate::error_body::Refusal;
+use crate::event::AnswerForm;
 use crate::handler::{Held, Mounted, caller_of};
 use crate::request_body::Envelope;
 

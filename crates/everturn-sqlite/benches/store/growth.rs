@@ -1,10 +1,8 @@
 //! Bytes per text, and whether a long conversation is slower than a short one.
 
-use std::time::{Duration, Instant};
-
 use everturn_sqlite::{Durability, SqliteStore};
 
-use crate::conversation::{Conversation, TURN, median, ratio};
+use crate::conversation::{Conversation, TURN, compare_pace, kib};
 
 pub(crate) fn run(runtime: &tokio::runtime::Runtime) {
     println!("growth: one session, turns of 2 KiB");
@@ -48,33 +46,7 @@ async fn pace() {
     let folder = tempfile::tempdir().expect("a folder");
     let options = SqliteStore::options(folder.path().join("sessions.db")).durability(Durability::Normal);
     let store = options.open().await.expect("a store");
-    let (mut short, mut long) = (Conversation::new("short", 1), Conversation::new("long", 2));
-    for turn in 0..10_000 {
-        long.save_turn(&store).await;
-        if turn % 100 == 0 {
-            short.save_turn(&store).await;
-        }
-    }
-    // Taken in turns, so that both see the same machine.
-    let (mut early, mut late) = (Vec::new(), Vec::new());
-    for _ in 0..300 {
-        early.push(timed(&mut short, &store).await);
-        late.push(timed(&mut long, &store).await);
-    }
-    let (early, late) = (median(early), median(late));
-    println!("{:>16} {:>16} {:>8}", "around turn 100", "around 10,000", "ratio");
-    println!("{early:>16.1?} {late:>16.1?} {:>8.2}", ratio(late, early));
-}
-
-async fn timed(conversation: &mut Conversation, store: &SqliteStore) -> Duration {
-    let start = Instant::now();
-    conversation.save_turn(store).await;
-    start.elapsed()
-}
-
-#[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
-fn kib(bytes: usize) -> f64 {
-    bytes as f64 / 1024.0
+    compare_pace(&store).await;
 }
 
 /// The database and its log; the index of the log is there only while a process has the database open.

@@ -12,30 +12,12 @@ mod resume;
 mod sharing;
 mod throughput;
 
-/// Measures something and prints it.
-type Table = fn(&tokio::runtime::Runtime);
-
 fn main() {
-    let wanted: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|argument| !argument.starts_with("--"))
-        .collect();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .expect("a runtime");
-    let tables: [(&str, Table); 5] = [
-        ("growth", growth::run),
-        ("sharing", sharing::run),
-        ("throughput", throughput::run),
-        ("resume", resume::run),
-        ("million", million::run),
-    ];
-    for (name, table) in tables {
-        if wanted.is_empty() || wanted.iter().any(|wanted| wanted == name) {
-            table(&runtime);
-            println!();
-        }
-    }
+    conversation::run_tables(&[
+        ("growth", &growth::run),
+        ("sharing", &sharing::run),
+        ("throughput", &throughput::run),
+        ("resume", &resume::run),
+        ("million", &million::run),
+    ]);
 }

@@ -2,41 +2,18 @@
 
 use std::time::{Duration, Instant};
 
-use everturn_agent::store::{
-    Checksum, Cursor, Deletion, Detail, Scope, SessionQuery, SessionStore, SnapshotQuery,
-};
+use everturn_agent::store::{Checksum, Deletion, Scope, SessionStore};
 use everturn_sqlite::SqliteStore;
-use jiff::Timestamp;
 use rusqlite::Connection;
 
-use crate::conversation::{Conversation, median};
+use crate::conversation::{TIMED, print_medians, time_calls};
 
 const ROUNDS: usize = 51;
 
 pub(crate) fn run(runtime: &tokio::runtime::Runtime) {
     println!("many sessions in one file (median of {ROUNDS})");
-    let names = [
-        "open",
-        "latest",
-        "sessions",
-        "sessions, deep",
-        "snapshots",
-        "a turn",
-        "delete",
-    ];
-    print!("{:>10}", "sessions");
-    for name in names {
-        print!(" {name:>15}");
-    }
-    println!();
-    for sessions in [100, 1_000_000] {
-        let times = runtime.block_on(measure(sessions));
-        print!("{sessions:>10}");
-        for time in times {
-            print!(" {:>15}", format!("{time:.0?}"));
-        }
-        println!();
-    }
+    let names = [&["open"][..], &TIMED, &["delete"]].concat();
+    print_medians(&names, |sessions| runtime.block_on(measure(sessions)));
 }
 
 /// Creates sessions of one turn each by SQL, because the store would take minutes.
@@ -86,59 +63,31 @@ fn row_checksum(key: i64, id: &str, name: &str, created_at: i64) -> i64 {
     row.null().null().null().integer(1).null().integer(1).finish()
 }
 
-async fn measure(sessions: i64) -> Vec<Duration> {
+async fn measure(sessions: i64) -> Vec<Vec<Duration>> {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("sessions.db");
     drop(SqliteStore::open(&path).await.expect("a store"));
     fill(&path, sessions).expect("rows");
     let mut random = fastrand::Rng::with_seed(5);
-    let scope = Scope::default();
     let mut times = vec![Vec::new(); 7];
-    let mut note = |which: usize, start: Instant| times[which].push(start.elapsed());
     for round in 0..ROUNDS {
         let start = Instant::now();
         let store = SqliteStore::open(&path).await.expect("a store");
-        note(0, start);
+        let opened = start.elapsed();
         let number = random.i64(1..sessions - 60);
         let session = format!("session-{number}").as_str().into();
-
-        let start = Instant::now();
-        store
-            .latest(&scope, &session, Detail::Whole)
-            .await
-            .expect("a read")
-            .expect("a row");
-        note(1, start);
-        let mut query = SessionQuery::default();
-        let start = Instant::now();
-        store.sessions(&scope, &query).await.expect("a page");
-        note(2, start);
-        let created_at = Timestamp::from_nanosecond(i128::from(number) * 1_000_000).expect("a time");
-        query.after = Some(Cursor {
-            created_at,
-            snapshot_id: "x".into(),
-        });
-        let start = Instant::now();
-        store.sessions(&scope, &query).await.expect("a page");
-        note(3, start);
-        let start = Instant::now();
-        store
-            .list(&scope, &SnapshotQuery::of(session))
-            .await
-            .expect("a page");
-        note(4, start);
-        let mut conversation = Conversation::new(&format!("new-{round}"), 1);
-        let start = Instant::now();
-        conversation.save_turn(&store).await;
-        note(5, start);
+        let calls = time_calls(&store, session, number, round).await;
         let last = format!("session-{}", sessions - i64::try_from(round).expect("few"));
         let start = Instant::now();
         let deleted = store
-            .delete(&scope, &Deletion::Session(last.into()))
+            .delete(&Scope::default(), &Deletion::Session(last.into()))
             .await
             .expect("a deletion");
-        note(6, start);
+        let all = [opened].into_iter().chain(calls).chain([start.elapsed()]);
         assert_eq!(deleted, 1);
+        for (times, time) in times.iter_mut().zip(all) {
+            times.push(time);
+        }
     }
-    times.into_iter().map(median).collect()
+    times
 }

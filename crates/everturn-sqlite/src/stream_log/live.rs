@@ -11,7 +11,7 @@ use everturn_core::stream_log::{
     Entry, JsonText, Position, StoredError, StreamEvent, WRITER_LOST, too_large,
 };
 use everturn_core::{Error, Result};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -97,11 +97,6 @@ impl Live {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        // No change of the state can panic half-way.
-        self.state.lock()
-    }
-
     pub(super) fn subscribe(&self) -> watch::Receiver<()> {
         self.news.subscribe()
     }
@@ -119,7 +114,7 @@ impl Live {
     }
 
     fn push_now(&self, chunk: &JsonText) -> Result<Option<Pushed>> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if let Some(end) = &state.end {
             return Err(refusal(end));
         }
@@ -147,12 +142,12 @@ impl Live {
 
     /// Returns the error for further chunks, if the stream has ended.
     pub(super) fn refusal(&self) -> Option<Error> {
-        self.state().end.as_ref().map(refusal)
+        self.state.lock().end.as_ref().map(refusal)
     }
 
     /// Returns the chunks that are not in the file yet, and the position of the first.
     pub(super) fn unwritten(&self) -> (Position, Vec<JsonText>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.queued = false;
         let first = Position::new(state.before + state.kept as u64).next();
         (first, state.tail.iter().skip(state.kept).cloned().collect())
@@ -160,7 +155,7 @@ impl Live {
 
     /// Notes that the first `count` unwritten chunks are in the file now.
     pub(super) fn written(&self, count: usize) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let from = state.kept;
         let bytes: usize = state
             .tail
@@ -187,7 +182,7 @@ impl Live {
 
     /// Ends the stream, unless it has ended. Nothing more of it is written to the file.
     pub(super) fn end(&self, event: StreamEvent) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.end.get_or_insert(event);
         state.is_settled = true;
         drop(state);
@@ -196,7 +191,7 @@ impl Live {
 
     /// Drops the chunks in memory, because the stream was erased.
     pub(super) fn forget(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.before = state.total();
         state.tail = VecDeque::new();
         (state.kept, state.kept_bytes, state.unwritten_bytes) = (0, 0, 0);
@@ -204,7 +199,7 @@ impl Live {
 
     /// Returns the event after a position.
     pub(super) fn next_after(&self, after: Position) -> Next {
-        let state = self.state();
+        let state = self.state.lock();
         let Some(index) = after.number().checked_sub(state.before) else {
             return Next::InFile;
         };
@@ -263,7 +258,7 @@ mod tests {
         assert!(matches!(live.next_after(Position::START), Next::InFile));
         assert!(matches!(live.next_after(Position::new(99)), Next::Here(_)));
         assert!(matches!(live.next_after(Position::new(100)), Next::NotYet));
-        let state = live.state();
+        let state = live.state.lock();
         assert!(state.kept_bytes <= MAX_KEPT && state.unwritten_bytes == 0);
         assert_eq!(state.total(), 100);
     }

@@ -1,11 +1,10 @@
 //! The state that the thread shares with handles, writers and readers.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use everturn_core::stream_log::{StreamEvent, StreamKey};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::live::Live;
@@ -16,12 +15,13 @@ use super::stream_options::SqliteStreamLogOptions;
 pub(super) struct Shared {
     pub(super) options: SqliteStreamLogOptions,
     /// The streams that this process writes.
-    live: Mutex<HashMap<StreamKey, Arc<Live>>>,
+    pub(super) live: Mutex<HashMap<StreamKey, Arc<Live>>>,
     /// The streams of other processes that are read here.
     watched: Mutex<Watched>,
 }
 
 /// The streams of other processes that are read here. However many readers a stream has, it is polled once.
+/// A stream whose readers are dropped is removed when the streams are polled next.
 #[derive(Debug, Default)]
 struct Watched {
     streams: HashMap<i64, WatchedStream>,
@@ -30,7 +30,6 @@ struct Watched {
 
 #[derive(Debug)]
 struct WatchedStream {
-    readers: usize,
     changes: watch::Sender<Change>,
     /// How far the stream had come when the file was last polled; `None` before that, and if the stream was
     /// removed.
@@ -55,32 +54,42 @@ impl Shared {
         }
     }
 
-    pub(super) fn live(&self) -> MutexGuard<'_, HashMap<StreamKey, Arc<Live>>> {
-        // Every change is a single insertion or removal.
-        self.live.lock()
-    }
-
     /// Removes a stream that this process has ceased to write.
     pub(super) fn end(&self, key: &StreamKey, live: &Live, event: StreamEvent) {
         // Removed before the end is reported, so that a reader that has seen the end finds the stream in the
         // file, where it expires.
-        self.live().remove(key);
+        self.live.lock().remove(key);
         live.end(event);
-    }
-
-    fn watched(&self) -> MutexGuard<'_, Watched> {
-        // Every change is a single insertion, removal or assignment.
-        self.watched.lock()
     }
 
     /// Returns the streams of other processes that are read here.
     pub(super) fn watched_streams(&self) -> Vec<i64> {
-        self.watched().streams.keys().copied().collect()
+        let mut watched = self.watched.lock();
+        watched
+            .streams
+            .retain(|_, stream| stream.changes.receiver_count() > 0);
+        watched.streams.keys().copied().collect()
+    }
+
+    /// Returns the changes of another process's stream, for a reader. While it reads, the thread polls the
+    /// stream.
+    pub(super) fn watch(&self, stream: i64) -> watch::Receiver<Change> {
+        let mut watched = self.watched.lock();
+        let first = if watched.is_over {
+            Change::Over
+        } else {
+            Change::New
+        };
+        let entry = watched.streams.entry(stream).or_insert_with(|| WatchedStream {
+            changes: watch::Sender::new(first),
+            seen: None,
+        });
+        entry.changes.subscribe()
     }
 
     /// Wakes the readers of a stream if it has changed since the last poll.
     pub(super) fn polled(&self, stream: i64, progress: Option<Progress>) {
-        if let Some(watched) = self.watched().streams.get_mut(&stream)
+        if let Some(watched) = self.watched.lock().streams.get_mut(&stream)
             && (watched.seen != progress || progress.is_none())
         {
             watched.seen = progress;
@@ -90,7 +99,7 @@ impl Shared {
 
     /// Tells all readers that the file is not polled any more.
     pub(super) fn over(&self) {
-        let mut watched = self.watched();
+        let mut watched = self.watched.lock();
         watched.is_over = true;
         for stream in watched.streams.values() {
             stream.changes.send_replace(Change::Over);
@@ -98,47 +107,6 @@ impl Shared {
     }
 
     pub(super) fn has_strangers(&self) -> bool {
-        !self.watched().streams.is_empty()
-    }
-}
-
-/// A reader of another process's stream. While there is one, the thread polls the stream for changes.
-#[derive(Debug)]
-pub(super) struct Stranger {
-    shared: Arc<Shared>,
-    stream: i64,
-    pub(super) changes: watch::Receiver<Change>,
-}
-
-impl Stranger {
-    pub(super) fn new(shared: &Arc<Shared>, stream: i64) -> Self {
-        let mut watched = shared.watched();
-        let first = if watched.is_over {
-            Change::Over
-        } else {
-            Change::New
-        };
-        let entry = watched.streams.entry(stream).or_insert_with(|| WatchedStream {
-            readers: 0,
-            changes: watch::Sender::new(first),
-            seen: None,
-        });
-        entry.readers += 1;
-        Self {
-            shared: Arc::clone(shared),
-            stream,
-            changes: entry.changes.subscribe(),
-        }
-    }
-}
-
-impl Drop for Stranger {
-    fn drop(&mut self) {
-        if let Entry::Occupied(mut entry) = self.shared.watched().streams.entry(self.stream) {
-            entry.get_mut().readers -= 1;
-            if entry.get().readers == 0 {
-                entry.remove();
-            }
-        }
+        !self.watched_streams().is_empty()
     }
 }

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 
 use super::live::{Live, Next};
 use super::rows::Found;
-use super::shared::{Change, Stranger};
+use super::shared::Change;
 use super::{SqliteStreamLog, stopped};
 
 /// A reader of one stream. It buffers at most one read of the file.
@@ -28,7 +28,7 @@ enum Source {
     /// This process.
     Here(Arc<Live>, watch::Receiver<()>),
     /// Another process, or none any more.
-    Elsewhere(Stranger),
+    Elsewhere(watch::Receiver<Change>),
 }
 
 impl Reader {
@@ -37,8 +37,9 @@ impl Reader {
         Self::new(log, live.row, Source::Here(live, news), after)
     }
 
-    pub(super) fn elsewhere(log: SqliteStreamLog, row: i64, stranger: Stranger, after: Position) -> Self {
-        Self::new(log, row, Source::Elsewhere(stranger), after)
+    pub(super) fn elsewhere(log: SqliteStreamLog, row: i64, after: Position) -> Self {
+        let changes = log.0.shared.watch(row);
+        Self::new(log, row, Source::Elsewhere(changes), after)
     }
 
     fn new(log: SqliteStreamLog, row: i64, source: Source, seen: Position) -> Self {
@@ -87,9 +88,9 @@ impl Reader {
                         let _ = news.changed().await;
                     }
                 },
-                Source::Elsewhere(stranger) => {
+                Source::Elsewhere(changes) => {
                     // Marked before the file is read: a change meanwhile is read twice rather than missed.
-                    let change = *stranger.changes.borrow_and_update();
+                    let change = *changes.borrow_and_update();
                     let Found { written, end, .. } = self.read_file().await?;
                     if !self.buffer.is_empty() {
                         continue;
@@ -103,17 +104,12 @@ impl Reader {
                     if change == Change::Over {
                         return Err(stopped());
                     }
-                    self.wait().await;
+                    if let Source::Elsewhere(changes) = &mut self.source {
+                        // The shared state owns the sender, so the channel cannot close.
+                        let _ = changes.changed().await;
+                    }
                 }
             }
-        }
-    }
-
-    /// Waits until the file may have changed.
-    async fn wait(&mut self) {
-        if let Source::Elsewhere(stranger) = &mut self.source {
-            // The shared state owns the sender, so the channel cannot close.
-            let _ = stranger.changes.changed().await;
         }
     }
 

@@ -18,9 +18,8 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 use tokio::sync::oneshot;
 
 use super::SqliteStreamLog;
-use super::budget::{make_room, opening_cost};
 use super::live::Live;
-use super::rows::{self, End};
+use super::rows::{self, End, make_room, opening_cost};
 use super::shared::Shared;
 use super::stream_writer::SqliteStreamWriter;
 use crate::connection::{Thoroughness, data_version, deadline_after, empty_log, retry, scrub};
@@ -378,7 +377,7 @@ impl Thread {
         for ((key, log, reply), row) in group.opens.into_iter().zip(done.opened) {
             let opened = row.map(|row| {
                 let live = Arc::new(Live::new(row, self.shared.options.max_stream_bytes));
-                self.shared.live().insert(key.clone(), Arc::clone(&live));
+                self.shared.live.lock().insert(key.clone(), Arc::clone(&live));
                 if self.open.is_empty() {
                     self.renew_at = Instant::now() + self.shared.options.lease / 3;
                 }

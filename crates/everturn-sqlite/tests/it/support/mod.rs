@@ -1,5 +1,6 @@
 //! Support for the tests of the store.
 
+pub(crate) mod log_under_test;
 mod rows;
 
 use std::path::{Path, PathBuf};
