@@ -143,25 +143,24 @@ impl McpServer {
         self.edit(|exposed| exposed.task_after = time)
     }
 
-    /// Sets the key that seals the state of a question, of at least 32 bytes; random by default.
+    /// Sets the key that seals the state of a question, of at least 32 bytes, and the store in which answered
+    /// questions are recorded; a random key and the memory of the process by default.
     ///
     /// Processes that serve the same clients need the same key, because the answer to a question of one
-    /// process may reach another. They also need the same [store](McpServer::store), so that a question is
-    /// answered once among all of them.
+    /// process may reach another or arrive after a restart. The store ensures that a question is answered
+    /// once among all of them. Its agents must keep [journals](everturn_agent::Journaling) for a day or
+    /// longer, because a question can be answered for a day.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` if the key is too short.
-    pub fn state_key(self, key: impl Into<Vec<u8>>) -> Result<Self> {
+    /// `INVALID_ARGUMENT` if the key is too short or the store keeps no journals.
+    pub fn state_key(self, key: impl Into<Vec<u8>>, store: impl IntoStore) -> Result<Self> {
         let codec = RequestStateCodec::try_new(key)
             .map_err(|error| Error::invalid_argument(format!("the key cannot be used: {error}")))?;
-        Ok(self.edit(|exposed| exposed.codec = Arc::new(codec)))
-    }
-
-    /// Sets the store in which answered questions are noted, for processes that share a
-    /// [key](McpServer::state_key). A question can be answered once; without a store this holds within the
-    /// process.
-    pub fn store(self, store: impl IntoStore) -> Self {
-        self.edit(|exposed| exposed.spent.in_store(store))
+        let spent = Spent::in_store(store)?;
+        Ok(self.edit(|exposed| {
+            exposed.codec = Arc::new(codec);
+            exposed.spent = spent;
+        }))
     }
 
     /// Serves over standard input and output until the client disconnects. Nothing else may write to standard

@@ -47,6 +47,8 @@ struct Records {
     closed: HashSet<(String, String)>,
     /// The source of faults; `None` if the service is reliable.
     faults: Option<fastrand::Rng>,
+    /// The number of requests without a response.
+    unanswered: usize,
 }
 
 /// A fault of the service in one request.
@@ -74,6 +76,7 @@ impl BookingService {
             orders: Vec::new(),
             closed: HashSet::new(),
             faults: Some(fastrand::Rng::with_seed(seed)),
+            unanswered: 0,
         }));
         let listener = TcpListener::bind(address).await?;
         let url = format!("http://{}", listener.local_addr()?);
@@ -101,6 +104,11 @@ impl BookingService {
             let orders = records.orders.iter().filter(|order| order.kind == kind);
             orders.cloned().collect()
         })
+    }
+
+    /// Returns how many requests got no response, which is a timeout for their callers.
+    pub fn unanswered(&self) -> usize {
+        with(&self.records, |records| records.unanswered)
     }
 
     /// Ends all faults.
@@ -187,6 +195,8 @@ async fn settle(
 async fn respond(records: &Mutex<Records>, handle: impl FnOnce(&mut Records) -> Response) -> Response {
     let (fault, response) = with(records, |records| {
         let fault = records.fault();
+        let is_lost = matches!(fault, Some(Fault::LosesResponse | Fault::Hangs));
+        records.unanswered += usize::from(is_lost);
         let is_handled = !matches!(fault, Some(Fault::Hangs | Fault::Fails));
         (fault, is_handled.then(|| handle(records)))
     });

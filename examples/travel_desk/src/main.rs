@@ -3,9 +3,14 @@
 use std::process::ExitCode;
 
 use everturn::{Error, Result};
+use mimalloc::MiMalloc;
 use travel_desk::booking_service::BookingService;
 use travel_desk::serve::{self, Settings, variable};
 use travel_desk::tokens::token;
+
+/// Returns freed memory to the system.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 #[tokio::main]
 async fn main() -> ExitCode {

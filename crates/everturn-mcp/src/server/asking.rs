@@ -4,6 +4,8 @@
 //! answer and that state. The seal covers the caller and the call, so that a state is only valid once, and
 //! for the same call of the same caller.
 
+use std::sync::Arc;
+
 use everturn_agent::store::Scope;
 use everturn_ai::JsonObject;
 use everturn_core::{Error, Principal, Result};
@@ -16,6 +18,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::session::Request;
+use super::spent::Caller;
 use crate::question::Asked;
 
 /// The time within which a question can be answered.
@@ -24,8 +27,7 @@ pub(super) const ANSWERABLE_FOR: std::time::Duration = std::time::Duration::from
 /// One call that may ask.
 pub(super) struct Asking<'a> {
     request: &'a Request<'a>,
-    /// The caller's tenant.
-    scope: Scope,
+    caller: Caller,
     /// The caller and the call: a state that was sealed for another call does not open.
     binding: Vec<u8>,
 }
@@ -62,11 +64,11 @@ impl<'a> Asking<'a> {
         let scope = request.context.extension::<Scope>();
         let scope = scope.map(|scope| Scope::clone(&scope)).unwrap_or_default();
         let caller = Principal::of(&request.context);
-        let caller = caller.as_ref().map(Principal::id);
+        let caller: Option<Arc<str>> = caller.as_ref().map(|caller| caller.id().into());
         let binding = json!([scope.as_str(), caller, name, arguments]);
         Self {
             request,
-            scope,
+            caller: (scope, caller),
             binding: binding.to_string().into_bytes(),
         }
     }
@@ -76,12 +78,17 @@ impl<'a> Asking<'a> {
     /// # Errors
     /// `FAILED_PRECONDITION` if the question was answered before.
     pub(super) async fn claim(&self, reply: &Reply) -> Result<()> {
-        self.request.exposed.spent.claim(&self.scope, &reply.id).await
+        self.request.exposed.spent.claim(&self.caller, &reply.id).await
     }
 
     /// Makes a question answerable again, because its answer was rejected.
     pub(super) async fn give_back(&self, reply: &Reply) {
-        let given_back = self.request.exposed.spent.give_back(&self.scope, &reply.id).await;
+        let given_back = self
+            .request
+            .exposed
+            .spent
+            .give_back(&self.caller, &reply.id)
+            .await;
         if let Err(error) = given_back {
             tracing::warn!(%error, "a question whose answer was refused cannot be answered again");
         }

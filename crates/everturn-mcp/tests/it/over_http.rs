@@ -266,23 +266,22 @@ async fn a_questions_state_is_of_use_for_the_same_call_of_the_same_caller_only()
 
 /// Asks for a payment, and answers it as often as there are servers.
 async fn answered_at(served: &[&Served], token: &str) -> Vec<Value> {
-    let asked = post_stateless(
-        &served[0].url,
-        token,
-        "pay",
-        json!({ "arguments": { "euros": 7 } }),
-    )
-    .await;
-    let answer = json!({
-        "arguments": { "euros": 7 },
-        "inputResponses": { "answer": { "action": "accept", "content": { "by": "Ada" } } },
-        "requestState": asked["result"]["requestState"],
-    });
+    let answer = answer_to_payment(served[0], token).await;
     let mut answers = Vec::new();
     for server in served {
         answers.push(post_stateless(&server.url, token, "pay", answer.clone()).await);
     }
     answers
+}
+
+/// Asks for a payment. Returns the call with the answer.
+async fn answer_to_payment(served: &Served, token: &str) -> Value {
+    let asked = post_stateless(&served.url, token, "pay", json!({ "arguments": { "euros": 7 } })).await;
+    json!({
+        "arguments": { "euros": 7 },
+        "inputResponses": { "answer": { "action": "accept", "content": { "by": "Ada" } } },
+        "requestState": asked["result"]["requestState"],
+    })
 }
 
 fn is_refused_as_answered(answer: &Value) -> bool {
@@ -303,19 +302,40 @@ async fn a_question_is_answered_once() {
     assert!(answers[1..].iter().all(is_refused_as_answered), "{answers:?}");
 }
 
+/// Starts a process of several that share a key and this store.
+async fn sharing(store: &MemoryStore) -> Served {
+    let app = kitchen();
+    let key = *b"a secret of at least 32 bytes ..";
+    let mcp = McpServer::new(&app).state_key(key, store.clone()).unwrap();
+    let tokens = BearerTokens::new([("alice", "alice-token")]);
+    Served::start(Server::new(&app).context(tokens).adapter("/mcp", mcp)).await
+}
+
+#[tokio::test]
+async fn concurrent_answers_to_a_question_count_once() {
+    let store = MemoryStore::new();
+    let alone = guarded().await;
+    let (one, two) = (sharing(&store).await, sharing(&store).await);
+
+    for served in [[&alone, &alone], [&one, &two]] {
+        let answer = answer_to_payment(served[0], "alice-token").await;
+        let answering = (0..8).map(|number| {
+            let url = &served[number % 2].url;
+            post_stateless(url, "alice-token", "pay", answer.clone())
+        });
+        let answers = futures::future::join_all(answering).await;
+
+        let refused = answers.iter().filter(|answer| is_refused_as_answered(answer));
+        assert_eq!(refused.count(), 7, "{answers:?}");
+        let paid = |answer: &Value| answer["result"]["content"][0]["text"] == "7 paid, allowed by \"Ada\"";
+        assert!(answers.iter().any(paid), "{answers:?}");
+    }
+}
+
 #[tokio::test]
 async fn processes_that_share_a_key_and_a_store_take_an_answer_once() {
     let store = MemoryStore::new();
-    let process = async || {
-        let app = kitchen();
-        let mcp = McpServer::new(&app)
-            .state_key(*b"a secret of at least 32 bytes ..")
-            .unwrap();
-        let tokens = BearerTokens::new([("alice", "alice-token")]);
-        let mcp = mcp.store(store.clone());
-        Served::start(Server::new(&app).context(tokens).adapter("/mcp", mcp)).await
-    };
-    let (one, two) = (process().await, process().await);
+    let (one, two) = (sharing(&store).await, sharing(&store).await);
 
     let answers = answered_at(&[&one, &two], "alice-token").await;
 

@@ -10,6 +10,7 @@ import { Turn } from './turn.js';
 import { apply } from './patch.js';
 import { grow, interruptsIn, withArtifact } from './messages.js';
 import { pathTo } from './timeline-layout.js';
+import { minus } from './usage.js';
 
 /** The number of raw events kept. */
 const MOST_EVENTS = 5000;
@@ -92,18 +93,25 @@ export class Conversation extends Emitter {
 		if (this.turn === ended) this.turn = null;
 		this.#show(this.#withAsked(begun?.state, shown));
 		this.isLoaded = true;
-		this.failure = this.#keptFailure();
+		this.failure = await this.#keptFailure();
 		if (ended) this.#end(ended);
 		await this.loadTree();
 		if (shown && (shown.status === 'pending' || shown.status === 'expired') && !this.turn) this.watch(shown.snapshotId);
 	}
 
 	/** The failure of the shown snapshot. A missing answer of the model can be retried. */
-	#keptFailure() {
+	async #keptFailure() {
 		const { snapshot } = this;
 		if (snapshot?.status !== 'failed' && snapshot?.status !== 'aborted') return null;
 		const text = snapshot.error?.message ?? (snapshot.status === 'failed' ? 'The run failed.' : 'The run was stopped.');
-		return { text, retry: snapshot.state ? this.#retry() : null };
+		return { text, retry: snapshot.state ? this.#retry() : null, usage: await this.#usageOf(snapshot) };
+	}
+
+	/** The usage of the turn of a snapshot: a snapshot has the sum since its session began. @param {Snapshot} snapshot */
+	async #usageOf({ usage, parentId }) {
+		if (!usage || !parentId) return usage;
+		const parent = await api.ask(this.agent, 'getSnapshot', { snapshotId: parentId, metadataOnly: true }).catch(() => null);
+		return parent ? minus(usage, parent.usage) : undefined;
 	}
 
 	/** Retries a failed turn, if the model has not answered its last message. */

@@ -133,6 +133,30 @@ test('a turn is stopped and kept, and can be continued', async () => {
   await from('chef').getByText('the pantry holds mint').first().waitFor();
 });
 
+test('the usage of a failed turn is shown after a reload, too', async () => {
+  const { page, say, idle, faults } = await openPage(browser, playground, '#/chef');
+  await say('Stock the pantry with sorrel');
+  await idle();
+  await say('Thank you');
+  await idle();
+  let failed;
+  await page.route('**/agents/chef/getSnapshot', async (route) => {
+    const response = await route.fetch();
+    const body = await response.json();
+    failed ??= body.result.snapshotId;
+    if (body.result.snapshotId === failed) Object.assign(body.result, { status: 'failed', error: { status: 'UNAVAILABLE', message: 'the model is busy' } });
+    await route.fulfill({ response, json: body });
+  });
+
+  await page.reload();
+
+  // The session has used more: the first turn called the model twice.
+  const alert = page.getByRole('alert');
+  await alert.getByText('the model is busy').waitFor();
+  assert.match(await alert.textContent(), /It used: .*\b1 model calls/);
+  assert.deepEqual(faults, []);
+});
+
 test('a turn is stopped before the server has answered at all', async () => {
   const { page, say, button, idle } = await openPage(browser, playground, '#/chef');
   const held = await hold(page);

@@ -46,13 +46,14 @@ async fn attack(database: String, schema: String) {
     });
     let desks = Arc::new(desks.await);
 
-    let left = Arc::new(AtomicU64::new(number("ATTACKS", ATTACKS)));
-    let attacks: Vec<_> = (0..CUSTOMERS)
+    let attacks = number("ATTACKS", ATTACKS);
+    let left = Arc::new(AtomicU64::new(attacks));
+    let attacking: Vec<_> = (0..CUSTOMERS)
         .map(|number| Customer::new(number, seed, Arc::clone(&desks)).attack(Arc::clone(&left)))
         .map(tokio::spawn)
         .collect();
     let mut customers = Vec::new();
-    for attack in attacks {
+    for attack in attacking {
         customers.push(attack.await.unwrap());
     }
     service.recover();
@@ -75,13 +76,21 @@ async fn attack(database: String, schema: String) {
 
     let (bookings, refunds) = (service.orders("bookings"), service.orders("refunds"));
     println!(
-        "{counts:?}; {} bookings, {} refunds",
+        "{counts:?}; {} timeouts, {} bookings, {} refunds",
+        service.unanswered(),
         bookings.len(),
         refunds.len()
     );
+    // Half of the expected number of each attack and fewer: 30 kills and 5 timeouts of 500 attacks.
+    let least = |percent: u64| usize::try_from(attacks * percent / 100).unwrap();
+    for attack in ["kill", "talk over", "retry"] {
+        assert!(counts[attack] >= least(6), "{attack}: {counts:?}");
+    }
+    assert!(counts["approve as a customer"] >= 1, "{counts:?}");
     assert!(
-        !bookings.is_empty() && !refunds.is_empty(),
-        "the desk works under attack"
+        service.unanswered() >= least(1),
+        "{} timeouts",
+        service.unanswered()
     );
     let hotels = bookings.iter().map(|order| order.record["hotel"].clone());
     assert_eq!(twice(hotels), Vec::<Value>::new(), "no hotel is booked twice");

@@ -122,17 +122,18 @@ impl Customer {
         "ask for a refund"
     }
 
-    /// Tries to answer the open questions, and to use the role of staff.
+    /// Tries to answer the open questions, to use the role of staff, and to use invalid tokens of staff.
     async fn approve_as_customer(&mut self) -> &'static str {
         let before = self.snapshot().await;
-        let pretending = self.me.clone().claiming_to_serve(&self.name);
+        let mut callers = vec![self.me.clone(), self.me.clone().claiming_to_serve(&self.name)];
+        callers.extend(self.staff.invalid());
         let mut attempts = 0;
         for question in questions(&before) {
             for answer in [restart(&question, true), respond(&question)] {
-                for caller in [self.me.clone(), pretending.clone()] {
+                for caller in &callers {
                     let input = self.input(json!({ "resume": answer }));
                     let index = self.random.usize(..2);
-                    let output = self.desks.turn(index, &caller, &self.name, &input).await;
+                    let output = self.desks.turn(index, caller, &self.name, &input).await;
                     attempts += 1;
                     if let Some(output) = output {
                         assert!(
@@ -174,17 +175,22 @@ impl Customer {
     }
 
     async fn decide(&mut self, questions: &[Value], approves: bool) {
-        let mut answers = Vec::new();
-        for question in questions {
-            let call = &question["toolRequest"];
-            if approves && call["name"] == "refund" {
-                self.approved.extend(call["input"]["number"].as_u64());
-            }
-            answers.extend(restart(question, approves)["restart"].as_array().cloned());
-        }
+        let answers = questions
+            .iter()
+            .filter_map(|question| restart(question, approves)["restart"].as_array().cloned());
+        let answers: Vec<_> = answers.collect();
         let input = self.input(json!({"resume": {"restart": answers.concat()}}));
         let index = self.random.usize(..2);
-        self.turn_of(&self.staff, index, &input).await;
+        let output = self.turn_of(&self.staff, index, &input).await;
+        // Without a response, the outcome is unknown. A refused answer has no finish reason.
+        let is_refused = output.is_some_and(|output| output["finishReason"].is_null());
+        if is_refused || !approves {
+            return;
+        }
+        let refunds = questions.iter().map(|question| &question["toolRequest"]);
+        let refunds = refunds.filter(|call| call["name"] == "refund");
+        self.approved
+            .extend(refunds.filter_map(|call| call["input"]["number"].as_u64()));
     }
 
     /// Closes the connection before the response.

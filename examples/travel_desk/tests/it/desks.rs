@@ -2,12 +2,15 @@
 
 use std::process::Stdio;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use everturn::prelude::{Value, json};
+use jsonwebtoken::{EncodingKey, Header, encode};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::Mutex;
-use travel_desk::tokens::token;
+use travel_desk::tokens::{AUDIENCE, token};
+use travel_desk::tools::STAFF;
 
 const SECRET: &str = "a secret of at least thirty-two bytes";
 
@@ -51,6 +54,26 @@ impl Caller {
             token: token(SECRET, "carl", roles),
             acts_for: Some(customer.to_owned()),
         }
+    }
+
+    /// Returns callers whose tokens have the claims of this member of staff and are invalid: signed with another
+    /// secret, expired, not signed.
+    pub(crate) fn invalid(&self) -> [Self; 3] {
+        let forged = token("another secret of at least thirty-two bytes", "carl", &[STAFF]);
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        let claims = json!({"sub": "carl", "roles": [STAFF], "aud": AUDIENCE, "exp": now.as_secs() - 3600});
+        let expired = encode(
+            &Header::default(),
+            &claims,
+            &EncodingKey::from_secret(SECRET.as_bytes()),
+        );
+        let claims = self.token.split('.').nth(1).unwrap();
+        // The header is `{"alg":"none","typ":"JWT"}`.
+        let unsigned = format!("eyJhbGciOiJub25lIiwidHlwIjoiSldUIn0.{claims}.");
+        [forged.unwrap(), expired.unwrap(), unsigned].map(|token| Self {
+            token,
+            acts_for: self.acts_for.clone(),
+        })
     }
 
     /// Returns the caller, who claims to serve a customer.
