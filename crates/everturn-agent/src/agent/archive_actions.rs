@@ -3,9 +3,10 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use everturn_core::offload::{HEAVY, offload};
+use everturn_core::offload::{HEAVY, is_heavy, offload};
 use everturn_core::{
     Action, ActionType, BidiAction, Context, DynAction, Emitter, Error, HandlerResult, Inputs, Result, Schema,
 };
@@ -254,16 +255,28 @@ async fn export(archive: &Archive, request: GetSessionRequest, emitter: &Emitter
         let (mut gathered, mut bytes) = (Vec::new(), 0);
         while let Some(line) = lines.next_line().await? {
             let length = line.len();
-            let parse = move || serde_json::from_str::<Value>(&line);
-            let value = if length > HEAVY {
+            let out = emitter.clone();
+            // Sending serialises the value.
+            let parse = move || {
+                let value = serde_json::from_str::<Value>(&line)?;
+                Ok::<_, Error>(if out.is_streaming() {
+                    ControlFlow::Break(out.send(value))
+                } else {
+                    ControlFlow::Continue(value)
+                })
+            };
+            let parsed = if length > HEAVY {
                 offload(parse).await
             } else {
                 parse()
-            }?;
-            if emitter.is_streaming() {
-                emitter.send(value).await?;
-                continue;
-            }
+            };
+            let value = match parsed? {
+                ControlFlow::Break(sending) => {
+                    sending.await?;
+                    continue;
+                }
+                ControlFlow::Continue(value) => value,
+            };
             bytes += length;
             if bytes > MAX_GATHERED {
                 return Err(Error::resource_exhausted(format!(
@@ -321,7 +334,10 @@ async fn feed(mut writer: DuplexStream, mut inputs: Inputs<Value>) -> Infallible
             line => vec![line],
         };
         for line in lines {
-            if writer.write_all(format!("{line}\n").as_bytes()).await.is_err() {
+            let is_heavy = is_heavy(&line);
+            let print = move || format!("{line}\n");
+            let line = if is_heavy { offload(print).await } else { print() };
+            if writer.write_all(line.as_bytes()).await.is_err() {
                 break;
             }
         }
