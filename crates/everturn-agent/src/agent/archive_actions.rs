@@ -20,6 +20,7 @@ use crate::archive::{
     TreePage, TreeRequest, UsageReport, UsageRequest,
 };
 use crate::invocation::Definition;
+use crate::policy::visibility::nothing_in;
 use crate::store::{DEFAULT_PAGE, Detail, SessionSummary};
 
 /// The greatest size of an export that is not streamed, in bytes.
@@ -127,6 +128,15 @@ async fn usage(archive: Archive, request: Option<UsageRequest>) -> Result<UsageR
 
 async fn list_sessions(archive: Archive, request: Option<ListSessionsRequest>) -> Result<SessionList> {
     let request = request.unwrap_or_default();
+    let is_first = request.after.is_none();
+    let list = sessions_of(&archive, request).await?;
+    if is_first && list.sessions.is_empty() {
+        archive.check_named_tenant().await?;
+    }
+    Ok(list)
+}
+
+async fn sessions_of(archive: &Archive, request: ListSessionsRequest) -> Result<SessionList> {
     if request.interrupted && request.pending {
         let message = "background runs do not wait for answers: leave out 'pending' or 'interrupted'";
         return Err(Error::invalid_argument(message).with_public());
@@ -210,7 +220,10 @@ async fn delete(archive: Archive, request: DeleteRequest) -> Result<Deleted> {
             session_id: Some(session),
             snapshot_id: None,
             branch: false,
-        } => archive.delete_session(session).await?,
+        } => match archive.delete_session(session.clone()).await? {
+            0 => return Err(nothing_in(&session)),
+            snapshots => snapshots,
+        },
         DeleteRequest {
             session_id: None,
             snapshot_id: Some(snapshot),
