@@ -72,7 +72,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use everturn_core::stream_log::{IntoStreamLog, StreamLog};
-use everturn_core::{Error, Result, Schema};
+use everturn_core::{Error, Result, Schema, Status};
 
 pub use self::copying::FORKED_FROM;
 pub use self::difference::{ArtifactChange, Difference};
@@ -103,6 +103,8 @@ pub struct Archive {
     showing: Option<Showing>,
     custom_schema: Option<Schema>,
     timeline: Timeline,
+    /// Whether the caller named the tenant in the request.
+    is_named: bool,
     /// The logs from which deleted sessions are erased.
     streams: Vec<Arc<dyn StreamLog>>,
 }
@@ -116,6 +118,7 @@ impl Archive {
             showing: None,
             custom_schema: None,
             timeline: Timeline::default(),
+            is_named: false,
             streams: Vec::new(),
         }
     }
@@ -128,6 +131,7 @@ impl Archive {
             showing: Some(showing),
             custom_schema: None,
             timeline: Timeline::default(),
+            is_named: false,
             streams: Vec::new(),
         }
     }
@@ -137,6 +141,23 @@ impl Archive {
         Self {
             custom_schema,
             ..self
+        }
+    }
+
+    /// Sets whether the caller named the tenant in the request, where it may be mistyped.
+    pub(crate) fn with_named_tenant(self, is_named: bool) -> Self {
+        Self { is_named, ..self }
+    }
+
+    /// Fails with `NOT_FOUND` if the caller named a tenant that does not exist.
+    pub(crate) async fn check_named_tenant(&self) -> Result<()> {
+        if !self.is_named {
+            return Ok(());
+        }
+        match tenants::find(&**self.tenant.store(), self.scope()).await {
+            // A store that cannot list its tenants.
+            Err(error) if error.status() == Status::Unimplemented => Ok(()),
+            found => found.map(drop),
         }
     }
 

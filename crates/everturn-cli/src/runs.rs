@@ -1,8 +1,8 @@
 //! `everturn runs`.
 
 use clap::{Args, Subcommand};
-use everturn_agent::store::{MAX_PAGE, PendingQuery};
-use everturn_agent::{Abort, Snapshot, SnapshotStatus};
+use everturn_agent::store::{Detail, MAX_PAGE, PendingQuery};
+use everturn_agent::{Abort, Snapshot, SnapshotId, SnapshotStatus};
 use everturn_client::RemoteArchive;
 use everturn_core::{Error, Status};
 use futures::StreamExt;
@@ -15,7 +15,7 @@ use crate::progress;
 use crate::server::ServedAgent;
 use crate::store::Store;
 use crate::target::{Target, refuse_agent, refuse_tenant, scope};
-use crate::transcript::{Transcript, coloured, time};
+use crate::transcript::{Transcript, coloured, time, used};
 
 #[derive(Debug, Args)]
 pub(crate) struct RunsArguments {
@@ -151,13 +151,31 @@ async fn watch_served(agent: &ServedAgent, id: &str, output: Output) -> Outcome 
     if let Ok(reply) = &outcome {
         transcript.reply(output, reply)?;
     }
+    let before = match &snapshot.parent_id {
+        Some(parent) => agent.task(parent.as_str()).poll().await.ok(),
+        None => None,
+    };
+    remark_usage(&snapshot, before.as_ref(), output);
     ended(snapshot.status, outcome.err(), output)
+}
+
+/// Prints the usage of a run that has failed. The usage of a snapshot counts from the beginning of its
+/// session, so that of its parent is subtracted.
+fn remark_usage(run: &Snapshot, parent: Option<&Snapshot>, output: Output) {
+    if run.status == SnapshotStatus::Completed || (run.parent_id.is_some() && parent.is_none()) {
+        return;
+    }
+    let before = parent.and_then(Snapshot::usage).unwrap_or_default();
+    let cost = used(&(run.usage().unwrap_or_default() - before));
+    if !cost.is_empty() {
+        output.remark(format!("The run failed. It used {cost}."));
+    }
 }
 
 /// Prints each status of the run; a store has no chunks.
 async fn watch_stored(store: &Store, selection: &Selection, id: &str, output: Output) -> Outcome {
-    let sessions = store.sessions().await?;
-    let mut statuses = sessions.watch(&scope(selection), &id.into()).ok_or_else(|| {
+    let (sessions, scope) = (store.sessions().await?, scope(selection));
+    let mut statuses = sessions.watch(&scope, &id.into()).ok_or_else(|| {
         Failure::from(Error::unimplemented(format!(
             "the store {store} cannot be watched"
         )))
@@ -178,7 +196,17 @@ async fn watch_stored(store: &Store, selection: &Selection, id: &str, output: Ou
     }
     match last {
         None => Err(Error::not_found(format!("there is no run '{id}'")).into()),
-        Some(status) => ended(status, None, output),
+        Some(status) => {
+            let read = async |id: &SnapshotId| sessions.get(&scope, id, Detail::Metadata).await;
+            if let Some(run) = read(&id.into()).await? {
+                let before = match &run.parent_id {
+                    Some(parent) => read(parent).await?,
+                    None => None,
+                };
+                remark_usage(&run, before.as_ref(), output);
+            }
+            ended(status, None, output)
+        }
     }
 }
 

@@ -58,6 +58,11 @@ impl Server {
         })
     }
 
+    /// Returns whether calls have a token.
+    pub(crate) fn has_token(&self) -> bool {
+        self.token.is_some()
+    }
+
     /// Reads the server's OpenAPI document; `None` if it has none.
     pub(crate) async fn index(&self) -> Outcome<Option<OpenApiIndex>> {
         let mut request = self.http.get(format!("{}/openapi.json", self.base));

@@ -150,7 +150,11 @@ pub(crate) async fn run(arguments: SessionsArguments, target: &Target, output: O
         }
         _ => {}
     }
-    let archive = target.archive(&selection, command.access()).await?;
+    let source = match (&command, target) {
+        (SessionsCommand::Copy(copy), Target::Server(server)) => copy.source(server, &selection)?,
+        _ => selection.clone(),
+    };
+    let archive = target.archive(&source, command.access()).await?;
     match command {
         SessionsCommand::List { limit, all } => {
             let limit = if all { usize::MAX } else { limit };

@@ -148,6 +148,10 @@ impl Principal {
 #[derive(Debug, Clone, Copy)]
 struct OfClient;
 
+/// Marks the context of a caller who named the tenant.
+#[derive(Debug, Clone, Copy)]
+struct NamedTenant;
+
 impl Context {
     /// Marks work on behalf of a client, which does not have the rights of the program itself. A server with
     /// context providers marks each of its calls.
@@ -160,6 +164,17 @@ impl Context {
     /// that is [marked](Context::for_client).
     pub fn is_for_client(&self) -> bool {
         self.extension::<Principal>().is_some() || self.extension::<OfClient>().is_some()
+    }
+
+    /// Marks work of a caller who named its tenant in the request, where the name may be mistyped.
+    #[must_use]
+    pub fn with_named_tenant(self) -> Self {
+        self.with(NamedTenant)
+    }
+
+    /// Returns whether the caller [named](Context::with_named_tenant) the tenant in the request.
+    pub fn has_named_tenant(&self) -> bool {
+        self.extension::<NamedTenant>().is_some()
     }
 
     /// Returns whether the caller has a role: its [principal](Principal::has_role) has it, or the value

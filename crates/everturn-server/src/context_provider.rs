@@ -238,7 +238,11 @@ pub trait ContextProvider: Send + Sync + 'static {
 
     /// Lets callers with a role act in the tenant that a request names in a header, as
     /// [`Principal::in_tenant`] does. Requests of other callers with that header fail with
-    /// `PERMISSION_DENIED`.
+    /// `PERMISSION_DENIED`. Listing the sessions of a tenant that does not exist is `NOT_FOUND`, because its
+    /// name may be mistyped.
+    ///
+    /// The role gives access to every tenant. Where organisations assign roles to their members, name a role
+    /// that they cannot assign.
     ///
     /// ```
     /// use everturn_server::{BearerTokens, ContextProvider};

@@ -3,9 +3,10 @@
 
 use std::convert::Infallible;
 use std::future::Future;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use everturn_core::offload::{HEAVY, offload};
+use everturn_core::offload::{HEAVY, is_heavy, offload};
 use everturn_core::{
     Action, ActionType, BidiAction, Context, DynAction, Emitter, Error, HandlerResult, Inputs, Result, Schema,
 };
@@ -19,6 +20,7 @@ use crate::archive::{
     TreePage, TreeRequest, UsageReport, UsageRequest,
 };
 use crate::invocation::Definition;
+use crate::policy::visibility::nothing_in;
 use crate::store::{DEFAULT_PAGE, Detail, SessionSummary};
 
 /// The greatest size of an export that is not streamed, in bytes.
@@ -126,6 +128,15 @@ async fn usage(archive: Archive, request: Option<UsageRequest>) -> Result<UsageR
 
 async fn list_sessions(archive: Archive, request: Option<ListSessionsRequest>) -> Result<SessionList> {
     let request = request.unwrap_or_default();
+    let is_first = request.after.is_none();
+    let list = sessions_of(&archive, request).await?;
+    if is_first && list.sessions.is_empty() {
+        archive.check_named_tenant().await?;
+    }
+    Ok(list)
+}
+
+async fn sessions_of(archive: &Archive, request: ListSessionsRequest) -> Result<SessionList> {
     if request.interrupted && request.pending {
         let message = "background runs do not wait for answers: leave out 'pending' or 'interrupted'";
         return Err(Error::invalid_argument(message).with_public());
@@ -209,7 +220,10 @@ async fn delete(archive: Archive, request: DeleteRequest) -> Result<Deleted> {
             session_id: Some(session),
             snapshot_id: None,
             branch: false,
-        } => archive.delete_session(session).await?,
+        } => match archive.delete_session(session.clone()).await? {
+            0 => return Err(nothing_in(&session)),
+            snapshots => snapshots,
+        },
         DeleteRequest {
             session_id: None,
             snapshot_id: Some(snapshot),
@@ -254,16 +268,28 @@ async fn export(archive: &Archive, request: GetSessionRequest, emitter: &Emitter
         let (mut gathered, mut bytes) = (Vec::new(), 0);
         while let Some(line) = lines.next_line().await? {
             let length = line.len();
-            let parse = move || serde_json::from_str::<Value>(&line);
-            let value = if length > HEAVY {
+            let out = emitter.clone();
+            // Sending serialises the value.
+            let parse = move || {
+                let value = serde_json::from_str::<Value>(&line)?;
+                Ok::<_, Error>(if out.is_streaming() {
+                    ControlFlow::Break(out.send(value))
+                } else {
+                    ControlFlow::Continue(value)
+                })
+            };
+            let parsed = if length > HEAVY {
                 offload(parse).await
             } else {
                 parse()
-            }?;
-            if emitter.is_streaming() {
-                emitter.send(value).await?;
-                continue;
-            }
+            };
+            let value = match parsed? {
+                ControlFlow::Break(sending) => {
+                    sending.await?;
+                    continue;
+                }
+                ControlFlow::Continue(value) => value,
+            };
             bytes += length;
             if bytes > MAX_GATHERED {
                 return Err(Error::resource_exhausted(format!(
@@ -321,7 +347,10 @@ async fn feed(mut writer: DuplexStream, mut inputs: Inputs<Value>) -> Infallible
             line => vec![line],
         };
         for line in lines {
-            if writer.write_all(format!("{line}\n").as_bytes()).await.is_err() {
+            let is_heavy = is_heavy(&line);
+            let print = move || format!("{line}\n");
+            let line = if is_heavy { offload(print).await } else { print() };
+            if writer.write_all(line.as_bytes()).await.is_err() {
                 break;
             }
         }

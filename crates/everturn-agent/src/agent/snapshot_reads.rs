@@ -114,6 +114,7 @@ impl Definition {
             self.showing(context),
         )
         .with_custom_schema(self.custom_schema.clone())
+        .with_named_tenant(context.has_named_tenant())
         .with_logs(self.stream_logs())
         .with_timeline(self.timeline))
     }

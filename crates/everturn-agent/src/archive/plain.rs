@@ -15,29 +15,27 @@ pub(super) fn plain(text: &str, limit: usize) -> Plain<'_> {
 
 impl fmt::Display for Plain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut written = 0;
-        let mut words = self.text.split_whitespace();
-        let mut next = words.next();
-        while let Some(word) = next {
-            for character in word.chars() {
-                if written == self.limit {
-                    return f.write_char('…');
-                }
-                if is_harmless(character) {
-                    f.write_char(character)?;
-                } else {
-                    write!(f, "{}", character.escape_unicode())?;
-                }
-                written += 1;
+        let (mut written, mut is_after_space) = (0, false);
+        // Ends at the limit: a word may be as long as the text.
+        for character in self.text.chars() {
+            if character.is_whitespace() {
+                is_after_space = written > 0;
+                continue;
             }
-            next = words.next();
-            if next.is_some() {
+            if is_after_space {
                 f.write_char(' ')?;
                 written += 1;
-                if written > self.limit {
-                    return f.write_char('…');
-                }
+                is_after_space = false;
             }
+            if written >= self.limit {
+                return f.write_char('…');
+            }
+            if is_harmless(character) {
+                f.write_char(character)?;
+            } else {
+                write!(f, "{}", character.escape_unicode())?;
+            }
+            written += 1;
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use everturn_ai::effect::without_journal;
 use everturn_ai::history::awaiting;
 use everturn_ai::prompt::PromptOverrides;
 use everturn_ai::{History, Message, UsageTotal, is_limit, with_repeated_calls};
+use everturn_core::offload::{is_heavy, offload};
 use everturn_core::{Context, Error, HandlerResult, Result, Schema, SpanKind, in_span};
 use serde::Serialize;
 use serde_json::Value;
@@ -64,13 +65,18 @@ pub(crate) struct InvocationFacts {
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` if it does not fit.
-fn replaced_custom<S: CustomState>(custom: &Value, facts: &InvocationFacts) -> Result<S> {
-    let fits = facts
-        .custom_schema
-        .as_ref()
-        .map_or(Ok(()), |schema| schema.validate(custom));
-    fits.and_then(|()| decode_custom(Some(custom)))
-        .map_err(|error| error.context("the custom state of the client").with_public())
+async fn replaced_custom<S: CustomState>(custom: &Arc<Value>, schema: Option<Schema>) -> Result<S> {
+    let value = Arc::clone(custom);
+    let decode = move || {
+        schema.map_or(Ok(()), |schema| schema.validate(&value))?;
+        decode_custom(Some(&value))
+    };
+    let decoded = if is_heavy(custom) {
+        offload(decode).await
+    } else {
+        decode()
+    };
+    decoded.map_err(|error| error.context("the custom state of the client").with_public())
 }
 
 /// The output that a turn's span records.
@@ -202,7 +208,8 @@ impl<S: CustomState> AgentSession<S> {
                 facts.usage.take_up_turn().await?;
                 let received = input_validation.validate(&session.messages(), &input, &context)?;
                 if let Some(custom) = &input.custom {
-                    session.core().replace_custom(replaced_custom(custom, facts)?);
+                    let custom = replaced_custom(custom, facts.custom_schema.clone()).await?;
+                    session.core().replace_custom(custom);
                 }
                 // Boxed, so that the future of the handler's turn stays small.
                 let chunk = received.chunk(signals.sends_positions()).map(Box::new);

@@ -16,6 +16,7 @@ use crate::arguments::Selection;
 use crate::failure::{Exit, Failure, Outcome, about_file};
 use crate::output::Output;
 use crate::progress;
+use crate::server::Server;
 use crate::store::Store;
 use crate::target::scope;
 use crate::tenants;
@@ -32,7 +33,9 @@ pub(super) struct CopyArguments {
     #[arg(value_name = "ID", required_unless_present_any = ["to", "all"])]
     copy: Option<String>,
     #[arg(long, value_name = "STORE")]
-    #[arg(help = "Copy to this store: sqlite:PATH, file:DIR or postgres:URL")]
+    #[arg(
+        help = "Copy to this store: sqlite:PATH, file:DIR or postgres:URL; from a server, --principal or --tenant select the tenant there"
+    )]
     to: Option<String>,
     /// Copy every session: your own of a server's agent, of the selected tenant, or of all tenants of a store
     #[arg(long, requires = "to", conflicts_with = "session")]
@@ -46,6 +49,21 @@ impl CopyArguments {
     /// Returns the companion action that the command calls.
     pub(super) fn action(&self) -> &'static str {
         if self.to.is_some() { "export" } else { "copy" }
+    }
+
+    /// Returns the selection on a server. With `--to`, the options select the tenant of the copies, and the
+    /// token selects that of the originals.
+    pub(super) fn source(&self, server: &Server, selection: &Selection) -> Outcome<Selection> {
+        let mut source = selection.clone();
+        if self.to.is_some() {
+            if server.has_token() && !selection.names_tenant() {
+                return Err(Failure::wrong("the copies have no tenant").or_next(
+                    "name the tenant in the other store with --principal or --tenant: EVERTURN_TOKEN selects that of the server only",
+                ));
+            }
+            (source.tenant, source.principal) = (None, None);
+        }
+        Ok(source)
     }
 
     /// Returns whether the sessions of all tenants of a store are copied.

@@ -71,6 +71,30 @@ async fn a_run_is_aborted_on_its_server_and_through_its_store() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_a_failed_run_shows_what_it_used() {
+    let kitchen = Kitchen::on_a_server().await;
+    let begun = kitchen
+        .program(&["chat", "waiter", "--detach", "how many?", "--json"])
+        .run()
+        .exits(0)
+        .json();
+    let id = begun["snapshotId"].as_str().unwrap();
+
+    let served = kitchen.program(&["runs", "--agent", "waiter", "watch", id]).run();
+    let stored = Program::new(&["runs", "watch", id, "--store", &kitchen.store]).run();
+
+    for watched in [served.exits(7), stored.exits(7)] {
+        let remark = "The run failed. It used ";
+        assert!(watched.err.contains(remark), "{}", watched.err);
+        assert!(
+            watched.err.contains("2 model calls, 1 tool call"),
+            "{}",
+            watched.err
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_finished_or_unknown_run_is_not_aborted() {
     let kitchen = Kitchen::on_a_server().await;
     kitchen.gate.add_permits(1);

@@ -8,6 +8,7 @@ use everturn::ai::history;
 use everturn::core::{Registry, Scope};
 use everturn::prelude::*;
 use everturn::testkit::{Reply, ScriptedModel};
+use everturn_server::{ArchiveAccess, BearerTokens, Server};
 use tempfile::TempDir;
 
 use crate::support::{Kitchen, Program};
@@ -549,6 +550,38 @@ async fn the_usage_of_a_caller_moves_from_a_server() {
     let moved = Archive::of(FileStore::open(&path).await.unwrap(), Scope::default());
     assert_eq!(moved.tenant_usage().await.unwrap(), Some(spent));
     assert_eq!(moved.session_usage("dinner").await.unwrap(), spent);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn copies_of_a_named_callers_sessions_need_a_tenant() {
+    let server = |server: Server| {
+        let tokens = BearerTokens::new([("alice", "alice-token")]);
+        server.context(tokens).archive(ArchiveAccess::everyone())
+    };
+    let old = Kitchen::served(server).await;
+    old.cook_for("alice", "dinner", "leeks").await;
+    let path = old.folder.path().join("elsewhere");
+    let elsewhere = format!("file:{}", path.display());
+    let copy = |more: &[&str]| {
+        let arguments = [&["copy", "--all", "--to", &elsewhere], more].concat();
+        let copying = old.sessions(&arguments);
+        copying.variable("EVERTURN_TOKEN", "alice-token").run()
+    };
+
+    let refused = copy(&[]).exits(2);
+    copy(&["--principal", "alice"]).exits(0);
+
+    assert!(refused.err.contains("--principal"), "{}", refused.err);
+    let tenants = Program::new(&["tenants", "--store", &elsewhere])
+        .run()
+        .exits(0)
+        .out;
+    assert!(tenants.contains("alice "), "{tenants}");
+    let moved = Archive::of(
+        FileStore::open(&path).await.unwrap(),
+        Principal::new("alice").scope(),
+    );
+    assert!(moved.latest("dinner").await.is_ok());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -393,7 +393,7 @@ impl RemoteArchive {
     /// Permanently deletes a session with all its snapshots. Returns their number.
     ///
     /// # Errors
-    /// The server's own error.
+    /// `NOT_FOUND` if the session does not exist; the server's own error.
     pub async fn delete_session(&self, session: impl Into<SessionId>) -> Result<u64> {
         let request = DeleteRequest {
             session_id: Some(session.into()),

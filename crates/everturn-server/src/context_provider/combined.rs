@@ -1,5 +1,7 @@
 //! Providers made of others: alternatives, sequences, and callers that act for a tenant.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use axum::http::{HeaderName, header};
 use everturn_core::{Context, Error, HandlerResult, Status};
@@ -105,6 +107,7 @@ impl<P: ContextProvider> ContextProvider for ActingFor<P> {
         let tenant = tenant.ok_or_else(|| {
             Error::invalid_argument(format!("the header '{header}' must name one tenant")).with_public()
         })?;
+        provided.given.push(Arc::new(Context::with_named_tenant));
         Ok(provided.with_principal(caller.in_tenant(tenant)))
     }
 

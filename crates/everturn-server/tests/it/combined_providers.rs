@@ -1,11 +1,18 @@
 //! Several providers: alternatives, sequences, and staff who act for a customer.
 
+use std::sync::Arc;
+
 use axum::http::{HeaderMap, Method};
+use everturn_agent::store::MemoryStore;
 use everturn_core::{Error, Registry, Result, Status};
 use everturn_server::{
     ApiKeys, BearerTokens, CallRequest, ContextProvider, Principal, Provided, Server, context_fn,
 };
-use serde_json::json;
+use reqwest::RequestBuilder;
+use serde_json::{Value, json};
+
+use crate::support::agents::{parrot, says};
+use crate::support::{Served, answer};
 
 fn tokens() -> BearerTokens {
     BearerTokens::new([("ann", "ann-token"), ("carl", "carl-token")]).with_role("carl", "staff")
@@ -127,6 +134,34 @@ async fn callers_with_the_role_act_in_the_tenant_that_they_name() {
         assert_eq!(refused.status(), status, "{headers:?}");
         assert!(refused.public_message().is_some(), "{headers:?}");
     }
+}
+
+#[tokio::test]
+async fn the_sessions_of_a_tenant_that_does_not_exist_are_not_found() {
+    let registry = Registry::new();
+    parrot(&registry, Some(Arc::new(MemoryStore::new())));
+    let server = Server::new(&registry).context(tokens().acting_for("staff", "x-customer"));
+    let server = Served::start(server).await;
+    let send = async |path: &str, body: &Value, headers: &[(&str, &str)]| {
+        let request = server.request(path, body);
+        let add = |request: RequestBuilder, (name, value): &(&str, &str)| request.header(*name, *value);
+        answer(headers.iter().fold(request, add)).await
+    };
+    let list = "/agents/parrot/listSessions";
+    let everything = json!({ "data": {} });
+
+    // Without a header, a caller without sessions has none.
+    let of_ann = send(list, &everything, &[ANN]).await;
+    let mistyped = send(list, &everything, &[CARL, ("x-customer", "anne")]).await;
+    // Staff may begin the first session of a customer.
+    let begun = send("/agents/parrot", &says("hello"), &[CARL, ("x-customer", "ann")]).await;
+    let named = send(list, &everything, &[CARL, ("x-customer", "ann")]).await;
+
+    assert_eq!(of_ann.result()["sessions"], json!([]));
+    mistyped.assert_failure(404, "NOT_FOUND");
+    assert!(mistyped.json()["message"].as_str().unwrap().contains("'anne'"));
+    assert_eq!(begun.status, 200);
+    assert_eq!(named.result()["sessions"].as_array().unwrap().len(), 1);
 }
 
 #[tokio::test]

@@ -6,12 +6,15 @@ use std::time::Duration;
 use everturn_agent::ClientPermissions;
 use everturn_ai::{
     FetchRules, HttpMediaFetcher, MediaDownload, Model, ModelRequest, ModelResponse, ModelResponseChunk,
-    register_model,
+    Resource, define_resource, register_model,
 };
 use everturn_core::{Context, Emitter, HandlerResult, Result};
 
 use super::prompted::prompted;
 use crate::Harness;
+
+/// The URI of a resource of a megabyte.
+const LARGE_RESOURCE: &str = "recipe://large";
 
 /// The name of the model that needs media inline.
 const INLINE: &str = "inlineModel";
@@ -19,6 +22,10 @@ const INLINE: &str = "inlineModel";
 pub(super) fn define(harness: &mut Harness) -> Result<()> {
     let (registry, store) = (&harness.registry().clone(), harness.store());
     register_model(registry, INLINE, InlineModel)?;
+    define_resource(
+        registry,
+        &Resource::new(LARGE_RESOURCE, |_| async { Ok("x".repeat(1024 * 1024)) }),
+    )?;
     let rules = FetchRules::hosts(["127.0.0.1"])
         .allow_http()
         .allow_private_addresses();
@@ -28,7 +35,9 @@ pub(super) fn define(harness: &mut Harness) -> Result<()> {
         .custom()
         .output_schema()
         .fetch_media(rules.time(Duration::from_secs(1)));
-    let open = prompted(registry, "promptAgentOpenToClients").model(INLINE);
+    let open = prompted(registry, "promptAgentOpenToClients")
+        .model(INLINE)
+        .resources([LARGE_RESOURCE]);
     harness.define(open.client_permissions(permissions).store(store.clone()))?;
     // The agent without permissions.
     harness.define(prompted(registry, "promptAgentInline").model(INLINE).store(store))

@@ -1,24 +1,22 @@
 //! Small but expensive requests: links to fetch, long lists, schemas to compile, values to parse. Eight
 //! callers repeat them on every route and adapter.
 //!
-//! `EVERTURN_HOSTILE_SECONDS` sets the duration; the long form uses `60`.
+//! `EVERTURN_HOSTILE_SECONDS` sets the duration, `60` by default.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::json;
 
+use crate::attacks::{CLOSED, OPEN, Request, Sent, Sessions, hostile, make_session, ordinary};
 use crate::observer::{Observer, resident_bytes};
 use crate::served::Testbed;
-use crate::wire::{STREAMED, connect_as, exchange, post, read_frame, text_frame, websocket};
+use crate::wire::{connect_as, read_frame, text_frame, websocket};
 use crate::{MEGABYTE, alone};
-
-const OPEN: &str = "promptAgentOpenToClients";
-const CLOSED: &str = "promptAgentInline";
 
 /// The number of callers.
 const CALLERS: u8 = 8;
@@ -34,26 +32,43 @@ const PATIENCE: Duration = Duration::from_secs(40);
 
 fn duration() -> Duration {
     let seconds = std::env::var("EVERTURN_HOSTILE_SECONDS").ok();
-    Duration::from_secs(seconds.map_or(15, |seconds| seconds.parse().unwrap()))
+    Duration::from_secs(seconds.map_or(60, |seconds| seconds.parse().unwrap()))
 }
 
-/// Serves a megabyte at `/picture`, a body without end at `/endless`, nothing at `/silent`, and a redirect to
-/// the metadata service of a cloud elsewhere.
-fn serve_media() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    std::thread::spawn(move || {
-        for connection in listener.incoming() {
-            std::thread::spawn(|| answer_media(connection.unwrap()));
-        }
-    });
-    format!("http://{address}")
+/// A server of media: a megabyte at `/picture`, a body without end at `/endless`, nothing at `/silent`, and a
+/// redirect to the metadata service of a cloud elsewhere. The rest of a path is the name of an agent.
+struct MediaServer {
+    address: String,
+    /// The number of requests for each agent.
+    hits: Arc<Mutex<BTreeMap<String, usize>>>,
 }
 
-fn answer_media(mut connection: TcpStream) {
+impl MediaServer {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let hits: Arc<Mutex<BTreeMap<_, _>>> = Arc::default();
+        let counted = Arc::clone(&hits);
+        std::thread::spawn(move || {
+            for connection in listener.incoming() {
+                let counted = Arc::clone(&counted);
+                std::thread::spawn(move || answer_media(connection.unwrap(), &counted));
+            }
+        });
+        Self { address, hits }
+    }
+
+    fn hits(&self, agent: &str) -> usize {
+        self.hits.lock().unwrap().get(agent).copied().unwrap_or_default()
+    }
+}
+
+fn answer_media(mut connection: TcpStream, hits: &Mutex<BTreeMap<String, usize>>) {
     let mut request = [0; 1024];
     let length = connection.read(&mut request).unwrap_or(0);
     let request = String::from_utf8_lossy(&request[..length]).into_owned();
+    let agent = request.split(['/', '?']).nth(2).unwrap_or_default();
+    *hits.lock().unwrap().entry(agent.to_owned()).or_default() += 1;
     if request.starts_with("GET /silent") {
         // Until the server closes the connection.
         let _ = connection.read(&mut [0; 1]);
@@ -68,206 +83,6 @@ fn answer_media(mut connection: TcpStream) {
             b"HTTP/1.1 302 Found\r\nlocation: http://169.254.169.254/latest/meta-data/\r\ncontent-length: 0\r\n\r\n",
         );
     }
-}
-
-/// A schema of about this size in bytes.
-fn schema(bytes: usize) -> Value {
-    let properties: serde_json::Map<String, Value> = (0..bytes / 60)
-        .map(|number| {
-            (
-                format!("p{number}"),
-                json!({"type": "object", "properties": {"a": {"enum": [1, 2]}}}),
-            )
-        })
-        .collect();
-    json!({"type": "object", "properties": properties})
-}
-
-/// The schemas of tools: too many and too large, or as many as are accepted.
-fn schemas() -> Vec<Vec<Value>> {
-    vec![vec![schema(40_000); 90], vec![schema(1_500); 60]]
-}
-
-/// A request: its description, and its bytes.
-type Request = (&'static str, Sent);
-
-enum Sent {
-    Http(String),
-    /// The input of a turn on a WebSocket of an agent.
-    Socket(String, String),
-}
-
-fn http(what: &'static str, path: &str, headers: &str, body: &str) -> Request {
-    (what, Sent::Http(post(path, headers, body)))
-}
-
-/// Requests for a turn on each route of an agent, and at each adapter.
-fn turns(agent: &str, what: &'static str, links: &[String], tools: &[Value]) -> Vec<Request> {
-    let parts = |make: &dyn Fn(&String) -> Value| -> Vec<Value> { links.iter().map(make).collect() };
-    let native = {
-        let content = parts(&|url| json!({"media": {"url": url, "contentType": "image/png"}}));
-        let content = if content.is_empty() {
-            vec![json!({"text": "hi"})]
-        } else {
-            content
-        };
-        let tools: Vec<Value> = numbered(tools, |name, schema| json!({"name": name, "inputSchema": schema}));
-        let mut data = json!({"message": {"role": "user", "content": content}, "tools": tools});
-        if let Some(schema) = tools.first() {
-            data["outputSchema"] = schema["inputSchema"].clone();
-        }
-        data
-    };
-    let responses = {
-        let mut content = parts(&|url| json!({"type": "input_image", "image_url": url}));
-        content.push(json!({"type": "input_text", "text": "hi"}));
-        let tools = numbered(
-            tools,
-            |name, schema| json!({"type": "function", "name": name, "parameters": schema}),
-        );
-        json!({"model": agent, "input": [{"role": "user", "content": content}], "tools": tools}).to_string()
-    };
-    let chat = {
-        let mut content = parts(&|url| json!({"type": "image_url", "image_url": {"url": url}}));
-        content.push(json!({"type": "text", "text": "hi"}));
-        let tools = numbered(
-            tools,
-            |name, schema| json!({"type": "function", "function": {"name": name, "parameters": schema}}),
-        );
-        json!({"model": agent, "messages": [{"role": "user", "content": content}], "tools": tools})
-            .to_string()
-    };
-    let agui = {
-        let mut content = parts(
-            &|url| json!({"type": "image", "source": {"type": "url", "value": url, "mimeType": "image/png"}}),
-        );
-        content.push(json!({"type": "text", "text": "hi"}));
-        let tools = numbered(
-            tools,
-            |name, schema| json!({"name": name, "description": "", "parameters": schema}),
-        );
-        let messages = json!([{"id": "u1", "role": "user", "content": content}]);
-        json!({"threadId": format!("t{}", fastrand::u64(..)), "runId": format!("r{}", fastrand::u64(..)), "messages": messages, "tools": tools})
-            .to_string()
-    };
-    let called = json!({ "data": native }).to_string();
-    vec![
-        http(what, &format!("/{agent}"), "", &called),
-        http(what, &format!("/{agent}"), STREAMED, &called),
-        (what, Sent::Socket(agent.to_owned(), native.to_string())),
-        http(what, "/v1/responses", "", &responses),
-        http(what, "/v1/chat/completions", "", &chat),
-        http(what, &format!("/agui/{agent}"), "", &agui),
-        http(what, &format!("/copilotkit/agent/{agent}/run"), "", &agui),
-    ]
-}
-
-fn numbered(schemas: &[Value], make: impl Fn(String, &Value) -> Value) -> Vec<Value> {
-    let named = schemas.iter().enumerate();
-    named
-        .map(|(number, schema)| make(format!("t{number}"), schema))
-        .collect()
-}
-
-/// The requests that read a session.
-fn readings(session: &str, snapshot: &str) -> Vec<Request> {
-    let get = |path: String| {
-        let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
-        Sent::Http(request)
-    };
-    let action = |action: &'static str, headers: &str, data: Value| {
-        let body = json!({ "data": data }).to_string();
-        http(action, &format!("/{OPEN}/{action}"), headers, &body)
-    };
-    let data = |name: &'static str, data: Value| action(name, "", data);
-    let thread = json!({"threadId": session, "runId": "r", "messages": []}).to_string();
-    vec![
-        data(
-            "listSnapshots",
-            json!({"sessionId": session, "whole": true, "limit": 1000}),
-        ),
-        data("getSnapshot", json!({"sessionId": session})),
-        data("getSession", json!({"sessionId": session})),
-        data("tree", json!({"sessionId": session, "excerpts": true})),
-        data("diff", json!({"left": snapshot, "right": snapshot})),
-        data("listSessions", json!({"limit": 1000})),
-        data("usage", json!({"sessionId": session})),
-        data("export", json!({"sessionId": session})),
-        action("export", STREAMED, json!({"sessionId": session})),
-        action(
-            "export",
-            "accept: application/x-ndjson\r\n",
-            json!({"sessionId": session}),
-        ),
-        (
-            "items",
-            get(format!("/v1/conversations/{session}/items?limit=100")),
-        ),
-        mcp("mcp tools", "tools/list", "{}"),
-        mcp("mcp resources", "resources/list", "{}"),
-        mcp_call(
-            "mcp call",
-            &format!(r#"{{"message":"hi","sessionId":"{session}"}}"#),
-        ),
-        ("agents", get("/agents".to_owned())),
-        ("openapi", get("/openapi.json".to_owned())),
-        ("metrics", get("/metrics".to_owned())),
-        http("connect", &format!("/agui/{OPEN}/connect"), "", &thread),
-        http(
-            "copilotkit connect",
-            &format!("/copilotkit/agent/{OPEN}/connect"),
-            "",
-            &thread,
-        ),
-    ]
-}
-
-/// A request to the MCP server.
-fn mcp(what: &'static str, method: &str, params: &str) -> Request {
-    let body = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{params}}}"#);
-    let headers = "accept: application/json, text/event-stream\r\nmcp-protocol-version: 2025-06-18\r\n";
-    http(what, "/mcp", headers, &body)
-}
-
-/// A call of an agent as a tool of the MCP server.
-fn mcp_call(what: &'static str, arguments: &str) -> Request {
-    let params = format!(r#"{{"name":"{OPEN}","arguments":{arguments}}}"#);
-    mcp(what, "tools/call", &params)
-}
-
-/// Imports lines, as a file and as a list.
-fn imports(what: &'static str, line: &str) -> [Request; 2] {
-    let path = format!("/{OPEN}/import");
-    let list = format!(r#"{{"data":[{line},{line}],"init":{{}}}}"#);
-    let lines = format!("{line}\n{line}\n");
-    let length = lines.len();
-    let file = format!(
-        "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
-         content-type: application/x-ndjson\r\ncontent-length: {length}\r\n\r\n{lines}"
-    );
-    [(what, Sent::Http(file)), http(what, &path, "", &list)]
-}
-
-/// Bodies whose values need a hundred times the memory of their text.
-fn dense(bytes: usize) -> Vec<Request> {
-    let what = "dense values";
-    let objects = vec![r#"{"":0}"#; bytes / 7].join(",");
-    let input =
-        format!(r#"{{"message":{{"role":"user","content":[{{"text":"hi"}}]}},"custom":[{objects}]}}"#);
-    let state = format!(r#"{{"data":{input}}}"#);
-    let agui = format!(r#"{{"threadId":"t","runId":"r","messages":[],"state":[{objects}]}}"#);
-    let responses = format!(r#"{{"model":"{OPEN}","input":"hi","metadata":[{objects}]}}"#);
-    let mut requests = vec![
-        http(what, &format!("/{OPEN}"), "", &state),
-        http(what, &format!("/{OPEN}"), STREAMED, &state),
-        http(what, "/flows/echo", "", &format!(r#"{{"data":[{objects}]}}"#)),
-        http(what, &format!("/agui/{OPEN}"), "", &agui),
-        http(what, "/v1/responses", "", &responses),
-        (what, Sent::Socket(OPEN.to_owned(), input)),
-        mcp_call(what, &format!(r#"{{"message":"hi","more":[{objects}]}}"#)),
-    ];
-    requests.extend(imports(what, &format!("[{objects}]")));
-    requests
 }
 
 /// Runs a turn on a WebSocket. Returns its end: a result, an error, or the server's close code.
@@ -313,65 +128,6 @@ fn send(host: &str, caller: u8, request: &Sent) -> String {
     head.split(' ').nth(1).unwrap_or("broken off").to_owned()
 }
 
-/// Creates a session of some turns with a text of `bytes` each, whose every snapshot contains all earlier
-/// ones. Returns the id of its last snapshot.
-fn make_session(server: &Testbed, id: &str, turns: usize, bytes: usize, custom: &Value) -> String {
-    let text = "x".repeat(bytes);
-    let mut last = None;
-    for _ in 0..turns {
-        let body = json!({
-            "data": {"message": {"role": "user", "content": [{"text": text}]}, "custom": custom},
-            "init": {"sessionId": id},
-        });
-        let answer = exchange(server.host(), &post(&format!("/{OPEN}"), "", &body.to_string()));
-        let id = answer.split(r#""snapshotId":""#).nth(1);
-        let id = id.and_then(|rest| rest.split('"').next());
-        last = id.map(str::to_owned);
-        assert!(last.is_some(), "{}", &answer[..answer.len().min(500)]);
-    }
-    last.unwrap()
-}
-
-/// The requests of ordinary clients, on every route and adapter.
-fn ordinary(snapshot: &str) -> Vec<Request> {
-    let mut requests = readings("small", snapshot);
-    requests.extend(turns(OPEN, "ordinary", &[], &[schema(100)]));
-    requests.extend(turns(CLOSED, "ordinary", &[], &[]));
-    requests.extend(imports("import", "{}"));
-    requests.push(http("echo", "/flows/echo", "", r#"{"data":1}"#));
-    requests.push(mcp_call("mcp call", r#"{"message":"hi"}"#));
-    requests
-}
-
-/// The hostile requests, on every route and adapter.
-fn hostile(media: &str, snapshot: &str) -> Vec<Request> {
-    let links =
-        |path: &str| -> Vec<String> { (0..40).map(|number| format!("{media}/{path}?{number}")).collect() };
-    let metadata: Vec<String> = (0..40)
-        .map(|number| format!("http://169.254.169.254/{number}"))
-        .collect();
-    let mut requests = readings("large", snapshot);
-    for agent in [OPEN, CLOSED] {
-        for links in [
-            links("endless"),
-            links("silent"),
-            // The maximum number of fetched links.
-            links("picture").split_off(10),
-            links("redirect"),
-            metadata.clone(),
-        ] {
-            requests.extend(turns(agent, "media", &links, &[]));
-        }
-        for tools in schemas() {
-            requests.extend(turns(agent, "schemas", &[], &tools));
-        }
-    }
-    // More than the limit of a request, and almost as much.
-    requests.extend(dense(3 * MEGABYTE));
-    requests.extend(dense(300_000));
-    requests
-}
-
 /// Makes all callers send requests concurrently, one after the other, until each request was sent and the
 /// time has passed. Returns how often each received which status.
 fn send_all(host: &str, requests: &[Request], time: Duration) -> BTreeMap<(&'static str, String), usize> {
@@ -403,8 +159,8 @@ fn costly_requests_of_eight_callers_on_every_route() {
     let folder = tempfile::tempdir().unwrap();
     let store = format!("sqlite:{}", folder.path().join("sessions.db").display());
     let server = Testbed::start_with(&["--store", &store, "--archive"]);
-    let snapshot = make_session(&server, "large", 10, 2 * MEGABYTE, &json!({}));
-    let hostile = hostile(&serve_media(), &snapshot);
+    let media = MediaServer::start();
+    let hostile = hostile(&media.address, &Sessions::make(&server));
     // The number that fills the store's cache.
     let notes = json!({"notes": "x".repeat(MEGABYTE)});
     for number in 0..18 {
@@ -418,6 +174,11 @@ fn costly_requests_of_eight_callers_on_every_route() {
     let seen = send_all(server.host(), &hostile, duration());
     println!("hostile: {seen:?}");
     observer.assert_unharmed("costly requests", PEAK - before);
+    assert!(
+        media.hits(OPEN) > 0 && media.hits(CLOSED) == 0,
+        "{:?} at the media server",
+        media.hits
+    );
     for (what, status) in seen.keys() {
         // Two callers may continue one thread of AG-UI at once, which is a conflict.
         let expected = ["200", "400", "409", "413", "429", "504", "an error"];

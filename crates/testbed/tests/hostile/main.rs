@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "attacks and stops last for a time")]
 #![cfg(target_os = "linux")]
 
+mod attacks;
 mod clients;
 mod costly_requests;
 mod frozen_neighbour;

@@ -1,6 +1,5 @@
 //! Measuring a server during an attack.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -13,21 +12,15 @@ use crate::wire::exchange;
 /// The time in which the server must answer a health check.
 const PROMPT: Duration = Duration::from_millis(250);
 
-/// Polls a server for its health and its memory. An idle server is polled at the same time, which shows the
-/// delays of a busy machine.
+/// Polls a server for its health, and resets its peak of resident memory. An idle server is polled at the same
+/// time, which shows the delays of a busy machine.
 pub(crate) struct Observer {
     is_over: Arc<AtomicBool>,
-    attacked: JoinHandle<Seen>,
-    idle: JoinHandle<Seen>,
+    attacked: JoinHandle<Vec<Answer>>,
+    idle: JoinHandle<Vec<Answer>>,
+    process: u32,
     before: usize,
     _idle: Testbed,
-}
-
-/// The results of the samples.
-#[derive(Default)]
-struct Seen {
-    resident: usize,
-    answers: Vec<Answer>,
 }
 
 /// A response of `/healthz`.
@@ -35,9 +28,6 @@ struct Seen {
 struct Answer {
     asked: Instant,
     took: Duration,
-    /// How long the polling thread, and the server's thread with the longest wait, were runnable without a
-    /// processor.
-    without_processor: Duration,
 }
 
 impl Answer {
@@ -45,11 +35,11 @@ impl Answer {
         self.asked <= other.asked + other.took && other.asked <= self.asked + self.took
     }
 
-    /// Returns the server's own share of the time, given the response of an idle server at the same time.
-    fn own_time(&self, idle: &Seen) -> Duration {
-        let meanwhile = idle.answers.iter().filter(|idle| idle.overlaps(self));
+    /// Returns by how much an idle server was faster at the same time.
+    fn own_time(&self, idle: &[Answer]) -> Duration {
+        let meanwhile = idle.iter().filter(|idle| idle.overlaps(self));
         let delay = meanwhile.map(|idle| idle.took).max().unwrap_or_default();
-        self.took.saturating_sub(self.without_processor + delay)
+        self.took.saturating_sub(delay)
     }
 }
 
@@ -57,36 +47,36 @@ impl Observer {
     pub(crate) fn of(server: &Testbed) -> Self {
         let idle = Testbed::start("memory");
         let is_over = Arc::new(AtomicBool::new(false));
+        // The kernel's command that resets the peak.
+        std::fs::write(format!("/proc/{}/clear_refs", server.id()), "5").unwrap();
         Self {
             attacked: watch(server, &is_over),
             idle: watch(&idle, &is_over),
             is_over,
+            process: server.id(),
             before: resident_bytes(server.id()),
             _idle: idle,
         }
     }
 
     /// Checks that the server has grown by no more than `most` bytes at any time, and that each answer was
-    /// prompt.
-    ///
-    /// On a busy machine threads wait for a processor, and an idle server is late too. Neither is counted. A
-    /// server whose threads compute or wait for each other is late on every machine.
+    /// prompt, or as much later as an idle server answered at the same time.
     #[track_caller]
     pub(crate) fn assert_unharmed(self, what: &str, most: usize) {
         self.is_over.store(true, Ordering::Relaxed);
-        let (seen, idle) = (self.attacked.join().unwrap(), self.idle.join().unwrap());
-        let grown = seen.resident.saturating_sub(self.before);
-        let slowest = seen
-            .answers
+        let (answers, idle) = (self.attacked.join().unwrap(), self.idle.join().unwrap());
+        let grown = memory(self.process, "VmHWM:").saturating_sub(self.before);
+        let slowest = answers
             .iter()
             .max_by_key(|answer| answer.own_time(&idle))
             .unwrap();
+        let own_time = slowest.own_time(&idle);
         println!(
-            "{what}: grown by {} of {} MB, slowest /healthz of {}: {:?} of {slowest:?}",
+            "{what}: grown by {} of {} MB, slowest /healthz of {}: {own_time:?} of {:?}",
             grown / MEGABYTE,
             most / MEGABYTE,
-            seen.answers.len(),
-            slowest.own_time(&idle),
+            answers.len(),
+            slowest.took,
         );
 
         assert!(
@@ -95,30 +85,28 @@ impl Observer {
             grown / MEGABYTE
         );
         assert!(
-            slowest.own_time(&idle) < PROMPT,
-            "{what}: /healthz was late by its own fault: {:?} of {slowest:?}",
-            slowest.own_time(&idle)
+            own_time < PROMPT,
+            "{what}: /healthz was late by its own fault: {own_time:?} of {:?}",
+            slowest.took
         );
     }
 }
 
-fn watch(server: &Testbed, is_over: &Arc<AtomicBool>) -> JoinHandle<Seen> {
+fn watch(server: &Testbed, is_over: &Arc<AtomicBool>) -> JoinHandle<Vec<Answer>> {
     let is_over = Arc::clone(is_over);
-    let (host, process) = (server.host().to_owned(), server.id());
+    let host = server.host().to_owned();
     std::thread::spawn(move || {
-        let mut seen = Seen::default();
-        while !is_over.load(Ordering::Relaxed) || seen.answers.is_empty() {
-            seen.answers.push(ask(&host, process));
-            seen.resident = seen.resident.max(resident_bytes(process));
+        let mut answers = Vec::new();
+        while !is_over.load(Ordering::Relaxed) || answers.is_empty() {
+            answers.push(ask(&host));
             // Often enough to detect a short stall, seldom enough not to be an attack itself.
             std::thread::sleep(Duration::from_millis(10));
         }
-        seen
+        answers
     })
 }
 
-fn ask(host: &str, process: u32) -> Answer {
-    let before = (waits("/proc/thread-self"), waits_of_threads(process));
+fn ask(host: &str) -> Answer {
     let asked = Instant::now();
     let answer = exchange(
         host,
@@ -126,39 +114,17 @@ fn ask(host: &str, process: u32) -> Answer {
     );
     let took = asked.elapsed();
     assert!(answer.contains(r#"{"status":"ok"}"#), "{answer}");
-    let threads = waits_of_threads(process);
-    let longest = threads.iter().map(|(thread, waited)| {
-        let before = before.1.get(thread).copied().unwrap_or_default();
-        waited.saturating_sub(before)
-    });
-    Answer {
-        asked,
-        took,
-        without_processor: waits("/proc/thread-self").saturating_sub(before.0)
-            + longest.max().unwrap_or_default(),
-    }
-}
-
-/// Returns how long each thread of a process has waited for a processor.
-fn waits_of_threads(process: u32) -> HashMap<String, Duration> {
-    let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
-    let threads = threads.map(|thread| thread.unwrap().path().display().to_string());
-    threads.map(|thread| (thread.clone(), waits(&thread))).collect()
-}
-
-/// Returns how long a thread was runnable without a processor; zero for an ended thread.
-fn waits(thread: &str) -> Duration {
-    let times = std::fs::read_to_string(format!("{thread}/schedstat")).unwrap_or_default();
-    let waited = times.split_whitespace().nth(1).map(str::parse);
-    Duration::from_nanos(waited.map_or(0, Result::unwrap))
+    Answer { asked, took }
 }
 
 pub(crate) fn resident_bytes(process: u32) -> usize {
+    memory(process, "VmRSS:")
+}
+
+/// Returns a size in bytes from the status of a process; `VmHWM` is the peak of the resident memory.
+fn memory(process: u32, name: &str) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:"))
-        .unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
     let kilobytes: usize = line.trim().strip_suffix("kB").unwrap().trim().parse().unwrap();
     kilobytes * 1024
 }
