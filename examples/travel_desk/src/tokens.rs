@@ -17,7 +17,11 @@ const VALIDITY: Duration = Duration::from_hours(12);
 pub fn token(secret: &str, name: &str, roles: &[&str]) -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let expiry = now.unwrap_or_default() + VALIDITY;
-    let claims = json!({"sub": name, "roles": roles, "aud": AUDIENCE, "exp": expiry.as_secs()});
+    signed(secret, json!({"sub": name, "roles": roles, "aud": AUDIENCE, "exp": expiry.as_secs()}))
+}
+
+/// Returns a token with these claims.
+pub fn signed(secret: &str, claims: Value) -> String {
     let part = |value: Value| URL_SAFE_NO_PAD.encode(value.to_string());
     let message = format!("{}.{}", part(json!({"alg": "HS256", "typ": "JWT"})), part(claims));
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());

@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use everturn::prelude::{Value, json};
-use jsonwebtoken::{EncodingKey, Header, encode};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::Mutex;
-use travel_desk::tokens::{AUDIENCE, token};
+use travel_desk::tokens::{AUDIENCE, signed, token};
 use travel_desk::tools::STAFF;
 
 const SECRET: &str = "a secret of at least thirty-two bytes";
@@ -62,15 +61,11 @@ impl Caller {
         let forged = token("another secret of at least thirty-two bytes", "carl", &[STAFF]);
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
         let claims = json!({"sub": "carl", "roles": [STAFF], "aud": AUDIENCE, "exp": now.as_secs() - 3600});
-        let expired = encode(
-            &Header::default(),
-            &claims,
-            &EncodingKey::from_secret(SECRET.as_bytes()),
-        );
+        let expired = signed(SECRET, claims);
         let claims = self.token.split('.').nth(1).unwrap();
         // The header is `{"alg":"none","typ":"JWT"}`.
         let unsigned = format!("eyJhbGciOiJub25lIiwidHlwIjoiSldUIn0.{claims}.");
-        [forged.unwrap(), expired.unwrap(), unsigned].map(|token| Self {
+        [forged, expired, unsigned].map(|token| Self {
             token,
             acts_for: self.acts_for.clone(),
         })
