@@ -235,7 +235,9 @@ impl ClientRules {
             let given = prompt_input.and_then(|input| input.get(field));
             let own = self.0.own_prompt_input.as_ref().and_then(|own| own.get(field));
             if given != own {
-                given.iter().for_each(|given| add_texts(given, &mut texts));
+                for given in given {
+                    add_texts(given, &mut texts);
+                }
             }
         }
         ClientMedia::enter(
