@@ -22,7 +22,7 @@ use crate::options::FileStoreOptions;
 use crate::pending::{self, Marker};
 use crate::row::Header;
 use crate::threads::Threads;
-use crate::usage_ledger::LedgerFile;
+use crate::usage_ledger::{LedgerFile, LedgerQueues};
 use crate::watch::Watchers;
 use crate::write::{Published, Saved};
 
@@ -61,6 +61,7 @@ pub struct FileStore {
     pub(crate) headers: Cache<Header>,
     pub(crate) markers: Cache<Marker>,
     pub(crate) queues: Queues,
+    pub(crate) ledgers: LedgerQueues,
     pub(crate) threads: Threads,
     watchers: Watchers,
 }
@@ -86,6 +87,7 @@ impl FileStore {
             headers: Cache::default(),
             markers: Cache::default(),
             queues: Queues::default(),
+            ledgers: LedgerQueues::default(),
             threads: Threads::default(),
             watchers: Watchers::default(),
         })

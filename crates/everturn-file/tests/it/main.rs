@@ -20,6 +20,7 @@ mod held_lock;
 mod interop;
 mod journal_crashes;
 mod lost_files;
+mod many_clients;
 mod planted_defects;
 mod power_loss;
 mod processes;
