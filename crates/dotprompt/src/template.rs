@@ -9,9 +9,7 @@
 //! Marks (a role, the history, media, a section) are stored separately from the text. Data that
 //! happens to spell a mark stays data: no input can open a system message.
 
-mod ambient;
 mod block;
-mod builtin;
 mod call;
 mod include;
 mod library;
@@ -23,9 +21,8 @@ mod print;
 mod program;
 mod scan;
 mod scope;
-mod unit;
 mod value;
 
-pub(crate) use self::ambient::Ambient;
 pub(crate) use self::library::Library;
 pub(crate) use self::machine::render;
+pub(crate) use self::scope::Ambient;

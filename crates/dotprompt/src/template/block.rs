@@ -9,15 +9,9 @@ use super::program::{Block, BlockKind};
 use super::scope::{Frame, Iteration, Parameters, Scope};
 use super::value::{Val, entries_of};
 use crate::error::Error;
-use crate::output::Output;
 
 impl<'r> Machine<'r> {
-    pub(super) fn block(
-        &mut self,
-        block: &'r Block,
-        scope: &Scope<'_, 'r>,
-        out: &mut Output,
-    ) -> Result<(), Error> {
+    pub(super) fn block(&mut self, block: &'r Block, scope: &Scope<'_, 'r>) -> Result<(), Error> {
         match &block.kind {
             BlockKind::If {
                 condition,
@@ -29,7 +23,7 @@ impl<'r> Machine<'r> {
                     Some(option) => self.eval(option, scope)?.is_truthy(false),
                     None => false,
                 };
-                self.branch(block, condition.is_truthy(include_zero) != *negated, scope, out)
+                self.run(block.branch(condition.is_truthy(include_zero) != *negated), scope)
             }
             BlockKind::Equals { left, right, negated } => {
                 let left = self.eval(left, scope)?;
@@ -38,66 +32,44 @@ impl<'r> Machine<'r> {
                 {
                     self.charge(a.len().min(b.len()) / BYTES_PER_STEP)?;
                 }
-                self.branch(block, left.strictly_equals(&right) != *negated, scope, out)
+                self.run(block.branch(left.strictly_equals(&right) != *negated), scope)
             }
             BlockKind::Each(list) => {
                 let list = self.eval(list, scope)?;
-                self.each(block, &list, scope, out)
+                self.each(block, &list, scope)
             }
             BlockKind::With(value) => {
                 let value = self.eval(value, scope)?;
                 if value.is_empty() {
-                    return self.run(&block.inverse, scope, out);
+                    return self.run(&block.inverse, scope);
                 }
-                self.with(block, value, scope, out)
+                self.with(block, value, scope)
             }
             BlockKind::Section(path) => {
                 let value = self.path(path, scope)?;
-                self.section(block, value, scope, out)
+                self.section(block, value, scope)
             }
-            BlockKind::Verbatim => self.run(&block.body, scope, out),
-            BlockKind::Call(call) => self.call_statement(call, Some(block), scope, out),
+            BlockKind::Verbatim => self.run(&block.body, scope),
+            BlockKind::Call(call) => self.call_statement(call, Some(block), scope),
         }
-    }
-
-    fn branch(
-        &mut self,
-        block: &'r Block,
-        body: bool,
-        scope: &Scope<'_, 'r>,
-        out: &mut Output,
-    ) -> Result<(), Error> {
-        self.run(if body { &block.body } else { &block.inverse }, scope, out)
     }
 
     /// Renders `{{#name}}` by the value of `name`: for `true` the body in the current context, for a list the
     /// body once for each item, for any other present value the body with it as the context, else the
     /// alternative.
-    fn section(
-        &mut self,
-        block: &'r Block,
-        value: Val<'r>,
-        scope: &Scope<'_, 'r>,
-        out: &mut Output,
-    ) -> Result<(), Error> {
+    fn section(&mut self, block: &'r Block, value: Val<'r>, scope: &Scope<'_, 'r>) -> Result<(), Error> {
         match value.as_value() {
-            Some(Value::Bool(true)) => self.run(&block.body, scope, out),
-            Some(Value::Bool(false) | Value::Null) => self.run(&block.inverse, scope, out),
-            Some(Value::Array(_)) => self.each(block, &value, scope, out),
-            _ if value.is_missing() => self.run(&block.inverse, scope, out),
-            _ => self.with(block, value, scope, out),
+            Some(Value::Bool(true)) => self.run(&block.body, scope),
+            Some(Value::Bool(false) | Value::Null) => self.run(&block.inverse, scope),
+            Some(Value::Array(_)) => self.each(block, &value, scope),
+            _ if value.is_missing() => self.run(&block.inverse, scope),
+            _ => self.with(block, value, scope),
         }
     }
 
-    fn with(
-        &mut self,
-        block: &'r Block,
-        value: Val<'r>,
-        scope: &Scope<'_, 'r>,
-        out: &mut Output,
-    ) -> Result<(), Error> {
+    fn with(&mut self, block: &'r Block, value: Val<'r>, scope: &Scope<'_, 'r>) -> Result<(), Error> {
         if block.binds == 0 {
-            return self.run(&block.body, &scope.child(value), out);
+            return self.run(&block.body, &scope.child(value));
         }
         let parameters = Parameters {
             values: [value.clone(), Val::Missing],
@@ -105,28 +77,22 @@ impl<'r> Machine<'r> {
         };
         let mut inner = scope.child(value);
         inner.parameters = Some(&parameters);
-        self.run(&block.body, &inner, out)
+        self.run(&block.body, &inner)
     }
 
-    fn each(
-        &mut self,
-        block: &'r Block,
-        list: &Val<'r>,
-        scope: &Scope<'_, 'r>,
-        out: &mut Output,
-    ) -> Result<(), Error> {
+    fn each(&mut self, block: &'r Block, list: &Val<'r>, scope: &Scope<'_, 'r>) -> Result<(), Error> {
         if let Val::Ref(Value::Array(items)) = list {
             let items = items.iter().map(|item| (None, Val::Ref(item)));
-            return self.iterate(block, items, scope, out);
+            return self.iterate(block, items, scope);
         }
         if let Some(Value::Array(items)) = list.as_value() {
             let items = items.iter().map(|item| (None, Val::from_value(item.clone())));
-            return self.iterate(block, items, scope, out);
+            return self.iterate(block, items, scope);
         }
         let entries = entries_of(list)
             .into_iter()
             .map(|(name, value)| (Some(name), value));
-        self.iterate(block, entries, scope, out)
+        self.iterate(block, entries, scope)
     }
 
     /// Renders the body once for each item, or the alternative if there are no items.
@@ -135,11 +101,10 @@ impl<'r> Machine<'r> {
         block: &'r Block,
         items: impl ExactSizeIterator<Item = (Option<Cow<'r, str>>, Val<'r>)>,
         scope: &Scope<'_, 'r>,
-        out: &mut Output,
     ) -> Result<(), Error> {
         let count = items.len();
         if count == 0 {
-            return self.run(&block.inverse, scope, out);
+            return self.run(&block.inverse, scope);
         }
         for (index, (key, item)) in items.enumerate() {
             self.charge(1)?;
@@ -161,7 +126,7 @@ impl<'r> Machine<'r> {
             if let Some(parameters) = &parameters {
                 inner.parameters = Some(parameters);
             }
-            self.run(&block.body, &inner, out)?;
+            self.run(&block.body, &inner)?;
         }
         Ok(())
     }

@@ -4,17 +4,16 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::builtin::helper_error;
 use super::machine::Machine;
 use super::markers;
 use super::print;
-use super::program::{Block, Call, Callee, Expr};
+use super::program::{Block, Call, Callee, Expr, helper_error};
 use super::scope::Scope;
 use super::value::Val;
 use crate::error::{Error, ErrorKind};
 use crate::helper::{Fragment, Helper, HelperCall, HelperError, HelperOutput, RenderBlock};
 use crate::message::Media;
-use crate::output::{Mark, Output};
+use crate::output::Mark;
 
 impl<'r> Machine<'r> {
     /// Runs `{{helper ...}}` or `{{#helper ...}}`: prints the helper's result or leaves its mark.
@@ -23,29 +22,23 @@ impl<'r> Machine<'r> {
         call: &'r Call,
         block: Option<&'r Block>,
         scope: &Scope<'_, 'r>,
-        out: &mut Output,
     ) -> Result<(), Error> {
         let result = match &call.callee {
             Callee::Custom(name, helper) => {
                 self.custom(name, helper.as_ref(), call, block, scope)
                     .and_then(|result| match result {
-                        HelperOutput::Fragment(fragment) => self.append(fragment, out),
-                        HelperOutput::Value(value) => self.print(&Val::from_value(value), out),
+                        HelperOutput::Fragment(fragment) => self.append(fragment.into_output()),
+                        HelperOutput::Value(value) => self.print(&Val::from_value(value)),
                     })
             }
-            _ => self.builtin_statement(call, scope, out),
+            _ => self.builtin_statement(call, scope),
         };
         result.map_err(|error| error.or_at(|| Some(call.at.in_file(scope.unit.label.as_ref()))))
     }
 
-    fn builtin_statement(
-        &mut self,
-        call: &'r Call,
-        scope: &Scope<'_, 'r>,
-        out: &mut Output,
-    ) -> Result<(), Error> {
+    fn builtin_statement(&mut self, call: &'r Call, scope: &Scope<'_, 'r>) -> Result<(), Error> {
         match &call.callee {
-            Callee::History => self.mark(Mark::History, out),
+            Callee::History => self.mark(Mark::History),
             Callee::Role => {
                 let name = self.arg(call, 0, scope)?;
                 if name.is_missing() || name.as_value() == Some(&Value::Null) {
@@ -56,8 +49,8 @@ impl<'r> Machine<'r> {
                 }
                 let name = self.text(&name)?;
                 match markers::role(&name) {
-                    Some(mark) => self.mark(mark, out),
-                    None => self.write(&markers::role_text(&name), out),
+                    Some(mark) => self.mark(mark),
+                    None => self.write(&markers::role_text(&name)),
                 }
             }
             Callee::Section => {
@@ -66,7 +59,7 @@ impl<'r> Machine<'r> {
                 // The reference implementation takes only the first word as the name.
                 match name.split(' ').next() {
                     None | Some("") => Ok(()),
-                    Some(name) => self.mark(Mark::Section(name.to_owned()), out),
+                    Some(name) => self.mark(Mark::Section(name.to_owned())),
                 }
             }
             Callee::Media => {
@@ -77,11 +70,11 @@ impl<'r> Machine<'r> {
                 if url.is_empty() {
                     return Ok(());
                 }
-                self.mark(Mark::Media(Media { url, content_type }), out)
+                self.mark(Mark::Media(Media { url, content_type }))
             }
             Callee::Lookup | Callee::Log | Callee::Json | Callee::Custom(..) => {
                 let value = self.call_value(call, scope)?;
-                self.print(&value, out)
+                self.print(&value)
             }
         }
     }
@@ -139,16 +132,7 @@ impl<'r> Machine<'r> {
 
     /// Returns the text that printing the value gives.
     pub(super) fn text(&mut self, value: &Val<'r>) -> Result<String, Error> {
-        let mut printed = Output::default();
-        self.print(value, &mut printed)?;
-        Ok(printed.text)
-    }
-
-    fn append(&mut self, fragment: Fragment, out: &mut Output) -> Result<(), Error> {
-        let output = fragment.into_output();
-        self.count(output.text.len())?;
-        out.append(output);
-        Ok(())
+        Ok(self.captured(|machine| machine.print(value))?.text)
     }
 
     fn custom(
@@ -207,20 +191,17 @@ struct CustomBlock<'m, 's, 'r> {
 
 impl RenderBlock for CustomBlock<'_, '_, '_> {
     fn body(&mut self, this: Option<&Value>) -> Result<Fragment, Error> {
-        let mut out = Output::default();
-        match this {
-            None => self.machine.run(&self.block.body, self.scope, &mut out)?,
-            Some(this) => {
-                let scope = self.scope.child(Val::from_value(this.clone()));
-                self.machine.run(&self.block.body, &scope, &mut out)?;
-            }
-        }
-        Ok(Fragment::from(out))
+        let body = &self.block.body;
+        let rendered = self.machine.captured(|machine| match this {
+            None => machine.run(body, self.scope),
+            Some(this) => machine.run(body, &self.scope.child(Val::from_value(this.clone()))),
+        });
+        Ok(rendered?.into())
     }
 
     fn inverse(&mut self) -> Result<Fragment, Error> {
-        let mut out = Output::default();
-        self.machine.run(&self.block.inverse, self.scope, &mut out)?;
-        Ok(Fragment::from(out))
+        let inverse = &self.block.inverse;
+        let rendered = self.machine.captured(|machine| machine.run(inverse, self.scope));
+        Ok(rendered?.into())
     }
 }

@@ -8,28 +8,18 @@ use super::program::{Include, IncludeName, Program};
 use super::scope::{CallerBlock, Frame, Inlines, Scope};
 use super::value::{Layered, Val};
 use crate::error::{Error, ErrorKind};
-use crate::output::Output;
 
 /// The steps that one include costs, because searching the inline partials takes time.
 const STEPS_PER_PARTIAL: usize = 8;
 
 impl<'r> Machine<'r> {
-    pub(super) fn include(
-        &mut self,
-        include: &'r Include,
-        scope: &Scope<'_, 'r>,
-        out: &mut Output,
-    ) -> Result<(), Error> {
+    pub(super) fn include(&mut self, include: &'r Include, scope: &Scope<'_, 'r>) -> Result<(), Error> {
         let this = self.partial_context(include, scope)?;
         match &include.indent {
-            None => self.include_in(include, this, scope, out),
+            None => self.include_in(include, this, scope),
             Some(indent) => {
-                let mut inner = Output::default();
-                self.include_in(include, this, scope, &mut inner)?;
-                let indented = inner.indented(indent);
-                self.count(indented.text.len())?;
-                out.append(indented);
-                Ok(())
+                let inner = self.captured(|machine| machine.include_in(include, this, scope))?;
+                self.append(inner.indented(indent))
             }
         }
     }
@@ -55,7 +45,6 @@ impl<'r> Machine<'r> {
         include: &'r Include,
         this: Val<'r>,
         scope: &Scope<'_, 'r>,
-        out: &mut Output,
     ) -> Result<(), Error> {
         let name = match &include.name {
             IncludeName::Fixed(name) => Cow::Borrowed(&**name),
@@ -63,7 +52,7 @@ impl<'r> Machine<'r> {
                 let value = self.eval(expr, scope)?;
                 Cow::Owned(self.text(&value)?)
             }
-            IncludeName::CallerBlock => return self.include_caller(include, this, scope, out),
+            IncludeName::CallerBlock => return self.include_caller(include, this, scope),
         };
         self.charge(STEPS_PER_PARTIAL)?;
         self.enter_partial(name.clone())?;
@@ -85,7 +74,7 @@ impl<'r> Machine<'r> {
             let unit = unit.as_ref().map_err(Clone::clone)?;
             (&unit.program, Scope::root(this, unit))
         } else if let Some(body) = &include.body {
-            self.fall_back(body, this, scope, out)?;
+            self.fall_back(body, this, scope)?;
             self.partials.pop();
             return Ok(());
         } else {
@@ -94,19 +83,13 @@ impl<'r> Machine<'r> {
         inner.frame = frame.as_ref().or(scope.frame);
         inner.inlines = inlines.as_ref().or(scope.inlines);
         inner.caller = caller.as_ref().or(scope.caller);
-        self.run(program, &inner, out)?;
+        self.run(program, &inner)?;
         self.partials.pop();
         Ok(())
     }
 
     /// Renders the include's own block, because the partial is not defined.
-    fn fall_back(
-        &mut self,
-        body: &'r Program,
-        this: Val<'r>,
-        scope: &Scope<'_, 'r>,
-        out: &mut Output,
-    ) -> Result<(), Error> {
+    fn fall_back(&mut self, body: &'r Program, this: Val<'r>, scope: &Scope<'_, 'r>) -> Result<(), Error> {
         let outer = block_frame(scope);
         let frame = Frame {
             iteration: None,
@@ -114,7 +97,7 @@ impl<'r> Machine<'r> {
         };
         let mut inner = scope.child(this);
         inner.frame = Some(&frame);
-        self.run(body, &inner, out)
+        self.run(body, &inner)
     }
 
     /// Renders `@partial-block`, the block that the including template passed, in the scope in which it was
@@ -124,18 +107,17 @@ impl<'r> Machine<'r> {
         include: &'r Include,
         this: Val<'r>,
         scope: &Scope<'_, 'r>,
-        out: &mut Output,
     ) -> Result<(), Error> {
         let Some(caller) = scope.caller else {
             return match &include.body {
-                Some(body) => self.fall_back(body, this, scope, out),
+                Some(body) => self.fall_back(body, this, scope),
                 None => Err(Error::new(ErrorKind::UnknownPartial("@partial-block".to_owned()))),
             };
         };
         let frame = block_frame(scope);
         let mut inner = caller.scope.child(this);
         inner.frame = Some(&frame);
-        self.run(caller.body, &inner, out)
+        self.run(caller.body, &inner)
     }
 }
 

@@ -4,12 +4,11 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::ambient::Ambient;
 use super::library::Library;
 use super::path::{Origin, Path};
 use super::print;
 use super::program::{Expr, Node, Program};
-use super::scope::{Inlines, Scope};
+use super::scope::{Ambient, Inlines, Scope};
 use super::value::Val;
 use crate::error::{Error, ErrorKind};
 use crate::limits::{Limit, Limits};
@@ -35,17 +34,17 @@ pub(crate) fn render<'r>(
         written: 0,
         depth: 0,
         partials: Vec::new(),
-    };
-    let mut out = Output {
-        text: String::with_capacity(library.text_bytes()),
-        marks: Vec::with_capacity(8),
+        out: Output {
+            text: String::with_capacity(library.text_bytes()),
+            marks: Vec::with_capacity(8),
+        },
     };
     let unit = library.main();
     let scope = Scope::root(Val::Ref(ambient.root), unit);
     machine
-        .run(&unit.program, &scope, &mut out)
+        .run(&unit.program, &scope)
         .map_err(|error| error.or_at(|| Some(unit.start.in_file(unit.label.as_ref()))))?;
-    Ok(out)
+    Ok(machine.out)
 }
 
 pub(super) struct Machine<'r> {
@@ -57,17 +56,14 @@ pub(super) struct Machine<'r> {
     depth: usize,
     /// The names of the active partials, the innermost last.
     pub(super) partials: Vec<Cow<'r, str>>,
+    /// The output so far; that of the innermost [`Machine::captured`] while one runs.
+    out: Output,
 }
 
 impl<'r> Machine<'r> {
-    pub(super) fn run(
-        &mut self,
-        program: &'r Program,
-        scope: &Scope<'_, 'r>,
-        out: &mut Output,
-    ) -> Result<(), Error> {
+    pub(super) fn run(&mut self, program: &'r Program, scope: &Scope<'_, 'r>) -> Result<(), Error> {
         if program.inlines.is_empty() {
-            return self.nodes(program, scope, out);
+            return self.nodes(program, scope);
         }
         let inlines = Inlines {
             entries: &program.inlines,
@@ -76,25 +72,25 @@ impl<'r> Machine<'r> {
         };
         let mut scope = scope.clone();
         scope.inlines = Some(&inlines);
-        self.nodes(program, &scope, out)
+        self.nodes(program, &scope)
     }
 
-    fn nodes(&mut self, program: &'r Program, scope: &Scope<'_, 'r>, out: &mut Output) -> Result<(), Error> {
+    fn nodes(&mut self, program: &'r Program, scope: &Scope<'_, 'r>) -> Result<(), Error> {
         for node in &program.nodes {
             self.charge(1)?;
             match node {
-                Node::Text(text) => self.write(text, out)?,
-                Node::Mark(mark) => self.mark(mark.clone(), out)?,
+                Node::Text(text) => self.write(text)?,
+                Node::Mark(mark) => self.mark(mark.clone())?,
                 Node::Print(path) => {
                     let value = self.path(path, scope)?;
-                    self.print(&value, out)?;
+                    self.print(&value)?;
                 }
-                Node::Call(call) => self.call_statement(call, None, scope, out)?,
+                Node::Call(call) => self.call_statement(call, None, scope)?,
                 Node::Block(block) => {
-                    self.nest(block.at, scope, |machine| machine.block(block, scope, out))?;
+                    self.nest(block.at, scope, |machine| machine.block(block, scope))?;
                 }
                 Node::Include(include) => {
-                    self.nest(include.at, scope, |machine| machine.include(include, scope, out))?;
+                    self.nest(include.at, scope, |machine| machine.include(include, scope))?;
                 }
             }
         }
@@ -134,36 +130,54 @@ impl<'r> Machine<'r> {
         Ok(start.walk(&path.keys))
     }
 
-    pub(super) fn print(&mut self, value: &Val<'r>, out: &mut Output) -> Result<(), Error> {
+    pub(super) fn print(&mut self, value: &Val<'r>) -> Result<(), Error> {
         match value {
             Val::Missing => Ok(()),
-            Val::Layered(_) => self.write("[object Object]", out),
+            Val::Layered(_) => self.write("[object Object]"),
             value => match value.as_value() {
-                Some(Value::String(text)) => self.write(text, out),
+                Some(Value::String(text)) => self.write(text),
                 Some(value) => {
-                    let before = out.text.len();
-                    print::push(&mut out.text, value);
-                    self.count(out.text.len() - before)
+                    let before = self.out.text.len();
+                    print::push(&mut self.out.text, value);
+                    self.count(self.out.text.len() - before)
                 }
                 None => Ok(()),
             },
         }
     }
 
-    pub(super) fn write(&mut self, text: &str, out: &mut Output) -> Result<(), Error> {
-        self.count(text.len())?;
-        out.text.push_str(text);
+    /// Returns what `run` writes, instead of appending it to the output.
+    pub(super) fn captured(
+        &mut self,
+        run: impl FnOnce(&mut Self) -> Result<(), Error>,
+    ) -> Result<Output, Error> {
+        let outer = std::mem::take(&mut self.out);
+        let result = run(self);
+        let captured = std::mem::replace(&mut self.out, outer);
+        result.map(|()| captured)
+    }
+
+    /// Appends captured output.
+    pub(super) fn append(&mut self, output: Output) -> Result<(), Error> {
+        self.count(output.text.len())?;
+        self.out.append(output);
         Ok(())
     }
 
-    pub(super) fn mark(&mut self, mark: Mark, out: &mut Output) -> Result<(), Error> {
+    pub(super) fn write(&mut self, text: &str) -> Result<(), Error> {
+        self.count(text.len())?;
+        self.out.text.push_str(text);
+        Ok(())
+    }
+
+    pub(super) fn mark(&mut self, mark: Mark) -> Result<(), Error> {
         let payload = match &mark {
             Mark::Media(media) => media.url.len(),
             Mark::Section(name) => name.len(),
             Mark::Role(_) | Mark::History => 0,
         };
         self.count(payload + size_of::<Mark>())?;
-        out.mark(mark);
+        self.out.mark(mark);
         Ok(())
     }
 

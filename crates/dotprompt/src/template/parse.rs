@@ -11,11 +11,10 @@ use std::sync::Arc;
 use std::vec;
 
 use self::expression::{Arguments, Head, Tokens};
-use super::builtin::helper_error;
+use super::library::{Facts, Source};
 use super::markers;
-use super::program::{Block, BlockKind, Expr, Include, IncludeName, Node, Program};
+use super::program::{Block, BlockKind, Expr, Include, IncludeName, Node, Program, helper_error};
 use super::scan::{Form, ParseError, Tag, Token, scan};
-use super::unit::{Facts, Source};
 use crate::helper::Helper;
 use crate::limits::Limits;
 

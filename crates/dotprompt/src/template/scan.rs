@@ -1,18 +1,15 @@
 //! The scanner: splits a source into tags and the texts between them.
 //!
 //! 1. [`tag`] reads the tags one by one and enforces the limits before the parser recurses.
-//! 2. [`outline`] pairs blocks with their ends.
+//! 2. `outline` pairs blocks with their ends.
 //! 3. [`strip`] removes white space around tags by the rules of JavaScript's Handlebars.
 
-mod outline;
 mod strip;
 mod tag;
-mod token;
 
 use std::borrow::Cow;
 
-pub(super) use self::tag::{Form, Tag};
-pub(super) use self::token::{Token, is_identifier};
+pub(super) use self::tag::{Form, Tag, Token, is_identifier};
 use crate::error::ErrorKind;
 use crate::limits::{Limit, Limits};
 use crate::position::Position;
@@ -46,7 +43,7 @@ pub(super) fn scan<'s>(
     limits: &Limits,
 ) -> Result<(Vec<Tag<'s>>, Vec<String>), ParseError> {
     let (mut tags, texts) = split(source, start, limits)?;
-    let blocks = outline::outline(&tags, limits)?;
+    let blocks = outline(&tags, limits)?;
     let texts = strip::strip(&mut tags, &texts, &blocks);
     Ok((tags, texts))
 }
@@ -105,5 +102,62 @@ fn unescape(text: &str, tag_follows: bool) -> Cow<'_, str> {
         Cow::Owned(text.replace("\\{{", "{{"))
     } else {
         Cow::Borrowed(text)
+    }
+}
+
+/// A block's alternatives and its end, as indices of tags.
+struct BlockEnds {
+    alternatives: Vec<usize>,
+    close: usize,
+}
+
+/// Pairs blocks with their ends and checks how deep they nest.
+fn outline(tags: &[Tag<'_>], limits: &Limits) -> Result<Vec<BlockEnds>, ParseError> {
+    let mut blocks = Vec::new();
+    let mut open: Vec<(usize, Vec<usize>)> = Vec::new();
+    // A chained alternative is nested in the one before it, so it counts as a level.
+    let mut chained = 0;
+    for (index, tag) in tags.iter().enumerate() {
+        if tag.form.opens() {
+            open.push((index, Vec::new()));
+        } else if tag.form.is_alternative() {
+            let Some((_, alternatives)) = open.last_mut() else {
+                return Err(ParseError::new(tag.at, "'else' is outside a block"));
+            };
+            alternatives.push(index);
+            chained += usize::from(tag.form == Form::Chain);
+        } else if tag.form == Form::Close {
+            let Some((start, alternatives)) = open.pop() else {
+                return Err(ParseError::new(
+                    tag.at,
+                    format!("'{}' is closed but was never opened", tag.name()),
+                ));
+            };
+            if tags[start].name() != tag.name() {
+                let message = format!("the block '{}' is closed as '{}'", tags[start].name(), tag.name());
+                return Err(ParseError::new(tag.at, message));
+            }
+            chained -= alternatives
+                .iter()
+                .filter(|index| tags[**index].form == Form::Chain)
+                .count();
+            blocks.push(BlockEnds {
+                alternatives,
+                close: index,
+            });
+        }
+        if open.len() + chained > limits.nesting {
+            return Err(ParseError::exceeded(Limit::Nesting, tag.at));
+        }
+    }
+    match open.last() {
+        None => Ok(blocks),
+        Some((start, _)) => {
+            let tag = &tags[*start];
+            Err(ParseError::new(
+                tag.at,
+                format!("the block '{}' is never closed", tag.name()),
+            ))
+        }
     }
 }

@@ -5,9 +5,8 @@ use serde_json::Value;
 use super::Parser;
 use crate::error::ErrorKind;
 use crate::position::Position;
-use crate::template::builtin::helper_error;
 use crate::template::path::{Origin, Path};
-use crate::template::program::{BlockKind, Call, Callee, Expr};
+use crate::template::program::{BlockKind, Call, Callee, Expr, helper_error};
 use crate::template::scan::{ParseError, Tag, Token, is_identifier};
 
 /// The remaining tokens of a tag.

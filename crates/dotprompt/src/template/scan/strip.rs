@@ -6,7 +6,7 @@
 
 use std::borrow::Cow;
 
-use super::outline::BlockEnds;
+use super::BlockEnds;
 use super::tag::{Form, Tag};
 use crate::whitespace::{is_blank, is_space};
 
