@@ -3,8 +3,8 @@
 use serde_json::json;
 
 use crate::failure::{Exit, Outcome};
-use crate::openapi_index::Entry;
 use crate::output::{Output, table};
+use crate::server::Entry;
 use crate::target::Target;
 
 pub(crate) async fn run(target: &Target, output: Output) -> Outcome {

@@ -6,9 +6,8 @@ use everturn_ai::Message;
 use everturn_core::Error;
 use serde_json::{Value, json};
 
-use crate::answers::{answer, question};
+use crate::answers::{Lines, answer, question};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::lines::Lines;
 use crate::output::{BOLD, Output};
 use crate::target::Target;
 use crate::transcript::{Transcript, used};

@@ -8,8 +8,7 @@ use serde_json::{Value, json};
 
 use crate::agents::listing;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{Output, clean};
-use crate::progress;
+use crate::output::{Output, clean, spinner};
 use crate::server::Server;
 use crate::target::Target;
 
@@ -45,7 +44,7 @@ pub(crate) async fn run(arguments: FlowArguments, target: &Target, output: Outpu
         }
         stream.output().await
     } else {
-        let sign_of_life = progress::spinner(output, "running");
+        let sign_of_life = spinner(output, "running");
         let result = flow.run(input).await;
         sign_of_life.finish_and_clear();
         result

@@ -1,11 +1,13 @@
-//! The output: text with colours on a terminal, or JSON.
+//! The output: text with colours on a terminal, or JSON; and the progress of long operations.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
+use std::time::Duration;
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 use everturn_core::Error;
+use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -161,6 +163,59 @@ pub(crate) fn table<const N: usize>(heading: [&str; N], rows: &[[String; N]]) ->
         table.push('\n');
     }
     table
+}
+
+const TICK: Duration = Duration::from_millis(100);
+
+/// Returns a bar for an operation of known size.
+pub(crate) fn bar(output: Output, what: &'static str, amount: u64) -> ProgressBar {
+    styled(
+        output,
+        ProgressBar::new(amount),
+        what,
+        "{msg} {wide_bar} {pos}/{len} {eta}",
+    )
+}
+
+/// Returns a bar for a file of a known size.
+pub(crate) fn bytes_bar(output: Output, what: &'static str, amount: u64) -> ProgressBar {
+    styled(
+        output,
+        ProgressBar::new(amount),
+        what,
+        "{msg} {wide_bar} {bytes}/{total_bytes} {eta}",
+    )
+}
+
+/// Returns a spinner for an operation of unknown size.
+pub(crate) fn spinner(output: Output, what: &'static str) -> ProgressBar {
+    styled(
+        output,
+        ProgressBar::new_spinner(),
+        what,
+        "{spinner} {msg} {elapsed}",
+    )
+}
+
+/// Returns a spinner with the bytes so far.
+pub(crate) fn bytes_spinner(output: Output, what: &'static str) -> ProgressBar {
+    styled(
+        output,
+        ProgressBar::new_spinner(),
+        what,
+        "{spinner} {msg} {bytes} {elapsed}",
+    )
+}
+
+/// `indicatif` draws bars on standard error, and only if that is a terminal.
+fn styled(output: Output, bar: ProgressBar, what: &'static str, template: &str) -> ProgressBar {
+    if output.is_json() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template(template).expect("a constant template");
+    let bar = bar.with_style(style).with_message(what);
+    bar.enable_steady_tick(TICK);
+    bar
 }
 
 #[cfg(test)]

@@ -10,8 +10,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::Selection;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{Output, table};
-use crate::progress;
+use crate::output::{Output, spinner, table};
 use crate::server::ServedAgent;
 use crate::store::Store;
 use crate::target::{Target, refuse_agent, refuse_tenant, scope};
@@ -66,7 +65,7 @@ pub(crate) async fn run(arguments: RunsArguments, target: &Target, output: Outpu
 }
 
 async fn served_runs(archive: &RemoteArchive, output: Output) -> Outcome<Vec<Snapshot>> {
-    let sign_of_life = progress::spinner(output, "looking for runs");
+    let sign_of_life = spinner(output, "looking for runs");
     let (mut runs, mut after) = (Vec::new(), None);
     loop {
         let page = archive.pending_runs(MAX_PAGE, after).await?;

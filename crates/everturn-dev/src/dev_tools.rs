@@ -1,6 +1,5 @@
 //! The connection of a program to the developer tools.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,8 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use crate::exporter::Exporter;
-use crate::log_layer::LogLayer;
+use crate::exporter::{Exporter, LogLayer};
 use crate::reflection_http::{Api, ReflectionServer};
 use crate::reflection_socket::ReflectionSocket;
 use crate::runs::Runs;
@@ -205,10 +203,4 @@ async fn shutdown() {
     }
 }
 
-impl fmt::Debug for DevTools {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DevTools")
-            .field("url", &self.url)
-            .finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(DevTools, url);

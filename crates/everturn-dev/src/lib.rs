@@ -30,13 +30,10 @@ mod environment;
 #[cfg(feature = "evaluators")]
 mod evaluators;
 mod exporter;
-mod log_layer;
-mod post;
 mod reflection_http;
 mod reflection_socket;
 mod runs;
 mod runtime_file;
-mod store_keys;
 mod trace_format;
 mod trace_log;
 mod wire;
@@ -45,5 +42,5 @@ pub use self::dev_tools::DevTools;
 pub use self::environment::Environment;
 #[cfg(feature = "evaluators")]
 pub use self::evaluators::register_evaluators;
-pub use self::log_layer::LogLayer;
+pub use self::exporter::LogLayer;
 pub use self::trace_log::TraceLog;

@@ -169,7 +169,7 @@ impl Session {
             ("sendInputStreamChunk", _) => self.feed(&message.params),
             ("endInputStream", _) => {
                 if let Some(request) = message.params["requestId"].as_str() {
-                    self.lock().remove(request);
+                    self.inputs.lock().remove(request);
                 }
             }
             ("configure", _) => {
@@ -182,7 +182,7 @@ impl Session {
                 // Inputs may follow immediately, so their queue exists before the first await.
                 let inputs = (method == "runAction" && message.params["streamInput"] == true).then(|| {
                     let (sender, receiver) = mpsc::unbounded_channel();
-                    this.lock().insert(request_id(&id), sender);
+                    this.inputs.lock().insert(request_id(&id), sender);
                     receiver
                 });
                 requests.spawn(async move { this.answer(&method, id, message.params, inputs).await });
@@ -195,7 +195,7 @@ impl Session {
         let Some(request) = params["requestId"].as_str() else {
             return;
         };
-        if let Some(inputs) = self.lock().get(request) {
+        if let Some(inputs) = self.inputs.lock().get(request) {
             // A finished run accepts no more inputs.
             let _ = inputs.send(params["chunk"].clone());
         }
@@ -232,7 +232,7 @@ impl Session {
                 data: None,
             }),
         };
-        self.lock().remove(&request_id(&id));
+        self.inputs.lock().remove(&request_id(&id));
         let answer = match answer {
             Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
             Err(error) => json!({ "jsonrpc": "2.0", "id": id, "error": error.into_json() }),
@@ -287,10 +287,6 @@ impl Session {
     async fn send(&self, message: &Value) {
         // The connection may be lost; the tools repeat the request over the next one.
         let _ = self.outgoing.send(message.to_string()).await;
-    }
-
-    fn lock(&self) -> parking_lot::MutexGuard<'_, HashMap<String, mpsc::UnboundedSender<Value>>> {
-        self.inputs.lock()
     }
 }
 

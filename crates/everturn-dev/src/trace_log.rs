@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use everturn_core::{SpanId, SpanListener, SpanRecord, TraceId};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 
 use crate::trace_format;
@@ -54,7 +54,7 @@ impl TraceLog {
     }
 
     fn get(&self, id: &str) -> Option<Value> {
-        let kept = self.lock();
+        let kept = self.0.lock();
         let (_, trace) = kept.traces.iter().find(|(trace, _)| trace.to_string() == id)?;
         let spans: Vec<_> = trace.spans.values().map(Arc::as_ref).collect();
         Some(trace_format::trace(&spans))
@@ -66,7 +66,7 @@ impl TraceLog {
             .get("limit")
             .and_then(|limit| limit.parse().ok())
             .unwrap_or(50);
-        let kept = self.lock();
+        let kept = self.0.lock();
         let newest_first = kept.oldest_first.iter().rev();
         let shown: Vec<_> = newest_first
             .filter_map(|id| kept.traces.get(id))
@@ -89,7 +89,7 @@ impl TraceLog {
         if span.parent.is_none() && is_reading(&span) {
             return;
         }
-        let mut kept = self.lock();
+        let mut kept = self.0.lock();
         let id = span.ids.trace;
         if !kept.traces.contains_key(&id) {
             kept.oldest_first.push_back(id);
@@ -109,10 +109,6 @@ impl TraceLog {
                 kept.bytes -= expired.bytes;
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock()
     }
 }
 
@@ -168,7 +164,7 @@ impl SpanListener for TraceLog {
 impl fmt::Debug for TraceLog {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TraceLog")
-            .field("traces", &self.lock().traces.len())
+            .field("traces", &self.0.lock().traces.len())
             .finish()
     }
 }

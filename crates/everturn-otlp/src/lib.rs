@@ -32,12 +32,11 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod gen_ai;
-mod log_layer;
-mod log_record;
+mod log_lines;
 mod otlp;
 mod queue;
 mod span_data;
 mod worker;
 
-pub use self::log_layer::LogLayer;
+pub use self::log_lines::LogLayer;
 pub use self::otlp::{Otlp, Telemetry, start};

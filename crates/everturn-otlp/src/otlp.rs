@@ -12,7 +12,7 @@ use opentelemetry_sdk::trace::SpanExporter as _;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use crate::log_layer::LogLayer;
+use crate::log_lines::LogLayer;
 use crate::queue::Queue;
 use crate::span_data::Redaction;
 use crate::worker::{Running, Worker};

@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::log_record::Records;
+use crate::log_lines::Records;
 use crate::queue::{Counts, Item};
 use crate::span_data::{Redaction, scope, span_data};
 

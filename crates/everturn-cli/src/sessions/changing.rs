@@ -4,9 +4,9 @@ use clap::Args;
 use everturn_core::Error;
 use serde_json::{Value, json};
 
+use crate::answers::confirm;
 use crate::archive::{AnyArchive, on};
 use crate::failure::{Exit, Failure, Outcome};
-use crate::lines::confirm;
 use crate::output::{Output, clean};
 use crate::transcript;
 

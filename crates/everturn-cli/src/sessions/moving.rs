@@ -14,8 +14,7 @@ use tokio::io::{AsyncWriteExt, BufReader, BufWriter};
 use crate::archive::{AnyArchive, on};
 use crate::arguments::Selection;
 use crate::failure::{Exit, Failure, Outcome, about_file};
-use crate::output::Output;
-use crate::progress;
+use crate::output::{Output, bytes_bar, bytes_spinner, spinner};
 use crate::server::Server;
 use crate::store::Store;
 use crate::target::scope;
@@ -78,7 +77,7 @@ pub(super) async fn copy(
     selection: &Selection,
     output: Output,
 ) -> Outcome {
-    let sign_of_life = progress::spinner(output, "copying");
+    let sign_of_life = spinner(output, "copying");
     let copied = if let Some(to) = &arguments.to {
         copy_elsewhere(archive, arguments, &Store::parse(to)?, selection).await
     } else {
@@ -104,7 +103,7 @@ pub(super) async fn copy_tenants(from: &Store, arguments: &CopyArguments, output
     if all.is_empty() {
         return Err(Error::not_found(format!("there is nothing to copy in {from}")).into());
     }
-    let sign_of_life = progress::spinner(output, "copying");
+    let sign_of_life = spinner(output, "copying");
     to.create().await?;
     let there = Tenants::of(to.sessions().await?);
     let mut copied = Copied::default();
@@ -304,7 +303,7 @@ pub(super) async fn export(
 
 async fn write(archive: &AnyArchive, session: &str, path: &Path, output: Output) -> Outcome<u64> {
     let file = File::create(path).await.map_err(about_file(path))?;
-    let bar = progress::bytes_spinner(output, "exporting");
+    let bar = bytes_spinner(output, "exporting");
     let mut file = BufWriter::new(bar.wrap_async_write(file));
     let exported = on!(archive, archive => archive.export(session, &mut file).await);
     bar.finish_and_clear();
@@ -335,7 +334,7 @@ pub(super) async fn import(
         let opened =
             opened.map_err(|failure| failure.or_next("name a file that `everturn sessions export` wrote"))?;
         let size = opened.metadata().await.map_err(about_file(file))?.len();
-        let bar = progress::bytes_bar(output, "importing", size);
+        let bar = bytes_bar(output, "importing", size);
         let lines = BufReader::new(bar.wrap_async_read(opened));
         let imported = on!(archive, archive => archive.import(lines, how).await);
         bar.finish_and_clear();

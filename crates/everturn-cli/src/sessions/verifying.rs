@@ -12,8 +12,7 @@ use everturn_core::Error;
 use crate::archive::{AnyArchive, on};
 use crate::arguments::Selection;
 use crate::failure::{Exit, Failure, Outcome};
-use crate::output::{GREEN, Output, RED, clean};
-use crate::progress;
+use crate::output::{GREEN, Output, RED, bar, clean, spinner};
 use crate::store::Checked;
 use crate::target::{Target, refuse_agent};
 use crate::tenants;
@@ -25,7 +24,7 @@ pub(super) async fn store(target: &Target, selection: &Selection, repairs: bool,
             .or_next("name the session to verify, or use the store directly with --store"));
     };
     refuse_agent(selection)?;
-    let sign_of_life = progress::spinner(output, "checking");
+    let sign_of_life = spinner(output, "checking");
     let tenants = Tenants::of(store.sessions().await?);
     let meant = if selection.names_tenant() {
         vec![store.tenant(selection).await?]
@@ -74,7 +73,7 @@ pub(super) async fn session(archive: &AnyArchive, session: &str, repairs: bool, 
         }
     };
     let tree = on!(archive, archive => archive.tree(session).await)?;
-    let bar = progress::bar(output, "checking", tree.snapshots().len() as u64);
+    let bar = bar(output, "checking", tree.snapshots().len() as u64);
     let ends = ends(&tree);
     let mut checked = Checked::default();
     for listed in tree.snapshots() {

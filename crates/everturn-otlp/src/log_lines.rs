@@ -1,10 +1,15 @@
-//! Log lines in the format of OpenTelemetry's exporters.
+//! Log lines: the layer that exports them, and their format in OpenTelemetry's exporters.
 
 use everturn_core::LogLine;
 use opentelemetry::logs::{AnyValue, LogRecord as _, Logger, LoggerProvider as _, Severity};
 use opentelemetry::trace::{SpanId, TraceFlags, TraceId};
 use opentelemetry_sdk::logs::{SdkLogRecord, SdkLogger, SdkLoggerProvider};
-use tracing::Level;
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::Context;
+
+use crate::queue::Queue;
+use crate::worker::is_worker;
 
 /// Creates records of log lines.
 pub(crate) struct Records(SdkLogger);
@@ -43,3 +48,20 @@ impl Records {
         record
     }
 }
+
+/// A layer for a program's own subscriber that exports log lines, from `INFO` up, each with its span; created
+/// by [`Telemetry::log_layer`](crate::Telemetry::log_layer).
+#[derive(Clone)]
+pub struct LogLayer(pub(crate) Queue);
+
+impl<S: Subscriber> Layer<S> for LogLayer {
+    fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
+        // Exporting the exporter's own lines would never end.
+        if *event.metadata().level() > Level::INFO || is_worker() {
+            return;
+        }
+        self.0.log(LogLine::of(event));
+    }
+}
+
+everturn_core::opaque_debug!(LogLayer);
