@@ -5,20 +5,17 @@
 //! used as a value, as a closure (see [`model_hook`]), or by name through a [`MiddlewareDefinition`] in the
 //! registry; `.prompt` files and remote callers use names.
 
-mod calls;
 mod closure;
-mod definition;
 mod hooks;
-mod next;
 mod source;
 mod system_part;
 
 pub use self::{
-    calls::{GenerateRound, ModelCall, ToolCall},
     closure::{GenerateHook, ModelHook, ToolHook, generate_hook, model_hook, tool_hook},
-    definition::{MiddlewareDefinition, define_middleware, middleware_descriptions},
-    hooks::Middleware,
-    next::{Next, NextModel, NextRound, NextTool},
-    source::{Delegate, IntoMiddleware, MiddlewareSource},
+    hooks::{GenerateRound, Middleware, ModelCall, Next, NextModel, NextRound, NextTool, ToolCall},
+    source::{
+        Delegate, IntoMiddleware, MiddlewareDefinition, MiddlewareSource, define_middleware,
+        middleware_descriptions,
+    },
     system_part::place_system_part,
 };

@@ -7,19 +7,15 @@
 //! Each acts only if the model declares that it needs it, and on a copy: the caller's messages never change.
 //! None of them iterates over a long history.
 
-mod action;
 mod background;
 mod client_media;
-mod config_check;
-mod constraint;
-mod context_documents;
 mod fetch_rules;
 mod lookup;
 mod media_download;
 mod preparation;
 mod provider;
+mod simulation;
 mod support;
-mod system_prompt;
 
 #[cfg(feature = "download")]
 mod http_fetcher;
@@ -30,17 +26,17 @@ use everturn_core::Action;
 pub use self::http_fetcher::HttpMediaFetcher;
 pub(crate) use self::lookup::ModelHandle;
 pub use self::{
-    action::{define_model, model_action, register_model},
     background::{BackgroundModel, cancel_operation, check_operation},
     client_media::ClientMedia,
-    constraint::{needs_simulation, simulate_constrained},
-    context_documents::{Citation, ContextAugmentation, augment_with_context},
     fetch_rules::{Fetch, FetchBudget, FetchRules},
     lookup::{call_model, default_model, set_default_model},
     media_download::{FetchedMedia, MediaDownload, MediaFetcher},
-    provider::Model,
+    provider::{Model, define_model, model_action, register_model},
+    simulation::{
+        Citation, ContextAugmentation, SystemPromptWording, augment_with_context, needs_simulation,
+        simulate_constrained, simulate_system_prompt, simulate_system_prompt_with,
+    },
     support::{OptionalMedia, validate_support},
-    system_prompt::{SystemPromptWording, simulate_system_prompt, simulate_system_prompt_with},
 };
 use crate::{ModelRequest, ModelResponse, ModelResponseChunk};
 

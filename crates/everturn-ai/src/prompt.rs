@@ -68,24 +68,20 @@
 
 mod action;
 mod call;
-mod convert;
 mod definition;
 mod file;
 mod folder;
-mod keys;
 mod library;
-mod mistakes;
 mod names;
 mod overrides;
 mod rendered;
 mod slot;
-mod weak;
 
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use everturn_core::{Context, Error, Registry, Result};
+use everturn_core::{Context, Error, Registry, Result, WeakRegistry};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -95,14 +91,12 @@ use self::definition::Parts;
 pub use self::definition::PromptDefinition;
 pub use self::folder::{PromptFolder, Reload, load_prompts};
 pub use self::library::{define_helper, define_partial, with_prompt_state};
-pub use self::mistakes::Mistakes;
 pub use self::names::{
-    check_default_model, check_names, note_model, note_overrides, note_prompt, used_middleware,
+    Mistakes, check_default_model, check_names, note_model, note_overrides, note_prompt, used_middleware,
 };
 pub use self::overrides::PromptOverrides;
 pub use self::rendered::{PromptPiece, RenderedPrompt};
 pub use self::slot::{ContentSlot, MessagesSlot, PromptScope};
-pub use self::weak::WeakPrompt;
 use crate::{GenerateStream, Generated, Messages, ModelRequest, ToolReference};
 
 /// Returns the registry value under which a prompt is found by name.
@@ -273,3 +267,40 @@ impl<I, O> fmt::Debug for Prompt<I, O> {
         f.debug_tuple("Prompt").field(&self.name).finish()
     }
 }
+
+/// A handle on a prompt that does not keep the prompt's registry alive, for actions and values that the
+/// registry holds.
+#[derive(Clone)]
+pub struct WeakPrompt {
+    name: Arc<str>,
+    source: Arc<dyn PromptSource>,
+    registry: WeakRegistry,
+}
+
+impl Prompt {
+    /// Returns a handle that does not keep the prompt's registry alive.
+    pub fn downgrade(&self) -> WeakPrompt {
+        WeakPrompt {
+            name: Arc::clone(&self.name),
+            source: Arc::clone(&self.shared),
+            registry: self.registry.downgrade(),
+        }
+    }
+}
+
+impl WeakPrompt {
+    /// Returns the prompt.
+    ///
+    /// # Errors
+    /// `UNAVAILABLE` once its registry is dropped.
+    pub fn upgrade(&self) -> Result<Prompt> {
+        let registry = self.registry.upgrade()?;
+        Ok(Prompt::from_source(
+            &registry,
+            &self.name,
+            Arc::clone(&self.source),
+        ))
+    }
+}
+
+everturn_core::opaque_debug!(WeakPrompt, name);

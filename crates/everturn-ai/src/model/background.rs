@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use everturn_core::{Action, ActionType, Context, DynAction, Error, HandlerResult, Registry, Result};
 
-use super::action::descriptor_metadata;
 use super::preparation::Preparation;
+use super::provider::descriptor_metadata;
 use crate::primitive::run;
 use crate::{ModelInfo, ModelRequest, Operation};
 

@@ -6,8 +6,8 @@ use everturn_core::stream_log::JsonText;
 use everturn_core::{ActionType, Context, DynAction, Emitter, Error, JsonCall, Registry, Result, downcast};
 
 use super::ModelAction;
-use super::action::MAX_INPUT_TOKENS;
 use super::background::StartAction;
+use super::provider::MAX_INPUT_TOKENS;
 use crate::usage_meter::MeteredCall;
 use crate::{ModelReference, ModelRequest, ModelResponse, ModelResponseChunk, reason};
 

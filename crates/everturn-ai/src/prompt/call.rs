@@ -1,6 +1,5 @@
 //! One call of a prompt, with its overrides.
 
-use std::fmt;
 use std::future::IntoFuture;
 use std::marker::PhantomData;
 
@@ -192,10 +191,4 @@ impl<O: 'static> IntoFuture for PromptCall<O> {
     }
 }
 
-impl<O> fmt::Debug for PromptCall<O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PromptCall")
-            .field("prompt", &self.prompt.name)
-            .finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(PromptCall<O>, prompt.name);

@@ -1,6 +1,5 @@
 //! Defining a prompt in Rust.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -300,10 +299,4 @@ impl<I: Serialize, O> PromptDefinition<I, O> {
     }
 }
 
-impl<I, O> fmt::Debug for PromptDefinition<I, O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PromptDefinition")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(PromptDefinition<I, O>, name);

@@ -1,11 +1,13 @@
-//! The environment of templates: a registry's partials, helpers and named schemas, and the live state of a
-//! session.
+//! The environment of templates: a registry's partials, helpers and named schemas, the live state of a session,
+//! and the conversion of rendered messages.
 
 use std::sync::Arc;
 
 use dotprompt::{Dotprompt, Helper, HelperCall, HelperError, HelperOutput};
 use everturn_core::{Context, Error, Registry, Result};
 use serde_json::Value;
+
+use crate::{JsonObject, Media, Message, Part, Role, metadata};
 
 const PARTIAL: &str = "partial/";
 const HELPER: &str = "helper/";
@@ -82,4 +84,46 @@ pub fn with_prompt_state(context: Context, read: impl Fn() -> Arc<Value> + Send 
 /// Returns the current state if there is a session.
 pub(super) fn current_state(context: &Context) -> Option<Arc<Value>> {
     context.extension::<PromptState>().map(|state| (state.0)())
+}
+
+pub(super) fn convert_message(rendered: dotprompt::Message) -> Result<Message> {
+    let role = match rendered.role.as_str() {
+        "system" => Role::System,
+        "user" => Role::User,
+        "model" => Role::Model,
+        "tool" => Role::Tool,
+        other => {
+            return Err(Error::invalid_argument(format!(
+                "'{other}' is not a role: use system, user, model or tool"
+            )));
+        }
+    };
+    let parts = rendered
+        .content
+        .iter()
+        .cloned()
+        .map(part)
+        .collect::<Result<Vec<_>>>()?;
+    let message = Message::new(role, parts);
+    Ok(match rendered.metadata {
+        Some(metadata) => message.with_metadata(JsonObject::clone(&metadata)),
+        None => message,
+    })
+}
+
+fn part(rendered: dotprompt::Part) -> Result<Part> {
+    Ok(match rendered {
+        dotprompt::Part::Text(text) => Part::text(text),
+        dotprompt::Part::Media(rendered) => {
+            let media = Media::new(rendered.url);
+            match rendered.content_type {
+                Some(content_type) => media.with_content_type(content_type).into(),
+                None => media.into(),
+            }
+        }
+        dotprompt::Part::Section(name) => Part::text("")
+            .with_metadata_entry(metadata::PURPOSE, name)
+            .with_metadata_entry(metadata::PENDING, true),
+        dotprompt::Part::Other(fields) => serde_json::from_value(fields.into())?,
+    })
 }

@@ -1,7 +1,5 @@
 //! Settings that override a prompt's own.
 
-use std::fmt;
-
 use everturn_core::{Error, Result, Schema};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -160,10 +158,4 @@ impl PromptOverrides {
     }
 }
 
-impl fmt::Debug for PromptOverrides {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PromptOverrides")
-            .field("model", &self.model)
-            .finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(PromptOverrides, model);

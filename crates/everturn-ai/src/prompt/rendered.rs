@@ -1,16 +1,15 @@
 //! Rendering a prompt with an input and a conversation to the messages of a request.
 
-use std::fmt;
 use std::sync::Arc;
 
 use everturn_core::{ActionType, Context, Error, Registry, Result, SpanKind, in_span};
 use serde_json::Value;
 
+use super::PromptOverrides;
 use super::action::tool_name;
 use super::definition::{CompiledContent, CompiledMessages, Parts, Settings};
-use super::library::{current_state, template_error};
+use super::library::{convert_message, current_state, template_error};
 use super::slot::{ContentSource, MessagesSource, PromptScope};
-use super::{PromptOverrides, convert};
 use crate::{
     Content, Generate, GenerateActionOptions, GenerateActionOutputConfig, JsonObject, Message, Messages,
     MiddlewareRef, MiddlewareSource, Part,
@@ -139,13 +138,7 @@ impl RenderedPrompt {
     }
 }
 
-impl fmt::Debug for RenderedPrompt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RenderedPrompt")
-            .field("pieces", &self.pieces)
-            .finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(RenderedPrompt, pieces);
 
 /// Returns a tool's key, as other runtimes name tools in options. All tools of a plugin have no key.
 fn tool_key(name: &str) -> String {
@@ -201,7 +194,7 @@ async fn render_slots(name: &str, parts: &Parts, scope: PromptScope) -> Result<R
         Some(CompiledMessages::Template(template)) => {
             for piece in template_pieces(name, template, &scope)? {
                 match piece {
-                    dotprompt::Piece::Message(message) => rendered.push_own(convert::message(message)?),
+                    dotprompt::Piece::Message(message) => rendered.push_own(convert_message(message)?),
                     dotprompt::Piece::History(_) => rendered.push_conversation(scope.conversation.clone()),
                 }
             }
@@ -251,7 +244,7 @@ fn one_message(name: &str, slot: &str, pieces: Vec<dotprompt::Piece>) -> Result<
     let mut messages = Vec::new();
     for piece in pieces {
         if let dotprompt::Piece::Message(message) = piece {
-            messages.push(convert::message(message)?);
+            messages.push(convert_message(message)?);
         }
     }
     match <[Message; 1]>::try_from(messages) {
