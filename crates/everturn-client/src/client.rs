@@ -1,6 +1,5 @@
 //! The client: how requests to servers are sent.
 
-use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -190,11 +189,4 @@ impl ClientBuilder {
     }
 }
 
-impl fmt::Debug for ClientBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientBuilder")
-            .field("headers", &self.headers)
-            .field("retries", &self.retries)
-            .finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(ClientBuilder, headers, retries);

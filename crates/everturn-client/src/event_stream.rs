@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use everturn_core::sse::{Decoder, TooLarge};
 use everturn_core::{Context, Emitter, Error, Reason, Result};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Response, StatusCode, Url};
@@ -14,7 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::client::Settings;
-use crate::events::{Decoder, Event};
+use crate::events::Event;
 use crate::request::{Failed, FailureKind, Repeat, Request, content_type, decoded, result_in, too_large};
 
 /// The reason of an error for a connection that ended before its stream did, where the server does not keep
@@ -54,16 +55,6 @@ impl EventStream {
         Self::open(settings, url, body, context, None, Repeat::Unsent).await
     }
 
-    /// Starts a streamed call that may be repeated.
-    pub(crate) async fn start_repeatable(
-        settings: &Arc<Settings>,
-        url: &Url,
-        body: &impl Serialize,
-        context: &Context,
-    ) -> Result<Self> {
-        Self::open(settings, url, body, context, None, Repeat::Always).await
-    }
-
     /// Reconnects to a stream, from its beginning.
     ///
     /// # Errors
@@ -78,7 +69,7 @@ impl EventStream {
         Self::open(settings, url, &body, context, Some(id), Repeat::Always).await
     }
 
-    async fn open(
+    pub(crate) async fn open(
         settings: &Arc<Settings>,
         url: &Url,
         body: &impl Serialize,
@@ -92,16 +83,10 @@ impl EventStream {
         request.extra = headers_for(id.as_deref(), None)?;
         let mut failures = 0;
         let response = loop {
-            let failed = match settings.send(&request, context).await {
+            match settings.send(&request, context).await {
                 Ok(response) => break response,
-                Err(failed) => failed,
-            };
-            let delay = settings.retries.delay(failures);
-            let Some(delay) = delay.filter(|_| failed.may_repeat(repeat)) else {
-                return Err(failed.error);
-            };
-            tokio::time::sleep(delay).await;
-            failures += 1;
+                Err(failed) => settings.wait_after(failed, &mut failures, repeat).await?,
+            }
         };
         let id = named_in(response.headers()).or(id);
         Ok(Self {
@@ -213,8 +198,6 @@ enum Source {
     Document(Response),
     /// The stream has ended.
     Ended,
-    /// The response is larger than the limit.
-    Overflowing,
 }
 
 impl Connection {
@@ -223,7 +206,7 @@ impl Connection {
             return Err(Error::not_found("the server has no such stream, or no longer"));
         }
         Ok(Self {
-            decoder: Decoder::new(settings.max_bytes),
+            decoder: Decoder::new(settings.max_bytes).with_variants(),
             source: if content_type(&response).starts_with("application/json") {
                 Source::Document(response)
             } else {
@@ -235,7 +218,8 @@ impl Connection {
     /// Returns the next event and its id.
     async fn next(&mut self, settings: &Settings) -> Result<(Event, Option<Arc<str>>), Failed> {
         loop {
-            while let Some(record) = self.decoder.pop() {
+            let too_large = |TooLarge| refused(too_large(settings.max_bytes));
+            while let Some(record) = self.decoder.pop().map_err(too_large)? {
                 match Event::of(&record) {
                     Ok(Some(event)) => return Ok((event, record.id)),
                     Ok(None) => {}
@@ -245,43 +229,31 @@ impl Connection {
                 }
             }
             match &mut self.source {
-                Source::Stream(response) => {
-                    let bytes = settings.next_bytes(response).await?;
-                    let is_over = bytes.is_none();
-                    let taken = match bytes {
-                        Some(bytes) => self.decoder.feed(&bytes),
-                        None => self.decoder.finish(),
-                    };
-                    if taken.is_err() {
-                        self.source = Source::Overflowing;
-                    } else if is_over {
+                Source::Stream(response) => match settings.next_bytes(response).await? {
+                    Some(bytes) => self.decoder.feed(&bytes),
+                    None => {
+                        self.decoder.finish();
                         self.source = Source::Ended;
                     }
-                }
+                },
                 Source::Document(response) => {
                     let body = settings.read(response).await?;
                     self.source = Source::Ended;
                     return Ok((Event::Output(result_in(&body).map_err(refused)?), None));
                 }
                 Source::Ended => return Err(ended()),
-                Source::Overflowing => return Err(refused(too_large(settings.max_bytes))),
             }
         }
     }
 }
 
 fn refused(error: Error) -> Failed {
-    Failed {
-        error,
-        kind: FailureKind::Refused,
-    }
+    Failed::new(FailureKind::Refused, error)
 }
 
 fn ended() -> Failed {
-    Failed {
-        error: Error::unavailable("the server ended the stream without an output or an error"),
-        kind: FailureKind::Lost,
-    }
+    let error = Error::unavailable("the server ended the stream without an output or an error");
+    Failed::new(FailureKind::Lost, error)
 }
 
 fn named_in(headers: &HeaderMap) -> Option<Arc<str>> {

@@ -7,13 +7,10 @@
 //! | Next.js | errors as `error: {"status":…,"message":…}`, and `END` after the last record |
 //! | others | objects on separate lines, errors wrapped twice, CRLF |
 
-mod decoder;
-mod lines;
-
+use everturn_core::sse::{Record, RecordKind};
 use everturn_core::{Error, Result, Status};
 use serde_json::{Map, Value};
 
-pub use self::decoder::{Decoder, Record, RecordKind, TooLarge};
 use crate::wire_error::error_in;
 
 /// An event of a stream.
@@ -73,6 +70,7 @@ mod tests {
     fn event(kind: RecordKind, data: &str) -> Result<Option<Event>> {
         Event::of(&Record {
             kind,
+            name: String::new(),
             data: data.into(),
             id: None,
         })

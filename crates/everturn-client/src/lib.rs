@@ -96,10 +96,9 @@ pub use self::websocket::AgentSocket;
 /// The parsers, for fuzzing and property tests.
 #[doc(hidden)]
 pub mod framing {
+    use everturn_core::sse::Record;
     use everturn_core::{Error, Result};
     use serde_json::Value;
-
-    pub use crate::events::{Decoder, Record, RecordKind, TooLarge};
 
     /// Returns whether a record is an event of a known kind.
     ///

@@ -1,18 +1,18 @@
 //! A remote agent.
 
 mod archive;
-mod history;
 mod watching;
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
+use everturn_agent::archive::{GetSessionRequest, ListSnapshotsRequest, SessionView, SnapshotList};
+use everturn_agent::store::{Page, SnapshotQuery};
 use everturn_agent::{
     Abort, AbortRequest, AbortResponse, AgentFinishReason, AgentInit, AgentInput, AgentOutput, AgentReply,
     AgentStreamChunk, AgentTask, AgentTransport, ChatBuilder, ChatTurn, CustomState, GetSnapshotRequest,
-    RunChunks, SNAPSHOT_NOT_FOUND, SessionId, Snapshot, SnapshotId, SnapshotStatus,
+    RunChunks, SessionId, Snapshot, SnapshotId, SnapshotStatus,
 };
 use everturn_core::{Connection, Context, Emitter, Error, Inputs, Result, Status};
 use futures::future::BoxFuture;
@@ -21,6 +21,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 pub use self::archive::RemoteArchive;
+use self::archive::named;
 use crate::Client;
 use crate::event_stream::EventStream;
 use crate::request::{Repeat, Request, decoded};
@@ -132,6 +133,33 @@ impl<S, T, O> RemoteAgent<S, T, O> {
             routes: self.routes,
             types: PhantomData,
         }
+    }
+
+    /// Returns one page of a session's snapshots, like [`Archive::list`](everturn_agent::Archive::list) in
+    /// the agent's own process; an empty page if the session does not exist. Only Everturn servers support
+    /// it.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` if the server does not list snapshots; the server's own error.
+    pub async fn list_snapshots(&self, query: &SnapshotQuery) -> Result<Page<Snapshot>> {
+        let url = below(&self.routes.run, "listSnapshots");
+        let request = ListSnapshotsRequest::from(query.clone());
+        let list: SnapshotList = decoded(self.routes.ask(&url, &request, &Context::current()).await?)?;
+        Ok(list.into())
+    }
+
+    /// Returns a session with its latest snapshot and the additional details of an Everturn server.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` if the session does not exist or the server does not show sessions; the server's own
+    /// error.
+    pub async fn session(&self, session: impl Into<SessionId>) -> Result<SessionView> {
+        let url = below(&self.routes.run, "getSession");
+        let request = GetSessionRequest {
+            session_id: session.into(),
+        };
+        let view = self.routes.ask(&url, &request, &Context::current()).await;
+        decoded(view.map_err(named)?)
     }
 
     /// Returns the transport of chats with this agent.
@@ -276,10 +304,33 @@ impl Routes {
 
     /// Calls an idempotent companion action of the agent.
     async fn ask(&self, url: &Url, data: &impl Serialize, context: &Context) -> Result<Value> {
-        let settings = &self.client.0;
+        let timeout = Some(self.client.0.timeout);
+        self.call(url, data, context, Repeat::Always, timeout).await
+    }
+
+    async fn call(
+        &self,
+        url: &Url,
+        data: &impl Serialize,
+        context: &Context,
+        repeat: Repeat,
+        timeout: Option<Duration>,
+    ) -> Result<Value> {
         let request = Request::new(url, &Envelope { data, init: None })?;
-        let asking = settings.call_with(&request, context, Repeat::Always, Some(settings.timeout));
-        context.guard(asking).await
+        let calling = self.client.0.call_with(&request, context, repeat, timeout);
+        context.guard(calling).await
+    }
+
+    /// Starts a streamed companion action that may be repeated.
+    async fn start_repeatable(
+        &self,
+        name: &str,
+        data: &impl Serialize,
+        context: &Context,
+    ) -> Result<EventStream> {
+        let url = below(&self.run, name);
+        let envelope = Envelope { data, init: None };
+        EventStream::open(&self.client.0, &url, &envelope, context, None, Repeat::Always).await
     }
 
     pub(crate) async fn read(&self, mut request: GetSnapshotRequest, context: &Context) -> Result<Snapshot> {
@@ -292,10 +343,7 @@ impl Routes {
             Ok(Value::Null) => Err(Error::not_found("there is no such snapshot")),
             other => other,
         };
-        let row = snapshot_of(row.map_err(|error| match error.status() {
-            Status::NotFound => error.with_reason(SNAPSHOT_NOT_FOUND),
-            _ => error,
-        })?)?;
+        let row = snapshot_of(row.map_err(named)?)?;
         match owner {
             Some(owner) if row.session_id.as_ref() != Some(&owner) => Err(Error::invalid_argument(format!(
                 "snapshot '{}' does not belong to session '{owner}'",
@@ -439,10 +487,4 @@ impl<S, T, O> Clone for RemoteAgent<S, T, O> {
     }
 }
 
-impl<S, T, O> fmt::Debug for RemoteAgent<S, T, O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RemoteAgent")
-            .field("url", &self.url())
-            .finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(RemoteAgent<S, T, O>, routes.run);

@@ -1,6 +1,5 @@
 //! A remote flow.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -211,16 +210,6 @@ impl<I, O, C> Clone for RemoteFlow<I, O, C> {
     }
 }
 
-impl<I, O, C> fmt::Debug for RemoteFlow<I, O, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RemoteFlow")
-            .field("url", &self.url())
-            .finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(RemoteFlow<I, O, C>, url);
 
-impl<O, C> fmt::Debug for FlowStream<O, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("FlowStream").field(&self.connection).finish()
-    }
-}
+everturn_core::opaque_debug!(FlowStream<O, C>, connection);

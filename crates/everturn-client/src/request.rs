@@ -138,16 +138,28 @@ impl Settings {
                     .unwrap_or_else(|_| Err(out_of_time(&request.url, timeout))),
                 None => call.await,
             };
-            let failed = match outcome {
+            match outcome {
                 Ok(value) => return Ok(value),
-                Err(failed) => failed,
-            };
-            let Some(delay) = self.retries.delay(failures).filter(|_| failed.may_repeat(repeat)) else {
-                return Err(failed.error);
-            };
-            tokio::time::sleep(delay).await;
-            failures += 1;
+                Err(failed) => self.wait_after(failed, &mut failures, repeat).await?,
+            }
         }
+    }
+
+    /// Waits before the next attempt.
+    ///
+    /// # Errors
+    /// The error of the failed attempt, if no other may follow.
+    pub(crate) async fn wait_after(&self, failed: Failed, failures: &mut u32, repeat: Repeat) -> Result<()> {
+        let Some(delay) = self
+            .retries
+            .delay(*failures)
+            .filter(|_| failed.may_repeat(repeat))
+        else {
+            return Err(failed.error);
+        };
+        tokio::time::sleep(delay).await;
+        *failures += 1;
+        Ok(())
     }
 
     /// Returns the next bytes of a response; `None` after the last.

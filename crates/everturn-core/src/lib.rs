@@ -106,6 +106,8 @@ mod request_id;
 mod schema;
 mod scope;
 mod span;
+#[doc(hidden)]
+pub mod sse;
 mod status;
 pub mod stream_log;
 mod tls;

@@ -1,8 +1,8 @@
 //! The archive of a remote agent.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use everturn_agent::archive::{
@@ -13,7 +13,6 @@ use everturn_agent::archive::{
 use everturn_agent::store::{Cursor, Page, SessionQuery, SessionSummary, SnapshotQuery};
 use everturn_agent::{GetSnapshotRequest, SNAPSHOT_NOT_FOUND, SessionId, Snapshot, SnapshotId};
 use everturn_core::{Context, Error, Result, Status};
-use futures::future::BoxFuture;
 use reqwest::header::{CONTENT_TYPE, HeaderValue};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -21,10 +20,9 @@ use serde_json::Value;
 use tokio::io::{AsyncBufRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 
-use super::{Envelope, RemoteAgent, Routes, below};
-use crate::event_stream::EventStream;
+use super::{RemoteAgent, Routes, below};
 use crate::events::Event;
-use crate::request::{Repeat, Request, decoded, result_in};
+use crate::request::{Repeat, decoded, result_in};
 
 /// The size of the pieces in which a file is sent, in bytes.
 const PIECE: usize = 64 * 1024;
@@ -35,9 +33,12 @@ const PIECE: usize = 64 * 1024;
 /// Only Everturn servers have an archive. Every caller may read the sessions of their tenant. Labelling,
 /// forking, copying, exporting, importing and deleting require permission on the server, and fail with
 /// `PERMISSION_DENIED` or `NOT_FOUND` without it.
+#[derive(Clone)]
 pub struct RemoteArchive {
     routes: Arc<Routes>,
 }
+
+everturn_core::opaque_debug!(RemoteArchive, routes.run);
 
 impl<S, T, O> RemoteAgent<S, T, O> {
     /// Returns the agent's stored conversations.
@@ -199,11 +200,9 @@ impl RemoteArchive {
     /// # Errors
     /// `NOT_FOUND` if there is no such snapshot; the server's own error.
     pub async fn label(&self, id: impl Into<SnapshotId>, label: impl Into<String>) -> Result<Snapshot> {
-        self.write_on(LabelRequest {
-            label: Some(label.into()),
-            ..LabelRequest::of(id)
-        })
-        .await
+        let mut request = LabelRequest::of(id);
+        request.label = Some(label.into());
+        self.ask("label", &request).await
     }
 
     /// Removes a label from a snapshot. Returns the snapshot without its state.
@@ -211,11 +210,9 @@ impl RemoteArchive {
     /// # Errors
     /// As [`RemoteArchive::label`].
     pub async fn unlabel(&self, id: impl Into<SnapshotId>, label: impl Into<String>) -> Result<Snapshot> {
-        self.write_on(LabelRequest {
-            unlabel: Some(label.into()),
-            ..LabelRequest::of(id)
-        })
-        .await
+        let mut request = LabelRequest::of(id);
+        request.unlabel = Some(label.into());
+        self.ask("label", &request).await
     }
 
     /// Sets the note of a snapshot; an empty note removes it. Returns the snapshot without its state.
@@ -223,14 +220,8 @@ impl RemoteArchive {
     /// # Errors
     /// As [`RemoteArchive::label`].
     pub async fn annotate(&self, id: impl Into<SnapshotId>, note: impl Into<String>) -> Result<Snapshot> {
-        self.write_on(LabelRequest {
-            note: Some(note.into()),
-            ..LabelRequest::of(id)
-        })
-        .await
-    }
-
-    async fn write_on(&self, request: LabelRequest) -> Result<Snapshot> {
+        let mut request = LabelRequest::of(id);
+        request.note = Some(note.into());
         self.ask("label", &request).await
     }
 
@@ -283,14 +274,8 @@ impl RemoteArchive {
         let request = GetSessionRequest {
             session_id: session.into(),
         };
-        let envelope = Envelope {
-            data: &request,
-            init: None,
-        };
-        let url = below(&self.routes.run, "export");
-        let mut events = EventStream::start_repeatable(&self.routes.client.0, &url, &envelope, &context)
-            .await
-            .map_err(named)?;
+        let opening = self.routes.start_repeatable("export", &request, &context);
+        let mut events = opening.await.map_err(named)?;
         loop {
             match context.guard(events.next()).await? {
                 Event::Chunk(line) => to.write_all(format!("{line}\n").as_bytes()).await?,
@@ -409,30 +394,27 @@ impl RemoteArchive {
 
     /// Calls an idempotent action.
     async fn ask<T: DeserializeOwned>(&self, name: &str, request: &(impl Serialize + Sync)) -> Result<T> {
-        self.call(name, request, Repeat::Always).await
+        let settings = &self.routes.client.0;
+        self.call(name, request, Repeat::Always, Some(settings.timeout))
+            .await
     }
 
-    /// Calls an action that is not idempotent.
+    /// Calls an action that is not idempotent. A change may take longer than a read.
     async fn act<T: DeserializeOwned>(&self, name: &str, request: &(impl Serialize + Sync)) -> Result<T> {
-        self.call(name, request, Repeat::Unsent).await
+        self.call(name, request, Repeat::Unsent, None).await
     }
 
-    fn call<'a, T: DeserializeOwned>(
-        &'a self,
-        name: &'a str,
-        data: &'a (impl Serialize + Sync),
+    async fn call<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        request: &(impl Serialize + Sync),
         repeat: Repeat,
-    ) -> BoxFuture<'a, Result<T>> {
-        Box::pin(async move {
-            let context = Context::current();
-            let settings = &self.routes.client.0;
-            let url = below(&self.routes.run, name);
-            let request = Request::new(&url, &Envelope { data, init: None })?;
-            // A change may take longer than a read.
-            let timeout = (repeat == Repeat::Always).then_some(settings.timeout);
-            let asking = settings.call_with(&request, &context, repeat, timeout);
-            decoded(context.guard(asking).await.map_err(named)?)
-        })
+        timeout: Option<Duration>,
+    ) -> Result<T> {
+        let url = below(&self.routes.run, name);
+        let context = Context::current();
+        let asking = self.routes.call(&url, request, &context, repeat, timeout);
+        decoded(Box::pin(asking).await.map_err(named)?)
     }
 }
 
@@ -445,25 +427,9 @@ fn forking(id: impl Into<SnapshotId>, session: impl Into<SessionId>, custom: Opt
 }
 
 /// Adds the reason that a missing snapshot has in the agent's own process.
-fn named(error: Error) -> Error {
+pub(super) fn named(error: Error) -> Error {
     match error.status() {
         Status::NotFound => error.with_reason(SNAPSHOT_NOT_FOUND),
         _ => error,
-    }
-}
-
-impl Clone for RemoteArchive {
-    fn clone(&self) -> Self {
-        Self {
-            routes: Arc::clone(&self.routes),
-        }
-    }
-}
-
-impl fmt::Debug for RemoteArchive {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RemoteArchive")
-            .field("url", &self.routes.run.as_str())
-            .finish()
     }
 }

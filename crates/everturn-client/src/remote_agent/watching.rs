@@ -6,7 +6,7 @@ use everturn_agent::{RunChunks, SnapshotId, WatchRequest};
 use everturn_core::{Context, Result};
 use futures::StreamExt;
 
-use super::{Envelope, Routes, below};
+use super::Routes;
 use crate::event_stream::EventStream;
 use crate::events::Event;
 use crate::request::decoded;
@@ -26,10 +26,14 @@ pub(super) fn chunks(routes: Arc<Routes>, id: SnapshotId, context: Context) -> R
     let planned = (Watch::Planned(routes, id), context);
     futures::stream::unfold(planned, |(watch, context)| async move {
         let outcome = match watch {
-            Watch::Planned(routes, id) => match context.guard(ask(&routes, id, &context)).await {
-                Ok(events) => next(events, &context).await,
-                Err(error) => Err(error),
-            },
+            Watch::Planned(routes, id) => {
+                let request = WatchRequest { snapshot_id: id };
+                let opening = routes.start_repeatable("watch", &request, &context);
+                match context.guard(opening).await {
+                    Ok(events) => next(Box::new(events), &context).await,
+                    Err(error) => Err(error),
+                }
+            }
             Watch::Open(events) => next(events, &context).await,
             Watch::Over => return None,
         };
@@ -44,18 +48,6 @@ pub(super) fn chunks(routes: Arc<Routes>, id: SnapshotId, context: Context) -> R
         })
     })
     .boxed()
-}
-
-async fn ask(routes: &Routes, id: SnapshotId, context: &Context) -> Result<Box<EventStream>> {
-    let url = below(&routes.run, "watch");
-    let request = WatchRequest { snapshot_id: id };
-    let envelope = Envelope {
-        data: &request,
-        init: None,
-    };
-    EventStream::start_repeatable(&routes.client.0, &url, &envelope, context)
-        .await
-        .map(Box::new)
 }
 
 async fn next(mut events: Box<EventStream>, context: &Context) -> Result<(Event, Box<EventStream>)> {

@@ -1,6 +1,5 @@
 //! A remote agent over one WebSocket.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -282,11 +281,4 @@ impl<S> Clone for AgentSocket<S> {
     }
 }
 
-impl<S> fmt::Debug for AgentSocket<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AgentSocket")
-            .field("url", &self.agent.url())
-            .field("open", &self.shared.open_connection().is_some())
-            .finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(AgentSocket<S>, agent);

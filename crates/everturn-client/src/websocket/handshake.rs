@@ -29,17 +29,11 @@ impl Settings {
     pub(super) async fn open_socket(&self, url: &Url, context: &Context) -> Result<Socket> {
         let mut failures = 0;
         loop {
-            let failed = match self.handshake(url, context).await {
+            match self.handshake(url, context).await {
                 Ok(socket) => return Ok(socket),
-                Err(failed) => failed,
-            };
-            let delay = self.retries.delay(failures);
-            // A handshake does not call the agent, so it can always be repeated.
-            let Some(delay) = delay.filter(|_| failed.may_repeat(Repeat::Always)) else {
-                return Err(failed.error);
-            };
-            tokio::time::sleep(delay).await;
-            failures += 1;
+                // A handshake does not call the agent, so it can always be repeated.
+                Err(failed) => self.wait_after(failed, &mut failures, Repeat::Always).await?,
+            }
         }
     }
 

@@ -3,23 +3,24 @@
 
 #![allow(dead_code, reason = "each user drives its part of this")]
 
-use everturn_client::framing::{self, Decoder, Record, RecordKind};
+use everturn_client::framing;
 use everturn_core::Status;
+use everturn_core::sse::{Decoder, Record, RecordKind};
 
 /// Decodes these pieces: the records, and whether something was too large.
 pub(crate) fn decode(pieces: &[&[u8]], max_bytes: usize) -> (Vec<Record>, bool) {
-    let mut decoder = Decoder::new(max_bytes);
+    let mut decoder = Decoder::new(max_bytes).with_variants();
     let mut records = Vec::new();
     for piece in pieces {
-        let fed = decoder.feed(piece);
-        records.extend(std::iter::from_fn(|| decoder.pop()));
-        if fed.is_err() {
+        decoder.feed(piece);
+        records.extend(std::iter::from_fn(|| decoder.pop().ok().flatten()));
+        if decoder.pop().is_err() {
             return (records, true);
         }
     }
-    let finished = decoder.finish();
-    records.extend(std::iter::from_fn(|| decoder.pop()));
-    (records, finished.is_err())
+    decoder.finish();
+    records.extend(std::iter::from_fn(|| decoder.pop().ok().flatten()));
+    (records, decoder.pop().is_err())
 }
 
 /// Decodes `stream` whole, byte by byte, and cut at `cuts`.
@@ -43,8 +44,12 @@ pub(crate) fn assert_cuts_do_not_matter(stream: &[u8], cuts: &[usize], max_bytes
 /// Reads the body of a response in every supported way.
 pub(crate) fn read_reply(code: u16, body: &[u8]) {
     for kind in [RecordKind::Data, RecordKind::Error] {
-        let (data, id) = (body.to_vec(), None);
-        let _ = framing::is_event(&Record { kind, data, id });
+        let _ = framing::is_event(&Record {
+            kind,
+            name: String::new(),
+            data: body.to_vec(),
+            id: None,
+        });
     }
     let _ = framing::is_frame(&String::from_utf8_lossy(body));
     let errors = [
