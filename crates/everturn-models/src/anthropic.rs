@@ -16,29 +16,27 @@
 //! tools is sent back and continued, up to five times.
 
 mod blocks;
-mod calls;
 mod config;
 mod conversation;
 mod family;
 mod finish;
 mod model;
-mod models;
 mod request;
 mod stream;
 
 use std::sync::Arc;
 
-use everturn_ai::model_action;
-use everturn_core::{ActionType, Descriptor, DynAction, HandlerResult, Plugin, Result, Status};
-use futures::future::BoxFuture;
+use everturn_ai::{ConstrainedSupport, ModelInfo, ModelStage, ModelSupports, model_action};
+use everturn_core::{ActionType, DynAction, Result, Status};
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use serde::Deserialize;
 use serde_json::Value;
 
 pub use self::config::{AnthropicConfig, CacheControl, Effort, Thinking, ThinkingDisplay};
 use self::model::Claude;
-use self::models::Listed;
 use crate::environment::Environment;
 use crate::listing::Listing;
-use crate::service::{ApiKey, Failure, KeyHeader, Service, connection_methods, without_version};
+use crate::service::{ApiKey, Call, Failure, KeyHeader, Service, provider_plugin, without_version};
 
 /// The name of the plugin, and of the provider in the metadata of parts.
 const PROVIDER: &str = "anthropic";
@@ -106,60 +104,38 @@ impl Anthropic {
         }
     }
 
-    /// Returns the names of the listed models, without the plugin's prefix. The list is kept for five
-    /// minutes.
-    ///
-    /// # Errors
-    /// The provider's error.
-    pub async fn chat_models(&self) -> Result<Vec<String>> {
-        let listed = self.listing.get(models::fetch(&self.service)).await?;
-        Ok(listed.into_iter().map(|listed| listed.id).collect())
-    }
-
     /// Returns the model of that name, with the provider's description if its list was fetched recently.
     fn model(&self, name: &str) -> Claude {
         let listed = self.listing.find(|listed| listed.id == name);
         Claude::new(self.service.clone(), name, listed.as_ref())
     }
-}
 
-connection_methods!(Anthropic, base_url: |url| without_version(url, "/v1"));
-
-impl Plugin for Anthropic {
-    fn name(&self) -> &str {
-        PROVIDER
+    async fn fetch(&self) -> Result<Vec<Listed>> {
+        let mut listed = Vec::new();
+        let mut path = "/v1/models?limit=1000".to_owned();
+        for _ in 0..MAX_PAGES {
+            let mut call = Call::get(path);
+            call.headers = HeaderMap::from_iter([(
+                HeaderName::from_static("anthropic-version"),
+                HeaderValue::from_static(request::VERSION),
+            )]);
+            let page: Page = self.service.json(&call).await?;
+            listed.extend(page.data);
+            match page.last_id.filter(|_| page.has_more) {
+                Some(last) => path = format!("/v1/models?limit=1000&after_id={last}"),
+                None => break,
+            }
+        }
+        Ok(listed)
     }
 
-    fn check(&self) -> HandlerResult<()> {
-        Ok(self.service.check()?)
-    }
-
-    fn resolve<'a>(
-        &'a self,
-        action_type: &'a ActionType,
-        id: &'a str,
-    ) -> BoxFuture<'a, HandlerResult<Option<Arc<dyn DynAction>>>> {
-        let model = (*action_type == ActionType::MODEL).then(|| {
-            let action = model_action(format!("{PROVIDER}/{id}"), self.model(id));
-            Arc::new(action) as Arc<dyn DynAction>
-        });
-        Box::pin(std::future::ready(Ok(model)))
-    }
-
-    fn list(&self) -> BoxFuture<'_, HandlerResult<Vec<Descriptor>>> {
-        Box::pin(async move {
-            let fetch = models::fetch(&self.service);
-            let listed = self.listing.get_or_empty(PROVIDER, fetch).await;
-            let descriptor = |listed: &Listed| {
-                let model = Claude::new(self.service.clone(), &listed.id, Some(listed));
-                model_action(format!("{PROVIDER}/{}", listed.id), model)
-                    .descriptor()
-                    .clone()
-            };
-            Ok(listed.iter().map(descriptor).collect())
-        })
+    fn action(&self, action_type: &ActionType, id: &str) -> Option<Arc<dyn DynAction>> {
+        let action = || Arc::new(model_action(format!("{PROVIDER}/{id}"), self.model(id)));
+        (*action_type == ActionType::MODEL).then(|| action() as _)
     }
 }
+
+provider_plugin!(Anthropic, base_url: |url| without_version(url, "/v1"));
 
 /// Classifies an error inside a stream by its type: there is no HTTP status.
 fn classify(failure: &mut Failure, body: &Value) {
@@ -181,9 +157,95 @@ fn classify(failure: &mut Failure, body: &Value) {
     };
 }
 
+/// The most pages of a list that are read; a page has up to a thousand models.
+const MAX_PAGES: usize = 10;
+
+/// A model in the provider's list.
+#[derive(Debug, Clone, Deserialize)]
+pub(super) struct Listed {
+    id: String,
+    display_name: Option<String>,
+    max_input_tokens: Option<u64>,
+    #[serde(default)]
+    lifecycle: Value,
+    #[serde(default)]
+    capabilities: Value,
+}
+
+#[derive(Debug, Deserialize)]
+struct Page {
+    data: Vec<Listed>,
+    #[serde(default)]
+    has_more: bool,
+    last_id: Option<String>,
+}
+
+impl Listed {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    #[expect(clippy::unused_self, reason = "other providers list other kinds, too")]
+    fn kind(&self) -> Option<ActionType> {
+        Some(ActionType::MODEL)
+    }
+
+    /// Updates the description of a model from the provider's list.
+    pub(super) fn refine(&self, info: ModelInfo) -> ModelInfo {
+        let supports = info.supports.unwrap_or_default();
+        let media = match (self.has("image_input"), self.has("pdf_input")) {
+            (None, None) => supports.media,
+            (image, pdf) => Some(image == Some(true) || pdf == Some(true)),
+        };
+        let constrained = match self.has("structured_outputs") {
+            None => supports.constrained,
+            Some(true) => Some(ConstrainedSupport::All),
+            Some(false) => Some(ConstrainedSupport::None),
+        };
+        ModelInfo {
+            label: self.display_name.clone().or(info.label),
+            supports: Some(ModelSupports {
+                media,
+                constrained,
+                ..supports
+            }),
+            stage: self.stage().or(info.stage),
+            max_input_tokens: self.max_input_tokens.or(info.max_input_tokens),
+            ..info
+        }
+    }
+
+    /// Returns whether the model has a capability; `None` if the provider does not declare it.
+    fn has(&self, capability: &str) -> Option<bool> {
+        match self.capabilities.get(capability)? {
+            Value::Bool(has) => Some(*has),
+            Value::Object(details) => details.get("supported").and_then(Value::as_bool),
+            _ => None,
+        }
+    }
+
+    fn stage(&self) -> Option<ModelStage> {
+        let stage = match &self.lifecycle {
+            Value::String(stage) => stage.as_str(),
+            Value::Object(details) => ["stage", "status", "state"]
+                .iter()
+                .find_map(|key| details.get(*key)?.as_str())?,
+            _ => return None,
+        };
+        match stage {
+            "active" | "stable" => Some(ModelStage::Stable),
+            "legacy" => Some(ModelStage::Legacy),
+            "deprecated" | "retired" => Some(ModelStage::Deprecated),
+            "preview" | "beta" => Some(ModelStage::Unstable),
+            _ => None,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use everturn_core::Plugin as _;
 
     fn from(variables: &[(&str, &str)]) -> Anthropic {
         let lookup = |name: &str| {

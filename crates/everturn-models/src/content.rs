@@ -1,11 +1,11 @@
-//! Content in the forms that several protocols share.
+//! Content in the forms that several protocols share, and warnings about what is left out.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use everturn_ai::{Media, Part, PartKind, ToolResponse};
+use parking_lot::Mutex;
 use serde_json::Value;
-
-use crate::once;
 
 /// The placeholder for the user's first message, if there is none and the provider requires one.
 pub(crate) const NO_MESSAGE: &str = "(no message)";
@@ -58,7 +58,7 @@ pub(crate) fn warn_left_out(part: &Part, provider: &str) {
         PartKind::ToolResponse(_) => "toolResponse",
         _ => "unknown",
     };
-    if once::is_new(format!("left out: {provider} {kind}")) {
+    if is_new(format!("left out: {provider} {kind}")) {
         tracing::warn!(
             provider,
             kind,
@@ -70,6 +70,17 @@ pub(crate) fn warn_left_out(part: &Part, provider: &str) {
 /// Returns whether a MIME type is an image type.
 pub(crate) fn is_image(mime_type: &str) -> bool {
     mime_type.starts_with("image/")
+}
+
+/// The number of causes that are remembered. Further ones are not logged.
+const MAX_CAUSES: usize = 1_000;
+
+static WARNED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+/// Returns whether a cause is new to this process, and remembers it.
+pub(crate) fn is_new(cause: String) -> bool {
+    let mut warned = WARNED.lock();
+    warned.len() < MAX_CAUSES && warned.insert(cause)
 }
 
 #[cfg(test)]
@@ -85,5 +96,12 @@ mod tests {
         assert_eq!((image.mime_type, &*image.base64), ("image/png", "QUI="));
         assert_eq!(inline(&text).unwrap().base64, "QUIl");
         assert_eq!(inline(&Media::new("https://a/b.png")), None);
+    }
+
+    #[test]
+    fn a_cause_is_new_once() {
+        assert!(is_new("a test".to_owned()));
+        assert!(!is_new("a test".to_owned()));
+        assert!(is_new("another test".to_owned()));
     }
 }

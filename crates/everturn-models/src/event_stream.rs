@@ -1,11 +1,14 @@
 //! The server-sent events of a response.
 
+use everturn_core::sse::{Decoder, Record, TooLarge};
 use everturn_core::{Error, Result, Status};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::service::{Body, Service, sample};
-use crate::sse::{Decoder, Event, TooLong};
+
+/// The largest event: images and audio are sent in one line.
+const MAX_EVENT_BYTES: usize = 32 * 1024 * 1024;
 
 /// The part of a body that is kept for the error if it contains no event.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
@@ -26,7 +29,7 @@ impl<'a> Events<'a> {
         Self {
             service,
             body,
-            decoder: Decoder::default(),
+            decoder: Decoder::new(MAX_EVENT_BYTES),
             head: Vec::new(),
             is_stream: false,
             has_ended: false,
@@ -38,15 +41,10 @@ impl<'a> Events<'a> {
     ///
     /// # Errors
     /// The body's error; `UNAVAILABLE` if an event is too long.
-    pub(crate) async fn next(&mut self) -> Result<Option<Event>> {
+    pub(crate) async fn next(&mut self) -> Result<Option<Record>> {
         loop {
-            let decoded = if self.has_ended {
-                self.decoder.finish()
-            } else {
-                self.decoder.next()
-            };
-            let event =
-                decoded.map_err(|TooLong| self.body.broken(Status::Unavailable, "an event is too long"))?;
+            let too_long = |TooLarge| self.body.broken(Status::Unavailable, "an event is too long");
+            let event = self.decoder.pop().map_err(too_long)?;
             if event.is_some() {
                 self.is_stream = true;
                 self.head.clear();
@@ -63,7 +61,10 @@ impl<'a> Events<'a> {
                     }
                     self.decoder.feed(&bytes);
                 }
-                None => self.has_ended = true,
+                None => {
+                    self.decoder.finish();
+                    self.has_ended = true;
+                }
             }
         }
     }
@@ -72,7 +73,7 @@ impl<'a> Events<'a> {
     ///
     /// # Errors
     /// `UNAVAILABLE` if it is not JSON of that type.
-    pub(crate) fn read<T: DeserializeOwned>(&self, event: &Event) -> Result<T> {
+    pub(crate) fn read<T: DeserializeOwned>(&self, event: &Record) -> Result<T> {
         serde_json::from_slice(&event.data).map_err(|error| {
             let text = sample(&String::from_utf8_lossy(&event.data));
             let message = format!("an event of the stream cannot be read ({error}): {text}");
@@ -117,5 +118,62 @@ impl<'a> Events<'a> {
     /// Returns an error about the stream.
     pub(crate) fn broken(&self, status: Status, message: impl Into<String>) -> Error {
         self.body.broken(status, message)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Decodes the JSON events of a stream that arrives in pieces.
+    pub(crate) fn values<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<serde_json::Value> {
+        let mut decoder = Decoder::new(MAX_EVENT_BYTES);
+        let mut values = Vec::new();
+        for piece in pieces {
+            decoder.feed(piece);
+            while let Ok(Some(event)) = decoder.pop() {
+                values.push(serde_json::from_slice(&event.data).expect("the events of the stream are JSON"));
+            }
+        }
+        values
+    }
+
+    /// Splits a stream into pieces of these sizes, repeatedly.
+    pub(crate) fn pieces<'a>(stream: &'a [u8], sizes: &'a [usize]) -> impl Iterator<Item = &'a [u8]> {
+        let mut rest = stream;
+        sizes.iter().cycle().map_while(move |size| {
+            let (piece, others) = rest.split_at_checked(*size).unwrap_or((rest, &[]));
+            rest = others;
+            (!piece.is_empty()).then_some(piece)
+        })
+    }
+
+    fn decoded(pieces: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Vec<(String, String)> {
+        let mut decoder = Decoder::new(MAX_EVENT_BYTES);
+        let mut events = Vec::new();
+        for piece in pieces {
+            decoder.feed(piece.as_ref());
+            while let Some(event) = decoder.pop().unwrap() {
+                events.push(event);
+            }
+        }
+        decoder.finish();
+        events.extend(decoder.pop().unwrap());
+        let text = |event: Record| (event.name, String::from_utf8(event.data).unwrap());
+        events.into_iter().map(text).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn cuts_make_no_difference(
+            lines in prop::collection::vec("(data: ?|event: |: |)[a-zäß€🥕]{0,6}(\n|\r\n|\r|\n\n|\r\n\r\n)", 0..20),
+            cuts in prop::collection::vec(1_usize..9, 1..40),
+        ) {
+            let stream = lines.concat().into_bytes();
+
+            prop_assert_eq!(decoded(pieces(&stream, &cuts)), decoded([&stream]));
+        }
     }
 }

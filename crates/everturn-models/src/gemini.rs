@@ -17,11 +17,9 @@
 
 mod config;
 mod contents;
-mod embeddings;
 mod family;
 mod finish;
 mod model;
-mod models;
 mod partial_args;
 mod request;
 mod schema;
@@ -30,18 +28,17 @@ mod stream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_ai::{EmbedderAction, model_action};
-use everturn_core::{ActionType, Descriptor, DynAction, HandlerResult, Plugin, Result, Status};
-use futures::future::BoxFuture;
-use serde_json::Value;
+use everturn_ai::{Document, Part, model_action};
+use everturn_core::{ActionType, DynAction, Result, Status};
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 pub use self::config::{GeminiConfig, SafetySetting, ThinkingConfig, ThinkingLevel};
 use self::model::GeminiModel;
-use self::models::Listed;
-use crate::embedder;
+use crate::embedder::{self, EmbedCall};
 use crate::environment::Environment;
 use crate::listing::Listing;
-use crate::service::{ApiKey, Failure, KeyHeader, Service, connection_methods, without_version};
+use crate::service::{ApiKey, Call, Failure, KeyHeader, Service, provider_plugin, without_version};
 
 /// The name of the plugin, and of the provider in the metadata of parts.
 const PROVIDER: &str = "gemini";
@@ -100,29 +97,38 @@ impl Gemini {
         }
     }
 
-    /// Returns the names of the listed models that can chat, without the plugin's prefix. The list is kept
-    /// for five minutes.
-    ///
-    /// # Errors
-    /// The provider's error.
-    pub async fn chat_models(&self) -> Result<Vec<String>> {
-        let listed = self.listing.get(models::fetch(&self.service)).await?;
-        let models = listed.iter().filter(|listed| listed.is_model());
-        Ok(models.map(|listed| listed.id().to_owned()).collect())
-    }
-
     /// Returns the model of that name, with the provider's description if its list was fetched recently.
     fn model(&self, name: &str) -> GeminiModel {
         let listed = self.listing.find(|listed| listed.id() == name);
         GeminiModel::new(self.service.clone(), name, listed.as_ref())
     }
 
-    fn embedder(&self, name: &str) -> EmbedderAction {
-        embedder::action(&self.service, name, embeddings::embed)
+    async fn fetch(&self) -> Result<Vec<Listed>> {
+        let mut listed = Vec::new();
+        let mut path = "/v1beta/models?pageSize=1000".to_owned();
+        for _ in 0..MAX_PAGES {
+            let page: Page = self.service.json(&Call::get(path)).await?;
+            listed.extend(page.models);
+            match page.next_page_token.filter(|token| !token.is_empty()) {
+                Some(token) => path = format!("/v1beta/models?pageSize=1000&pageToken={token}"),
+                None => break,
+            }
+        }
+        Ok(listed)
+    }
+
+    fn action(&self, action_type: &ActionType, id: &str) -> Option<Arc<dyn DynAction>> {
+        if *action_type == ActionType::MODEL {
+            Some(Arc::new(model_action(format!("{PROVIDER}/{id}"), self.model(id))))
+        } else if *action_type == ActionType::EMBEDDER {
+            Some(Arc::new(embedder::action(&self.service, id, embed)))
+        } else {
+            None
+        }
     }
 }
 
-connection_methods!(Gemini, base_url: |url| without_version(url, "/v1beta"));
+provider_plugin!(Gemini, base_url: |url| without_version(url, "/v1beta"));
 
 /// Returns the path of a method of a model, `tunedModels/…` included.
 fn method_path(model: &str, method: &str) -> String {
@@ -139,47 +145,6 @@ fn method_path(model: &str, method: &str) -> String {
         }
     }
     format!("{path}:{method}")
-}
-
-impl Plugin for Gemini {
-    fn name(&self) -> &str {
-        PROVIDER
-    }
-
-    fn check(&self) -> HandlerResult<()> {
-        Ok(self.service.check()?)
-    }
-
-    fn resolve<'a>(
-        &'a self,
-        action_type: &'a ActionType,
-        id: &'a str,
-    ) -> BoxFuture<'a, HandlerResult<Option<Arc<dyn DynAction>>>> {
-        let action: Option<Arc<dyn DynAction>> = if *action_type == ActionType::MODEL {
-            Some(Arc::new(model_action(format!("{PROVIDER}/{id}"), self.model(id))))
-        } else if *action_type == ActionType::EMBEDDER {
-            Some(Arc::new(self.embedder(id)))
-        } else {
-            None
-        };
-        Box::pin(std::future::ready(Ok(action)))
-    }
-
-    fn list(&self) -> BoxFuture<'_, HandlerResult<Vec<Descriptor>>> {
-        Box::pin(async move {
-            let fetch = models::fetch(&self.service);
-            let listed = self.listing.get_or_empty(PROVIDER, fetch).await;
-            let models = listed.iter().filter(|listed| listed.is_model()).map(|listed| {
-                let model = GeminiModel::new(self.service.clone(), listed.id(), Some(listed));
-                model_action(format!("{PROVIDER}/{}", listed.id()), model)
-                    .descriptor()
-                    .clone()
-            });
-            let embedders = listed.iter().filter(|listed| listed.is_embedder());
-            let embedders = embedders.map(|listed| self.embedder(listed.id()).descriptor().clone());
-            Ok(models.chain(embedders).collect())
-        })
-    }
 }
 
 /// Classifies an error by the name of its status. It distinguishes a wrong key from a wrong request, and an
@@ -235,8 +200,106 @@ fn seconds(text: &str) -> Option<Duration> {
     Duration::try_from_secs_f64(text.strip_suffix('s')?.parse().ok()?).ok()
 }
 
+/// The most pages of a list that are read; a page has up to a thousand models.
+const MAX_PAGES: usize = 10;
+
+/// A model in the provider's list.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Listed {
+    name: String,
+    display_name: Option<String>,
+    input_token_limit: Option<u64>,
+    #[serde(default)]
+    supported_generation_methods: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Page {
+    #[serde(default)]
+    models: Vec<Listed>,
+    next_page_token: Option<String>,
+}
+
+impl Listed {
+    /// Returns the name without `models/`.
+    pub(super) fn id(&self) -> &str {
+        self.name.strip_prefix("models/").unwrap_or(&self.name)
+    }
+
+    /// Returns the display name.
+    pub(super) fn label(&self) -> Option<&str> {
+        self.display_name.as_deref()
+    }
+
+    /// Returns the most tokens of a request.
+    pub(super) fn max_input_tokens(&self) -> Option<u64> {
+        self.input_token_limit
+    }
+
+    fn kind(&self) -> Option<ActionType> {
+        if self.has("generateContent") && family::is_conversational(self.id()) {
+            Some(ActionType::MODEL)
+        } else {
+            (self.has("embedContent") || self.has("batchEmbedContents")).then_some(ActionType::EMBEDDER)
+        }
+    }
+
+    fn has(&self, method: &str) -> bool {
+        self.supported_generation_methods
+            .iter()
+            .any(|known| known == method)
+    }
+}
+
+/// The most documents of a request.
+const MAX_DOCUMENTS: usize = 100;
+
+#[derive(Deserialize)]
+struct Answer {
+    #[serde(default)]
+    embeddings: Vec<Vector>,
+}
+
+#[derive(Deserialize)]
+struct Vector {
+    #[serde(default)]
+    values: Vec<f32>,
+}
+
+pub(super) async fn embed(call: EmbedCall) -> Result<Vec<Vec<f32>>> {
+    let path = method_path(&call.model, "batchEmbedContents");
+    let mut vectors = Vec::with_capacity(call.documents.len());
+    for documents in call.documents.chunks(MAX_DOCUMENTS) {
+        let requests = documents.iter().map(|document| request(&call, document));
+        let requests = requests.collect::<Result<Vec<_>>>()?;
+        let answer: Answer = call.post(&path, json!({ "requests": requests })).await?;
+        vectors.extend(answer.embeddings.into_iter().map(|vector| vector.values));
+    }
+    Ok(vectors)
+}
+
+fn request(call: &EmbedCall, document: &Document) -> Result<Value> {
+    let name = if call.model.contains('/') {
+        call.model.clone()
+    } else {
+        format!("models/{}", call.model)
+    };
+    let parts = document.content.iter().map(part).collect::<Result<Vec<_>>>()?;
+    Ok(call.with_options(json!({ "model": name, "content": { "parts": parts } })))
+}
+
+fn part(part: &Part) -> Result<Value> {
+    match part.as_media() {
+        Some(media) => contents::media_part(media),
+        None => Ok(json!({ "text": part.as_text().unwrap_or_default() })),
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use everturn_core::Plugin as _;
     use serde_json::json;
 
     use super::*;

@@ -20,8 +20,8 @@
 //!
 //! - `service`: `Service` has the address, key, headers, timeouts, retries and errors of a provider.
 //!   `Service::post` returns the `Body` of a response after its first byte, `Service::json` a whole JSON
-//!   answer, and `Service::failure` the error in a JSON object, also inside a stream. `connection_methods!`
-//!   generates the builder methods that all plugins have.
+//!   answer, and `Service::failure` the error in a JSON object, also inside a stream. `provider_plugin!`
+//!   implements the plugin and its builder methods.
 //! - `event_stream`: `Events` reads the server-sent events of a body. `next` returns an event, `truncated`
 //!   the error for a stream that ended before its terminal event.
 //! - `json_lines`: `JsonLines` does the same for one JSON object per line.
@@ -30,11 +30,10 @@
 //! - `draft`: `Draft` assembles parts from deltas and sends each as a chunk.
 //! - `arguments`: `Arguments` parses a tool call's arguments while they are streamed.
 //! - `provenance`: the signature of a part, and the provider's own metadata.
-//! - `content`: tool output as text, `data:` URLs, the warning about dropped parts.
+//! - `content`: tool output as text, `data:` URLs, warnings that are logged once per cause.
 //! - `wire_tools`: `WireTools` converts names and inputs of tools to the providers' form and back.
 //! - `environment`: variables, trimmed, without empty ones.
 //! - `embedder`: `EmbedCall` is a request to an embedder, with parsed options.
-//! - `once`: warnings that are logged once per cause.
 //! - `listing`: `Listing` has the names of models, fetched at most every five minutes.
 //!
 //! Requests to providers are always streamed, even without a listener. A call is one future: dropping it
@@ -72,13 +71,11 @@ mod json_lines;
 mod listing;
 #[cfg(feature = "ollama")]
 pub mod ollama;
-mod once;
 #[cfg(feature = "openai")]
 pub mod openai;
 mod provenance;
 mod service;
 mod settings;
-mod sse;
 mod usage;
 mod wire_tools;
 

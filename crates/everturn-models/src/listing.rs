@@ -27,7 +27,10 @@ impl<T: Clone> Listing<T> {
 
     /// Returns an entry of the list, if it was fetched recently.
     pub(crate) fn find(&self, is_wanted: impl Fn(&T) -> bool) -> Option<T> {
-        self.known()?.into_iter().find(is_wanted)
+        let kept = self.0.lock();
+        let (fetched, entries) = kept.as_ref()?;
+        let found = entries.iter().find(|entry| is_wanted(entry));
+        found.filter(|_| fetched.elapsed() < LIFETIME).cloned()
     }
 
     /// Returns the list, and fetches it if necessary. Failures are not cached.

@@ -15,24 +15,23 @@
 //! stays loaded (`keep_alive`) and whether it thinks (`think`).
 
 mod config;
-mod embeddings;
 mod messages;
 mod model;
 mod stream;
 
 use std::sync::Arc;
 
-use everturn_ai::model_action;
-use everturn_core::{ActionType, Descriptor, DynAction, HandlerResult, Plugin, Result, Status};
-use futures::future::BoxFuture;
+use everturn_ai::{Document, model_action};
+use everturn_core::{ActionType, DynAction, Result, Status};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 pub use self::config::OllamaConfig;
 use self::model::OllamaModel;
-use crate::embedder;
+use crate::embedder::{self, EmbedCall};
 use crate::environment::Environment;
 use crate::listing::Listing;
-use crate::service::{ApiKey, Call, Failure, Service, connection_methods};
+use crate::service::{ApiKey, Call, Failure, Service, provider_plugin};
 
 const PROVIDER: &str = "ollama";
 const PORT: u16 = 11434;
@@ -43,6 +42,20 @@ const BASE_URL: &str = "http://127.0.0.1:11434";
 struct Installed {
     name: String,
     is_embedder: bool,
+}
+
+impl Installed {
+    fn id(&self) -> &str {
+        &self.name
+    }
+
+    fn kind(&self) -> Option<ActionType> {
+        Some(if self.is_embedder {
+            ActionType::EMBEDDER
+        } else {
+            ActionType::MODEL
+        })
+    }
 }
 
 /// The models of an Ollama server, as `ollama/NAME`.
@@ -85,17 +98,6 @@ impl Ollama {
         self
     }
 
-    /// Returns the names of the installed models that can chat, without the plugin's prefix. The list is kept
-    /// for five minutes.
-    ///
-    /// # Errors
-    /// The server's error.
-    pub async fn chat_models(&self) -> Result<Vec<String>> {
-        let installed = self.listing.get(self.fetch()).await?;
-        let chats = installed.into_iter().filter(|model| !model.is_embedder);
-        Ok(chats.map(|model| model.name).collect())
-    }
-
     async fn fetch(&self) -> Result<Vec<Installed>> {
         let answer: Value = self.service.json(&Call::get("/api/tags")).await?;
         let entries = answer["models"].as_array().into_iter().flatten();
@@ -125,7 +127,7 @@ impl Ollama {
             let model = OllamaModel::new(self.service.clone(), id);
             Some(Arc::new(model_action(format!("{PROVIDER}/{id}"), model)))
         } else if *action_type == ActionType::EMBEDDER {
-            Some(Arc::new(embedder::action(&self.service, id, embeddings::embed)))
+            Some(Arc::new(embedder::action(&self.service, id, embed)))
         } else {
             None
         }
@@ -138,40 +140,7 @@ impl Default for Ollama {
     }
 }
 
-connection_methods!(Ollama, base_url: normalised);
-
-impl Plugin for Ollama {
-    fn name(&self) -> &str {
-        self.service.provider()
-    }
-
-    fn check(&self) -> HandlerResult<()> {
-        Ok(self.service.check()?)
-    }
-
-    fn resolve<'a>(
-        &'a self,
-        action_type: &'a ActionType,
-        id: &'a str,
-    ) -> BoxFuture<'a, HandlerResult<Option<Arc<dyn DynAction>>>> {
-        Box::pin(std::future::ready(Ok(self.action(action_type, id))))
-    }
-
-    fn list(&self) -> BoxFuture<'_, HandlerResult<Vec<Descriptor>>> {
-        Box::pin(async {
-            let installed = self.listing.get_or_empty(PROVIDER, self.fetch()).await;
-            let described = |model: Installed| {
-                let kind = if model.is_embedder {
-                    ActionType::EMBEDDER
-                } else {
-                    ActionType::MODEL
-                };
-                Some(self.action(&kind, &model.name)?.descriptor().clone())
-            };
-            Ok(installed.into_iter().filter_map(described).collect())
-        })
-    }
-}
+provider_plugin!(Ollama, base_url: normalised);
 
 /// Normalises an address from `OLLAMA_HOST`: a host, a port, both, or a URL.
 fn normalised(host: &str) -> String {
@@ -213,6 +182,18 @@ fn classify(failure: &mut Failure, body: &Value) {
     if failure.status == Status::NotFound && is_missing && failure.message.contains("model") {
         failure.message.push_str("; `ollama pull` fetches models");
     }
+}
+
+#[derive(Deserialize)]
+struct Answer {
+    embeddings: Vec<Vec<f32>>,
+}
+
+pub(super) async fn embed(call: EmbedCall) -> Result<Vec<Vec<f32>>> {
+    let texts: Vec<_> = call.documents.iter().map(Document::text).collect();
+    let body = call.with_options(json!({ "model": call.model, "input": texts }));
+    let answer: Answer = call.post("/api/embed", body).await?;
+    Ok(answer.embeddings)
 }
 
 #[cfg(test)]

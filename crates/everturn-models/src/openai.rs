@@ -17,15 +17,12 @@
 //! uses Chat Completions, parsed leniently, because many servers are almost compatible. [`OpenAi::api`] and
 //! the variable `OPENAI_API` override the choice.
 
-mod call_ids;
 mod chat;
 mod config;
 mod dialect;
-mod embeddings;
 mod family;
 mod media;
 mod model;
-mod model_list;
 mod responses;
 mod schema;
 mod tools;
@@ -33,19 +30,19 @@ mod usage;
 
 use std::sync::Arc;
 
-use everturn_ai::model_action;
-use everturn_core::{ActionType, Descriptor, DynAction, Error, HandlerResult, Plugin, Result, Status};
-use futures::future::BoxFuture;
-use serde_json::Value;
+use everturn_ai::{Document, model_action};
+use everturn_core::{ActionType, DynAction, Error, Result, Status};
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 pub use self::config::OpenAiConfig;
 use self::dialect::Dialect;
+use self::family::Kind;
 use self::model::OpenAiModel;
-use self::model_list::Listed;
-use crate::embedder;
+use crate::embedder::{self, EmbedCall};
 use crate::environment::Environment;
 use crate::listing::Listing;
-use crate::service::{ApiKey, Failure, KeyHeader, Service, connection_methods};
+use crate::service::{ApiKey, Call, Failure, KeyHeader, Service, provider_plugin};
 
 const PROVIDER: &str = "openai";
 const BASE_URL: &str = "https://api.openai.com/v1";
@@ -66,8 +63,6 @@ pub struct OpenAi {
     service: Service,
     api: Option<Api>,
     enforces_schemas: Option<bool>,
-    /// The mistake in the environment, if any.
-    problem: Option<Error>,
     listing: Arc<Listing<Listed>>,
 }
 
@@ -128,12 +123,11 @@ impl OpenAi {
             None => plugin,
             Some("responses") => plugin.api(Api::Responses),
             Some("chat") => plugin.api(Api::Chat),
-            Some(other) => Self {
-                problem: Some(Error::invalid_argument(format!(
-                    "OPENAI_API is '{other}': it must be 'responses' or 'chat'"
-                ))),
-                ..plugin
-            },
+            Some(other) => {
+                let problem = format!("OPENAI_API is '{other}': it must be 'responses' or 'chat'");
+                plugin.service = plugin.service.with_problem(Error::invalid_argument(problem));
+                plugin
+            }
         }
     }
 
@@ -142,7 +136,6 @@ impl OpenAi {
             service: Service::new(name, base_url).with_classify(classify),
             api: None,
             enforces_schemas: None,
-            problem: None,
             listing: Arc::new(Listing::new()),
         }
     }
@@ -180,19 +173,6 @@ impl OpenAi {
         self
     }
 
-    /// Returns the names of the listed models that can chat, without the plugin's prefix. The list is kept
-    /// for five minutes.
-    ///
-    /// # Errors
-    /// The server's error.
-    pub async fn chat_models(&self) -> Result<Vec<String>> {
-        let listed = self.listing.get(model_list::fetch(&self.service)).await?;
-        let chats = listed
-            .into_iter()
-            .filter(|model| model.kind == family::Kind::Chat);
-        Ok(chats.map(|model| model.id).collect())
-    }
-
     fn dialect(&self) -> Dialect {
         Dialect::of(self.service.base_url())
     }
@@ -211,51 +191,32 @@ impl OpenAi {
         }
     }
 
+    async fn fetch(&self) -> Result<Vec<Listed>> {
+        let answer: Value = self.service.json(&Call::get("/models")).await?;
+        // Some servers respond with a bare list.
+        let entries = answer.get("data").unwrap_or(&answer).as_array();
+        let listed = |entry: &Value| {
+            let id = entry.get("id")?.as_str()?.to_owned();
+            let kind = Kind::of(&id);
+            Some(Listed { id, kind })
+        };
+        Ok(entries.into_iter().flatten().filter_map(listed).collect())
+    }
+
     fn action(&self, action_type: &ActionType, id: &str) -> Option<Arc<dyn DynAction>> {
         if *action_type == ActionType::MODEL {
             let name = format!("{}/{id}", self.service.provider());
             Some(Arc::new(model_action(name, self.model(id))))
         } else if *action_type == ActionType::EMBEDDER {
             let service = self.service_for(self.dialect());
-            Some(Arc::new(embedder::action(&service, id, embeddings::embed)))
+            Some(Arc::new(embedder::action(&service, id, embed)))
         } else {
             None
         }
     }
 }
 
-connection_methods!(OpenAi, base_url: normalised);
-
-impl Plugin for OpenAi {
-    fn name(&self) -> &str {
-        self.service.provider()
-    }
-
-    fn check(&self) -> HandlerResult<()> {
-        self.problem.clone().map_or(Ok(()), Err)?;
-        Ok(self.service.check()?)
-    }
-
-    fn resolve<'a>(
-        &'a self,
-        action_type: &'a ActionType,
-        id: &'a str,
-    ) -> BoxFuture<'a, HandlerResult<Option<Arc<dyn DynAction>>>> {
-        Box::pin(std::future::ready(Ok(self.action(action_type, id))))
-    }
-
-    fn list(&self) -> BoxFuture<'_, HandlerResult<Vec<Descriptor>>> {
-        Box::pin(async {
-            let fetch = model_list::fetch(&self.service);
-            let listed = self.listing.get_or_empty(self.service.provider(), fetch).await;
-            let described = |model: Listed| {
-                let action = self.action(&model.kind.action_type()?, &model.id)?;
-                Some(action.descriptor().clone())
-            };
-            Ok(listed.into_iter().filter_map(described).collect())
-        })
-    }
-}
+provider_plugin!(OpenAi, base_url: normalised);
 
 /// The address with its version: `https://host` means `https://host/v1`.
 fn normalised(base_url: &str) -> String {
@@ -297,9 +258,55 @@ fn classify(failure: &mut Failure, body: &Value) {
     }
 }
 
+/// A model that a server lists.
+#[derive(Debug, Clone)]
+pub(super) struct Listed {
+    id: String,
+    kind: Kind,
+}
+
+impl Listed {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn kind(&self) -> Option<ActionType> {
+        self.kind.action_type()
+    }
+}
+
+/// The most texts of a request.
+const MAX_INPUTS: usize = 2048;
+
+#[derive(Deserialize)]
+struct Answer {
+    data: Vec<Vector>,
+}
+
+#[derive(Deserialize)]
+struct Vector {
+    #[serde(default)]
+    index: usize,
+    embedding: Vec<f32>,
+}
+
+pub(super) async fn embed(call: EmbedCall) -> Result<Vec<Vec<f32>>> {
+    let mut vectors = Vec::with_capacity(call.documents.len());
+    for documents in call.documents.chunks(MAX_INPUTS) {
+        let texts: Vec<_> = documents.iter().map(Document::text).collect();
+        // Many servers support no other encoding.
+        let body = json!({ "model": call.model, "input": texts, "encoding_format": "float" });
+        let mut answer: Answer = call.post("/embeddings", call.with_options(body)).await?;
+        answer.data.sort_by_key(|vector| vector.index);
+        vectors.extend(answer.data.into_iter().map(|vector| vector.embedding));
+    }
+    Ok(vectors)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use everturn_core::Plugin as _;
 
     fn from(variables: &[(&str, &str)]) -> OpenAi {
         let lookup = |name: &str| {

@@ -5,7 +5,6 @@ mod connection;
 mod failure;
 mod key;
 mod retries;
-mod timeouts;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,12 +19,11 @@ use serde_json::Value;
 use tokio::time::{Instant, timeout, timeout_at};
 
 pub(crate) use self::body::Body;
-pub(crate) use self::connection::connection_methods;
+pub(crate) use self::connection::provider_plugin;
 pub(crate) use self::failure::{Classify, Failure, sample};
 pub use self::key::ApiKey;
 pub(crate) use self::key::KeyHeader;
-use self::retries::Retries;
-use self::timeouts::Timeouts;
+use self::retries::{Retries, Timeouts};
 
 /// The part of an error's body that is read.
 const MAX_ERROR_BYTES: usize = 64 * 1024;
@@ -169,6 +167,12 @@ impl Service {
             }
         }
         self
+    }
+
+    /// Makes [`Service::check`] fail because of a mistake in the settings.
+    pub(crate) fn with_problem(self, problem: Error) -> Self {
+        let problem = Some(problem);
+        Self { problem, ..self }
     }
 
     /// Sets how long the service may be silent, before its response and within it.

@@ -6,8 +6,9 @@ use everturn_core::Result;
 use serde_json::{Value, json};
 
 use super::PROVIDER;
-use super::blocks::{assistant_block, content_block, is_tool_result, media_block, text_block, user_block};
-use super::calls::Calls;
+use super::blocks::{
+    Calls, assistant_block, content_block, is_tool_result, media_block, text_block, user_block,
+};
 use super::family::Family;
 use crate::content::{NO_MESSAGE, warn_left_out};
 use crate::wire_tools::WireTools;

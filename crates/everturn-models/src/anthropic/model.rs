@@ -7,10 +7,10 @@ use everturn_core::{Context, Emitter, Error, HandlerResult, Result, Schema};
 use reqwest::header::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 
+use super::Listed;
 use super::config::AnthropicConfig;
 use super::conversation::answer_blocks;
 use super::family::Family;
-use super::models::Listed;
 use super::request::WireRequest;
 use super::stream::{Answer, Assembly};
 use crate::event_stream::Events;

@@ -6,10 +6,9 @@ use serde_json::Value;
 
 use super::config::GeminiConfig;
 use super::family::Family;
-use super::method_path;
-use super::models::Listed;
 use super::request::WireRequest;
 use super::stream::Assembly;
+use super::{Listed, method_path};
 use crate::event_stream::Events;
 use crate::service::{Call, Service};
 

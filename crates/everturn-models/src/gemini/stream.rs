@@ -320,7 +320,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::sse;
+    use crate::event_stream::tests as sse;
 
     const STREAM: &[u8] = include_bytes!("../../tests/streams/gemini.sse");
 

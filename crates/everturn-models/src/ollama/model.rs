@@ -8,9 +8,9 @@ use everturn_core::{Context, Emitter, HandlerResult, Schema};
 use serde_json::{Value, json};
 
 use super::{OllamaConfig, config, messages, stream};
+use crate::content::is_new;
 use crate::draft::Draft;
 use crate::json_lines::JsonLines;
-use crate::once;
 use crate::service::{Call, Service};
 use crate::wire_tools::{WireTools, parameters};
 
@@ -44,7 +44,7 @@ impl OllamaModel {
             .unwrap_or(0);
         // The smallest default context window of servers.
         let is_near = used * 10 >= room.unwrap_or(4096) * 9;
-        if is_near && once::is_new(format!("too long: {}", self.id)) {
+        if is_near && is_new(format!("too long: {}", self.id)) {
             tracing::warn!(
                 model = self.id,
                 prompt_tokens = used,
@@ -120,7 +120,7 @@ impl Model for OllamaModel {
 fn tools(request: &ModelRequest, wire: &WireTools) -> Vec<Value> {
     match request.tool_choice {
         Some(ToolChoice::None) => return Vec::new(),
-        Some(ToolChoice::Required) if once::is_new("Ollama's choice of tools".to_owned()) => {
+        Some(ToolChoice::Required) if is_new("Ollama's choice of tools".to_owned()) => {
             tracing::warn!("Ollama cannot be made to call a tool; the model is free not to");
         }
         _ => {}

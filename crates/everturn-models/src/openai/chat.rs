@@ -1,16 +1,18 @@
 //! Chat Completions, which nearly every server supports, each with small differences.
 
 mod calls;
-mod details;
 mod messages;
-mod request;
+mod reasoning;
 mod stream;
-mod think_tags;
 
-use everturn_ai::{ModelRequest, ModelResponse, ModelResponseChunk};
+use everturn_ai::{JsonObject, ModelRequest, ModelResponse, ModelResponseChunk};
 use everturn_core::{Emitter, Result};
+use serde_json::json;
 
+use super::dialect::Dialect;
 use super::model::OpenAiModel;
+use super::schema::Wanted;
+use super::{config, schema, tools};
 use crate::draft::Draft;
 use crate::event_stream::Events;
 use crate::service::Call;
@@ -20,18 +22,44 @@ pub(super) async fn generate(
     request: &ModelRequest,
     emitter: &Emitter<ModelResponseChunk>,
 ) -> Result<ModelResponse> {
-    let prepared = request::prepare(model, request)?;
+    let (mut settings, id) = config::of(request, &model.id)?;
+    let key = settings.take_key()?;
+    let parses_think_tags = settings.take_flag("parseThinkTags")?.unwrap_or(false);
+    config::avoid_refused(&mut settings, model.dialect, &id);
+    let wire_tools = tools::of(request);
+
+    let mut body = JsonObject::new();
+    body.insert("model".to_owned(), id.into());
+    let messages = messages::of(request, model.service.provider(), model.dialect, &wire_tools)?;
+    body.insert("messages".to_owned(), messages.into());
+    body.insert("stream".to_owned(), true.into());
+    if model.dialect != Dialect::Mistral {
+        body.insert("stream_options".to_owned(), json!({ "include_usage": true }));
+    }
+    tools::add(&mut body, request, &mut settings, |tool| {
+        let mut function = tools::described(tool, &wire_tools);
+        if tools::is_strict(tool) {
+            function["strict"] = json!(true);
+        }
+        json!({ "type": "function", "function": function })
+    })?;
+    match schema::wanted(request) {
+        Some(Wanted::Schema(schema)) => {
+            let format = json!({ "type": "json_schema", "json_schema": schema });
+            body.insert("response_format".to_owned(), format);
+        }
+        Some(Wanted::Json) => {
+            body.insert("response_format".to_owned(), json!({ "type": "json_object" }));
+        }
+        None => {}
+    }
+    config::into_chat(settings, model.dialect, &mut body);
     let call = Call {
-        key: prepared.key,
-        ..Call::post("/chat/completions", prepared.body)
+        key,
+        ..Call::post("/chat/completions", body)
     };
-    let body = model.service.call(&call).await?;
-    let events = Events::new(&model.service, body);
-    let reader = stream::Reader::new(
-        Draft::new(emitter),
-        model,
-        &prepared.tools,
-        prepared.parses_think_tags,
-    );
+    let answer = model.service.call(&call).await?;
+    let events = Events::new(&model.service, answer);
+    let reader = stream::Reader::new(Draft::new(emitter), model, &wire_tools, parses_think_tags);
     reader.read(events).await
 }

@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 
 use super::dialect::Dialect;
 use super::family;
+use crate::ApiKey;
+use crate::content::is_new;
 use crate::settings::Settings;
-use crate::{ApiKey, once};
 
 /// Settings of a request to OpenAI or a compatible server. Other settings are sent unchanged, and the wire's
 /// own names may be used too.
@@ -130,7 +131,7 @@ pub(super) fn avoid_refused(settings: &mut Settings, dialect: Dialect, model: &s
         refused.extend(["temperature", "topP", "stopSequences"]);
     }
     for name in refused {
-        if settings.take(name).is_some() && once::is_new(format!("not taken: {model} {name}")) {
+        if settings.take(name).is_some() && is_new(format!("not taken: {model} {name}")) {
             tracing::warn!(
                 model,
                 setting = name,

@@ -1,12 +1,27 @@
-//! The builder methods of every provider's plugin.
+//! What the plugins of all providers have in common.
 
-/// Generates the builder methods of a plugin whose field `service` is a [`Service`](super::Service).
+/// Implements [`Plugin`](everturn_core::Plugin) and the builder methods for a plugin whose field `service` is a
+/// [`Service`](super::Service) and whose field `listing` is a [`Listing`](crate::listing::Listing). `normalise`
+/// converts the base URL.
 ///
-/// A plugin that normalises the address itself passes a function for it: `connection_methods!(Type, base_url:
-/// path)`.
-macro_rules! connection_methods {
+/// The plugin has two methods: `action` returns the action of a type and a name, and `fetch` the entries of its
+/// list. An entry has an `id` and a `kind`, the type of its action if there is one.
+macro_rules! provider_plugin {
     ($plugin:ty, base_url: $normalise:expr) => {
         impl $plugin {
+            /// Returns the names of the listed models that can chat, without the plugin's prefix. The list is
+            /// kept for five minutes.
+            ///
+            /// # Errors
+            /// The provider's error.
+            pub async fn chat_models(&self) -> everturn_core::Result<Vec<String>> {
+                let listed = self.listing.get(self.fetch()).await?;
+                let chats = listed
+                    .iter()
+                    .filter(|entry| entry.kind() == Some(everturn_core::ActionType::MODEL));
+                Ok(chats.map(|entry| entry.id().to_owned()).collect())
+            }
+
             /// Sends requests to another address, such as a proxy or a compatible server.
             pub fn base_url(mut self, base_url: impl AsRef<str>) -> Self {
                 let normalise: fn(&str) -> String = $normalise;
@@ -42,6 +57,43 @@ macro_rules! connection_methods {
                 self
             }
         }
+
+        impl everturn_core::Plugin for $plugin {
+            fn name(&self) -> &str {
+                self.service.provider()
+            }
+
+            fn check(&self) -> everturn_core::HandlerResult<()> {
+                Ok(self.service.check()?)
+            }
+
+            fn resolve<'a>(
+                &'a self,
+                action_type: &'a everturn_core::ActionType,
+                id: &'a str,
+            ) -> futures::future::BoxFuture<
+                'a,
+                everturn_core::HandlerResult<Option<std::sync::Arc<dyn everturn_core::DynAction>>>,
+            > {
+                Box::pin(std::future::ready(Ok(self.action(action_type, id))))
+            }
+
+            fn list(
+                &self,
+            ) -> futures::future::BoxFuture<'_, everturn_core::HandlerResult<Vec<everturn_core::Descriptor>>>
+            {
+                Box::pin(async {
+                    let listed = self
+                        .listing
+                        .get_or_empty(self.service.provider(), self.fetch())
+                        .await;
+                    let actions = listed
+                        .iter()
+                        .filter_map(|entry| self.action(&entry.kind()?, entry.id()));
+                    Ok(actions.map(|action| action.descriptor().clone()).collect())
+                })
+            }
+        }
     };
 }
-pub(crate) use connection_methods;
+pub(crate) use provider_plugin;

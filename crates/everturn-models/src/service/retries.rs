@@ -1,4 +1,4 @@
-//! Retries of requests that failed before their response started.
+//! How long a request may take, and how often it is repeated if it fails before its response starts.
 
 use std::time::Duration;
 
@@ -37,6 +37,27 @@ impl Retries {
         let doublings = failures.saturating_sub(1).min(16);
         let backoff = FIRST_BACKOFF.saturating_mul(1 << doublings).min(LONGEST_BACKOFF);
         Some(wish.unwrap_or_else(|| backoff.mul_f64(1.0 - JITTER * random)))
+    }
+}
+
+/// The timeouts. A whole call is limited only by the deadline of its context.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Timeouts {
+    /// Until there is a connection.
+    pub(crate) connect: Duration,
+    /// From the request to the first byte of the response. Reasoning models may be silent for minutes.
+    pub(crate) first_byte: Duration,
+    /// Between two bytes of the answer. Keep-alive comments count.
+    pub(crate) between_bytes: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(10),
+            first_byte: Duration::from_mins(5),
+            between_bytes: Duration::from_mins(2),
+        }
     }
 }
 

@@ -5,9 +5,9 @@ use everturn_core::Result;
 use serde_json::{Value, json};
 
 use crate::content::{output_text, warn_left_out};
-use crate::openai::call_ids::CallIds;
 use crate::openai::dialect::Dialect;
 use crate::openai::media;
+use crate::openai::tools::CallIds;
 use crate::provenance;
 use crate::wire_tools::WireTools;
 

@@ -5,8 +5,7 @@ use everturn_core::{Result, Status};
 use serde_json::{Value, json};
 
 use super::calls::{Calls, Finished};
-use super::details::Details;
-use super::think_tags::{Piece, ThinkTags};
+use super::reasoning::{Details, Piece, ThinkTags};
 use crate::draft::Draft;
 use crate::event_stream::Events;
 use crate::openai::model::OpenAiModel;

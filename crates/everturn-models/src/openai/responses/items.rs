@@ -7,8 +7,8 @@ use everturn_ai::{JsonObject, Message, ModelRequest, Part, PartKind, Role, ToolR
 use serde_json::{Value, json};
 
 use crate::content::{output_text, warn_left_out};
-use crate::openai::call_ids::CallIds;
 use crate::openai::media;
+use crate::openai::tools::CallIds;
 use crate::provenance;
 use crate::wire_tools::WireTools;
 
