@@ -258,8 +258,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Posts a body and waits for the response.
 ///
-/// Uses hyper, which the server depends on anyway. The tools use plain HTTP on loopback, so a client with TLS,
-/// proxies and pools would add only build time.
+/// Uses hyper, which the server depends on anyway. The tools use plain HTTP on loopback, so a client with
+/// TLS, proxies and pools would add only build time.
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` if the address is invalid; `UNAVAILABLE` if the server cannot be reached, does not

@@ -1,5 +1,5 @@
-//! Running actions for the tools: one service for both transports, also under the keys of earlier designs of the
-//! tools.
+//! Running actions for the tools: one service for both transports, also under the keys of earlier designs of
+//! the tools.
 
 use std::collections::HashMap;
 use std::convert::Infallible;

@@ -1,5 +1,5 @@
-//! The environment of templates: a registry's partials, helpers and named schemas, the live state of a session,
-//! and the conversion of rendered messages.
+//! The environment of templates: a registry's partials, helpers and named schemas, the live state of a
+//! session, and the conversion of rendered messages.
 
 use std::sync::Arc;
 

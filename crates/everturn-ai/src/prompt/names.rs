@@ -209,8 +209,8 @@ fn missing<T>(found: Result<T>) -> Option<Error> {
 
 /// Mistakes in prompts and agents, collected so that one error lists all of them.
 ///
-/// Reading a file adds to a list instead of failing at the first mistake. Names are looked up when the program
-/// starts, once everything is defined, because a prompt may name a tool that is defined after it.
+/// Reading a file adds to a list instead of failing at the first mistake. Names are looked up when the
+/// program starts, once everything is defined, because a prompt may name a tool that is defined after it.
 #[derive(Debug, Default)]
 pub struct Mistakes(Vec<Error>);
 

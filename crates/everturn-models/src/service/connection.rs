@@ -1,11 +1,11 @@
 //! What the plugins of all providers have in common.
 
-/// Implements [`Plugin`](everturn_core::Plugin) and the builder methods for a plugin whose field `service` is a
-/// [`Service`](super::Service) and whose field `listing` is a [`Listing`](crate::listing::Listing). `normalise`
-/// converts the base URL.
+/// Implements [`Plugin`](everturn_core::Plugin) and the builder methods for a plugin whose field `service` is
+/// a [`Service`](super::Service) and whose field `listing` is a [`Listing`](crate::listing::Listing).
+/// `normalise` converts the base URL.
 ///
-/// The plugin has two methods: `action` returns the action of a type and a name, and `fetch` the entries of its
-/// list. An entry has an `id` and a `kind`, the type of its action if there is one.
+/// The plugin has two methods: `action` returns the action of a type and a name, and `fetch` the entries of
+/// its list. An entry has an `id` and a `kind`, the type of its action if there is one.
 macro_rules! provider_plugin {
     ($plugin:ty, base_url: $normalise:expr) => {
         impl $plugin {
