@@ -35,7 +35,7 @@ use serde_json::Value;
 pub use self::config::{AnthropicConfig, CacheControl, Effort, Thinking, ThinkingDisplay};
 use self::model::Claude;
 use crate::environment::Environment;
-use crate::listing::Listing;
+use crate::listing::{Entry, Listing};
 use crate::service::{ApiKey, Call, Failure, KeyHeader, Service, provider_plugin, without_version};
 
 /// The name of the plugin, and of the provider in the metadata of parts.
@@ -180,16 +180,17 @@ struct Page {
     last_id: Option<String>,
 }
 
-impl Listed {
+impl Entry for Listed {
     fn id(&self) -> &str {
         &self.id
     }
 
-    #[expect(clippy::unused_self, reason = "other providers list other kinds, too")]
     fn kind(&self) -> Option<ActionType> {
         Some(ActionType::MODEL)
     }
+}
 
+impl Listed {
     /// Updates the description of a model from the provider's list.
     pub(super) fn refine(&self, info: ModelInfo) -> ModelInfo {
         let supports = info.supports.unwrap_or_default();

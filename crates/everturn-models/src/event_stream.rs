@@ -53,19 +53,16 @@ impl<'a> Events<'a> {
             if self.has_ended {
                 return Ok(None);
             }
-            match self.body.chunk().await? {
-                Some(bytes) => {
-                    let room = MAX_HEAD_BYTES.saturating_sub(self.head.len());
-                    if !self.is_stream && room > 0 {
-                        self.head.extend_from_slice(&bytes[..bytes.len().min(room)]);
-                    }
-                    self.decoder.feed(&bytes);
-                }
-                None => {
-                    self.decoder.finish();
-                    self.has_ended = true;
-                }
+            let Some(bytes) = self.body.chunk().await? else {
+                self.decoder.finish();
+                self.has_ended = true;
+                continue;
+            };
+            let room = MAX_HEAD_BYTES.saturating_sub(self.head.len());
+            if !self.is_stream && room > 0 {
+                self.head.extend_from_slice(&bytes[..bytes.len().min(room)]);
             }
+            self.decoder.feed(&bytes);
         }
     }
 

@@ -37,7 +37,7 @@ pub use self::config::{GeminiConfig, SafetySetting, ThinkingConfig, ThinkingLeve
 use self::model::GeminiModel;
 use crate::embedder::{self, EmbedCall};
 use crate::environment::Environment;
-use crate::listing::Listing;
+use crate::listing::{Entry, Listing};
 use crate::service::{ApiKey, Call, Failure, KeyHeader, Service, provider_plugin, without_version};
 
 /// The name of the plugin, and of the provider in the metadata of parts.
@@ -222,20 +222,9 @@ struct Page {
     next_page_token: Option<String>,
 }
 
-impl Listed {
-    /// Returns the name without `models/`.
-    pub(super) fn id(&self) -> &str {
+impl Entry for Listed {
+    fn id(&self) -> &str {
         self.name.strip_prefix("models/").unwrap_or(&self.name)
-    }
-
-    /// Returns the display name.
-    pub(super) fn label(&self) -> Option<&str> {
-        self.display_name.as_deref()
-    }
-
-    /// Returns the most tokens of a request.
-    pub(super) fn max_input_tokens(&self) -> Option<u64> {
-        self.input_token_limit
     }
 
     fn kind(&self) -> Option<ActionType> {
@@ -244,6 +233,18 @@ impl Listed {
         } else {
             (self.has("embedContent") || self.has("batchEmbedContents")).then_some(ActionType::EMBEDDER)
         }
+    }
+}
+
+impl Listed {
+    /// Returns the display name.
+    pub(super) fn label(&self) -> Option<&str> {
+        self.display_name.as_deref()
+    }
+
+    /// Returns the most tokens of a request.
+    pub(super) fn max_input_tokens(&self) -> Option<u64> {
+        self.input_token_limit
     }
 
     fn has(&self, method: &str) -> bool {

@@ -3,12 +3,21 @@
 use std::future::Future;
 use std::time::Duration;
 
-use everturn_core::Result;
+use everturn_core::{ActionType, Result};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// The time for which a list is cached.
 const LIFETIME: Duration = Duration::from_mins(5);
+
+/// An entry of a provider's list.
+pub(crate) trait Entry {
+    /// Returns the name of the model, without the plugin's prefix.
+    fn id(&self) -> &str;
+
+    /// Returns the type of the entry's action; `None` if there is none.
+    fn kind(&self) -> Option<ActionType>;
+}
 
 /// A list that is fetched on demand and cached.
 #[derive(Debug)]

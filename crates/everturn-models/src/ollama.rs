@@ -30,7 +30,7 @@ pub use self::config::OllamaConfig;
 use self::model::OllamaModel;
 use crate::embedder::{self, EmbedCall};
 use crate::environment::Environment;
-use crate::listing::Listing;
+use crate::listing::{Entry, Listing};
 use crate::service::{ApiKey, Call, Failure, Service, provider_plugin};
 
 const PROVIDER: &str = "ollama";
@@ -44,7 +44,7 @@ struct Installed {
     is_embedder: bool,
 }
 
-impl Installed {
+impl Entry for Installed {
     fn id(&self) -> &str {
         &self.name
     }

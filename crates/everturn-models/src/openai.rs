@@ -41,7 +41,7 @@ use self::family::Kind;
 use self::model::OpenAiModel;
 use crate::embedder::{self, EmbedCall};
 use crate::environment::Environment;
-use crate::listing::Listing;
+use crate::listing::{Entry, Listing};
 use crate::service::{ApiKey, Call, Failure, KeyHeader, Service, provider_plugin};
 
 const PROVIDER: &str = "openai";
@@ -265,7 +265,7 @@ pub(super) struct Listed {
     kind: Kind,
 }
 
-impl Listed {
+impl Entry for Listed {
     fn id(&self) -> &str {
         &self.id
     }

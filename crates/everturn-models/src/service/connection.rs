@@ -4,8 +4,8 @@
 /// a [`Service`](super::Service) and whose field `listing` is a [`Listing`](crate::listing::Listing).
 /// `normalise` converts the base URL.
 ///
-/// The plugin has two methods: `action` returns the action of a type and a name, and `fetch` the entries of
-/// its list. An entry has an `id` and a `kind`, the type of its action if there is one.
+/// The plugin has two methods: `action` returns the action of a type and a name, and `fetch` the
+/// [entries](crate::listing::Entry) of its list.
 macro_rules! provider_plugin {
     ($plugin:ty, base_url: $normalise:expr) => {
         impl $plugin {
