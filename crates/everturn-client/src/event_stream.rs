@@ -229,13 +229,14 @@ impl Connection {
                 }
             }
             match &mut self.source {
-                Source::Stream(response) => match settings.next_bytes(response).await? {
-                    Some(bytes) => self.decoder.feed(&bytes),
-                    None => {
+                Source::Stream(response) => {
+                    if let Some(bytes) = settings.next_bytes(response).await? {
+                        self.decoder.feed(&bytes);
+                    } else {
                         self.decoder.finish();
                         self.source = Source::Ended;
                     }
-                },
+                }
                 Source::Document(response) => {
                     let body = settings.read(response).await?;
                     self.source = Source::Ended;
