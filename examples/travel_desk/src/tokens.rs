@@ -17,7 +17,10 @@ const VALIDITY: Duration = Duration::from_hours(12);
 pub fn token(secret: &str, name: &str, roles: &[&str]) -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     let expiry = now.unwrap_or_default() + VALIDITY;
-    signed(secret, json!({"sub": name, "roles": roles, "aud": AUDIENCE, "exp": expiry.as_secs()}))
+    signed(
+        secret,
+        json!({"sub": name, "roles": roles, "aud": AUDIENCE, "exp": expiry.as_secs()}),
+    )
 }
 
 /// Returns a token with these claims.

@@ -140,9 +140,9 @@ impl ClientPermissions {
     ///
     /// Without it, a turn whose model needs such media inline fails with `INVALID_ARGUMENT`, and nothing is
     /// requested. URLs that the model's provider fetches itself are passed on in any case. The rules hold for
-    /// the whole conversation, for messages of any role, and for URLs of the prompt that contain a part of the
-    /// client's [prompt input](Self::prompt_input). Other URLs of the prompt, and those that a tool gives to a
-    /// model, are trusted.
+    /// the whole conversation, for messages of any role, and for URLs of the prompt that contain a part of
+    /// the client's [prompt input](Self::prompt_input). Other URLs of the prompt, and those that a tool gives
+    /// to a model, are trusted.
     ///
     /// ```
     /// # use everturn_agent::ClientPermissions;
@@ -234,10 +234,8 @@ impl ClientRules {
         for field in &self.0.permissions.prompt_input {
             let given = prompt_input.and_then(|input| input.get(field));
             let own = self.0.own_prompt_input.as_ref().and_then(|own| own.get(field));
-            if given != own {
-                for given in given {
-                    add_texts(given, &mut texts);
-                }
+            if let Some(given) = given.filter(|given| own != Some(*given)) {
+                add_texts(given, &mut texts);
             }
         }
         ClientMedia::enter(
@@ -270,12 +268,12 @@ impl ClientRules {
         messages.try_for_each(|message| self.check_links(message, &mut links))
     }
 
-    /// Checks the conversation that a client kept. `own` are the messages with which the agent's conversations
-    /// begin.
+    /// Checks the conversation that a client kept. `own` are the messages with which the agent's
+    /// conversations begin.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENT` for a link to a resource that the agent does not list, and for a system message that
-    /// is neither allowed nor the agent's own.
+    /// `INVALID_ARGUMENT` for a link to a resource that the agent does not list, and for a system message
+    /// that is neither allowed nor the agent's own.
     pub(crate) fn check_state(&self, state: &SessionState, own: &[Message]) -> Result<()> {
         let messages = Messages::from(&state.messages);
         let is_own = |message: &Message| {

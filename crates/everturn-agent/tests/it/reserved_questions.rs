@@ -22,6 +22,7 @@ struct Order {
 }
 
 type Builder = AgentBuilder<Value, InlinePrompt>;
+type Settings = fn(Builder) -> Builder;
 
 struct Desk {
     agent: Agent,
@@ -172,7 +173,7 @@ async fn a_refused_answer_leaves_no_trace_with_every_setting() {
             .with_editable_input(true)
     };
     // Each with the number of rounds that are kept of the turn that answers.
-    let settings: [(fn(Builder) -> Builder, usize); 4] = [
+    let settings: [(Settings, usize); 4] = [
         (|builder| builder, 0),
         (|builder| builder.failed_turns(FailedTurns::Discard), 0),
         (|builder| builder.snapshots(with_rounds()), 1),

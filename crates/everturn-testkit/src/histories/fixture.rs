@@ -322,10 +322,10 @@ impl Fixture {
         session: &SessionId,
         to: &SessionId,
         count: Result<u64, Error>,
-        copied: fn(Snapshot) -> Snapshot,
+        change: fn(Snapshot) -> Snapshot,
     ) -> StepResult {
         let originals = self.model.session(session).into_iter();
-        let originals: Vec<Snapshot> = originals.cloned().map(copied).collect();
+        let originals: Vec<Snapshot> = originals.cloned().map(change).collect();
         let count = match (count, originals.is_empty()) {
             (Ok(count), false) => count,
             (count, true) => return same_failure(count, Err::<(), _>(Status::NotFound)),

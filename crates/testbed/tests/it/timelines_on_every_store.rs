@@ -277,7 +277,11 @@ async fn no_policy_loses_a_turn_although_every_turn_has_a_process_of_its_own() {
                 assert_eq!(reply.text(), expected, "{policy:?} by the session's id");
 
                 let output = invoke(&counter(place.open().await, policy.clone()), last, "a").await;
-                assert_eq!(output.message.unwrap().text(), expected, "{policy:?} by the output's snapshot");
+                assert_eq!(
+                    output.message.unwrap().text(),
+                    expected,
+                    "{policy:?} by the output's snapshot"
+                );
                 last = AgentInit::snapshot(output.snapshot_id.unwrap());
             }
             let agent = counter(place.open().await, policy.clone());
