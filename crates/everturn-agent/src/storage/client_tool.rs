@@ -1,5 +1,7 @@
 //! Tools that a client brings.
 
+use std::sync::Arc;
+
 use everturn_ai::Tool;
 use everturn_core::{Error, Result, Schema};
 use schemars::JsonSchema;
@@ -27,7 +29,7 @@ pub struct ClientTool {
     pub description: Option<String>,
     /// The JSON Schema of the input; any input if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub input_schema: Option<Value>,
+    pub input_schema: Option<Arc<Value>>,
 }
 
 impl ClientTool {
@@ -98,13 +100,13 @@ impl ClientTool {
             )));
         }
         let schema = match input_schema {
-            Some(schema) => Some(
-                Schema::from_client(schema.clone(), LARGEST_TOOL).map_err(|error| {
+            Some(schema) => Some(Schema::from_client(Value::clone(schema), LARGEST_TOOL).map_err(
+                |error| {
                     error
                         .context(format_args!("the input schema of the client's tool '{name}'"))
                         .with_public()
-                })?,
-            ),
+                },
+            )?),
             None => None,
         };
         let description = description.clone().unwrap_or_default();
