@@ -50,18 +50,14 @@ impl ToolDefinition {
         }
     }
 
-    /// Sets the description.
-    #[must_use]
-    pub fn description(mut self, description: impl Into<String>) -> Self {
-        self.description = Some(description.into());
-        self
-    }
+    setters! {
+        /// Sets the description.
+        pub fn description(mut self, description: impl Into<String>) {
+            self.description = Some(description.into());
+        }
 
-    /// Sets the JSON Schema of the output.
-    #[must_use]
-    pub fn output_schema(mut self, schema: Value) -> Self {
-        self.output_schema = Some(schema);
-        self
+        /// Sets the JSON Schema of the output.
+        pub fn output_schema(mut self, schema: Value) { self.output_schema = Some(schema) }
     }
 }
 

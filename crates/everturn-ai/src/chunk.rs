@@ -63,14 +63,7 @@ impl ModelResponseChunk {
     }
 }
 
-impl From<&str> for ModelResponseChunk {
-    fn from(text: &str) -> Self {
-        Self::new(text)
-    }
-}
-
-impl From<Part> for ModelResponseChunk {
-    fn from(part: Part) -> Self {
-        Self::new(part)
-    }
+everturn_core::conversions! {
+    From<&str> for ModelResponseChunk: |text| Self::new(text);
+    From<Part> for ModelResponseChunk: |part| Self::new(part);
 }

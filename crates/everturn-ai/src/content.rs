@@ -20,51 +20,19 @@ impl Content {
     }
 }
 
-impl From<Part> for Content {
-    fn from(part: Part) -> Self {
-        Self(vec![part])
-    }
-}
-
-impl From<Vec<Part>> for Content {
-    fn from(parts: Vec<Part>) -> Self {
-        Self(parts)
-    }
+everturn_core::conversions! {
+    From<Part> for Content: |part| Self(vec![part]);
+    From<Vec<Part>> for Content: |parts| Self(parts);
+    From<&[Part]> for Content: |parts| Self(parts.to_vec());
+    From<&str> for Content: |text| Part::text(text).into();
+    From<String> for Content: |text| Part::text(text).into();
+    From<&String> for Content: |text| Part::text(text).into();
+    From<Media> for Content: |media| Part::from(media).into();
 }
 
 impl<const N: usize> From<[Part; N]> for Content {
     fn from(parts: [Part; N]) -> Self {
         Self(parts.into())
-    }
-}
-
-impl From<&[Part]> for Content {
-    fn from(parts: &[Part]) -> Self {
-        Self(parts.to_vec())
-    }
-}
-
-impl From<&str> for Content {
-    fn from(text: &str) -> Self {
-        Part::text(text).into()
-    }
-}
-
-impl From<String> for Content {
-    fn from(text: String) -> Self {
-        Part::text(text).into()
-    }
-}
-
-impl From<&String> for Content {
-    fn from(text: &String) -> Self {
-        Part::text(text).into()
-    }
-}
-
-impl From<Media> for Content {
-    fn from(media: Media) -> Self {
-        Part::from(media).into()
     }
 }
 

@@ -92,28 +92,17 @@ impl FormatConfig {
         }
     }
 
-    /// Sets the MIME type of the output.
-    pub fn with_content_type(self, content_type: impl Into<String>) -> Self {
-        Self {
-            content_type: Some(content_type.into()),
-            ..self
+    everturn_core::setters! {
+        /// Sets the MIME type of the output.
+        pub fn with_content_type(mut self, content_type: impl Into<String>) {
+            self.content_type = Some(content_type.into());
         }
-    }
 
-    /// Sets whether the provider should enforce the schema.
-    pub fn with_constrained(self, constrained: bool) -> Self {
-        Self {
-            constrained: Some(constrained),
-            ..self
-        }
-    }
+        /// Sets whether the provider should enforce the schema.
+        pub fn with_constrained(mut self, constrained: bool) { self.constrained = Some(constrained) }
 
-    /// Always describes the format in the prompt.
-    pub fn with_default_instructions(self) -> Self {
-        Self {
-            default_instructions: true,
-            ..self
-        }
+        /// Always describes the format in the prompt.
+        pub fn with_default_instructions(mut self) { self.default_instructions = true }
     }
 
     /// Returns the output configuration of a model request: the caller's settings over the format's defaults.

@@ -85,20 +85,8 @@ pub enum OutputInstructions {
     Text(String),
 }
 
-impl From<bool> for OutputInstructions {
-    fn from(enabled: bool) -> Self {
-        Self::Enabled(enabled)
-    }
-}
-
-impl From<&str> for OutputInstructions {
-    fn from(text: &str) -> Self {
-        Self::Text(text.to_owned())
-    }
-}
-
-impl From<String> for OutputInstructions {
-    fn from(text: String) -> Self {
-        Self::Text(text)
-    }
+everturn_core::conversions! {
+    From<bool> for OutputInstructions: |enabled| Self::Enabled(enabled);
+    From<&str> for OutputInstructions: |text| Self::Text(text.to_owned());
+    From<String> for OutputInstructions: |text| Self::Text(text);
 }

@@ -243,25 +243,13 @@ impl fmt::Debug for Message {
     }
 }
 
-/// Converts a string into a user message.
-impl From<&str> for Message {
-    fn from(text: &str) -> Self {
-        Self::user(text)
-    }
-}
-
-/// Converts a string into a user message.
-impl From<String> for Message {
-    fn from(text: String) -> Self {
-        Self::user(text)
-    }
-}
-
-/// Converts parts into a user message.
-impl From<Vec<Part>> for Message {
-    fn from(parts: Vec<Part>) -> Self {
-        Self::user(parts)
-    }
+everturn_core::conversions! {
+    /// Converts a string into a user message.
+    From<&str> for Message: |text| Self::user(text);
+    /// Converts a string into a user message.
+    From<String> for Message: |text| Self::user(text);
+    /// Converts parts into a user message.
+    From<Vec<Part>> for Message: |parts| Self::user(parts);
 }
 
 impl Serialize for Message {

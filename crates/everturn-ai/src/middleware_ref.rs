@@ -26,12 +26,9 @@ impl MiddlewareRef {
         }
     }
 
-    /// Sets the configuration.
-    pub fn with_config(self, config: impl Into<Value>) -> Self {
-        Self {
-            config: Some(config.into()),
-            ..self
-        }
+    everturn_core::setters! {
+        /// Sets the configuration.
+        pub fn with_config(mut self, config: impl Into<Value>) { self.config = Some(config.into()) }
     }
 }
 

@@ -77,7 +77,6 @@ mod overrides;
 mod rendered;
 mod slot;
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -262,11 +261,7 @@ impl<I, O> Clone for Prompt<I, O> {
     }
 }
 
-impl<I, O> fmt::Debug for Prompt<I, O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Prompt").field(&self.name).finish()
-    }
-}
+everturn_core::opaque_debug!(Prompt<I, O>, name);
 
 /// A handle on a prompt that does not keep the prompt's registry alive, for actions and values that the
 /// registry holds.

@@ -57,20 +57,12 @@ impl ModelResponse {
         Self::new(Message::model(text.into()))
     }
 
-    /// Sets the finish reason.
-    pub fn with_finish_reason(self, reason: FinishReason) -> Self {
-        Self {
-            finish_reason: Some(reason),
-            ..self
-        }
-    }
+    everturn_core::setters! {
+        /// Sets the finish reason.
+        pub fn with_finish_reason(mut self, reason: FinishReason) { self.finish_reason = Some(reason) }
 
-    /// Sets the usage of the call.
-    pub fn with_usage(self, usage: Usage) -> Self {
-        Self {
-            usage: Some(usage),
-            ..self
-        }
+        /// Sets the usage of the call.
+        pub fn with_usage(mut self, usage: Usage) { self.usage = Some(usage) }
     }
 
     /// Returns the text of the answer; empty if there is none.

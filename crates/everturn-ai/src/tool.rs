@@ -18,7 +18,6 @@ mod interrupt;
 mod reference;
 mod replay;
 
-use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -430,8 +429,4 @@ impl Tool {
     }
 }
 
-impl fmt::Debug for Tool {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Tool").field(&self.name()).finish()
-    }
-}
+everturn_core::opaque_debug!(Tool, 0.name);

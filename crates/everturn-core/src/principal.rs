@@ -212,16 +212,9 @@ impl Hash for Principal {
     }
 }
 
-impl From<&Principal> for Context {
-    fn from(principal: &Principal) -> Self {
-        principal.context()
-    }
-}
-
-impl From<Principal> for Context {
-    fn from(principal: Principal) -> Self {
-        principal.context()
-    }
+crate::conversions! {
+    From<&Principal> for Context: |principal| principal.context();
+    From<Principal> for Context: |principal| principal.context();
 }
 
 /// The caller. `UNAUTHENTICATED` if the caller was not identified.

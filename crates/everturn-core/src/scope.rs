@@ -62,16 +62,9 @@ impl Default for Scope {
     }
 }
 
-impl From<Arc<str>> for Scope {
-    fn from(name: Arc<str>) -> Self {
-        Self::new(name)
-    }
-}
-
-impl From<Scope> for Arc<str> {
-    fn from(scope: Scope) -> Self {
-        scope.name
-    }
+crate::conversions! {
+    From<Arc<str>> for Scope: |name| Self::new(name);
+    From<Scope> for Arc<str>: |scope| scope.name;
 }
 
 impl PartialEq for Scope {

@@ -74,53 +74,30 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// Sets the number of retries.
-    pub fn max_retries(self, max_retries: u32) -> Self {
-        Self { max_retries, ..self }
-    }
+    everturn_core::setters! {
+        /// Sets the number of retries.
+        pub fn max_retries(mut self, max_retries: u32) { self.max_retries = max_retries }
 
-    /// Sets the statuses that are retried, instead of the default ones.
-    pub fn statuses(self, statuses: impl IntoIterator<Item = Status>) -> Self {
-        Self {
-            statuses: statuses.into_iter().collect(),
-            ..self
+        /// Sets the statuses that are retried, instead of the default ones.
+        pub fn statuses(mut self, statuses: impl IntoIterator<Item = Status>) {
+            self.statuses = statuses.into_iter().collect();
         }
-    }
 
-    /// Sets the pause before the first retry.
-    pub fn initial_delay(self, initial_delay: Duration) -> Self {
-        Self {
-            initial_delay,
-            ..self
-        }
-    }
+        /// Sets the pause before the first retry.
+        pub fn initial_delay(mut self, initial_delay: Duration) { self.initial_delay = initial_delay }
 
-    /// Sets the longest pause.
-    pub fn max_delay(self, max_delay: Duration) -> Self {
-        Self { max_delay, ..self }
-    }
+        /// Sets the longest pause.
+        pub fn max_delay(mut self, max_delay: Duration) { self.max_delay = max_delay }
 
-    /// Sets the factor by which the pause grows with each retry.
-    pub fn backoff_factor(self, backoff_factor: f64) -> Self {
-        Self {
-            backoff_factor,
-            ..self
-        }
-    }
+        /// Sets the factor by which the pause grows with each retry.
+        pub fn backoff_factor(mut self, backoff_factor: f64) { self.backoff_factor = backoff_factor }
 
-    /// Disables jitter.
-    pub fn no_jitter(self) -> Self {
-        Self {
-            no_jitter: true,
-            ..self
-        }
-    }
+        /// Disables jitter.
+        pub fn no_jitter(mut self) { self.no_jitter = true }
 
-    /// Takes jitter from `source`, a function that returns numbers from 0 up to, not including, 1.
-    pub fn random(self, source: impl Fn() -> f64 + Send + Sync + 'static) -> Self {
-        Self {
-            random: Random::new(source),
-            ..self
+        /// Takes jitter from `source`, a function that returns numbers from 0 up to, not including, 1.
+        pub fn random(mut self, source: impl Fn() -> f64 + Send + Sync + 'static) {
+            self.random = Random::new(source);
         }
     }
 

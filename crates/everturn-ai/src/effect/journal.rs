@@ -184,16 +184,9 @@ impl EffectId {
     }
 }
 
-impl From<String> for EffectId {
-    fn from(id: String) -> Self {
-        Self::when_needed(move || id)
-    }
-}
-
-impl From<&str> for EffectId {
-    fn from(id: &str) -> Self {
-        id.to_owned().into()
-    }
+everturn_core::conversions! {
+    From<String> for EffectId: |id| Self::when_needed(move || id);
+    From<&str> for EffectId: |id| id.to_owned().into();
 }
 
 impl PartialEq for EffectId {

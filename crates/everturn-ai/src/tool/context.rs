@@ -1,6 +1,5 @@
 //! The context of a tool call.
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -231,12 +230,4 @@ fn read<T: DeserializeOwned>(value: Option<&Value>, what: &str) -> Result<Option
         .map_err(|error| Error::invalid_argument(format!("{what} cannot be read: {error}")).with_public())
 }
 
-impl fmt::Debug for ToolContext {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("ToolContext")
-            .field("context", &self.context)
-            .field("part", &self.call.part)
-            .finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(ToolContext, context, call.part);

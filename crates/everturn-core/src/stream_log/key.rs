@@ -31,18 +31,14 @@ impl StreamKey {
         }
     }
 
-    /// Charges the stream to an owner, such as a caller who has streams in several scopes.
-    #[must_use]
-    pub fn owned_by(mut self, owner: impl Into<Arc<str>>) -> Self {
-        self.owner = owner.into();
-        self
-    }
+    crate::setters! {
+        /// Charges the stream to an owner, such as a caller who has streams in several scopes.
+        #[must_use]
+        pub fn owned_by(mut self, owner: impl Into<Arc<str>>) { self.owner = owner.into() }
 
-    /// Sets the subject whose text the stream holds, so that the stream is erased with it.
-    #[must_use]
-    pub fn about(mut self, subject: StreamSubject) -> Self {
-        self.subject = subject;
-        self
+        /// Sets the subject whose text the stream holds, so that the stream is erased with it.
+        #[must_use]
+        pub fn about(mut self, subject: StreamSubject) { self.subject = subject }
     }
 
     /// Returns the subject whose text the stream holds.
