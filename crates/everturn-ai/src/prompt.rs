@@ -66,14 +66,14 @@
 //! | a messages function | the messages that it returns |
 //! | fixed messages | only those: the conversation is left out |
 
-mod action;
-mod call;
 mod definition;
 mod file;
 mod folder;
 mod library;
 mod names;
 mod overrides;
+mod prompt_action;
+mod prompt_call;
 mod rendered;
 mod slot;
 
@@ -84,8 +84,6 @@ use everturn_core::{Context, Error, Registry, Result, WeakRegistry};
 use serde::Serialize;
 use serde_json::Value;
 
-pub use self::action::remove_prompt;
-pub use self::call::PromptCall;
 use self::definition::Parts;
 pub use self::definition::PromptDefinition;
 pub use self::folder::{PromptFolder, Reload, load_prompts};
@@ -94,6 +92,8 @@ pub use self::names::{
     Mistakes, check_default_model, check_names, note_model, note_overrides, note_prompt, used_middleware,
 };
 pub use self::overrides::PromptOverrides;
+pub use self::prompt_action::remove_prompt;
+pub use self::prompt_call::PromptCall;
 pub use self::rendered::{PromptPiece, RenderedPrompt};
 pub use self::slot::{ContentSlot, MessagesSlot, PromptScope};
 use crate::{GenerateStream, Generated, Messages, ModelRequest, ToolReference};

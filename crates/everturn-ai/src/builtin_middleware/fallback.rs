@@ -5,7 +5,7 @@ use everturn_core::{Error, HandlerResult, Result, Status};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::statuses::{Statuses, TRANSIENT};
+use super::retry::{Statuses, TRANSIENT};
 use crate::{
     Middleware, ModelCall, ModelReference, ModelResponse, NextModel, call_model, interrupt_data, reason,
 };

@@ -2,12 +2,9 @@
 
 mod bundle;
 mod edit;
-mod lines;
 mod list;
 mod path;
-mod pending_content;
 mod read;
-mod seen;
 mod tools;
 mod workspace;
 mod write;

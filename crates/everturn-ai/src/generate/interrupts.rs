@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::call::Call;
 use super::chunk_index::ChunkIndex;
-use super::observer::round_end;
+use super::partial::round_end;
 use super::recorded::{asked_again, reconciled, unknown_effect};
 use super::round::send_answers;
 use super::tool_calls::{self, answer};

@@ -14,7 +14,7 @@ use tracing::instrument::{Instrument, WithSubscriber};
 use super::call::Call;
 use super::chunk_index::ChunkIndex;
 use super::interrupts::Resolved;
-use super::observer::round_end;
+use super::partial::round_end;
 use super::recorded::Reply;
 use super::tool_table::ToolTable;
 use crate::middleware::{GenerateRound, NextRound};

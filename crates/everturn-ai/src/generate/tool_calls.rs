@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::call::Call;
 use super::chunk_index::ChunkIndex;
-use super::observer::unobserved;
+use super::partial::unobserved;
 use super::recorded::{Recording, ask, never_happened, reconciled, unknown_effect};
 use super::repetition::{Verdict, judge, without_repetitions};
 use crate::middleware::{GenerateRound, NextTool, ToolCall};
