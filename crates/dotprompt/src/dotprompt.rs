@@ -5,16 +5,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::data::Data;
-use crate::document::ParsedPrompt;
-use crate::error::{Error, ErrorKind};
-use crate::helper::{Helper, HelperCall, HelperError, HelperOutput};
-use crate::limits::{Limit, Limits};
-use crate::metadata::Metadata;
 use crate::position::Position;
-use crate::prompt::{Prompt, Rendered};
-use crate::resolve::{Definitions, ResolveError, ToolDefinition};
-use crate::store::{PromptRef, PromptStore};
+use crate::resolve::Definitions;
+use crate::{
+    Data, Error, ErrorKind, Helper, HelperCall, HelperError, HelperOutput, Limit, Limits, Metadata,
+    ParsedPrompt, Prompt, PromptRef, PromptStore, Rendered, ResolveError, ToolDefinition,
+};
 
 /// Parses, compiles and renders prompts.
 ///

@@ -9,13 +9,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::document::ParsedPrompt;
-use crate::error::{Error, ErrorKind};
-use crate::helper::Helper;
-use crate::limits::Limits;
-use crate::metadata::Metadata;
-use crate::picoschema;
-use crate::store::{PromptRef, PromptStore, StoreErrorKind};
+use crate::{
+    Error, ErrorKind, Helper, Limits, Metadata, ParsedPrompt, PromptRef, PromptStore, StoreErrorKind,
+    picoschema,
+};
 
 /// The error of a resolver; any standard error.
 pub type ResolveError = Box<dyn std::error::Error + Send + Sync>;

@@ -12,12 +12,11 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::boundary::{self, Admitted, Entrance};
-use crate::connection::Streaming;
-use crate::panic::catch_panic;
-use crate::span::{self, SpanKind, in_span};
+use crate::span;
 use crate::stream_log::JsonText;
 use crate::{
-    ActionType, Connection, Context, Descriptor, Emitter, Error, HandlerResult, Result, Schema, SpanRecorder,
+    ActionType, Connection, Context, Descriptor, Emitter, Error, HandlerResult, Result, Schema, SpanKind,
+    SpanRecorder, Streaming, catch_panic, in_span,
 };
 
 /// A value that an action takes, streams or returns: plain data with a JSON form and a schema.

@@ -25,8 +25,7 @@ use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOw
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
 
-use crate::panic::catch_panic;
-use crate::{Context, Emitter, Error, HandlerResult, Reason, Result};
+use crate::{Context, Emitter, Error, HandlerResult, Reason, Result, catch_panic};
 
 /// The caller's end of a bidirectional invocation: inputs go in, chunks come out, one output ends it.
 ///

@@ -13,9 +13,10 @@ use futures::future::select_all;
 use papaya::HashMap;
 use tokio::sync::watch;
 
-use crate::context::Dependencies;
 use crate::plugin::Installed;
-use crate::{ActionType, Descriptor, DynAction, Error, ParsedKey, Plugin, Reason, Result, Schema};
+use crate::{
+    ActionType, Dependencies, Descriptor, DynAction, Error, ParsedKey, Plugin, Reason, Result, Schema,
+};
 
 /// Holds actions, plugins, schemas and values by key. Cloning gives another handle to the same registry.
 ///

@@ -402,7 +402,7 @@ impl Service {
     }
 }
 
-/// Headers and clients may contain credentials, so they are omitted.
+// Headers and clients may contain credentials, so they are omitted.
 everturn_core::opaque_debug!(Service, provider, key);
 
 /// Removes the version of the API from the end of an address, where the version is part of every path.

@@ -11,10 +11,10 @@ use serde_json::Value;
 
 use super::plan::{FirstSpan, Plan, ResourceReference};
 use super::{GenerateStream, Generated, ToolErrors};
-use crate::middleware::IntoMiddleware;
 use crate::{
-    Answers, Content, Document, GenerateActionOptions, GenerateActionOutputConfig, IntoTool, Messages,
-    ModelReference, ModelRequest, ModelResponseChunk, OutputInstructions, Part, Resource, ToolChoice, Window,
+    Answers, Content, Document, GenerateActionOptions, GenerateActionOutputConfig, IntoMiddleware, IntoTool,
+    Messages, ModelReference, ModelRequest, ModelResponseChunk, OutputInstructions, Part, Resource,
+    ToolChoice, Window,
 };
 
 /// A generation to run. Everything is optional except the input.

@@ -18,10 +18,9 @@ use super::round::send_answers;
 use super::tool_calls::{self, answer};
 use crate::effect::without_journal;
 use crate::metadata::is_outcome_unknown;
-use crate::middleware::{GenerateRound, ToolCall};
 use crate::{
-    Answers, Approval, Declined, GivenAnswer, Message, ModelResponse, MultipartToolResponse, Part, Questions,
-    Reconciliation, Role, ToolContext, ToolOutcome, ToolRequest, metadata, reason,
+    Answers, Approval, Declined, GenerateRound, GivenAnswer, Message, ModelResponse, MultipartToolResponse,
+    Part, Questions, Reconciliation, Role, ToolCall, ToolContext, ToolOutcome, ToolRequest, metadata, reason,
 };
 
 /// The result of resolving an interrupted message.

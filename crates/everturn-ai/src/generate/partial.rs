@@ -13,8 +13,7 @@ use everturn_core::{Context, Error, Result};
 use parking_lot::Mutex;
 
 use super::tool_errors::is_limit;
-use crate::middleware::GenerateRound;
-use crate::{FinishReason, Messages, ModelResponse, UsageTotal};
+use crate::{FinishReason, GenerateRound, Messages, ModelResponse, UsageTotal};
 
 /// The finished part of a generation that failed. The error contains it: see [`partial_generation`].
 ///

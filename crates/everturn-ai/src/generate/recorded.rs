@@ -13,13 +13,12 @@ use super::chunk_index::ChunkIndex;
 use super::tool_errors::{ToolErrors, failed_call_answer, had_no_effect};
 use crate::effect::{journal_of, without_journal};
 use crate::metadata::is_outcome_unknown;
-use crate::middleware::{GenerateRound, ToolCall};
 use crate::tool::unknown_outcome;
 use crate::usage_meter::MeteredRound;
 use crate::{
-    EffectId, EffectJournal, ModelEffect, ModelResponse, ModelResponseChunk, MultipartToolResponse, Part,
-    Questions, Reconciliation, Replay, Role, Tool, ToolContext, ToolEffect, ToolOutcome, ToolRecord,
-    interrupt, interrupt_data, metadata, reason,
+    EffectId, EffectJournal, GenerateRound, ModelEffect, ModelResponse, ModelResponseChunk,
+    MultipartToolResponse, Part, Questions, Reconciliation, Replay, Role, Tool, ToolCall, ToolContext,
+    ToolEffect, ToolOutcome, ToolRecord, interrupt, interrupt_data, metadata, reason,
 };
 
 /// The only member of the interrupt data of a call that was already made. It never leaves the loop.

@@ -17,9 +17,8 @@ use super::interrupts::Resolved;
 use super::partial::round_end;
 use super::recorded::Reply;
 use super::tool_table::ToolTable;
-use crate::middleware::{GenerateRound, NextRound};
 use crate::resource::expand_resources;
-use crate::{Message, ModelResponse, ModelResponseChunk, Role, reason};
+use crate::{GenerateRound, Message, ModelResponse, ModelResponseChunk, NextRound, Role, reason};
 
 /// The number of rounds that run on one stack.
 const ROUNDS_PER_STACK: u32 = 4;

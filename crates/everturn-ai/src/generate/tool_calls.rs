@@ -14,11 +14,10 @@ use super::chunk_index::ChunkIndex;
 use super::partial::unobserved;
 use super::recorded::{Recording, ask, never_happened, reconciled, unknown_effect};
 use super::repetition::{Verdict, judge, without_repetitions};
-use crate::middleware::{GenerateRound, NextTool, ToolCall};
 use crate::window::without_window;
 use crate::{
-    Approval, EffectId, FinishReason, Message, ModelResponse, MultipartToolResponse, Part, Reconciliation,
-    Tool, ToolContext, ToolOutcome, ToolResponse, interrupt_data, metadata,
+    Approval, EffectId, FinishReason, GenerateRound, Message, ModelResponse, MultipartToolResponse, NextTool,
+    Part, Reconciliation, Tool, ToolCall, ToolContext, ToolOutcome, ToolResponse, interrupt_data, metadata,
 };
 
 const INTERRUPTED: &str = "One or more tool calls resulted in interrupts.";
