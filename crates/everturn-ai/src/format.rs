@@ -4,11 +4,9 @@
 //! streamed message that handler creates a [`ChunkParser`]. The formats `text`, `json`, `array`, `jsonl` and
 //! `enum` are built in; others implement the same traits.
 
-mod array;
 mod choice;
 mod instructions;
-mod json;
-mod jsonl;
+mod json_formats;
 mod schema;
 mod text;
 
@@ -18,11 +16,9 @@ use std::{error, fmt};
 use serde_json::Value;
 
 pub use self::{
-    array::ArrayFormat,
     choice::EnumFormat,
     instructions::{inject_instructions, resolve_instructions},
-    json::JsonFormat,
-    jsonl::JsonlFormat,
+    json_formats::{ArrayFormat, JsonFormat, JsonlFormat},
     text::{ChunkText, TextFormat},
 };
 use crate::{GenerateActionOutputConfig, Message, ModelResponseChunk, OutputConfig};
