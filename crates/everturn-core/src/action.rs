@@ -215,19 +215,6 @@ impl<I: Payload, O: Payload, S: Payload> Action<I, O, S> {
         }
     }
 
-    /// Replaces the inferred schema of the chunks.
-    pub fn with_stream_schema(self, schema: impl Into<Option<Schema>>) -> Self {
-        self.describe(|descriptor| descriptor.stream_schema = schema.into())
-    }
-
-    /// Changes the action's type, for actions that are registered under two types.
-    pub fn with_type(self, action_type: ActionType) -> Self {
-        self.describe(|descriptor| {
-            descriptor.key = action_type.key(&descriptor.name);
-            descriptor.action_type = action_type;
-        })
-    }
-
     /// Runs the action in the current context, without streaming.
     ///
     /// # Errors

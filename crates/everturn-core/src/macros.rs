@@ -48,3 +48,38 @@ macro_rules! conversions {
         }
     )*};
 }
+
+/// Implements equality and hashing by a key of the value, and its order.
+macro_rules! compared_by {
+    ($name:ty, $key:ident) => {
+        impl PartialEq for $name {
+            fn eq(&self, other: &Self) -> bool {
+                self.$key() == other.$key()
+            }
+        }
+
+        impl Eq for $name {}
+
+        impl std::hash::Hash for $name {
+            fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+                self.$key().hash(state);
+            }
+        }
+    };
+    ($name:ty, $key:ident, ordered) => {
+        $crate::macros::compared_by!($name, $key);
+
+        impl PartialOrd for $name {
+            fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+                Some(self.cmp(other))
+            }
+        }
+
+        impl Ord for $name {
+            fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+                self.$key().cmp(&other.$key())
+            }
+        }
+    };
+}
+pub(crate) use compared_by;

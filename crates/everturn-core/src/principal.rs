@@ -1,7 +1,6 @@
 //! The principal: an identified caller.
 
 use std::fmt::{self, Write};
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -198,19 +197,7 @@ fn is_empty(roles: &Arc<[Arc<str>]>) -> bool {
     roles.is_empty()
 }
 
-impl PartialEq for Principal {
-    fn eq(&self, other: &Self) -> bool {
-        self.id == other.id
-    }
-}
-
-impl Eq for Principal {}
-
-impl Hash for Principal {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.id.hash(state);
-    }
-}
+crate::macros::compared_by!(Principal, id);
 
 crate::conversions! {
     From<&Principal> for Context: |principal| principal.context();

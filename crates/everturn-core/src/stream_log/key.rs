@@ -1,7 +1,5 @@
 //! The name of a stream, and the subject whose text it holds.
 
-use std::cmp::Ordering;
-use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
 /// The name of a stream: an id within the scope of its owner. Cloning is cheap.
@@ -66,31 +64,7 @@ impl StreamKey {
     }
 }
 
-impl PartialEq for StreamKey {
-    fn eq(&self, other: &Self) -> bool {
-        self.name() == other.name()
-    }
-}
-
-impl Eq for StreamKey {}
-
-impl Hash for StreamKey {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.name().hash(state);
-    }
-}
-
-impl PartialOrd for StreamKey {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for StreamKey {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.name().cmp(&other.name())
-    }
-}
+crate::macros::compared_by!(StreamKey, name, ordered);
 
 /// The tenant, and the session if there is one, whose text a stream holds: the stream is erased with them.
 ///
