@@ -15,7 +15,7 @@ use crate::{Document, JsonObject, Messages, number};
 pub struct ModelRequest {
     /// The conversation.
     pub messages: Messages,
-    /// Settings for the model: the common ones, and any that the provider knows.
+    /// Settings for the model: the common ones, and any that the provider has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config: Option<Value>,
     /// The tools that the model may call.
@@ -147,7 +147,7 @@ pub struct GenerationConfig {
     /// An API key for this call, instead of the provider's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_key: Option<String>,
-    /// Settings that only the provider knows.
+    /// Settings that only the provider has.
     #[serde(flatten)]
     pub extra: JsonObject,
 }

@@ -8,8 +8,7 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
-use crate::queue::Queue;
-use crate::worker::is_worker;
+use crate::queue::{Queue, is_worker};
 
 /// Creates records of log lines.
 pub(crate) struct Records(SdkLogger);

@@ -101,7 +101,7 @@ impl ClientMedia {
                 None => error.with_public_message("the media could not be fetched"),
             }
         })?;
-        fetch.settle(media.bytes.len())?;
+        fetch.finish(media.bytes.len())?;
         let media = Arc::new(media);
         self.fetched().insert(url.to_owned(), Arc::clone(&media));
         Ok(media)

@@ -323,7 +323,7 @@ impl Fetch<'_> {
     }
 
     /// Counts the bytes that a fetcher returned without counting them.
-    pub(super) fn settle(&self, bytes: usize) -> Result<()> {
+    pub(super) fn finish(&self, bytes: usize) -> Result<()> {
         let uncounted = bytes.saturating_sub(self.taken.load(Ordering::Relaxed));
         if uncounted == 0 {
             Ok(())

@@ -152,7 +152,7 @@ impl MediaDownload {
     async fn fetch(&self, budget: &FetchBudget, url: &str) -> Result<Arc<FetchedMedia>> {
         let fetch = budget.begin(url, self.max_bytes)?;
         let fetched = self.fetcher.fetch(&fetch).await?;
-        fetch.settle(fetched.bytes.len())?;
+        fetch.finish(fetched.bytes.len())?;
         Ok(Arc::new(fetched))
     }
 
