@@ -44,55 +44,36 @@ impl<'a> Data<'a> {
         Self::default()
     }
 
-    /// Sets the variables of the template, an object: `{{name}}` prints its `name`.
-    ///
-    /// Defaults apply key by key. An input that is not an object is available as `{{this}}` and gets no
-    /// defaults.
-    #[must_use]
-    pub fn input(mut self, input: &'a Value) -> Self {
-        self.input = Some(input);
-        self
-    }
+    setters! {
+        /// Sets the variables of the template, an object: `{{name}}` prints its `name`.
+        ///
+        /// Defaults apply key by key. An input that is not an object is available as `{{this}}` and gets no
+        /// defaults.
+        pub fn input(mut self, input: &'a Value) { self.input = Some(input) }
 
-    /// Sets the context variables: `{{@auth.email}}` prints `email` of its `auth`.
-    #[must_use]
-    pub fn context(mut self, context: &'a Map<String, Value>) -> Self {
-        self.context = Some(context);
-        self
-    }
+        /// Sets the context variables: `{{@auth.email}}` prints `email` of its `auth`.
+        pub fn context(mut self, context: &'a Map<String, Value>) { self.context = Some(context) }
 
-    /// Adds one context variable, which overrides a variable of that name in [`context`](Self::context).
-    #[must_use]
-    pub fn variable(mut self, name: &'a str, value: &'a Value) -> Self {
-        self.variables.push((name, value));
-        self
-    }
+        /// Adds one context variable, which overrides a variable of that name in [`context`](Self::context).
+        pub fn variable(mut self, name: &'a str, value: &'a Value) { self.variables.push((name, value)) }
 
-    /// Sets the conversation so far, which `{{history}}` inserts.
-    ///
-    /// Without that helper the history goes before the last message if that is the user's, else to the end.
-    #[must_use]
-    pub fn messages(mut self, messages: &'a [Message]) -> Self {
-        self.history = History::Messages(messages);
-        self
-    }
+        /// Sets the conversation so far, which `{{history}}` inserts.
+        ///
+        /// Without that helper the history goes before the last message if that is the user's, else to the
+        /// end.
+        pub fn messages(mut self, messages: &'a [Message]) { self.history = History::Messages(messages) }
 
-    /// Sets a function that returns the conversation so far as JSON, for `{{@metadata.messages}}` only.
-    ///
-    /// It is for callers that splice their own history type into the result of
-    /// [`Prompt::render_pieces`](crate::Prompt::render_pieces). The function runs only if the template reads
-    /// that variable.
-    #[must_use]
-    pub fn describe_messages(mut self, describe: &'a dyn Fn() -> Value) -> Self {
-        self.history = History::Described(describe);
-        self
-    }
+        /// Sets a function that returns the conversation so far as JSON, for `{{@metadata.messages}}` only.
+        ///
+        /// It is for callers that splice their own history type into the result of
+        /// [`Prompt::render_pieces`](crate::Prompt::render_pieces). The function runs only if the template
+        /// reads that variable.
+        pub fn describe_messages(mut self, describe: &'a dyn Fn() -> Value) {
+            self.history = History::Described(describe);
+        }
 
-    /// Sets the documents, available as `{{@metadata.docs}}`.
-    #[must_use]
-    pub fn docs(mut self, docs: &'a [Value]) -> Self {
-        self.docs = Some(docs);
-        self
+        /// Sets the documents, available as `{{@metadata.docs}}`.
+        pub fn docs(mut self, docs: &'a [Value]) { self.docs = Some(docs) }
     }
 
     pub(crate) fn history(&self) -> &'a [Message] {

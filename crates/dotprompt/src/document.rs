@@ -3,11 +3,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::error::{Error, ErrorKind, Location};
-use crate::frontmatter;
-use crate::metadata::Metadata;
 use crate::position::Position;
 use crate::whitespace::{is_space, line_break, trim};
+use crate::{Error, ErrorKind, Location, Metadata, frontmatter};
 
 /// A source that is parsed but not compiled: the metadata as written and the template's text.
 ///

@@ -5,16 +5,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::data::Data;
-use crate::document::ParsedPrompt;
-use crate::error::{Error, ErrorKind};
-use crate::helper::{Helper, HelperCall, HelperError, HelperOutput};
-use crate::limits::{Limit, Limits};
-use crate::metadata::Metadata;
 use crate::position::Position;
-use crate::prompt::{Prompt, Rendered};
-use crate::resolve::{Definitions, ResolveError, ToolDefinition};
-use crate::store::{PromptRef, PromptStore};
+use crate::resolve::Definitions;
+use crate::{
+    Data, Error, ErrorKind, Helper, HelperCall, HelperError, HelperOutput, Limit, Limits, Metadata,
+    ParsedPrompt, Prompt, PromptRef, PromptStore, Rendered, ResolveError, ToolDefinition,
+};
 
 /// Parses, compiles and renders prompts.
 ///
@@ -61,25 +57,21 @@ impl Dotprompt {
         self.define_helper_type(name, helper)
     }
 
-    /// Defines a helper as a value that implements [`Helper`].
-    #[must_use]
-    pub fn define_helper_type(mut self, name: impl Into<String>, helper: impl Helper + 'static) -> Self {
-        self.edit().helpers.insert(name.into(), Arc::new(helper));
-        self
-    }
+    setters! {
+        /// Defines a helper as a value that implements [`Helper`].
+        pub fn define_helper_type(mut self, name: impl Into<String>, helper: impl Helper + 'static) {
+            self.edit().helpers.insert(name.into(), Arc::new(helper));
+        }
 
-    /// Defines a JSON Schema that Picoschema can refer to by name.
-    #[must_use]
-    pub fn define_schema(mut self, name: impl Into<String>, schema: Value) -> Self {
-        self.edit().schemas.insert(name.into(), schema);
-        self
-    }
+        /// Defines a JSON Schema that Picoschema can refer to by name.
+        pub fn define_schema(mut self, name: impl Into<String>, schema: Value) {
+            self.edit().schemas.insert(name.into(), schema);
+        }
 
-    /// Defines a tool that prompts can refer to by name.
-    #[must_use]
-    pub fn define_tool(mut self, tool: ToolDefinition) -> Self {
-        self.edit().tools.insert(tool.name.clone(), tool);
-        self
+        /// Defines a tool that prompts can refer to by name.
+        pub fn define_tool(mut self, tool: ToolDefinition) {
+            self.edit().tools.insert(tool.name.clone(), tool);
+        }
     }
 
     /// Sets a resolver that returns the source of partials that are not defined. It is called when a prompt
@@ -114,32 +106,25 @@ impl Dotprompt {
         self
     }
 
-    /// Sets the store of prompts, and of partials that are neither defined nor resolved.
-    #[must_use]
-    pub fn store(mut self, store: impl PromptStore + 'static) -> Self {
-        self.edit().store = Some(Arc::new(store));
-        self
-    }
+    setters! {
+        /// Sets the store of prompts, and of partials that are neither defined nor resolved.
+        pub fn store(mut self, store: impl PromptStore + 'static) {
+            self.edit().store = Some(Arc::new(store));
+        }
 
-    /// Sets the model whose configuration applies to prompts that name no model.
-    #[must_use]
-    pub fn default_model(mut self, model: impl Into<String>) -> Self {
-        self.edit().default_model = Some(model.into());
-        self
-    }
+        /// Sets the model whose configuration applies to prompts that name no model.
+        pub fn default_model(mut self, model: impl Into<String>) {
+            self.edit().default_model = Some(model.into());
+        }
 
-    /// Sets the default configuration of a model, an object; a prompt's own `config` overrides it key by key.
-    #[must_use]
-    pub fn model_config(mut self, model: impl Into<String>, config: Value) -> Self {
-        self.edit().model_configs.insert(model.into(), config);
-        self
-    }
+        /// Sets the default configuration of a model, an object; a prompt's own `config` overrides it key by
+        /// key.
+        pub fn model_config(mut self, model: impl Into<String>, config: Value) {
+            self.edit().model_configs.insert(model.into(), config);
+        }
 
-    /// Replaces the limits.
-    #[must_use]
-    pub fn limits(mut self, limits: Limits) -> Self {
-        self.edit().limits = limits;
-        self
+        /// Replaces the limits.
+        pub fn limits(mut self, limits: Limits) { self.edit().limits = limits }
     }
 
     /// Parses a source into frontmatter and template; never fails.
@@ -228,20 +213,8 @@ impl Dotprompt {
 
 impl fmt::Debug for Dotprompt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Definitions {
-            helpers,
-            partials,
-            schemas,
-            tools,
-            limits,
-            ..
-        } = &*self.definitions;
         f.debug_struct("Dotprompt")
-            .field("helpers", &helpers.keys())
-            .field("partials", &partials.keys())
-            .field("schemas", &schemas.keys())
-            .field("tools", &tools.keys())
-            .field("limits", limits)
+            .field("limits", &self.definitions.limits)
             .finish_non_exhaustive()
     }
 }

@@ -3,8 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::limits::Limit;
-use crate::store::StoreError;
+use crate::{Limit, StoreError};
 
 /// The error of parsing, compiling, resolving or rendering a prompt.
 ///

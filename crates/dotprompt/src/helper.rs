@@ -82,11 +82,6 @@ impl HelperCall<'_> {
         &self.this
     }
 
-    /// Returns whether the call is a block: `{{#helper}}...{{/helper}}`.
-    pub fn is_block(&self) -> bool {
-        self.block.is_some()
-    }
-
     /// Renders the block in the current context; returns an empty fragment if the call is not a block.
     pub fn body(&mut self) -> Result<Fragment, HelperError> {
         self.block

@@ -4,6 +4,21 @@
 #![doc = include_str!("docs/helpers.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+/// Defines builder methods that change one setting and return the builder: each block is the whole change.
+macro_rules! setters {
+    ($(
+        $(#[$attribute:meta])*
+        $visibility:vis fn $name:ident(mut $self:ident $(, $value:ident: $type:ty)*) $change:block
+    )*) => {$(
+        $(#[$attribute])*
+        #[must_use]
+        $visibility fn $name(mut $self $(, $value: $type)*) -> Self {
+            $change;
+            $self
+        }
+    )*};
+}
+
 mod data;
 mod document;
 mod dotprompt;

@@ -7,14 +7,10 @@ use std::sync::{Arc, OnceLock};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::data::Data;
-use crate::document::ParsedPrompt;
-use crate::error::Error;
-use crate::message::Message;
-use crate::metadata::Metadata;
 use crate::resolve::Definitions;
 use crate::template::{self, Ambient, Library};
-use crate::transcript::{self, Piece};
+use crate::transcript;
+use crate::{Data, Error, Message, Metadata, ParsedPrompt, Piece};
 
 /// A prompt that is ready to be rendered any number of times, from any thread.
 ///

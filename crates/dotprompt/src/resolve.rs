@@ -9,13 +9,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::document::ParsedPrompt;
-use crate::error::{Error, ErrorKind};
-use crate::helper::Helper;
-use crate::limits::Limits;
-use crate::metadata::Metadata;
-use crate::picoschema;
-use crate::store::{PromptRef, PromptStore, StoreErrorKind};
+use crate::{
+    Error, ErrorKind, Helper, Limits, Metadata, ParsedPrompt, PromptRef, PromptStore, StoreErrorKind,
+    picoschema,
+};
 
 /// The error of a resolver; any standard error.
 pub type ResolveError = Box<dyn std::error::Error + Send + Sync>;
@@ -50,18 +47,14 @@ impl ToolDefinition {
         }
     }
 
-    /// Sets the description.
-    #[must_use]
-    pub fn description(mut self, description: impl Into<String>) -> Self {
-        self.description = Some(description.into());
-        self
-    }
+    setters! {
+        /// Sets the description.
+        pub fn description(mut self, description: impl Into<String>) {
+            self.description = Some(description.into());
+        }
 
-    /// Sets the JSON Schema of the output.
-    #[must_use]
-    pub fn output_schema(mut self, schema: Value) -> Self {
-        self.output_schema = Some(schema);
-        self
+        /// Sets the JSON Schema of the output.
+        pub fn output_schema(mut self, schema: Value) { self.output_schema = Some(schema) }
     }
 }
 

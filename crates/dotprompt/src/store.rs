@@ -49,18 +49,12 @@ impl PromptRef {
         }
     }
 
-    /// Sets the variant.
-    #[must_use]
-    pub fn variant(mut self, variant: impl Into<String>) -> Self {
-        self.variant = Some(variant.into());
-        self
-    }
+    setters! {
+        /// Sets the variant.
+        pub fn variant(mut self, variant: impl Into<String>) { self.variant = Some(variant.into()) }
 
-    /// Sets the required version.
-    #[must_use]
-    pub fn version(mut self, version: impl Into<String>) -> Self {
-        self.version = Some(version.into());
-        self
+        /// Sets the required version.
+        pub fn version(mut self, version: impl Into<String>) { self.version = Some(version.into()) }
     }
 }
 

@@ -119,16 +119,9 @@ impl FromIterator<Part> for Answers {
     }
 }
 
-impl From<Part> for Answers {
-    fn from(part: Part) -> Self {
-        Self::from_iter([part])
-    }
-}
-
-impl From<Vec<Part>> for Answers {
-    fn from(parts: Vec<Part>) -> Self {
-        Self::from_iter(parts)
-    }
+everturn_core::conversions! {
+    From<Part> for Answers: |part| Self::from_iter([part]);
+    From<Vec<Part>> for Answers: |parts| Self::from_iter(parts);
 }
 
 impl<const N: usize> From<[Part; N]> for Answers {

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn the_question_says_who_is_still_needed() {
+    fn the_question_names_who_must_still_answer() {
         let mut approval = question(2);
         approval.by_another = true;
         approval.describe();

@@ -37,53 +37,25 @@ impl Budget {
         Self::default()
     }
 
-    /// Limits the tokens of requests and answers together.
-    pub fn tokens(self, tokens: u64) -> Self {
-        Self {
-            tokens: Some(tokens),
-            ..self
-        }
-    }
+    everturn_core::setters! {
+        /// Limits the tokens of requests and answers together.
+        pub fn tokens(mut self, tokens: u64) { self.tokens = Some(tokens) }
 
-    /// Limits the cost of model calls, in the currency of the application's [`Prices`](crate::Prices). A call
-    /// of a model without a price is then rejected.
-    pub fn money(self, money: impl Into<Money>) -> Self {
-        Self {
-            money: Some(money.into()),
-            ..self
-        }
-    }
+        /// Limits the cost of model calls, in the currency of the application's [`Prices`](crate::Prices). A
+        /// call of a model without a price is then rejected.
+        pub fn money(mut self, money: impl Into<Money>) { self.money = Some(money.into()) }
 
-    /// Limits the number of model calls, including failed ones.
-    pub fn model_calls(self, calls: u64) -> Self {
-        Self {
-            model_calls: Some(calls),
-            ..self
-        }
-    }
+        /// Limits the number of model calls, including failed ones.
+        pub fn model_calls(mut self, calls: u64) { self.model_calls = Some(calls) }
 
-    /// Limits the number of tool calls, including failed ones.
-    pub fn tool_calls(self, calls: u64) -> Self {
-        Self {
-            tool_calls: Some(calls),
-            ..self
-        }
-    }
+        /// Limits the number of tool calls, including failed ones.
+        pub fn tool_calls(mut self, calls: u64) { self.tool_calls = Some(calls) }
 
-    /// Limits the number of rounds: model calls with the tool calls that they request.
-    pub fn rounds(self, rounds: u64) -> Self {
-        Self {
-            rounds: Some(rounds),
-            ..self
-        }
-    }
+        /// Limits the number of rounds: model calls with the tool calls that they request.
+        pub fn rounds(mut self, rounds: u64) { self.rounds = Some(rounds) }
 
-    /// Limits the wall-clock time of turns. A call in progress is not interrupted when the time is up.
-    pub fn time(self, time: Duration) -> Self {
-        Self {
-            time: Some(time),
-            ..self
-        }
+        /// Limits the wall-clock time of turns. A call in progress is not interrupted when the time is up.
+        pub fn time(mut self, time: Duration) { self.time = Some(time) }
     }
 
     /// Returns whether nothing is limited.

@@ -31,7 +31,6 @@ mod model_wrappers;
 mod retry;
 #[cfg(feature = "filesystem")]
 mod skills;
-mod statuses;
 mod tool_approval;
 
 use everturn_core::{Registry, Result};

@@ -30,12 +30,9 @@ impl Document {
         }
     }
 
-    /// Returns this document with this metadata.
-    pub fn with_metadata(self, metadata: JsonObject) -> Self {
-        Self {
-            metadata: Some(metadata),
-            ..self
-        }
+    everturn_core::setters! {
+        /// Returns this document with this metadata.
+        pub fn with_metadata(mut self, metadata: JsonObject) { self.metadata = Some(metadata) }
     }
 
     /// Returns the text of all text parts, joined.
@@ -44,22 +41,10 @@ impl Document {
     }
 }
 
-impl From<&str> for Document {
-    fn from(text: &str) -> Self {
-        Self::new(text)
-    }
-}
-
-impl From<String> for Document {
-    fn from(text: String) -> Self {
-        Self::new(text)
-    }
-}
-
-impl From<&Message> for Document {
-    fn from(message: &Message) -> Self {
-        Self::new(message.content())
-    }
+everturn_core::conversions! {
+    From<&str> for Document: |text| Self::new(text);
+    From<String> for Document: |text| Self::new(text);
+    From<&Message> for Document: |message| Self::new(message.content());
 }
 
 fn belongs_in_document(part: &Part) -> bool {

@@ -4,11 +4,9 @@
 //! streamed message that handler creates a [`ChunkParser`]. The formats `text`, `json`, `array`, `jsonl` and
 //! `enum` are built in; others implement the same traits.
 
-mod array;
 mod choice;
 mod instructions;
-mod json;
-mod jsonl;
+mod json_formats;
 mod schema;
 mod text;
 
@@ -18,11 +16,9 @@ use std::{error, fmt};
 use serde_json::Value;
 
 pub use self::{
-    array::ArrayFormat,
     choice::EnumFormat,
     instructions::{inject_instructions, resolve_instructions},
-    json::JsonFormat,
-    jsonl::JsonlFormat,
+    json_formats::{ArrayFormat, JsonFormat, JsonlFormat},
     text::{ChunkText, TextFormat},
 };
 use crate::{GenerateActionOutputConfig, Message, ModelResponseChunk, OutputConfig};
@@ -92,28 +88,17 @@ impl FormatConfig {
         }
     }
 
-    /// Sets the MIME type of the output.
-    pub fn with_content_type(self, content_type: impl Into<String>) -> Self {
-        Self {
-            content_type: Some(content_type.into()),
-            ..self
+    everturn_core::setters! {
+        /// Sets the MIME type of the output.
+        pub fn with_content_type(mut self, content_type: impl Into<String>) {
+            self.content_type = Some(content_type.into());
         }
-    }
 
-    /// Sets whether the provider should enforce the schema.
-    pub fn with_constrained(self, constrained: bool) -> Self {
-        Self {
-            constrained: Some(constrained),
-            ..self
-        }
-    }
+        /// Sets whether the provider should enforce the schema.
+        pub fn with_constrained(mut self, constrained: bool) { self.constrained = Some(constrained) }
 
-    /// Always describes the format in the prompt.
-    pub fn with_default_instructions(self) -> Self {
-        Self {
-            default_instructions: true,
-            ..self
-        }
+        /// Always describes the format in the prompt.
+        pub fn with_default_instructions(mut self) { self.default_instructions = true }
     }
 
     /// Returns the output configuration of a model request: the caller's settings over the format's defaults.

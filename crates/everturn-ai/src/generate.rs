@@ -27,7 +27,6 @@
 //! The messages of a shared [`History`](crate::History) stay shared up to the response's request, and no step
 //! of a round iterates over them.
 
-mod action;
 mod answer;
 mod builder;
 mod call;
@@ -35,7 +34,6 @@ mod chunk;
 mod chunk_index;
 mod generated;
 mod interrupts;
-mod observer;
 mod output;
 mod partial;
 mod plan;
@@ -47,16 +45,44 @@ mod tool_calls;
 mod tool_errors;
 mod tool_table;
 
-pub use self::{
-    action::register_generate,
-    answer::unusable_response,
-    builder::Generate,
-    chunk::Chunk,
-    generated::Generated,
-    observer::{GenerateObserver, with_observer},
-    output::{define_format, is_unfit_answer},
-    partial::{PartialGeneration, partial_generation},
-    repetition::with_repeated_calls,
-    stream::GenerateStream,
-    tool_errors::{ToolErrors, is_limit, with_tool_errors},
-};
+use std::sync::Arc;
+
+use everturn_core::{Action, ActionType, Registry, Result};
+
+pub use self::answer::unusable_response;
+pub use self::builder::Generate;
+pub use self::chunk::Chunk;
+pub use self::generated::Generated;
+pub use self::output::{define_format, is_unfit_answer};
+pub use self::partial::{GenerateObserver, with_observer};
+pub use self::partial::{PartialGeneration, partial_generation};
+use self::plan::{FirstSpan, Plan};
+pub use self::repetition::with_repeated_calls;
+pub use self::stream::GenerateStream;
+pub use self::tool_errors::{ToolErrors, is_limit, with_tool_errors};
+use crate::{GenerateActionOptions, ModelResponse, ModelResponseChunk};
+
+/// Registers the action `/util/generate`.
+///
+/// The action looks names up in the registry in which it is registered.
+///
+/// # Errors
+/// `ALREADY_EXISTS` if it is registered already.
+pub fn register_generate(registry: &Registry) -> Result<()> {
+    // A strong handle would be a cycle, because the registry holds the action.
+    let own = registry.downgrade();
+    let action: Action<GenerateActionOptions, ModelResponse, ModelResponseChunk> =
+        Action::streaming(ActionType::UTIL, "generate", move |options, context, emitter| {
+            let registry = own.upgrade();
+            async move {
+                let registry = registry?;
+                let plan = Plan {
+                    context: Some(context),
+                    emitter,
+                    ..Plan::from_options(&registry, options)
+                };
+                Ok(Box::new(plan).run(FirstSpan::Callers, |_| ()).await?.response)
+            }
+        });
+    registry.register(Arc::new(action))
+}

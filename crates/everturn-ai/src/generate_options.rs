@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{Answers, Document, Messages, MiddlewareRef, ToolChoice};
+use crate::{Answers, Document, JsonObject, Messages, ToolChoice};
 
 /// A whole generation, with models, tools, resources and middleware by name.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -85,20 +85,51 @@ pub enum OutputInstructions {
     Text(String),
 }
 
-impl From<bool> for OutputInstructions {
-    fn from(enabled: bool) -> Self {
-        Self::Enabled(enabled)
+everturn_core::conversions! {
+    From<bool> for OutputInstructions: |enabled| Self::Enabled(enabled);
+    From<&str> for OutputInstructions: |text| Self::Text(text.to_owned());
+    From<String> for OutputInstructions: |text| Self::Text(text);
+}
+
+/// A middleware to use, by name, with its configuration.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MiddlewareRef {
+    /// The name under which the middleware is registered.
+    pub name: String,
+    /// Its configuration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config: Option<Value>,
+}
+
+impl MiddlewareRef {
+    /// Creates a reference without configuration.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            config: None,
+        }
+    }
+
+    everturn_core::setters! {
+        /// Sets the configuration.
+        pub fn with_config(mut self, config: impl Into<Value>) { self.config = Some(config.into()) }
     }
 }
 
-impl From<&str> for OutputInstructions {
-    fn from(text: &str) -> Self {
-        Self::Text(text.to_owned())
-    }
-}
-
-impl From<String> for OutputInstructions {
-    fn from(text: String) -> Self {
-        Self::Text(text)
-    }
+/// The description of a middleware for tools and people.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MiddlewareDesc {
+    /// The name under which the middleware is registered.
+    pub name: String,
+    /// The description.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// The JSON Schema of its configuration.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub config_schema: Option<Value>,
+    /// Anything else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub metadata: Option<JsonObject>,
 }

@@ -12,7 +12,6 @@
 mod group;
 mod iter;
 mod lineage;
-mod log;
 mod validity;
 
 use std::{borrow::Cow, fmt, sync::Arc};

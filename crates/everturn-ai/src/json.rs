@@ -7,7 +7,6 @@
 mod extract;
 mod items;
 mod parser;
-mod text;
 
 pub use self::{
     extract::{complete_json, extract_json, parse_json},

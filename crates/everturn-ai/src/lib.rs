@@ -72,8 +72,6 @@ mod answers;
 mod approval;
 mod budget;
 pub mod builtin_middleware;
-mod chunk;
-mod content;
 mod document;
 pub mod effect;
 mod embedder;
@@ -89,7 +87,6 @@ mod message_stats;
 pub mod messages;
 pub mod metadata;
 mod middleware;
-mod middleware_ref;
 mod model;
 mod model_info;
 mod money;
@@ -100,7 +97,6 @@ mod primitive;
 pub mod prompt;
 pub mod reason;
 mod request;
-mod reranker;
 mod resource;
 mod response;
 mod retriever;
@@ -108,7 +104,6 @@ mod role;
 mod tool;
 mod usage;
 mod usage_meter;
-mod usage_total;
 pub mod window;
 
 pub use async_trait::async_trait;
@@ -121,8 +116,6 @@ pub use self::{
     answers::{Answers, Declined},
     approval::{Answerer, Approval, ApprovalAnswer, ApprovalForm, OPERATOR, Questions, with_questions},
     budget::{Budget, Exceeded},
-    chunk::ModelResponseChunk,
-    content::Content,
     document::Document,
     effect::{
         EffectId, EffectJournal, ModelEffect, Reconciliation, Repeat, Replay, ToolEffect, ToolOutcome,
@@ -141,10 +134,12 @@ pub use self::{
         define_format, is_limit, is_unfit_answer, partial_generation, register_generate, unusable_response,
         with_observer, with_repeated_calls, with_tool_errors,
     },
-    generate_options::{GenerateActionOptions, GenerateActionOutputConfig, OutputInstructions},
+    generate_options::{
+        GenerateActionOptions, GenerateActionOutputConfig, MiddlewareDesc, MiddlewareRef, OutputInstructions,
+    },
     history::{History, Lineage, LineageId},
     json::{ItemCursor, JsonObject, complete_json, extract_items, extract_json, parse_json},
-    message::Message,
+    message::{Content, Message},
     message_stats::{Feature, MessageStats},
     messages::Messages,
     middleware::{
@@ -152,7 +147,6 @@ pub use self::{
         MiddlewareSource, ModelCall, ModelHook, Next, NextModel, NextRound, NextTool, ToolCall, ToolHook,
         define_middleware, generate_hook, middleware_descriptions, model_hook, place_system_part, tool_hook,
     },
-    middleware_ref::{MiddlewareDesc, MiddlewareRef},
     model::{
         BackgroundModel, Citation, ClientMedia, ContextAugmentation, Fetch, FetchBudget, FetchRules,
         FetchedMedia, MediaDownload, MediaFetcher, Model, ModelAction, OptionalMedia, SystemPromptWording,
@@ -167,24 +161,21 @@ pub use self::{
     },
     prices::{Price, Prices},
     request::{GenerationConfig, ModelRequest, OutputConfig, ToolChoice, ToolDefinition},
-    reranker::{
-        CommonRerankerOptions, RankedDocument, RankedDocumentMetadata, RerankerAction, RerankerRequest,
-        RerankerResponse, define_reranker, rerank,
-    },
     resource::{Resource, ResourceInput, ResourceOutput, define_resource},
-    response::{FinishReason, ModelResponse, Operation, OperationError},
+    response::{FinishReason, ModelResponse, ModelResponseChunk, Operation, OperationError},
     retriever::{
-        CommonRetrieverOptions, IndexerAction, IndexerRequest, RetrieverAction, RetrieverRequest,
-        RetrieverResponse, define_indexer, define_retriever, index, retrieve,
+        CommonRerankerOptions, CommonRetrieverOptions, IndexerAction, IndexerRequest, RankedDocument,
+        RankedDocumentMetadata, RerankerAction, RerankerRequest, RerankerResponse, RetrieverAction,
+        RetrieverRequest, RetrieverResponse, define_indexer, define_reranker, define_retriever, index,
+        rerank, retrieve,
     },
     role::Role,
     tool::{
         AnswerForm, AnsweredBy, FromToolContext, GivenAnswer, IntoTool, NoInput, Requirement, Tool,
         ToolContext, ToolReference, interrupt, interrupt_data, lookup_tool, lookup_tools, outcome_unknown,
     },
-    usage::Usage,
+    usage::{Usage, UsageTotal},
     usage_meter::{BudgetGuard, MeterReading, NextCall, UsageMeter},
-    usage_total::UsageTotal,
     window::{Window, with_window},
 };
 

@@ -3,7 +3,9 @@
 //! A message is immutable, and a clone of it is a new handle to the same content, so conversations are shared
 //! and kept without copying. Unknown fields survive reading and writing.
 
-use std::{borrow::Cow, fmt, sync::Arc};
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -11,11 +13,9 @@ use serde_json::Value;
 
 use crate::heap_size::{allocated, of_boxed_object, parts_heap_size};
 use crate::message_stats::bytes_of_object;
-use crate::{
-    Content, InvalidPart, JsonObject, Media, MessageStats, Part, Role, ToolRequest,
-    part::fields::{boxed, deserialize_from_object, take, take_object},
-    part::parts,
-};
+use crate::part::fields::{boxed, deserialize_from_object, take, take_object};
+use crate::part::parts;
+use crate::{InvalidPart, JsonObject, Media, MessageStats, Part, Role, ToolRequest};
 
 /// One message of a conversation: a role and content.
 ///
@@ -243,25 +243,13 @@ impl fmt::Debug for Message {
     }
 }
 
-/// Converts a string into a user message.
-impl From<&str> for Message {
-    fn from(text: &str) -> Self {
-        Self::user(text)
-    }
-}
-
-/// Converts a string into a user message.
-impl From<String> for Message {
-    fn from(text: String) -> Self {
-        Self::user(text)
-    }
-}
-
-/// Converts parts into a user message.
-impl From<Vec<Part>> for Message {
-    fn from(parts: Vec<Part>) -> Self {
-        Self::user(parts)
-    }
+everturn_core::conversions! {
+    /// Converts a string into a user message.
+    From<&str> for Message: |text| Self::user(text);
+    /// Converts a string into a user message.
+    From<String> for Message: |text| Self::user(text);
+    /// Converts parts into a user message.
+    From<Vec<Part>> for Message: |parts| Self::user(parts);
 }
 
 impl Serialize for Message {
@@ -320,5 +308,45 @@ impl JsonSchema for Message {
             },
             "required": ["role", "content"],
         })
+    }
+}
+
+/// The content of a message, converted from text, a part or several parts.
+///
+/// Functions that take content accept `impl Into<Content>`: a string, a [`Part`], or a list of parts.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Content(Vec<Part>);
+
+impl Content {
+    /// Returns the parts.
+    pub fn parts(&self) -> &[Part] {
+        &self.0
+    }
+
+    /// Returns the parts, consuming the content.
+    pub fn into_parts(self) -> Vec<Part> {
+        self.0
+    }
+}
+
+everturn_core::conversions! {
+    From<Part> for Content: |part| Self(vec![part]);
+    From<Vec<Part>> for Content: |parts| Self(parts);
+    From<&[Part]> for Content: |parts| Self(parts.to_vec());
+    From<&str> for Content: |text| Part::text(text).into();
+    From<String> for Content: |text| Part::text(text).into();
+    From<&String> for Content: |text| Part::text(text).into();
+    From<Media> for Content: |media| Part::from(media).into();
+}
+
+impl<const N: usize> From<[Part; N]> for Content {
+    fn from(parts: [Part; N]) -> Self {
+        Self(parts.into())
+    }
+}
+
+impl FromIterator<Part> for Content {
+    fn from_iter<I: IntoIterator<Item = Part>>(parts: I) -> Self {
+        Self(parts.into_iter().collect())
     }
 }

@@ -37,8 +37,6 @@ pub const PURPOSE_OUTPUT: &str = "output";
 pub const PURPOSE_CONTEXT: &str = "context";
 /// The purpose of a part with the summary of messages that the window leaves out.
 pub const PURPOSE_SUMMARY: &str = "summary";
-/// The purpose of a message that a prompt template took from the conversation so far.
-pub const PURPOSE_HISTORY: &str = "history";
 /// On a part with a purpose: `true` for a placeholder that marks where the content is to go.
 pub const PENDING: &str = "pending";
 /// On a part: the provider's signature over its reasoning, to be sent back unchanged.

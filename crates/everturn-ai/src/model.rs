@@ -15,7 +15,6 @@ mod media_download;
 mod preparation;
 mod provider;
 mod simulation;
-mod support;
 
 #[cfg(feature = "download")]
 mod http_fetcher;
@@ -31,12 +30,12 @@ pub use self::{
     fetch_rules::{Fetch, FetchBudget, FetchRules},
     lookup::{call_model, default_model, set_default_model},
     media_download::{FetchedMedia, MediaDownload, MediaFetcher},
+    preparation::{OptionalMedia, validate_support},
     provider::{Model, define_model, model_action, register_model},
     simulation::{
         Citation, ContextAugmentation, SystemPromptWording, augment_with_context, needs_simulation,
         simulate_constrained, simulate_system_prompt, simulate_system_prompt_with,
     },
-    support::{OptionalMedia, validate_support},
 };
 use crate::{ModelRequest, ModelResponse, ModelResponseChunk};
 

@@ -114,25 +114,15 @@ impl ModelReference {
         }
     }
 
-    /// Sets the settings.
-    pub fn with_config(self, config: impl Into<Value>) -> Self {
-        Self {
-            config: Some(config.into()),
-            ..self
-        }
+    everturn_core::setters! {
+        /// Sets the settings.
+        pub fn with_config(mut self, config: impl Into<Value>) { self.config = Some(config.into()) }
     }
 }
 
-impl From<&str> for ModelReference {
-    fn from(name: &str) -> Self {
-        Self::new(name)
-    }
-}
-
-impl From<String> for ModelReference {
-    fn from(name: String) -> Self {
-        Self::new(name)
-    }
+everturn_core::conversions! {
+    From<&str> for ModelReference: |name| Self::new(name);
+    From<String> for ModelReference: |name| Self::new(name);
 }
 
 impl<'de> Deserialize<'de> for ModelReference {

@@ -206,20 +206,14 @@ impl Part {
         self.metadata.as_ref()?.get(key)
     }
 
-    /// Replaces the metadata.
-    pub fn with_metadata(self, metadata: JsonObject) -> Self {
-        Self {
-            metadata: boxed(metadata),
-            ..self
-        }
-    }
+    everturn_core::setters! {
+        /// Replaces the metadata.
+        pub fn with_metadata(mut self, metadata: JsonObject) { self.metadata = boxed(metadata) }
 
-    /// Returns this part with one metadata entry set.
-    pub fn with_metadata_entry(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
-        self.metadata
-            .get_or_insert_default()
-            .insert(key.into(), value.into());
-        self
+        /// Returns this part with one metadata entry set.
+        pub fn with_metadata_entry(mut self, key: impl Into<String>, value: impl Into<Value>) {
+            self.metadata.get_or_insert_default().insert(key.into(), value.into());
+        }
     }
 
     /// Removes the metadata entry with that key.
@@ -262,34 +256,12 @@ impl Default for Part {
     }
 }
 
-impl From<&str> for Part {
-    fn from(text: &str) -> Self {
-        Self::text(text)
-    }
-}
-
-impl From<String> for Part {
-    fn from(text: String) -> Self {
-        Self::text(text)
-    }
-}
-
-impl From<Media> for Part {
-    fn from(media: Media) -> Self {
-        Self::new(PartKind::Media(Box::new(media)))
-    }
-}
-
-impl From<ToolRequest> for Part {
-    fn from(request: ToolRequest) -> Self {
-        Self::tool_request(request)
-    }
-}
-
-impl From<ToolResponse> for Part {
-    fn from(response: ToolResponse) -> Self {
-        Self::tool_response(response)
-    }
+everturn_core::conversions! {
+    From<&str> for Part: |text| Self::text(text);
+    From<String> for Part: |text| Self::text(text);
+    From<Media> for Part: |media| Self::new(PartKind::Media(Box::new(media)));
+    From<ToolRequest> for Part: |request| Self::tool_request(request);
+    From<ToolResponse> for Part: |response| Self::tool_response(response);
 }
 
 impl Serialize for Part {

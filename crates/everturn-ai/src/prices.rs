@@ -38,20 +38,12 @@ impl Price {
         Self::default()
     }
 
-    /// Sets the price of a million cached tokens of requests; by default they cost as much as others.
-    pub fn cached(self, per_million: f64) -> Self {
-        Self {
-            cached: Some(per_million.into()),
-            ..self
-        }
-    }
+    everturn_core::setters! {
+        /// Sets the price of a million cached tokens of requests; by default they cost as much as others.
+        pub fn cached(mut self, per_million: f64) { self.cached = Some(per_million.into()) }
 
-    /// Adds a fixed price for each call.
-    pub fn per_call(self, price: impl Into<Money>) -> Self {
-        Self {
-            call: price.into(),
-            ..self
-        }
+        /// Adds a fixed price for each call.
+        pub fn per_call(mut self, price: impl Into<Money>) { self.call = price.into() }
     }
 
     /// Returns the cost of a call with this usage.

@@ -66,18 +66,17 @@
 //! | a messages function | the messages that it returns |
 //! | fixed messages | only those: the conversation is left out |
 
-mod action;
-mod call;
 mod definition;
 mod file;
 mod folder;
 mod library;
 mod names;
 mod overrides;
+mod prompt_action;
+mod prompt_call;
 mod rendered;
 mod slot;
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -85,8 +84,6 @@ use everturn_core::{Context, Error, Registry, Result, WeakRegistry};
 use serde::Serialize;
 use serde_json::Value;
 
-pub use self::action::remove_prompt;
-pub use self::call::PromptCall;
 use self::definition::Parts;
 pub use self::definition::PromptDefinition;
 pub use self::folder::{PromptFolder, Reload, load_prompts};
@@ -95,6 +92,8 @@ pub use self::names::{
     Mistakes, check_default_model, check_names, note_model, note_overrides, note_prompt, used_middleware,
 };
 pub use self::overrides::PromptOverrides;
+pub use self::prompt_action::remove_prompt;
+pub use self::prompt_call::PromptCall;
 pub use self::rendered::{PromptPiece, RenderedPrompt};
 pub use self::slot::{ContentSlot, MessagesSlot, PromptScope};
 use crate::{GenerateStream, Generated, Messages, ModelRequest, ToolReference};
@@ -262,11 +261,7 @@ impl<I, O> Clone for Prompt<I, O> {
     }
 }
 
-impl<I, O> fmt::Debug for Prompt<I, O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Prompt").field(&self.name).finish()
-    }
-}
+everturn_core::opaque_debug!(Prompt<I, O>, name);
 
 /// A handle on a prompt that does not keep the prompt's registry alive, for actions and values that the
 /// registry holds.

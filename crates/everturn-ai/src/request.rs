@@ -1,6 +1,5 @@
 //! Requests to models: the conversation, and the tools, output and settings that go with it.
 
-use std::fmt;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -16,7 +15,7 @@ use crate::{Document, JsonObject, Messages, number};
 pub struct ModelRequest {
     /// The conversation.
     pub messages: Messages,
-    /// Settings for the model: the common ones, and any that the provider knows.
+    /// Settings for the model: the common ones, and any that the provider has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config: Option<Value>,
     /// The tools that the model may call.
@@ -148,24 +147,19 @@ pub struct GenerationConfig {
     /// An API key for this call, instead of the provider's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub api_key: Option<String>,
-    /// Settings that only the provider knows.
+    /// Settings that only the provider has.
     #[serde(flatten)]
     pub extra: JsonObject,
 }
 
-/// Leaves the API key out: settings are printed in logs.
-impl fmt::Debug for GenerationConfig {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("GenerationConfig")
-            .field("version", &self.version)
-            .field("temperature", &self.temperature)
-            .field("max_output_tokens", &self.max_output_tokens)
-            .field("top_k", &self.top_k)
-            .field("top_p", &self.top_p)
-            .field("stop_sequences", &self.stop_sequences)
-            .field("api_key", &self.api_key.as_ref().map(|_| "..."))
-            .field("extra", &self.extra)
-            .finish()
-    }
-}
+// Leaves the API key out: settings are printed in logs.
+everturn_core::opaque_debug!(
+    GenerationConfig,
+    version,
+    temperature,
+    max_output_tokens,
+    top_k,
+    top_p,
+    stop_sequences,
+    extra
+);

@@ -4,7 +4,6 @@ mod expansion;
 mod template;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -177,11 +176,7 @@ impl Pattern {
     }
 }
 
-impl fmt::Debug for Resource {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Resource").field(&self.name()).finish()
-    }
-}
+everturn_core::opaque_debug!(Resource, action);
 
 /// Registers a resource, so that every generation finds it.
 ///

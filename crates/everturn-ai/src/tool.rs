@@ -8,17 +8,15 @@
 //! A process may die while a tool runs. With [`Replay`], a tool declares how the call may then be repeated:
 //! run it again, run it again under the same key, or determine its outcome with a function or a person.
 
-mod action;
 mod answering;
 mod approving;
-mod argument;
 mod body;
 mod context;
 mod interrupt;
 mod reference;
 mod replay;
+mod tool_action;
 
-use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
@@ -36,12 +34,11 @@ use self::body::Body;
 pub(crate) use self::interrupt::unknown_outcome;
 use self::replay::Reconcile;
 pub use self::{
-    action::{lookup_tool, lookup_tools},
     answering::{AnswerForm, AnsweredBy, GivenAnswer},
-    argument::FromToolContext,
-    context::ToolContext,
+    context::{FromToolContext, ToolContext},
     interrupt::{interrupt, interrupt_data, outcome_unknown},
     reference::{IntoTool, ToolReference},
+    tool_action::{lookup_tool, lookup_tools},
 };
 use crate::usage_meter::MeteredCall;
 use crate::{JsonObject, MultipartToolResponse, Replay, metadata};
@@ -214,7 +211,7 @@ impl Tool {
     /// Creates a tool from any action: a prompt, or a tool that a plugin implements directly.
     pub fn from_action(action: Arc<dyn DynAction>) -> Self {
         // A tool of this crate keeps its types, its replay declaration and its requirements.
-        if let Some(tool) = action::tool_behind(&action) {
+        if let Some(tool) = tool_action::tool_behind(&action) {
             return tool;
         }
         let descriptor = action.descriptor().clone();
@@ -235,7 +232,7 @@ impl Tool {
         .edit(|inner| {
             inner.multipart = is_multipart;
             inner.key = Some(descriptor.key);
-            inner.replay = action::declared_replay(&descriptor.action_type, &descriptor.metadata);
+            inner.replay = tool_action::declared_replay(&descriptor.action_type, &descriptor.metadata);
         })
     }
 
@@ -430,8 +427,4 @@ impl Tool {
     }
 }
 
-impl fmt::Debug for Tool {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Tool").field(&self.name()).finish()
-    }
-}
+everturn_core::opaque_debug!(Tool, 0.name);

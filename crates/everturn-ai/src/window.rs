@@ -139,7 +139,7 @@ impl Window {
     /// ```
     /// use everturn_ai::{Messages, Role, Window};
     ///
-    /// // The model sees the system prompt and what the user said last.
+    /// // The model sees the system prompt and the user's last message.
     /// let forgetful = Window::function(|messages, _room| {
     ///     let last = messages.rposition(|message| message.role() == Role::User).unwrap_or(0);
     ///     let mut seen: Messages = messages.iter().filter(|message| message.role() == Role::System).cloned().collect();

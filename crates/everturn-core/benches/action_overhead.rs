@@ -184,24 +184,24 @@ fn main() {
     let rows = rows();
     // Before any subscriber exists: once there is one, a disabled span costs a little more in the whole
     // process.
-    let unheard: Vec<f64> = rows.iter().map(|row| row.measure(&runtime)).collect();
+    let unobserved: Vec<f64> = rows.iter().map(|row| row.measure(&runtime)).collect();
 
     let provider = SdkTracerProvider::builder()
         .with_simple_exporter(NoopSpanExporter::new())
         .build();
     let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("bench"));
     let _listening = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
-    let heard: Vec<f64> = rows.iter().map(|row| row.measure(&runtime)).collect();
+    let observed: Vec<f64> = rows.iter().map(|row| row.measure(&runtime)).collect();
 
     println!(
         "{:<30} {:>12} {:>12} {:>8}",
         "", "no subscriber", "subscriber", "ratio"
     );
-    for ((row, unheard), heard) in rows.iter().zip(unheard).zip(heard) {
+    for ((row, unobserved), observed) in rows.iter().zip(unobserved).zip(observed) {
         println!(
-            "{:<30} {unheard:>10.0} ns {heard:>10.0} ns {:>8.2}",
+            "{:<30} {unobserved:>10.0} ns {observed:>10.0} ns {:>8.2}",
             row.name,
-            heard / unheard
+            observed / unobserved
         );
     }
 }

@@ -12,12 +12,11 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::boundary::{self, Admitted, Entrance};
-use crate::connection::Streaming;
-use crate::panic::catch_panic;
-use crate::span::{self, SpanKind, in_span};
+use crate::span;
 use crate::stream_log::JsonText;
 use crate::{
-    ActionType, Connection, Context, Descriptor, Emitter, Error, HandlerResult, Result, Schema, SpanRecorder,
+    ActionType, Connection, Context, Descriptor, Emitter, Error, HandlerResult, Result, Schema, SpanKind,
+    SpanRecorder, Streaming, catch_panic, in_span,
 };
 
 /// A value that an action takes, streams or returns: plain data with a JSON form and a schema.
@@ -214,19 +213,6 @@ impl<I: Payload, O: Payload, S: Payload> Action<I, O, S> {
             descriptor: Arc::new(descriptor),
             handler: Arc::new(handler),
         }
-    }
-
-    /// Replaces the inferred schema of the chunks.
-    pub fn with_stream_schema(self, schema: impl Into<Option<Schema>>) -> Self {
-        self.describe(|descriptor| descriptor.stream_schema = schema.into())
-    }
-
-    /// Changes the action's type, for actions that are registered under two types.
-    pub fn with_type(self, action_type: ActionType) -> Self {
-        self.describe(|descriptor| {
-            descriptor.key = action_type.key(&descriptor.name);
-            descriptor.action_type = action_type;
-        })
     }
 
     /// Runs the action in the current context, without streaming.

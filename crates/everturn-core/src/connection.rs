@@ -25,8 +25,7 @@ use tokio_util::sync::{CancellationToken, DropGuard, WaitForCancellationFutureOw
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
 
-use crate::panic::catch_panic;
-use crate::{Context, Emitter, Error, HandlerResult, Reason, Result};
+use crate::{Context, Emitter, Error, HandlerResult, Reason, Result, catch_panic};
 
 /// The caller's end of a bidirectional invocation: inputs go in, chunks come out, one output ends it.
 ///
@@ -79,7 +78,7 @@ impl<S> Chunks<S> {
 
 enum Outcome<O> {
     Pending(oneshot::Receiver<Result<O>>),
-    Settled(Result<O>),
+    Ready(Result<O>),
 }
 
 /// The sending side of a connection, for another task. Cloning is cheap.
@@ -209,9 +208,9 @@ where
     where
         O: Clone,
     {
-        self.settle().await;
+        self.drain().await;
         match &self.outcome {
-            Outcome::Settled(result) => result.clone(),
+            Outcome::Ready(result) => result.clone(),
             Outcome::Pending(_) => Err(lost()),
         }
     }
@@ -221,20 +220,20 @@ where
     /// # Errors
     /// As [`Connection::output`].
     pub async fn into_output(mut self) -> Result<O> {
-        self.settle().await;
+        self.drain().await;
         match self.outcome {
-            Outcome::Settled(result) => result,
+            Outcome::Ready(result) => result,
             Outcome::Pending(_) => Err(lost()),
         }
     }
 
-    async fn settle(&mut self) {
+    async fn drain(&mut self) {
         self.close();
         if let Outcome::Pending(outcome) = &mut self.outcome {
             // An action that streams completes only if its chunks are taken.
             while self.chunks.next().await.is_some() {}
             let result = outcome.await.unwrap_or_else(|_| Err(lost()));
-            self.outcome = Outcome::Settled(result);
+            self.outcome = Outcome::Ready(result);
         }
     }
 }

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_earlier_deadline_wins_and_says_so() {
+    async fn the_earlier_deadline_wins_and_is_reported() {
         let soon = Instant::now() + Duration::from_secs(1);
         let context = Context::new()
             .with_deadline(soon)

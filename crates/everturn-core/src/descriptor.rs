@@ -50,7 +50,7 @@ action_types! {
     AGENT_SESSIONS = "agent-sessions", "Lists an agent's sessions.";
     AGENT_TREE = "agent-tree", "Shows the snapshots of an agent's session as a tree.";
     AGENT_DIFF = "agent-diff", "Compares two snapshots of an agent.";
-    AGENT_USAGE = "agent-usage", "Tells what a tenant and a session of an agent have used.";
+    AGENT_USAGE = "agent-usage", "Returns the usage of a tenant and a session of an agent.";
     AGENT_LABEL = "agent-label", "Writes labels and notes on an agent's snapshots.";
     AGENT_FORK = "agent-fork", "Begins a session at an agent's snapshot.";
     AGENT_COPY = "agent-copy", "Copies an agent's session.";

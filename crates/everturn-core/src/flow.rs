@@ -5,11 +5,9 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::action::Payload;
-use crate::span::{SpanKind, in_span};
 use crate::{
-    Action, ActionType, BidiAction, Context, Dependencies, Emitter, Function, HandlerResult, Inputs,
-    Registry, Requirement, Result,
+    Action, ActionType, BidiAction, Context, Dependencies, Emitter, Function, HandlerResult, Inputs, Payload,
+    Registry, Requirement, Result, SpanKind, in_span,
 };
 
 /// A flow: a function with a name, schemas and a trace.

@@ -6,8 +6,7 @@ use std::future::Future;
 
 use futures::future::{self, BoxFuture, FutureExt as _};
 
-use crate::context::Dependencies;
-use crate::{Context, Dep, Error, HandlerResult, Result};
+use crate::{Context, Dep, Dependencies, Error, HandlerResult, Result};
 
 /// An async function that a program gives to the framework. It takes the parameters `P` of its kind first,
 /// such as the input of a flow, and then up to six arguments `A` from the context of the call

@@ -53,12 +53,12 @@
 //! let echo = registry.define_bidi_flow(
 //!     "echo",
 //!     |greeting: String, mut inputs: Inputs<String>, emitter: Emitter<String>| async move {
-//!         let mut heard = 0;
+//!         let mut received = 0;
 //!         while let Some(line) = inputs.next().await {
 //!             emitter.send(format!("{greeting} {line}")).await?;
-//!             heard += 1;
+//!             received += 1;
 //!         }
-//!         Ok(heard)
+//!         Ok(received)
 //!     },
 //! )?;
 //!
@@ -94,6 +94,7 @@ mod emitter;
 mod error;
 mod flow;
 mod function;
+mod hex;
 mod log_line;
 #[macro_use]
 mod macros;
@@ -122,6 +123,8 @@ pub use emitter::{Emitter, Sending};
 pub use error::{Error, Exposure, HandlerError, HandlerResult, Reason, Result, RuntimeError};
 pub use flow::{BidiFlow, Flow, StreamingFlow, run};
 pub use function::{FromContext, Function, Requirement};
+#[doc(hidden)]
+pub use hex::hex;
 pub use log_line::LogLine;
 pub use panic::{catch_panic, panic_error};
 pub use plugin::Plugin;

@@ -7,8 +7,7 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
-use crate::panic::catch_panic;
-use crate::{ActionType, Descriptor, DynAction, HandlerResult, ParsedKey, Registry, Result};
+use crate::{ActionType, Descriptor, DynAction, HandlerResult, ParsedKey, Registry, Result, catch_panic};
 
 /// A source of actions whose names share a prefix, such as all models of a provider.
 ///

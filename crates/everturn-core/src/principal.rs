@@ -1,14 +1,13 @@
 //! The principal: an identified caller.
 
-use std::fmt::{self, Write};
-use std::hash::{Hash, Hasher};
+use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use crate::{Context, Error, FromContext, HandlerResult, Scope};
+use crate::{Context, Error, FromContext, HandlerResult, Scope, hex};
 
 /// An identified caller. A call sees only the sessions of its principal's tenant, and the calls of a
 /// principal are counted together.
@@ -111,11 +110,8 @@ impl Principal {
     /// the name, which stores keep together with the hash.
     pub fn scope(&self) -> Scope {
         let digest = Sha256::digest(self.tenant().as_bytes());
-        let mut name = String::from("principal-");
-        for byte in &digest[..20] {
-            let _ = write!(name, "{byte:02x}");
-        }
-        Scope::new(name).with_tenant(Arc::clone(self.tenant.as_ref().unwrap_or(&self.id)))
+        Scope::new(format!("principal-{}", hex(&digest[..20])))
+            .with_tenant(Arc::clone(self.tenant.as_ref().unwrap_or(&self.id)))
     }
 
     /// Returns a context for work on behalf of this principal, as a server creates it for the principal's
@@ -198,30 +194,11 @@ fn is_empty(roles: &Arc<[Arc<str>]>) -> bool {
     roles.is_empty()
 }
 
-impl PartialEq for Principal {
-    fn eq(&self, other: &Self) -> bool {
-        self.id == other.id
-    }
-}
+crate::macros::compared_by!(Principal, id);
 
-impl Eq for Principal {}
-
-impl Hash for Principal {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.id.hash(state);
-    }
-}
-
-impl From<&Principal> for Context {
-    fn from(principal: &Principal) -> Self {
-        principal.context()
-    }
-}
-
-impl From<Principal> for Context {
-    fn from(principal: Principal) -> Self {
-        principal.context()
-    }
+crate::conversions! {
+    From<&Principal> for Context: |principal| principal.context();
+    From<Principal> for Context: |principal| principal.context();
 }
 
 /// The caller. `UNAUTHENTICATED` if the caller was not identified.

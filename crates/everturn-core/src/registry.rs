@@ -5,7 +5,7 @@
 //! frees its agents and their stores.
 
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -13,9 +13,10 @@ use futures::future::select_all;
 use papaya::HashMap;
 use tokio::sync::watch;
 
-use crate::context::Dependencies;
 use crate::plugin::Installed;
-use crate::{ActionType, Descriptor, DynAction, Error, ParsedKey, Plugin, Reason, Result, Schema};
+use crate::{
+    ActionType, Dependencies, Descriptor, DynAction, Error, ParsedKey, Plugin, Reason, Result, Schema,
+};
 
 /// Holds actions, plugins, schemas and values by key. Cloning gives another handle to the same registry.
 ///
@@ -116,8 +117,12 @@ impl Registry {
 
     /// Returns a way to wait for actions that are registered or removed from now on, here or in a parent.
     pub fn changes(&self) -> RegistryChanges {
-        let lineage = std::iter::successors(Some(self), |registry| registry.0.parent.as_ref());
-        RegistryChanges(lineage.map(|registry| registry.0.subscribe()).collect())
+        RegistryChanges(self.lineage().map(|registry| registry.0.subscribe()).collect())
+    }
+
+    /// Returns this registry and those above it.
+    fn lineage(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |registry| registry.0.parent.as_ref())
     }
 
     /// Adds a plugin; it is initialised when first needed.
@@ -146,12 +151,10 @@ impl Registry {
     /// # Errors
     /// The plugin's error. An action that does not exist is `Ok(None)`.
     pub async fn lookup(&self, key: &str) -> Result<Option<Arc<dyn DynAction>>> {
-        let mut level = Some(self);
-        while let Some(registry) = level {
+        for registry in self.lineage() {
             if let Some(action) = registry.lookup_here(key).await? {
                 return Ok(Some(action));
             }
-            level = registry.0.parent.as_ref();
         }
         Ok(None)
     }
@@ -214,55 +217,36 @@ impl Registry {
     /// # Errors
     /// The error of a plugin while it is initialised or listed.
     pub async fn list(&self) -> Result<BTreeMap<String, Descriptor>> {
-        let mut lineage = vec![self];
-        while let Some(parent) = lineage.last().and_then(|registry| registry.0.parent.as_ref()) {
-            lineage.push(parent);
-        }
+        let lineage: Vec<_> = self.lineage().collect();
         let mut all = BTreeMap::new();
         for registry in lineage.into_iter().rev() {
             let plugins: Vec<_> = registry.0.plugins.pin().values().cloned().collect();
             for installed in plugins {
                 registry.initialise(&installed).await?;
-                let offered = installed.list().await?;
-                all.extend(
-                    offered
-                        .into_iter()
-                        .map(|descriptor| (descriptor.key.clone(), descriptor)),
-                );
+                for descriptor in installed.list().await? {
+                    all.insert(descriptor.key.clone(), descriptor);
+                }
                 // Added after the plugins' lists, because a resolved action has a more complete description.
-                all.extend(
-                    installed
-                        .resolved()
-                        .into_iter()
-                        .map(|(key, action)| listed(&key, action.as_ref())),
-                );
+                let resolved = installed.resolved();
+                all.extend(resolved.iter().map(|(key, action)| listed(key, action.as_ref())));
             }
-            all.extend(
-                registry
-                    .0
-                    .actions
-                    .pin()
-                    .iter()
-                    .map(|(key, action)| listed(key, action.as_ref())),
-            );
+            let actions = registry.0.actions.pin();
+            all.extend(actions.iter().map(|(key, action)| listed(key, action.as_ref())));
         }
         Ok(all)
     }
 
     /// Returns the actions of one type registered here or in a parent, by name, without asking plugins.
     pub fn of_type(&self, action_type: &ActionType) -> BTreeMap<String, Arc<dyn DynAction>> {
-        let mut found = self
-            .0
-            .parent
-            .as_ref()
-            .map(|parent| parent.of_type(action_type))
-            .unwrap_or_default();
-        let actions = self.0.actions.pin();
-        for (key, action) in &actions {
-            if let Some(parsed) = ParsedKey::parse(key)
-                && parsed.action_type == action_type.as_str()
-            {
-                found.insert(parsed.name.to_owned(), Arc::clone(action));
+        let mut found = BTreeMap::new();
+        for registry in self.lineage() {
+            for (key, action) in &registry.0.actions.pin() {
+                if let Some(parsed) = ParsedKey::parse(key)
+                    && parsed.action_type == action_type.as_str()
+                {
+                    let own = || Arc::clone(action);
+                    found.entry(parsed.name.to_owned()).or_insert_with(own);
+                }
             }
         }
         found
@@ -321,23 +305,12 @@ impl Registry {
 
     /// Returns the keys that begin with `prefix` of all values here and in parents, sorted.
     pub fn value_keys(&self, prefix: &str) -> Vec<String> {
-        let mut keys = self
-            .0
-            .parent
-            .as_ref()
-            .map(|parent| parent.value_keys(prefix))
-            .unwrap_or_default();
-        keys.extend(
-            self.0
-                .values
-                .pin()
-                .keys()
-                .filter(|key| key.starts_with(prefix))
-                .cloned(),
-        );
-        keys.sort_unstable();
-        keys.dedup();
-        keys
+        let mut keys = BTreeSet::new();
+        for registry in self.lineage() {
+            let values = registry.0.values.pin();
+            keys.extend(values.keys().filter(|key| key.starts_with(prefix)).cloned());
+        }
+        keys.into_iter().collect()
     }
 }
 

@@ -1,8 +1,6 @@
 //! Tenants.
 
-use std::cmp::Ordering;
 use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -62,43 +60,12 @@ impl Default for Scope {
     }
 }
 
-impl From<Arc<str>> for Scope {
-    fn from(name: Arc<str>) -> Self {
-        Self::new(name)
-    }
+crate::conversions! {
+    From<Arc<str>> for Scope: |name| Self::new(name);
+    From<Scope> for Arc<str>: |scope| scope.name;
 }
 
-impl From<Scope> for Arc<str> {
-    fn from(scope: Scope) -> Self {
-        scope.name
-    }
-}
-
-impl PartialEq for Scope {
-    fn eq(&self, other: &Self) -> bool {
-        self.name == other.name
-    }
-}
-
-impl Eq for Scope {}
-
-impl Hash for Scope {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.name.hash(state);
-    }
-}
-
-impl PartialOrd for Scope {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Scope {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.name.cmp(&other.name)
-    }
-}
+crate::macros::compared_by!(Scope, as_str, ordered);
 
 impl fmt::Debug for Scope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -21,9 +21,8 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::TraceLog;
 use crate::runs::{Run, RunRequest, Runs};
-use crate::wire;
+use crate::{TraceLog, wire};
 
 /// The maximum size of a request body.
 const MAX_BODY: usize = 30 * 1024 * 1024;

@@ -1,7 +1,6 @@
 //! Recent traces in memory, for a page of the program itself.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::fmt;
 use std::sync::Arc;
 
 use everturn_core::{SpanId, SpanListener, SpanRecord, TraceId};
@@ -161,10 +160,4 @@ impl SpanListener for TraceLog {
     }
 }
 
-impl fmt::Debug for TraceLog {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TraceLog")
-            .field("traces", &self.0.lock().traces.len())
-            .finish()
-    }
-}
+everturn_core::opaque_debug!(TraceLog);

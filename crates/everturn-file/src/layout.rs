@@ -3,12 +3,11 @@
 //!
 //! Ids come from clients, so every segment is checked before it becomes part of a path.
 
-use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use everturn_agent::store::{Scope, check_id};
 use everturn_agent::{SessionId, SnapshotId};
-use everturn_core::{Error, Result};
+use everturn_core::{Error, Result, hex};
 use sha2::{Digest, Sha256};
 
 /// The folder of one scope.
@@ -75,11 +74,7 @@ pub(crate) fn hashed_name<const N: usize>(names: [&str; N]) -> String {
         hash.update(name);
         hash.update([0]);
     }
-    let mut name = String::with_capacity(32);
-    for byte in &hash.finalize()[..16] {
-        let _ = write!(name, "{byte:02x}");
-    }
-    name
+    hex(&hash.finalize()[..16])
 }
 
 #[cfg(test)]

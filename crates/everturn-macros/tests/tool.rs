@@ -34,7 +34,7 @@ async fn wire_as_is(sum: u32) -> Result<u32> {
 }
 
 #[test]
-fn a_tool_says_what_makes_an_answer_an_approval() {
+fn a_tool_declares_what_makes_an_answer_an_approval() {
     assert_eq!(wire.tool().repeat(), Repeat::Ask);
     assert_eq!(wire.tool().editable_input(), Some(true));
     assert_eq!(wire_as_is.tool().editable_input(), Some(false));
@@ -315,7 +315,7 @@ async fn order(what: String, context: &ToolContext) -> String {
 }
 
 #[test]
-fn a_tool_says_how_it_may_be_called_again() {
+fn a_tool_declares_how_it_may_be_called_again() {
     assert_eq!(order.tool().replay(), Replay::Keyed);
     assert_eq!(greet.tool().replay(), Replay::Once);
 }

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -83,17 +82,14 @@ impl StdioServer {
         self
     }
 
-    /// Sets a variable of the program's environment.
-    pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
-        self.environment
-            .push((name.as_ref().to_owned(), value.as_ref().to_owned()));
-        self
-    }
+    everturn_core::setters! {
+        /// Sets a variable of the program's environment.
+        pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) {
+            self.environment.push((name.as_ref().to_owned(), value.as_ref().to_owned()));
+        }
 
-    /// Sets the program's working directory; this process's by default.
-    pub fn folder(mut self, folder: impl Into<PathBuf>) -> Self {
-        self.folder = Some(folder.into());
-        self
+        /// Sets the program's working directory; this process's by default.
+        pub fn folder(mut self, folder: impl Into<PathBuf>) { self.folder = Some(folder.into()) }
     }
 
     fn command(&self) -> Command {
@@ -111,17 +107,7 @@ impl StdioServer {
     }
 }
 
-impl fmt::Debug for StdioServer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The values of variables are often secrets.
-        let variables: Vec<_> = self.environment.iter().map(|(name, _)| name).collect();
-        f.debug_struct("StdioServer")
-            .field("program", &self.program)
-            .field("arguments", &self.arguments)
-            .field("environment", &variables)
-            .finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(StdioServer, program, arguments);
 
 type TokenSource = Arc<dyn Fn() -> BoxFuture<'static, HandlerResult<String>> + Send + Sync>;
 
@@ -172,16 +158,14 @@ impl HttpServer {
         self
     }
 
-    /// Sends a header with every request.
-    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        self.headers.push((name.into(), value.into()));
-        self
-    }
+    everturn_core::setters! {
+        /// Sends a header with every request.
+        pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) {
+            self.headers.push((name.into(), value.into()));
+        }
 
-    /// Sets the HTTP client, with its proxies, certificates and timeouts.
-    pub fn client(mut self, client: reqwest::Client) -> Self {
-        self.client = Some(client);
-        self
+        /// Sets the HTTP client, with its proxies, certificates and timeouts.
+        pub fn client(mut self, client: reqwest::Client) { self.client = Some(client) }
     }
 
     async fn config(&self) -> Result<StreamableHttpClientTransportConfig> {
@@ -206,34 +190,13 @@ impl HttpServer {
     }
 }
 
-impl From<&str> for HttpServer {
-    fn from(url: &str) -> Self {
-        Self::new(url)
-    }
+everturn_core::conversions! {
+    From<&str> for HttpServer: |url| Self::new(url);
+    From<String> for HttpServer: |url| Self::new(url);
+    From<&str> for StdioServer: |program| Self::new(program);
 }
 
-impl From<String> for HttpServer {
-    fn from(url: String) -> Self {
-        Self::new(url)
-    }
-}
-
-impl From<&str> for StdioServer {
-    fn from(program: &str) -> Self {
-        Self::new(program)
-    }
-}
-
-impl fmt::Debug for HttpServer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let headers: Vec<_> = self.headers.iter().map(|(name, _)| name).collect();
-        f.debug_struct("HttpServer")
-            .field("url", &self.url)
-            .field("headers", &headers)
-            .field("has_token", &self.token.is_some())
-            .finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(HttpServer, url);
 
 /// A stream of bytes in both directions, such as a socket.
 pub trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin + 'static {}

@@ -12,7 +12,6 @@ mod spent;
 mod tasks;
 mod tools;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -202,11 +201,4 @@ impl McpServer {
     }
 }
 
-impl fmt::Debug for McpServer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("McpServer")
-            .field("name", &self.0.name)
-            .field("version", &self.0.version)
-            .finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(McpServer, 0.name, 0.version);

@@ -161,12 +161,7 @@ impl Connections {
     }
 }
 
-impl fmt::Debug for Connections {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let names: Vec<_> = self.servers.iter().map(|server| &server.name).collect();
-        f.debug_tuple("Connections").field(&names).finish()
-    }
-}
+everturn_core::opaque_debug!(Connections);
 
 impl fmt::Debug for McpServers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

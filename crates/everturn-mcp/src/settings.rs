@@ -1,6 +1,5 @@
 //! Services that an application offers to the servers it uses.
 
-use std::fmt;
 use std::sync::Arc;
 
 use everturn_ai::Message;
@@ -101,11 +100,4 @@ pub(crate) struct Settings {
     pub(crate) sampling: Option<SamplingHandler>,
 }
 
-impl fmt::Debug for Settings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings")
-            .field("elicitation", &self.elicitation.is_some())
-            .field("sampling", &self.sampling.is_some())
-            .finish()
-    }
-}
+everturn_core::opaque_debug!(Settings);

@@ -52,7 +52,7 @@ impl ServerHandler for Attentive {
 }
 
 /// The metadata that a server receives with a call in this context.
-async fn heard_in(context: Context) -> Value {
+async fn received_in(context: Context) -> Value {
     let server = Attentive::default();
     let registry = Registry::new();
     let servers = McpServers::new().stream("s", {
@@ -76,7 +76,7 @@ async fn the_trace_of_a_caller_is_passed_on_even_if_it_is_not_recorded_here() {
     let caller = TraceParent::parse(header).unwrap();
     let _guard = tracing::subscriber::set_default(tracing_subscriber::registry());
 
-    let heard = heard_in(Context::new().with_extension(Arc::new(caller))).await;
+    let heard = received_in(Context::new().with_extension(Arc::new(caller))).await;
 
     assert_eq!(heard["traceparent"], header);
 }
@@ -88,7 +88,7 @@ async fn the_contexts_values_and_the_trace_come_along() {
     let _guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
 
     let context = Context::new().with_value("mcp", json!({ "_meta": { "example.org/table": 7 } }));
-    let heard = heard_in(context).await;
+    let heard = received_in(context).await;
 
     assert_eq!(heard["example.org/table"], 7);
     let parent = heard["traceparent"].as_str().unwrap();

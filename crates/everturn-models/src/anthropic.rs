@@ -15,28 +15,27 @@
 //! [`CacheControl::mark`]) ends a stretch of the prompt cache. An answer that pauses in the middle of server
 //! tools is sent back and continued, up to five times.
 
+mod anthropic_config;
 mod blocks;
-mod config;
+mod claude;
+mod claude_family;
 mod conversation;
-mod family;
-mod finish;
-mod model;
-mod request;
-mod stream;
+mod message_stream;
+mod messages_request;
 
 use std::sync::Arc;
 
-use everturn_ai::{ConstrainedSupport, ModelInfo, ModelStage, ModelSupports, model_action};
-use everturn_core::{ActionType, DynAction, Result, Status};
+use everturn_ai::{ConstrainedSupport, ModelInfo, ModelStage, ModelSupports};
+use everturn_core::{ActionType, Result, Status};
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use serde::Deserialize;
 use serde_json::Value;
 
-pub use self::config::{AnthropicConfig, CacheControl, Effort, Thinking, ThinkingDisplay};
-use self::model::Claude;
-use crate::environment::Environment;
-use crate::listing::{Entry, Listing};
-use crate::service::{ApiKey, Call, Failure, KeyHeader, Service, provider_plugin, without_version};
+pub use self::anthropic_config::{AnthropicConfig, CacheControl, Effort, Thinking, ThinkingDisplay};
+use self::claude::Claude;
+use crate::{
+    ApiKey, Call, Entry, Environment, Failure, KeyHeader, Listing, Service, provider_plugin, without_version,
+};
 
 /// The name of the plugin, and of the provider in the metadata of parts.
 const PROVIDER: &str = "anthropic";
@@ -106,7 +105,7 @@ impl Anthropic {
 
     /// Returns the model of that name, with the provider's description if its list was fetched recently.
     fn model(&self, name: &str) -> Claude {
-        let listed = self.listing.find(|listed| listed.id == name);
+        let listed = self.listing.find(name);
         Claude::new(self.service.clone(), name, listed.as_ref())
     }
 
@@ -117,7 +116,7 @@ impl Anthropic {
             let mut call = Call::get(path);
             call.headers = HeaderMap::from_iter([(
                 HeaderName::from_static("anthropic-version"),
-                HeaderValue::from_static(request::VERSION),
+                HeaderValue::from_static(messages_request::VERSION),
             )]);
             let page: Page = self.service.json(&call).await?;
             listed.extend(page.data);
@@ -127,11 +126,6 @@ impl Anthropic {
             }
         }
         Ok(listed)
-    }
-
-    fn action(&self, action_type: &ActionType, id: &str) -> Option<Arc<dyn DynAction>> {
-        let action = || Arc::new(model_action(format!("{PROVIDER}/{id}"), self.model(id)));
-        (*action_type == ActionType::MODEL).then(|| action() as _)
     }
 }
 

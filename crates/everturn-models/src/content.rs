@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use everturn_ai::{Media, Part, PartKind, ToolResponse};
+use everturn_ai::{JsonObject, Media, Part, PartKind, ToolResponse, metadata};
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -67,6 +67,18 @@ pub(crate) fn warn_left_out(part: &Part, provider: &str) {
     }
 }
 
+/// Converts a name from camel case to snake case.
+pub(crate) fn snake_case(name: &str) -> String {
+    let mut snake = String::new();
+    for c in name.chars() {
+        if c.is_ascii_uppercase() {
+            snake.push('_');
+        }
+        snake.push(c.to_ascii_lowercase());
+    }
+    snake
+}
+
 /// Returns whether a MIME type is an image type.
 pub(crate) fn is_image(mime_type: &str) -> bool {
     mime_type.starts_with("image/")
@@ -81,6 +93,64 @@ static WARNED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 pub(crate) fn is_new(cause: String) -> bool {
     let mut warned = WARNED.lock();
     warned.len() < MAX_CAUSES && warned.insert(cause)
+}
+
+/// The metadata key of the provider that signed a part.
+pub(crate) const SIGNED_BY: &str = "signedBy";
+
+/// A signature, with the key under which it was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Signature<'a> {
+    /// Under `thoughtSignature`: exactly as on the wire.
+    Exact(&'a str),
+    /// Under `signature`, as Genkit's Go runtime writes it: base64 of the signature's bytes.
+    Encoded(&'a str),
+}
+
+impl<'a> Signature<'a> {
+    /// The text as it was stored.
+    pub(crate) fn text(self) -> &'a str {
+        match self {
+            Self::Exact(text) | Self::Encoded(text) => text,
+        }
+    }
+}
+
+/// Returns whether another provider than `provider` signed a part. A part without a signer is trusted.
+pub(crate) fn is_foreign(part: &Part, provider: &str) -> bool {
+    let signer = part.metadata_entry(SIGNED_BY).and_then(Value::as_str);
+    signer.is_some_and(|signer| signer != provider)
+}
+
+/// Returns the signature of a part, unless there is none or it is another provider's.
+pub(crate) fn signature<'a>(part: &'a Part, provider: &str) -> Option<Signature<'a>> {
+    if is_foreign(part, provider) {
+        return None;
+    }
+    let text = |key| {
+        part.metadata_entry(key)
+            .and_then(Value::as_str)
+            .filter(|text| !text.is_empty())
+    };
+    text(metadata::THOUGHT_SIGNATURE)
+        .map(Signature::Exact)
+        .or_else(|| text(metadata::SIGNATURE).map(Signature::Encoded))
+}
+
+/// Returns the metadata of a part that `provider` signed.
+pub(crate) fn signed(signature: impl Into<String>, provider: &str) -> JsonObject {
+    let mut entries = JsonObject::new();
+    entries.insert(
+        metadata::THOUGHT_SIGNATURE.to_owned(),
+        Value::String(signature.into()),
+    );
+    entries.insert(SIGNED_BY.to_owned(), Value::String(provider.to_owned()));
+    entries
+}
+
+/// Returns the data that a provider keeps on a part under its own name.
+pub(crate) fn own<'a>(part: &'a Part, provider: &str) -> Option<&'a JsonObject> {
+    part.metadata_entry(provider)?.as_object()
 }
 
 #[cfg(test)]

@@ -8,8 +8,7 @@ use everturn_core::{Error, Result};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::service::{ApiKey, Call, Service};
-use crate::settings::Settings;
+use crate::{ApiKey, Call, Service, Settings};
 
 /// Fields that the request itself fills.
 const RESERVED: [&str; 3] = ["model", "input", "content"];

@@ -1,4 +1,4 @@
-//! The server-sent events of a response.
+//! The events of a streamed response.
 
 use everturn_core::sse::{Decoder, Record, TooLarge};
 use everturn_core::{Error, Result, Status};
@@ -13,7 +13,7 @@ const MAX_EVENT_BYTES: usize = 32 * 1024 * 1024;
 /// The part of a body that is kept for the error if it contains no event.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
 
-/// The server-sent events of a body, as they arrive.
+/// The events of a body, as they arrive: server-sent events, or one JSON object per line.
 pub(crate) struct Events<'a> {
     service: &'a Service,
     body: Body,
@@ -26,10 +26,19 @@ pub(crate) struct Events<'a> {
 
 impl<'a> Events<'a> {
     pub(crate) fn new(service: &'a Service, body: Body) -> Self {
+        Self::decoded_by(Decoder::new(MAX_EVENT_BYTES), service, body)
+    }
+
+    /// Reads one JSON object per line.
+    pub(crate) fn json_lines(service: &'a Service, body: Body) -> Self {
+        Self::decoded_by(Decoder::new(MAX_EVENT_BYTES).with_variants(), service, body)
+    }
+
+    fn decoded_by(decoder: Decoder, service: &'a Service, body: Body) -> Self {
         Self {
             service,
             body,
-            decoder: Decoder::new(MAX_EVENT_BYTES),
+            decoder,
             head: Vec::new(),
             is_stream: false,
             has_ended: false,

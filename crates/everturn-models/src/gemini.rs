@@ -15,30 +15,30 @@
 //! Gemini ran and tools that it called itself are custom parts; citations and grounding are in the metadata
 //! of the message.
 
-mod config;
+mod content_request;
+mod content_stream;
 mod contents;
-mod family;
-mod finish;
-mod model;
+mod gemini_config;
+mod gemini_family;
+mod gemini_model;
+mod open_api;
 mod partial_args;
-mod request;
-mod schema;
-mod stream;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_ai::{Document, Part, model_action};
-use everturn_core::{ActionType, DynAction, Result, Status};
+use everturn_ai::{Document, Part};
+use everturn_core::{ActionType, Result, Status};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-pub use self::config::{GeminiConfig, SafetySetting, ThinkingConfig, ThinkingLevel};
-use self::model::GeminiModel;
-use crate::embedder::{self, EmbedCall};
-use crate::environment::Environment;
-use crate::listing::{Entry, Listing};
-use crate::service::{ApiKey, Call, Failure, KeyHeader, Service, provider_plugin, without_version};
+pub use self::gemini_config::{GeminiConfig, SafetySetting, ThinkingConfig, ThinkingLevel};
+use self::gemini_model::GeminiModel;
+use crate::embedder;
+use crate::{
+    ApiKey, Call, EmbedCall, Entry, Environment, Failure, KeyHeader, Listing, Service, provider_plugin,
+    without_version,
+};
 
 /// The name of the plugin, and of the provider in the metadata of parts.
 const PROVIDER: &str = "gemini";
@@ -99,7 +99,7 @@ impl Gemini {
 
     /// Returns the model of that name, with the provider's description if its list was fetched recently.
     fn model(&self, name: &str) -> GeminiModel {
-        let listed = self.listing.find(|listed| listed.id() == name);
+        let listed = self.listing.find(name);
         GeminiModel::new(self.service.clone(), name, listed.as_ref())
     }
 
@@ -116,19 +116,13 @@ impl Gemini {
         }
         Ok(listed)
     }
-
-    fn action(&self, action_type: &ActionType, id: &str) -> Option<Arc<dyn DynAction>> {
-        if *action_type == ActionType::MODEL {
-            Some(Arc::new(model_action(format!("{PROVIDER}/{id}"), self.model(id))))
-        } else if *action_type == ActionType::EMBEDDER {
-            Some(Arc::new(embedder::action(&self.service, id, embed)))
-        } else {
-            None
-        }
-    }
 }
 
-provider_plugin!(Gemini, base_url: |url| without_version(url, "/v1beta"));
+provider_plugin!(
+    Gemini,
+    base_url: |url| without_version(url, "/v1beta"),
+    embedder: |plugin, id| embedder::action(&plugin.service, id, embed)
+);
 
 /// Returns the path of a method of a model, `tunedModels/…` included.
 fn method_path(model: &str, method: &str) -> String {
@@ -228,7 +222,7 @@ impl Entry for Listed {
     }
 
     fn kind(&self) -> Option<ActionType> {
-        if self.has("generateContent") && family::is_conversational(self.id()) {
+        if self.has("generateContent") && gemini_family::is_conversational(self.id()) {
             Some(ActionType::MODEL)
         } else {
             (self.has("embedContent") || self.has("batchEmbedContents")).then_some(ActionType::EMBEDDER)

@@ -14,23 +14,23 @@
 //!
 //! # How a provider is written
 //!
-//! A provider is its own folder: the plugin (`openai.rs`), its request (`request.rs`: [`ModelRequest`] to
-//! JSON), its stream (`stream.rs`: events to chunks and a [`ModelResponse`]), its settings (`config.rs`). It
-//! shares:
+//! A provider is its own folder: the plugin (`gemini.rs`), its request (`content_request.rs`:
+//! [`ModelRequest`] to JSON), its stream (`content_stream.rs`: events to chunks and a [`ModelResponse`]), its
+//! settings (`gemini_config.rs`). It shares:
 //!
 //! - `service`: `Service` has the address, key, headers, timeouts, retries and errors of a provider.
 //!   `Service::post` returns the `Body` of a response after its first byte, `Service::json` a whole JSON
 //!   answer, and `Service::failure` the error in a JSON object, also inside a stream. `provider_plugin!`
 //!   implements the plugin and its builder methods.
 //! - `event_stream`: `Events` reads the server-sent events of a body. `next` returns an event, `truncated`
-//!   the error for a stream that ended before its terminal event.
-//! - `json_lines`: `JsonLines` does the same for one JSON object per line.
+//!   the error for a stream that ended before its terminal event. `json_lines` reads one JSON object per
+//!   line instead.
 //! - `settings`: `Settings` is the configuration of a request. Known names are removed, and the rest is sent
 //!   unchanged.
 //! - `draft`: `Draft` assembles parts from deltas and sends each as a chunk.
 //! - `arguments`: `Arguments` parses a tool call's arguments while they are streamed.
-//! - `provenance`: the signature of a part, and the provider's own metadata.
-//! - `content`: tool output as text, `data:` URLs, warnings that are logged once per cause.
+//! - `content`: tool output as text, `data:` URLs, the signature of a part and the provider's own metadata,
+//!   warnings that are logged once per cause.
 //! - `wire_tools`: `WireTools` converts names and inputs of tools to the providers' form and back.
 //! - `environment`: variables, trimmed, without empty ones.
 //! - `embedder`: `EmbedCall` is a request to an embedder, with parsed options.
@@ -67,13 +67,11 @@ mod environment;
 mod event_stream;
 #[cfg(feature = "gemini")]
 pub mod gemini;
-mod json_lines;
 mod listing;
 #[cfg(feature = "ollama")]
 pub mod ollama;
 #[cfg(feature = "openai")]
 pub mod openai;
-mod provenance;
 mod service;
 mod settings;
 mod usage;
@@ -88,3 +86,19 @@ pub use self::ollama::{Ollama, OllamaConfig};
 #[cfg(feature = "openai")]
 pub use self::openai::{OpenAi, OpenAiConfig};
 pub use self::service::ApiKey;
+
+// Shared by the providers.
+pub(crate) use self::arguments::{Arguments, Outcome};
+pub(crate) use self::content::{
+    NO_MESSAGE, SIGNED_BY, Signature, inline, is_image, is_new, output_text, signed, snake_case,
+    warn_left_out,
+};
+pub(crate) use self::draft::Draft;
+pub(crate) use self::embedder::EmbedCall;
+pub(crate) use self::environment::Environment;
+pub(crate) use self::event_stream::Events;
+pub(crate) use self::listing::{Entry, Listing};
+pub(crate) use self::service::{Call, Failure, KeyHeader, Service, provider_plugin, without_version};
+pub(crate) use self::settings::Settings;
+pub(crate) use self::usage::sum;
+pub(crate) use self::wire_tools::{WireTools, parameters};

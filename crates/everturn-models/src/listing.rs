@@ -23,7 +23,7 @@ pub(crate) trait Entry {
 #[derive(Debug)]
 pub(crate) struct Listing<T>(Mutex<Option<(Instant, Vec<T>)>>);
 
-impl<T: Clone> Listing<T> {
+impl<T: Entry + Clone> Listing<T> {
     pub(crate) fn new() -> Self {
         Self(Mutex::new(None))
     }
@@ -35,11 +35,8 @@ impl<T: Clone> Listing<T> {
     }
 
     /// Returns an entry of the list, if it was fetched recently.
-    pub(crate) fn find(&self, is_wanted: impl Fn(&T) -> bool) -> Option<T> {
-        let kept = self.0.lock();
-        let (fetched, entries) = kept.as_ref()?;
-        let found = entries.iter().find(|entry| is_wanted(entry));
-        found.filter(|_| fetched.elapsed() < LIFETIME).cloned()
+    pub(crate) fn find(&self, id: &str) -> Option<T> {
+        self.known()?.into_iter().find(|entry| entry.id() == id)
     }
 
     /// Returns the list, and fetches it if necessary. Failures are not cached.
@@ -54,18 +51,5 @@ impl<T: Clone> Listing<T> {
         let mut kept = self.0.lock();
         *kept = Some((Instant::now(), entries.clone()));
         Ok(entries)
-    }
-
-    /// Returns the list, and fetches it if necessary; empty if that fails, because models work without a
-    /// list.
-    pub(crate) async fn get_or_empty(
-        &self,
-        provider: &str,
-        fetch: impl Future<Output = Result<Vec<T>>>,
-    ) -> Vec<T> {
-        self.get(fetch).await.unwrap_or_else(|error| {
-            tracing::debug!(provider, %error, "the models cannot be listed");
-            Vec::new()
-        })
     }
 }

@@ -14,24 +14,21 @@
 //! Only this API can set the context window (`num_ctx`, often 4,096 tokens by default), how long the model
 //! stays loaded (`keep_alive`) and whether it thinks (`think`).
 
-mod config;
-mod messages;
-mod model;
-mod stream;
+mod line_stream;
+mod ollama_messages;
+mod ollama_model;
 
 use std::sync::Arc;
 
-use everturn_ai::{Document, model_action};
-use everturn_core::{ActionType, DynAction, Result, Status};
+use everturn_ai::Document;
+use everturn_core::{ActionType, Result, Status};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-pub use self::config::OllamaConfig;
-use self::model::OllamaModel;
-use crate::embedder::{self, EmbedCall};
-use crate::environment::Environment;
-use crate::listing::{Entry, Listing};
-use crate::service::{ApiKey, Call, Failure, Service, provider_plugin};
+pub use self::ollama_model::OllamaConfig;
+use self::ollama_model::OllamaModel;
+use crate::embedder;
+use crate::{ApiKey, Call, EmbedCall, Entry, Environment, Failure, Listing, Service, provider_plugin};
 
 const PROVIDER: &str = "ollama";
 const PORT: u16 = 11434;
@@ -98,6 +95,10 @@ impl Ollama {
         self
     }
 
+    fn model(&self, id: &str) -> OllamaModel {
+        OllamaModel::new(self.service.clone(), id)
+    }
+
     async fn fetch(&self) -> Result<Vec<Installed>> {
         let answer: Value = self.service.json(&Call::get("/api/tags")).await?;
         let entries = answer["models"].as_array().into_iter().flatten();
@@ -121,17 +122,6 @@ impl Ollama {
             None => name.contains("embed"),
         }
     }
-
-    fn action(&self, action_type: &ActionType, id: &str) -> Option<Arc<dyn DynAction>> {
-        if *action_type == ActionType::MODEL {
-            let model = OllamaModel::new(self.service.clone(), id);
-            Some(Arc::new(model_action(format!("{PROVIDER}/{id}"), model)))
-        } else if *action_type == ActionType::EMBEDDER {
-            Some(Arc::new(embedder::action(&self.service, id, embed)))
-        } else {
-            None
-        }
-    }
 }
 
 impl Default for Ollama {
@@ -140,7 +130,11 @@ impl Default for Ollama {
     }
 }
 
-provider_plugin!(Ollama, base_url: normalised);
+provider_plugin!(
+    Ollama,
+    base_url: normalised,
+    embedder: |plugin, id| embedder::action(&plugin.service, id, embed)
+);
 
 /// Normalises an address from `OLLAMA_HOST`: a host, a port, both, or a URL.
 fn normalised(host: &str) -> String {

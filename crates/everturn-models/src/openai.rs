@@ -18,31 +18,28 @@
 //! the variable `OPENAI_API` override the choice.
 
 mod chat;
-mod config;
 mod dialect;
-mod family;
 mod media;
-mod model;
+mod openai_config;
+mod openai_model;
 mod responses;
-mod schema;
+mod token_counts;
 mod tools;
-mod usage;
 
 use std::sync::Arc;
 
-use everturn_ai::{Document, model_action};
-use everturn_core::{ActionType, DynAction, Error, Result, Status};
+use everturn_ai::Document;
+use everturn_core::{ActionType, Error, Result, Status};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-pub use self::config::OpenAiConfig;
-use self::dialect::Dialect;
-use self::family::Kind;
-use self::model::OpenAiModel;
-use crate::embedder::{self, EmbedCall};
-use crate::environment::Environment;
-use crate::listing::{Entry, Listing};
-use crate::service::{ApiKey, Call, Failure, KeyHeader, Service, provider_plugin};
+use self::dialect::{Dialect, Kind};
+pub use self::openai_config::OpenAiConfig;
+use self::openai_model::OpenAiModel;
+use crate::embedder;
+use crate::{
+    ApiKey, Call, EmbedCall, Entry, Environment, Failure, KeyHeader, Listing, Service, provider_plugin,
+};
 
 const PROVIDER: &str = "openai";
 const BASE_URL: &str = "https://api.openai.com/v1";
@@ -202,21 +199,13 @@ impl OpenAi {
         };
         Ok(entries.into_iter().flatten().filter_map(listed).collect())
     }
-
-    fn action(&self, action_type: &ActionType, id: &str) -> Option<Arc<dyn DynAction>> {
-        if *action_type == ActionType::MODEL {
-            let name = format!("{}/{id}", self.service.provider());
-            Some(Arc::new(model_action(name, self.model(id))))
-        } else if *action_type == ActionType::EMBEDDER {
-            let service = self.service_for(self.dialect());
-            Some(Arc::new(embedder::action(&service, id, embed)))
-        } else {
-            None
-        }
-    }
 }
 
-provider_plugin!(OpenAi, base_url: normalised);
+provider_plugin!(
+    OpenAi,
+    base_url: normalised,
+    embedder: |plugin, id| embedder::action(&plugin.service_for(plugin.dialect()), id, embed)
+);
 
 /// The address with its version: `https://host` means `https://host/v1`.
 fn normalised(base_url: &str) -> String {

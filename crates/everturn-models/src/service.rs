@@ -7,7 +7,6 @@ mod key;
 mod retries;
 
 use std::borrow::Cow;
-use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -403,16 +402,8 @@ impl Service {
     }
 }
 
-/// Headers and clients may contain credentials, so they are omitted.
-impl fmt::Debug for Service {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Service")
-            .field("provider", &self.provider)
-            .field("origin", &self.origin())
-            .field("key", &self.key)
-            .finish_non_exhaustive()
-    }
-}
+// Headers and clients may contain credentials, so they are omitted.
+everturn_core::opaque_debug!(Service, provider, key);
 
 /// Removes the version of the API from the end of an address, where the version is part of every path.
 pub(crate) fn without_version(base_url: &str, version: &str) -> String {

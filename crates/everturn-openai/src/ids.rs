@@ -1,7 +1,8 @@
 //! Ids of responses and items. They contain the name of their turn, so no index is needed to find its
 //! snapshot.
 
-use everturn_server::{MessagePosition, hex, text_of_hex};
+use everturn_core::hex;
+use everturn_server::{MessagePosition, text_of_hex};
 
 /// Returns the id of a response: `resp_`, the name of the turn, and the agent.
 pub(crate) fn response_id(turn: &str, agent: &str) -> String {

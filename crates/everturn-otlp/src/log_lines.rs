@@ -1,7 +1,5 @@
 //! Log lines: the layer that exports them, and their format in OpenTelemetry's exporters.
 
-use std::cell::Cell;
-
 use everturn_core::LogLine;
 use opentelemetry::logs::{AnyValue, LogRecord as _, Logger, LoggerProvider as _, Severity};
 use opentelemetry::trace::{SpanId, TraceFlags, TraceId};
@@ -10,12 +8,7 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
-use crate::queue::Queue;
-
-thread_local! {
-    /// Whether this is the exporting thread, whose own lines are not exported.
-    pub(crate) static EXPORTS: Cell<bool> = const { Cell::new(false) };
-}
+use crate::queue::{Queue, is_worker};
 
 /// Creates records of log lines.
 pub(crate) struct Records(SdkLogger);
@@ -63,7 +56,7 @@ pub struct LogLayer(pub(crate) Queue);
 impl<S: Subscriber> Layer<S> for LogLayer {
     fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
         // Exporting the exporter's own lines would never end.
-        if *event.metadata().level() > Level::INFO || EXPORTS.get() {
+        if *event.metadata().level() > Level::INFO || is_worker() {
             return;
         }
         self.0.log(LogLine::of(event));

@@ -74,32 +74,25 @@ impl Otlp {
         Self::default()
     }
 
-    /// Sets the address of the collector, without the path: `http://localhost:4318`.
-    pub fn endpoint(mut self, url: impl Into<String>) -> Self {
-        self.endpoint = Some(url.into());
-        self
-    }
+    everturn_core::setters! {
+        /// Sets the address of the collector, without the path: `http://localhost:4318`.
+        pub fn endpoint(mut self, url: impl Into<String>) { self.endpoint = Some(url.into()) }
 
-    /// Sets the service name of the program's spans.
-    pub fn service(mut self, name: impl Into<String>) -> Self {
-        self.service = Some(name.into());
-        self
-    }
+        /// Sets the service name of the program's spans.
+        pub fn service(mut self, name: impl Into<String>) { self.service = Some(name.into()) }
 
-    /// Exports the inputs and outputs of calls, which are omitted by default because they contain user data.
-    ///
-    /// `redact` receives the name of the attribute (`genkit:input`, `genkit:init`, `genkit:output`,
-    /// `genkit:metadata:context`) and its JSON, and returns the text to export; `None` omits it.
-    pub fn content(mut self, redact: impl Fn(&str, &str) -> Option<String> + Send + Sync + 'static) -> Self {
-        self.redaction = Some(Arc::new(redact));
-        self
-    }
+        /// Exports the inputs and outputs of calls, which are omitted by default because they contain user
+        /// data.
+        ///
+        /// `redact` receives the name of the attribute (`genkit:input`, `genkit:init`, `genkit:output`,
+        /// `genkit:metadata:context`) and its JSON, and returns the text to export; `None` omits it.
+        pub fn content(mut self, redact: impl Fn(&str, &str) -> Option<String> + Send + Sync + 'static) {
+            self.redaction = Some(Arc::new(redact));
+        }
 
-    /// Exports no log lines, for collectors that accept only spans, such as Jaeger. The variable
-    /// `OTEL_LOGS_EXPORTER=none` does the same.
-    pub fn without_logs(mut self) -> Self {
-        self.without_logs = true;
-        self
+        /// Exports no log lines, for collectors that accept only spans, such as Jaeger. The variable
+        /// `OTEL_LOGS_EXPORTER=none` does the same.
+        pub fn without_logs(mut self) { self.without_logs = true }
     }
 
     /// Exports the spans of this process until the returned guard is dropped. The subscriber of `tracing` is
@@ -155,16 +148,7 @@ impl Otlp {
     }
 }
 
-impl fmt::Debug for Otlp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Otlp")
-            .field("endpoint", &self.endpoint)
-            .field("service", &self.service)
-            .field("content", &self.redaction.is_some())
-            .field("without_logs", &self.without_logs)
-            .finish()
-    }
-}
+everturn_core::opaque_debug!(Otlp, endpoint, service, without_logs);
 
 /// The running export. Dropping it sends the queued items, for at most five seconds, and ends the export.
 #[must_use = "dropping it ends the export"]

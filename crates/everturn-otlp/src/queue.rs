@@ -1,5 +1,6 @@
 //! The bounded queue between the program and the exporting thread. The program never waits for it.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -118,4 +119,18 @@ impl SpanListener for Queue {
             content: self.wants_content,
         }
     }
+}
+
+thread_local! {
+    static IS_WORKER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns whether this is the exporting thread.
+pub(crate) fn is_worker() -> bool {
+    IS_WORKER.get()
+}
+
+/// Marks this thread as the one that exports.
+pub(crate) fn mark_worker() {
+    IS_WORKER.set(true);
 }

@@ -15,8 +15,8 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::log_lines::{EXPORTS, Records};
-use crate::queue::{Counts, Item};
+use crate::log_lines::Records;
+use crate::queue::{Counts, Item, mark_worker};
 use crate::span_data::{Redaction, scope, span_data};
 
 /// The maximum size of a batch.
@@ -77,7 +77,7 @@ impl Worker {
         let thread = std::thread::Builder::new()
             .name("everturn-otlp".to_owned())
             .spawn(move || {
-                EXPORTS.set(true);
+                mark_worker();
                 runtime.block_on(self.run(cancelled));
                 let _ = end.send(());
             })

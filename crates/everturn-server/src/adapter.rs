@@ -30,7 +30,7 @@ use serde_json::Value;
 
 pub use self::caller_streams::{CallerStreams, RecordedStream, ServerStreamLog};
 pub use self::event_encoder::{EncodedTurn, EventEncoder, TurnChunks};
-pub use self::ids::{MessagePosition, hex, text_of_hex, turn_name};
+pub use self::ids::{MessagePosition, text_of_hex, turn_name};
 pub use self::served_agent::ServedAgent;
 pub use self::served_turn::ServedTurn;
 pub use self::sse_response::sse_response;

@@ -37,7 +37,7 @@ mod websocket;
 pub use self::adapter::{
     Audience, CallAnswers, CallerStreams, EncodedTurn, EventEncoder, MessagePosition, ProtocolAdapter,
     RecordedStream, ServedAgent, ServedAgents, ServedTurn, ServerStreamLog, TurnChunks, TurnPlan,
-    WaitingCall, WaitingKind, exposure_of, hex, messages_of, sse_response, text_of_hex, turn_name,
+    WaitingCall, WaitingKind, exposure_of, messages_of, sse_response, text_of_hex, turn_name,
     waiting_message, with_waiting_calls,
 };
 pub use self::archive_access::ArchiveAccess;

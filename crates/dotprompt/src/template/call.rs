@@ -10,10 +10,9 @@ use super::print;
 use super::program::{Block, Call, Callee, Expr, helper_error};
 use super::scope::Scope;
 use super::value::Val;
-use crate::error::{Error, ErrorKind};
-use crate::helper::{Fragment, Helper, HelperCall, HelperError, HelperOutput, RenderBlock};
-use crate::message::Media;
+use crate::helper::RenderBlock;
 use crate::output::Mark;
+use crate::{Error, ErrorKind, Fragment, Helper, HelperCall, HelperError, HelperOutput, Media};
 
 impl<'r> Machine<'r> {
     /// Runs `{{helper ...}}` or `{{#helper ...}}`: prints the helper's result or leaves its mark.

@@ -5,11 +5,9 @@ use std::sync::Arc;
 
 use super::parse::parse;
 use super::program::{IncludeName, Program};
-use crate::error::{Error, ErrorKind};
-use crate::helper::Helper;
-use crate::limits::{Limit, Limits};
 use crate::position::Position;
 use crate::resolve::Definitions;
+use crate::{Error, ErrorKind, Helper, Limit, Limits};
 
 pub(crate) struct Library {
     main: Unit,

@@ -10,10 +10,9 @@ use super::print;
 use super::program::{Expr, Node, Program};
 use super::scope::{Ambient, Inlines, Scope};
 use super::value::Val;
-use crate::error::{Error, ErrorKind};
-use crate::limits::{Limit, Limits};
 use crate::output::{Mark, Output};
 use crate::position::Position;
+use crate::{Error, ErrorKind, Limit, Limits};
 
 /// The number of keys whose look-up costs one step.
 const KEYS_PER_STEP: usize = 8;

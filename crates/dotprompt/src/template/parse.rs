@@ -15,8 +15,7 @@ use super::library::{Facts, Source};
 use super::markers;
 use super::program::{Block, BlockKind, Expr, Include, IncludeName, Node, Program, helper_error};
 use super::scan::{Form, ParseError, Tag, Token, scan};
-use crate::helper::Helper;
-use crate::limits::Limits;
+use crate::{Helper, Limits};
 
 pub(super) fn parse(
     source: &Source<'_>,

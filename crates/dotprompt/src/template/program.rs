@@ -5,10 +5,9 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::path::Path;
-use crate::error::ErrorKind;
-use crate::helper::Helper;
 use crate::output::Mark;
 use crate::position::Position;
+use crate::{ErrorKind, Helper};
 
 /// Statements in order, and the inline partials that are visible to them.
 #[derive(Default)]

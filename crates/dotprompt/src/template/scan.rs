@@ -10,9 +10,8 @@ mod tag;
 use std::borrow::Cow;
 
 pub(super) use self::tag::{Form, Tag, Token, is_identifier};
-use crate::error::ErrorKind;
-use crate::limits::{Limit, Limits};
 use crate::position::Position;
+use crate::{ErrorKind, Limit, Limits};
 
 /// An error in a source, with its position.
 pub(super) struct ParseError {

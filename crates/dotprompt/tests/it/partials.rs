@@ -195,7 +195,7 @@ fn a_resolver_that_fails_is_not_one_that_does_not_know() {
 }
 
 #[test]
-fn a_resolver_that_always_knows_another_name_is_stopped() {
+fn a_resolver_that_always_returns_another_name_is_stopped() {
     let dotprompt = Dotprompt::new().partial_resolver(|name| Ok(Some(format!("{{{{> {name}x}}}}"))));
 
     let error = dotprompt.compile("{{> a}}").unwrap_err();

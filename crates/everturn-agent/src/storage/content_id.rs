@@ -16,7 +16,7 @@ use std::io;
 use std::sync::Arc;
 
 use everturn_ai::{History, Message};
-use everturn_core::{Error, Result};
+use everturn_core::{Error, Result, hex};
 use parking_lot::Mutex;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -125,18 +125,6 @@ fn hash(state: &SessionState) -> Result<Hashed> {
         id: hex(&hasher.sha.finalize()).into(),
         bytes: hasher.bytes,
     })
-}
-
-/// Formats bytes as hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        for digit in [byte >> 4, byte & 0xf] {
-            text.push(char::from(DIGITS[usize::from(digit)]));
-        }
-    }
-    text
 }
 
 /// Hashes everything up to these messages, starting from the nearest kept hash. The count begins there.

@@ -4,8 +4,7 @@
 //! not used because it reads numbers as doubles: two account numbers beyond 2^53 must not produce the same
 //! digest.
 
-use std::fmt::Write as _;
-
+use everturn_core::hex;
 use serde_json::{Number, Value};
 use sha2::{Digest, Sha256};
 
@@ -19,7 +18,7 @@ const EXACT: f64 = 9_007_199_254_740_992.0;
 pub(crate) fn call_digest(call: &ToolRequest) -> String {
     let mut hash = begin("call");
     add_call(&mut hash, call);
-    hex(hash)
+    hex(&hash.finalize())
 }
 
 /// Returns the digest of an answer: its form, the call that is to run, and the decision or output.
@@ -31,7 +30,7 @@ pub(crate) fn answer_digest(form: ApprovalForm, call: &ToolRequest, value: &Valu
     });
     add_call(&mut hash, call);
     add(&mut hash, value);
-    hex(hash)
+    hex(&hash.finalize())
 }
 
 fn begin(kind: &str) -> Sha256 {
@@ -92,14 +91,6 @@ fn spelt(number: &Number) -> String {
         }
         _ => number.to_string(),
     }
-}
-
-fn hex(hash: Sha256) -> String {
-    let mut text = String::with_capacity(64);
-    for byte in hash.finalize() {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
 }
 
 #[cfg(test)]

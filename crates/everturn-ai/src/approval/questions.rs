@@ -1,6 +1,5 @@
 //! The conditions under which tools ask and people answer.
 
-use std::fmt;
 use std::sync::Arc;
 
 use everturn_core::Context;
@@ -27,29 +26,21 @@ impl Questions {
         }
     }
 
-    /// Sets the session in which tools ask.
-    #[must_use]
-    pub fn in_session(self, session: impl Into<Arc<str>>) -> Self {
-        Self {
-            session: Some(session.into()),
-            ..self
-        }
-    }
+    everturn_core::setters! {
+        /// Sets the session in which tools ask.
+        #[must_use]
+        pub fn in_session(mut self, session: impl Into<Arc<str>>) { self.session = Some(session.into()) }
 
-    /// Sets whether people may edit the arguments of calls of tools that [do not decide it
-    /// themselves](crate::Tool::with_editable_input).
-    #[must_use]
-    pub fn allowing_edits(self, allows_edits: bool) -> Self {
-        Self { allows_edits, ..self }
-    }
+        /// Sets whether people may edit the arguments of calls of tools that [do not decide it
+        /// themselves](crate::Tool::with_editable_input).
+        #[must_use]
+        pub fn allowing_edits(mut self, allows_edits: bool) { self.allows_edits = allows_edits }
 
-    /// Sets whether the conversation is kept by the client that answers. Then nothing in it can be verified,
-    /// neither that a tool was called nor that it asked.
-    #[must_use]
-    pub fn kept_by_client(self, is_kept_by_client: bool) -> Self {
-        Self {
-            is_kept_by_client,
-            ..self
+        /// Sets whether the conversation is kept by the client that answers. Then nothing in it can be
+        /// verified, neither that a tool was called nor that it asked.
+        #[must_use]
+        pub fn kept_by_client(mut self, is_kept_by_client: bool) {
+            self.is_kept_by_client = is_kept_by_client;
         }
     }
 
@@ -80,14 +71,7 @@ impl Questions {
     }
 }
 
-impl fmt::Debug for Questions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Questions")
-            .field("session", &self.session)
-            .field("allows_edits", &self.allows_edits)
-            .finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(Questions, session, allows_edits);
 
 /// Returns the context with these conditions for its questions and answers.
 pub fn with_questions(context: Context, questions: Questions) -> Context {

@@ -5,7 +5,7 @@ use everturn_core::{Error, HandlerResult, Result, Status};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::statuses::{Statuses, TRANSIENT};
+use super::retry::{Statuses, TRANSIENT};
 use crate::{
     Middleware, ModelCall, ModelReference, ModelResponse, NextModel, call_model, interrupt_data, reason,
 };
@@ -71,26 +71,17 @@ impl Fallback {
         }
     }
 
-    /// Adds a model at the end.
-    pub fn model(mut self, model: impl Into<ModelReference>) -> Self {
-        self.models.push(model.into());
-        self
-    }
+    everturn_core::setters! {
+        /// Adds a model at the end.
+        pub fn model(mut self, model: impl Into<ModelReference>) { self.models.push(model.into()) }
 
-    /// Sets the statuses on which the next model is called, instead of the default ones.
-    pub fn statuses(self, statuses: impl IntoIterator<Item = Status>) -> Self {
-        Self {
-            statuses: statuses.into_iter().collect(),
-            ..self
+        /// Sets the statuses on which the next model is called, instead of the default ones.
+        pub fn statuses(mut self, statuses: impl IntoIterator<Item = Status>) {
+            self.statuses = statuses.into_iter().collect();
         }
-    }
 
-    /// Does not pass the request's configuration to the fallback models.
-    pub fn isolate_config(self) -> Self {
-        Self {
-            isolate_config: true,
-            ..self
-        }
+        /// Does not pass the request's configuration to the fallback models.
+        pub fn isolate_config(mut self) { self.isolate_config = true }
     }
 
     /// Fails with `INVALID_ARGUMENT` if no model is named.

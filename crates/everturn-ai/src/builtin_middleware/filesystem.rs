@@ -2,12 +2,9 @@
 
 mod bundle;
 mod edit;
-mod lines;
 mod list;
 mod path;
-mod pending_content;
 mod read;
-mod seen;
 mod tools;
 mod workspace;
 mod write;
@@ -72,20 +69,12 @@ impl Filesystem {
         }
     }
 
-    /// Lets the model write too.
-    pub fn allow_write(self) -> Self {
-        Self {
-            allow_write_access: true,
-            ..self
-        }
-    }
+    everturn_core::setters! {
+        /// Lets the model write too.
+        pub fn allow_write(mut self) { self.allow_write_access = true }
 
-    /// Sets the prefix of the tools' names, which distinguishes several directories.
-    pub fn tool_name_prefix(self, prefix: impl Into<String>) -> Self {
-        Self {
-            tool_name_prefix: prefix.into(),
-            ..self
-        }
+        /// Sets the prefix of the tools' names, which distinguishes several directories.
+        pub fn tool_name_prefix(mut self, prefix: impl Into<String>) { self.tool_name_prefix = prefix.into() }
     }
 
     /// Opens the directory for one generate call.

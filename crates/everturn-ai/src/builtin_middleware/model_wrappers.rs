@@ -102,19 +102,13 @@ pub struct SimulateSystemPrompt {
 }
 
 impl SimulateSystemPrompt {
-    /// Sets the beginning of the user message with the instructions.
-    pub fn preface(self, preface: impl Into<String>) -> Self {
-        Self {
-            preface: Some(preface.into()),
-            ..self
-        }
-    }
+    everturn_core::setters! {
+        /// Sets the beginning of the user message with the instructions.
+        pub fn preface(mut self, preface: impl Into<String>) { self.preface = Some(preface.into()) }
 
-    /// Sets the model's acknowledgement.
-    pub fn acknowledgement(self, acknowledgement: impl Into<String>) -> Self {
-        Self {
-            acknowledgement: Some(acknowledgement.into()),
-            ..self
+        /// Sets the model's acknowledgement.
+        pub fn acknowledgement(mut self, acknowledgement: impl Into<String>) {
+            self.acknowledgement = Some(acknowledgement.into());
         }
     }
 
@@ -150,17 +144,12 @@ pub struct AugmentWithContext {
 }
 
 impl AugmentWithContext {
-    /// Sets the text before the documents.
-    pub fn preface(self, preface: impl Into<String>) -> Self {
-        Self {
-            preface: Some(preface.into()),
-            ..self
-        }
-    }
+    everturn_core::setters! {
+        /// Sets the text before the documents.
+        pub fn preface(mut self, preface: impl Into<String>) { self.preface = Some(preface.into()) }
 
-    /// Sets how a document is named.
-    pub fn citation(self, citation: Citation) -> Self {
-        Self { citation, ..self }
+        /// Sets how a document is named.
+        pub fn citation(mut self, citation: Citation) { self.citation = citation }
     }
 
     fn options(&self) -> ContextAugmentation {

@@ -1,18 +1,17 @@
 //! Retrying model calls after transient failures.
 
-mod backoff;
-
+use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use everturn_core::{Context, Emitter, Error, HandlerResult, Result, Status};
-use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, de::Error as _};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
 
-use self::backoff::{Backoff, Random};
-use super::statuses::Statuses;
 use crate::{Middleware, ModelCall, ModelResponse, ModelResponseChunk, NextModel, interrupt_data};
 
 /// Calls the model again after a transient failure, with exponential backoff.
@@ -74,53 +73,30 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// Sets the number of retries.
-    pub fn max_retries(self, max_retries: u32) -> Self {
-        Self { max_retries, ..self }
-    }
+    everturn_core::setters! {
+        /// Sets the number of retries.
+        pub fn max_retries(mut self, max_retries: u32) { self.max_retries = max_retries }
 
-    /// Sets the statuses that are retried, instead of the default ones.
-    pub fn statuses(self, statuses: impl IntoIterator<Item = Status>) -> Self {
-        Self {
-            statuses: statuses.into_iter().collect(),
-            ..self
+        /// Sets the statuses that are retried, instead of the default ones.
+        pub fn statuses(mut self, statuses: impl IntoIterator<Item = Status>) {
+            self.statuses = statuses.into_iter().collect();
         }
-    }
 
-    /// Sets the pause before the first retry.
-    pub fn initial_delay(self, initial_delay: Duration) -> Self {
-        Self {
-            initial_delay,
-            ..self
-        }
-    }
+        /// Sets the pause before the first retry.
+        pub fn initial_delay(mut self, initial_delay: Duration) { self.initial_delay = initial_delay }
 
-    /// Sets the longest pause.
-    pub fn max_delay(self, max_delay: Duration) -> Self {
-        Self { max_delay, ..self }
-    }
+        /// Sets the longest pause.
+        pub fn max_delay(mut self, max_delay: Duration) { self.max_delay = max_delay }
 
-    /// Sets the factor by which the pause grows with each retry.
-    pub fn backoff_factor(self, backoff_factor: f64) -> Self {
-        Self {
-            backoff_factor,
-            ..self
-        }
-    }
+        /// Sets the factor by which the pause grows with each retry.
+        pub fn backoff_factor(mut self, backoff_factor: f64) { self.backoff_factor = backoff_factor }
 
-    /// Disables jitter.
-    pub fn no_jitter(self) -> Self {
-        Self {
-            no_jitter: true,
-            ..self
-        }
-    }
+        /// Disables jitter.
+        pub fn no_jitter(mut self) { self.no_jitter = true }
 
-    /// Takes jitter from `source`, a function that returns numbers from 0 up to, not including, 1.
-    pub fn random(self, source: impl Fn() -> f64 + Send + Sync + 'static) -> Self {
-        Self {
-            random: Random::new(source),
-            ..self
+        /// Takes jitter from `source`, a function that returns numbers from 0 up to, not including, 1.
+        pub fn random(mut self, source: impl Fn() -> f64 + Send + Sync + 'static) {
+            self.random = Random::new(source);
         }
     }
 
@@ -223,5 +199,184 @@ mod milliseconds {
         let milliseconds = f64::deserialize(deserializer)?;
         Duration::try_from_secs_f64(milliseconds / 1000.0)
             .map_err(|_| D::Error::custom(format!("{milliseconds} is not a valid number of milliseconds")))
+    }
+}
+
+/// A set of statuses, parsed strictly. Elsewhere an unknown name is read as `UNKNOWN`; here it is a spelling
+/// mistake that would disable a retry or fallback.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Statuses(Vec<Status>);
+
+/// The statuses of transient failures.
+pub(super) const TRANSIENT: [Status; 5] = [
+    Status::Unavailable,
+    Status::DeadlineExceeded,
+    Status::ResourceExhausted,
+    Status::Aborted,
+    Status::Internal,
+];
+
+impl Statuses {
+    pub(super) fn transient() -> Self {
+        TRANSIENT.into_iter().collect()
+    }
+
+    pub(super) fn contains(&self, status: Status) -> bool {
+        self.0.contains(&status)
+    }
+}
+
+impl FromIterator<Status> for Statuses {
+    fn from_iter<I: IntoIterator<Item = Status>>(statuses: I) -> Self {
+        Self(statuses.into_iter().collect())
+    }
+}
+
+impl<'de> Deserialize<'de> for Statuses {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Vec::<String>::deserialize(deserializer)?
+            .iter()
+            .map(|name| name.parse().map_err(D::Error::custom))
+            .collect()
+    }
+}
+
+impl JsonSchema for Statuses {
+    fn schema_name() -> Cow<'static, str> {
+        "Statuses".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let names: Vec<&str> = Status::all().map(Status::name).collect();
+        json_schema!({ "type": "array", "items": { "type": "string", "enum": names } })
+    }
+}
+
+/// The maximum jitter before the first retry; it doubles with each further one.
+const FIRST_JITTER: Duration = Duration::from_secs(1);
+
+/// The source of jitter: numbers from 0 up to, not including, 1.
+#[derive(Clone)]
+struct Random(Arc<dyn Fn() -> f64 + Send + Sync>);
+
+impl Random {
+    fn new(source: impl Fn() -> f64 + Send + Sync + 'static) -> Self {
+        Self(Arc::new(source))
+    }
+}
+
+impl Default for Random {
+    fn default() -> Self {
+        Self::new(fastrand::f64)
+    }
+}
+
+impl fmt::Debug for Random {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Random")
+    }
+}
+
+/// The delays of one call: each is the previous one times a factor, up to a maximum, plus jitter.
+///
+/// Neither the first delay nor one that the provider requests is cut to the maximum.
+struct Backoff {
+    current: Duration,
+    max: Duration,
+    factor: f64,
+    jitter: Option<(Duration, Random)>,
+}
+
+impl Backoff {
+    fn new(initial: Duration, max: Duration, factor: f64, random: Option<Random>) -> Self {
+        Self {
+            current: initial,
+            max,
+            factor,
+            jitter: random.map(|random| (FIRST_JITTER, random)),
+        }
+    }
+
+    /// Returns the next delay, at least as long as the provider requested.
+    fn next_delay(&mut self, asked_for: Option<Duration>) -> Duration {
+        let delay = self.current.max(asked_for.unwrap_or_default());
+        self.current = scaled(self.current, self.factor).min(self.max);
+        delay.saturating_add(self.next_jitter())
+    }
+
+    fn next_jitter(&mut self) -> Duration {
+        let Some((most, random)) = &mut self.jitter else {
+            return Duration::ZERO;
+        };
+        let jitter = scaled(*most, (random.0)());
+        *most = most.saturating_mul(2);
+        jitter
+    }
+}
+
+/// Multiplies a duration without panicking: an invalid factor counts as 0, and a product out of range as the
+/// longest duration.
+fn scaled(duration: Duration, factor: f64) -> Duration {
+    let seconds = duration.as_secs_f64() * factor.max(0.0);
+    Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn delays(mut backoff: Backoff, count: usize) -> Vec<Duration> {
+        (0..count).map(|_| backoff.next_delay(None)).collect()
+    }
+
+    #[test]
+    fn delays_grow_by_the_factor_up_to_the_maximum() {
+        let backoff = Backoff::new(SECOND, 5 * SECOND, 2.0, None);
+
+        assert_eq!(delays(backoff, 5), [1, 2, 4, 5, 5].map(Duration::from_secs));
+    }
+
+    #[test]
+    fn jitter_is_a_share_of_a_second_that_doubles() {
+        let half = Random::new(|| 0.5);
+        let backoff = Backoff::new(SECOND, SECOND, 1.0, Some(half));
+
+        assert_eq!(delays(backoff, 3), [1500, 2000, 3000].map(Duration::from_millis));
+    }
+
+    #[test]
+    fn a_provider_s_wish_is_a_lower_bound_for_one_delay_only() {
+        let mut backoff = Backoff::new(SECOND, 60 * SECOND, 2.0, None);
+
+        let wished = backoff.next_delay(Some(90 * SECOND));
+        let ignored = backoff.next_delay(Some(SECOND));
+
+        assert_eq!(wished, 90 * SECOND);
+        assert_eq!(ignored, 2 * SECOND);
+    }
+
+    proptest! {
+        #[test]
+        fn no_configuration_breaks_the_arithmetic(
+            initial in any::<Duration>(),
+            max in any::<Duration>(),
+            factor in any::<f64>(),
+            random in any::<f64>(),
+            asked_for in any::<Option<Duration>>(),
+        ) {
+            let mut backoff = Backoff::new(initial, max, factor, Some(Random::new(move || random)));
+
+            for _ in 0..100 {
+                prop_assert!(backoff.next_delay(asked_for) >= asked_for.unwrap_or_default());
+            }
+        }
     }
 }

@@ -51,14 +51,11 @@ impl ToolApproval {
         }
     }
 
-    /// Sets how long a question may be answered. Its data then has the time as `answerUntil`, and a later
-    /// answer is rejected with [`reason::QUESTION_EXPIRED`](crate::reason::QUESTION_EXPIRED).
-    #[must_use]
-    pub fn answered_within(self, time: Duration) -> Self {
-        Self {
-            expires_after_seconds: Some(time.as_secs()),
-            ..self
-        }
+    everturn_core::setters! {
+        /// Sets how long a question may be answered. Its data then has the time as `answerUntil`, and a later
+        /// answer is rejected with [`reason::QUESTION_EXPIRED`](crate::reason::QUESTION_EXPIRED).
+        #[must_use]
+        pub fn answered_within(mut self, time: Duration) { self.expires_after_seconds = Some(time.as_secs()) }
     }
 
     /// Returns the part that restarts an interrupted call with approval, or `None` if `interrupted` is not a

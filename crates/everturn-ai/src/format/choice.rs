@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 
-use super::{ChunkParser, ChunkText, Format, FormatConfig, FormatError, FormatHandler, schema};
-use crate::{Message, ModelResponseChunk};
+use super::text::accumulating;
+use super::{ChunkParser, Format, FormatConfig, FormatError, FormatHandler, schema};
+use crate::Message;
 
 /// One of the values that the schema lists. A chunk's output is the value once it is known to be one of them.
 #[derive(Debug, Clone, Copy, Default)]
@@ -86,28 +87,10 @@ impl FormatHandler for Handler {
     }
 
     fn chunk_parser(&self) -> Box<dyn ChunkParser> {
-        Box::new(Chunks {
-            choices: self.choices.clone(),
-            text: ChunkText::default(),
-            so_far: String::new(),
-        })
-    }
-}
-
-struct Chunks {
-    choices: Choices,
-    text: ChunkText,
-    so_far: String,
-}
-
-impl ChunkParser for Chunks {
-    fn parse_chunk(&mut self, chunk: &ModelResponseChunk) -> Result<Option<Value>, FormatError> {
-        self.so_far.push_str(&self.text.added(chunk));
-        let answer = unquoted(&self.so_far);
-        Ok(if answer.is_empty() {
-            None
-        } else {
-            self.choices.pick(&answer)
+        let choices = self.choices.clone();
+        accumulating(move |text| {
+            let answer = unquoted(text);
+            Ok((!answer.is_empty()).then(|| choices.pick(&answer)).flatten())
         })
     }
 }

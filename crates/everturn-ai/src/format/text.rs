@@ -37,18 +37,35 @@ impl FormatHandler for Handler {
     }
 
     fn chunk_parser(&self) -> Box<dyn ChunkParser> {
-        Box::new(Chunks::default())
+        accumulating(|text| Ok(Some(Value::String(std::mem::take(text)))))
     }
 }
 
-#[derive(Default)]
-struct Chunks {
-    text: ChunkText,
+/// Creates a parser that calls a function with each chunk's new text appended to its text.
+pub(super) fn accumulating<F>(parse: F) -> Box<dyn ChunkParser>
+where
+    F: FnMut(&mut String) -> Result<Option<Value>, FormatError> + Send + 'static,
+{
+    Box::new(Accumulating {
+        added: ChunkText::default(),
+        text: String::new(),
+        parse,
+    })
 }
 
-impl ChunkParser for Chunks {
+struct Accumulating<F> {
+    added: ChunkText,
+    text: String,
+    parse: F,
+}
+
+impl<F> ChunkParser for Accumulating<F>
+where
+    F: FnMut(&mut String) -> Result<Option<Value>, FormatError> + Send,
+{
     fn parse_chunk(&mut self, chunk: &ModelResponseChunk) -> Result<Option<Value>, FormatError> {
-        Ok(Some(Value::String(self.text.added(chunk).into_owned())))
+        self.text.push_str(&self.added.added(chunk));
+        (self.parse)(&mut self.text)
     }
 }
 

@@ -1,6 +1,5 @@
 //! The builder of a generation.
 
-use std::fmt;
 use std::future::IntoFuture;
 use std::marker::PhantomData;
 
@@ -12,10 +11,10 @@ use serde_json::Value;
 
 use super::plan::{FirstSpan, Plan, ResourceReference};
 use super::{GenerateStream, Generated, ToolErrors};
-use crate::middleware::IntoMiddleware;
 use crate::{
-    Answers, Content, Document, GenerateActionOptions, GenerateActionOutputConfig, IntoTool, Messages,
-    ModelReference, ModelRequest, ModelResponseChunk, OutputInstructions, Part, Resource, ToolChoice, Window,
+    Answers, Content, Document, GenerateActionOptions, GenerateActionOutputConfig, IntoMiddleware, IntoTool,
+    Messages, ModelReference, ModelRequest, ModelResponseChunk, OutputInstructions, Part, Resource,
+    ToolChoice, Window,
 };
 
 /// A generation to run. Everything is optional except the input.
@@ -71,39 +70,28 @@ impl Generate {
 }
 
 impl<T> Generate<T> {
-    fn edit(mut self, change: impl FnOnce(&mut Plan)) -> Self {
-        change(&mut self.plan);
-        self
-    }
+    everturn_core::setters! {
+        /// Sets the model, by name or with settings for it; the registry's default model if not given.
+        pub fn model(mut self, model: impl Into<ModelReference>) { self.plan.model = Some(model.into()) }
 
-    /// Sets the model, by name or with settings for it; the registry's default model if not given.
-    pub fn model(self, model: impl Into<ModelReference>) -> Self {
-        self.edit(|plan| plan.model = Some(model.into()))
-    }
+        /// Sets the settings for the model, which override those of the model reference key by key.
+        pub fn config(mut self, config: impl Serialize) {
+            self.plan.config = serde_json::to_value(config).map(Some).map_err(Into::into);
+        }
 
-    /// Sets the settings for the model, which override those of the model reference key by key.
-    pub fn config(self, config: impl Serialize) -> Self {
-        self.edit(|plan| plan.config = serde_json::to_value(config).map(Some).map_err(Into::into))
-    }
+        /// Sets the system prompt, put before all messages.
+        pub fn system(mut self, content: impl Into<Content>) { self.plan.system = Some(content.into()) }
 
-    /// Sets the system prompt, put before all messages.
-    pub fn system(self, content: impl Into<Content>) -> Self {
-        self.edit(|plan| plan.system = Some(content.into()))
-    }
+        /// Appends messages to the conversation. A [`History`](crate::History) is shared, not copied.
+        pub fn messages(mut self, messages: impl Into<Messages>) {
+            self.plan.messages.append(messages.into());
+        }
 
-    /// Appends messages to the conversation. A [`History`](crate::History) is shared, not copied.
-    pub fn messages(self, messages: impl Into<Messages>) -> Self {
-        self.edit(|plan| plan.messages.append(messages.into()))
-    }
+        /// Sets the user's new message, which comes after all messages.
+        pub fn prompt(mut self, content: impl Into<Content>) { self.plan.prompt = Some(content.into()) }
 
-    /// Sets the user's new message, which comes after all messages.
-    pub fn prompt(self, content: impl Into<Content>) -> Self {
-        self.edit(|plan| plan.prompt = Some(content.into()))
-    }
-
-    /// Adds a tool that the model may call; it replaces an earlier one of the same name.
-    pub fn tool(self, tool: impl IntoTool) -> Self {
-        self.edit(|plan| tool.into_tool().add_to(&mut plan.tools))
+        /// Adds a tool that the model may call; it replaces an earlier one of the same name.
+        pub fn tool(mut self, tool: impl IntoTool) { tool.into_tool().add_to(&mut self.plan.tools) }
     }
 
     /// Adds tools that the model may call, each as with [`Generate::tool`].
@@ -111,90 +99,84 @@ impl<T> Generate<T> {
         tools.into_iter().fold(self, Self::tool)
     }
 
-    /// Sets whether the model may, must or must not call tools.
-    pub fn tool_choice(self, choice: ToolChoice) -> Self {
-        self.edit(|plan| plan.tool_choice = Some(choice))
-    }
+    everturn_core::setters! {
+        /// Sets whether the model may, must or must not call tools.
+        pub fn tool_choice(mut self, choice: ToolChoice) { self.plan.tool_choice = Some(choice) }
 
-    /// Sets whether to return tool requests to the caller instead of running the tools.
-    pub fn return_tool_requests(self, returns: bool) -> Self {
-        self.edit(|plan| plan.returns_tool_requests = returns)
-    }
+        /// Sets whether to return tool requests to the caller instead of running the tools.
+        pub fn return_tool_requests(mut self, returns: bool) { self.plan.returns_tool_requests = returns }
 
-    /// Sets the number of rounds in which the model may request tools before the call fails; 50 by default.
-    pub fn max_rounds(self, rounds: u32) -> Self {
-        self.edit(|plan| plan.max_rounds = Some(rounds))
-    }
+        /// Sets the number of rounds in which the model may request tools before the call fails; 50 by
+        /// default.
+        pub fn max_rounds(mut self, rounds: u32) { self.plan.max_rounds = Some(rounds) }
 
-    /// Adds documents to answer from.
-    pub fn docs(self, docs: impl IntoIterator<Item = impl Into<Document>>) -> Self {
-        self.edit(|plan| plan.docs.extend(docs.into_iter().map(Into::into)))
-    }
+        /// Adds documents to answer from.
+        pub fn docs(mut self, docs: impl IntoIterator<Item = impl Into<Document>>) {
+            self.plan.docs.extend(docs.into_iter().map(Into::into));
+        }
 
-    /// Adds a resource that messages may link to. It is searched before the registered ones.
-    pub fn resource(self, resource: Resource) -> Self {
-        self.edit(|plan| plan.resources.push(ResourceReference::Resource(resource)))
-    }
+        /// Adds a resource that messages may link to. It is searched before the registered ones.
+        pub fn resource(mut self, resource: Resource) {
+            self.plan.resources.push(ResourceReference::Resource(resource));
+        }
 
-    /// Adds a registered resource that is searched before the other registered ones.
-    pub fn resource_named(self, name: impl Into<String>) -> Self {
-        self.edit(|plan| plan.resources.push(ResourceReference::Name(name.into())))
+        /// Adds a registered resource that is searched before the other registered ones.
+        pub fn resource_named(mut self, name: impl Into<String>) {
+            self.plan.resources.push(ResourceReference::Name(name.into()));
+        }
     }
 
     /// Requests output of a Rust type.
     ///
     /// The schema is the type's. The format is `json` by default, `enum` for a type of constant strings only,
     /// and `text` for a `String`.
-    pub fn output<U: JsonSchema>(self) -> Generate<U> {
+    pub fn output<U: JsonSchema>(mut self) -> Generate<U> {
         let schema = Schema::of::<U>();
-        let format = natural_format(schema.as_json());
-        let typed = Generate {
-            plan: self.plan,
-            output: PhantomData,
-        };
-        typed.edit(|plan| {
-            // A format that the caller named stays; one that was inferred from an earlier type is replaced.
-            if plan.output.format.is_none() || plan.has_natural_format {
-                plan.output.format = format.map(str::to_owned);
-                plan.has_natural_format = true;
-            }
-            // With the schema of a bare string, models would quote their text.
-            let is_text = plan.output.format.as_deref() == Some("text");
-            plan.output.json_schema = (!is_text).then(|| schema.as_json().clone());
-        })
-    }
-
-    /// Requests output of a JSON Schema.
-    pub fn output_schema(self, schema: &Schema) -> Self {
-        self.edit(|plan| plan.output.json_schema = Some(schema.as_json().clone()))
+        let plan = &mut self.plan;
+        // A format that the caller named stays; one that was inferred from an earlier type is replaced.
+        if plan.output.format.is_none() || plan.has_natural_format {
+            plan.output.format = natural_format(schema.as_json()).map(str::to_owned);
+            plan.has_natural_format = true;
+        }
+        // With the schema of a bare string, models would quote their text.
+        let is_text = plan.output.format.as_deref() == Some("text");
+        plan.output.json_schema = (!is_text).then(|| schema.as_json().clone());
+        self.read_as()
     }
 
     /// Requests output in a format: `text`, `json`, `array`, `jsonl`, `enum`, or a custom format.
-    pub fn output_format(self, format: impl Into<String>) -> Self {
-        self.edit(|plan| {
-            plan.output.format = Some(format.into());
-            plan.has_natural_format = false;
-        })
+    pub fn output_format(mut self, format: impl Into<String>) -> Self {
+        self.plan.output.format = Some(format.into());
+        self.plan.has_natural_format = false;
+        self
     }
 
-    /// Sets whether the provider should enforce the schema; the format decides if not given.
-    pub fn output_constrained(self, constrained: bool) -> Self {
-        self.edit(|plan| plan.output.constrained = Some(constrained))
-    }
+    everturn_core::setters! {
+        /// Requests output of a JSON Schema.
+        pub fn output_schema(mut self, schema: &Schema) {
+            self.plan.output.json_schema = Some(schema.as_json().clone());
+        }
 
-    /// Sets the MIME type of the output; the format's if not given.
-    pub fn output_content_type(self, content_type: impl Into<String>) -> Self {
-        self.edit(|plan| plan.output.content_type = Some(content_type.into()))
-    }
+        /// Sets whether the provider should enforce the schema; the format decides if not given.
+        pub fn output_constrained(mut self, constrained: bool) {
+            self.plan.output.constrained = Some(constrained);
+        }
 
-    /// Sets whether, and with which text, the prompt describes the format; the format decides if not given.
-    pub fn output_instructions(self, instructions: impl Into<OutputInstructions>) -> Self {
-        self.edit(|plan| plan.output.instructions = Some(instructions.into()))
-    }
+        /// Sets the MIME type of the output; the format's if not given.
+        pub fn output_content_type(mut self, content_type: impl Into<String>) {
+            self.plan.output.content_type = Some(content_type.into());
+        }
 
-    /// Requests the output that a prompt describes.
-    pub(crate) fn output_config(self, output: GenerateActionOutputConfig) -> Self {
-        self.edit(|plan| plan.output = output)
+        /// Sets whether, and with which text, the prompt describes the format; the format decides if not
+        /// given.
+        pub fn output_instructions(mut self, instructions: impl Into<OutputInstructions>) {
+            self.plan.output.instructions = Some(instructions.into());
+        }
+
+        /// Requests the output that a prompt describes.
+        pub(crate) fn output_config(mut self, output: GenerateActionOutputConfig) {
+            self.plan.output = output;
+        }
     }
 
     /// Changes the type of the parsed output.
@@ -205,62 +187,46 @@ impl<T> Generate<T> {
         }
     }
 
-    /// Answers the interrupted tool requests of the last message. Replaces earlier answers.
-    pub fn answers(self, answers: impl Into<Answers>) -> Self {
-        self.edit(|plan| plan.answers = Some(answers.into()))
-    }
+    everturn_core::setters! {
+        /// Answers the interrupted tool requests of the last message. Replaces earlier answers.
+        pub fn answers(mut self, answers: impl Into<Answers>) { self.plan.answers = Some(answers.into()) }
 
-    /// Answers an interrupted tool request with a response, made by [`Tool::respond`](crate::Tool::respond)
-    /// or [`Part::respond`].
-    pub fn respond(self, answer: Part) -> Self {
-        self.edit(|plan| {
-            plan.answers.get_or_insert_default().respond.push(answer);
-        })
-    }
+        /// Answers an interrupted tool request with a response, made by
+        /// [`Tool::respond`](crate::Tool::respond) or [`Part::respond`].
+        pub fn respond(mut self, answer: Part) {
+            self.plan.answers.get_or_insert_default().respond.push(answer);
+        }
 
-    /// Answers an interrupted tool request with a restart, made by [`Tool::restart`](crate::Tool::restart) or
-    /// [`Part::restart`].
-    pub fn restart(self, request: Part) -> Self {
-        self.edit(|plan| {
-            plan.answers.get_or_insert_default().restart.push(request);
-        })
-    }
+        /// Answers an interrupted tool request with a restart, made by
+        /// [`Tool::restart`](crate::Tool::restart) or [`Part::restart`].
+        pub fn restart(mut self, request: Part) {
+            self.plan.answers.get_or_insert_default().restart.push(request);
+        }
 
-    /// Adds middleware for this generation; the first one added is the outermost.
-    pub fn use_middleware(self, middleware: impl IntoMiddleware) -> Self {
-        self.edit(|plan| plan.middleware.push(middleware.into_middleware()))
-    }
+        /// Adds middleware for this generation; the first one added is the outermost.
+        pub fn use_middleware(mut self, middleware: impl IntoMiddleware) {
+            self.plan.middleware.push(middleware.into_middleware());
+        }
 
-    /// Sets the context: the caller's identity and the deadline; the current context if not given.
-    pub fn context(self, context: Context) -> Self {
-        self.edit(|plan| plan.context = Some(context))
-    }
+        /// Sets the context: the caller's identity and the deadline; the current context if not given.
+        pub fn context(mut self, context: Context) { self.plan.context = Some(context) }
 
-    /// Sets the name of the rounds' spans.
-    pub fn step_name(self, name: impl Into<String>) -> Self {
-        self.edit(|plan| plan.step_name = Some(name.into()))
-    }
+        /// Sets the name of the rounds' spans.
+        pub fn step_name(mut self, name: impl Into<String>) { self.plan.step_name = Some(name.into()) }
 
-    /// Sets whether errors of tool calls are returned to the model. By default every failure ends the
-    /// generation; in an agent's turn, the agent's choice applies.
-    pub fn tool_errors(self, choice: ToolErrors) -> Self {
-        self.edit(|plan| plan.tool_errors = Some(choice))
-    }
+        /// Sets whether errors of tool calls are returned to the model. By default every failure ends the
+        /// generation; in an agent's turn, the agent's choice applies.
+        pub fn tool_errors(mut self, choice: ToolErrors) { self.plan.tool_errors = Some(choice) }
 
-    /// Sets the context window of a long conversation: in an agent's turn the agent's window if not given,
-    /// otherwise no window. The response has all messages in any case.
-    pub fn window(self, window: Window) -> Self {
-        self.edit(|plan| plan.window = Some(window))
-    }
+        /// Sets the context window of a long conversation: in an agent's turn the agent's window if not
+        /// given, otherwise no window. The response has all messages in any case.
+        pub fn window(mut self, window: Window) { self.plan.window = Some(window) }
 
-    /// Returns a blocked response to the caller instead of failing.
-    pub fn allow_blocked(self) -> Self {
-        self.edit(|plan| plan.allows_blocked = true)
-    }
+        /// Returns a blocked response to the caller instead of failing.
+        pub fn allow_blocked(mut self) { self.plan.allows_blocked = true }
 
-    /// Sends chunks to `emitter` as they arrive, for a caller that feeds its own stream.
-    pub fn emitter(self, emitter: Emitter<ModelResponseChunk>) -> Self {
-        self.edit(|plan| plan.emitter = emitter)
+        /// Sends chunks to `emitter` as they arrive, for a caller that feeds its own stream.
+        pub fn emitter(mut self, emitter: Emitter<ModelResponseChunk>) { self.plan.emitter = emitter }
     }
 
     /// Runs the generation to its end.
@@ -316,13 +282,4 @@ impl<T> Clone for Generate<T> {
     }
 }
 
-impl<T> fmt::Debug for Generate<T> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("Generate")
-            .field("model", &self.plan.model)
-            .field("messages", &self.plan.messages.len())
-            .field("tools", &self.plan.tools)
-            .finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(Generate<T>, plan.model, plan.tools);

@@ -10,9 +10,11 @@ use super::output::OutputPlan;
 use super::partial::Progress;
 use super::tool_errors::{Mistakes, ToolErrors};
 use super::tool_table::ToolTable;
-use crate::middleware::{GenerateRound, Middleware, ModelCall, NextModel};
 use crate::model::ModelHandle;
-use crate::{Answers, ModelRequest, ModelResponse, ModelResponseChunk, Resource, Role, Window};
+use crate::{
+    Answers, GenerateRound, Middleware, ModelCall, ModelRequest, ModelResponse, ModelResponseChunk,
+    NextModel, Resource, Role, Window,
+};
 
 pub(super) struct Call {
     pub(super) registry: Registry,

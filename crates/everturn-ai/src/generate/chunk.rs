@@ -3,7 +3,6 @@
 //! Text accumulates only where it is needed, so that a long stream does not fill the memory: for partial
 //! output if an output format was requested, and for the accumulated text if the stream has it enabled.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
@@ -64,11 +63,7 @@ impl<T> Deref for Chunk<T> {
     }
 }
 
-impl<T> fmt::Debug for Chunk<T> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Chunk").field(&self.inner).finish()
-    }
-}
+everturn_core::opaque_debug!(Chunk<T>, inner);
 
 /// The state that a consumer keeps of the message being streamed.
 #[derive(Default)]

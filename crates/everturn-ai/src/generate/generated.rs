@@ -1,6 +1,5 @@
 //! The result of a generation.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -111,8 +110,4 @@ impl<T> Clone for Generated<T> {
     }
 }
 
-impl<T> fmt::Debug for Generated<T> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_tuple("Generated").field(&self.response).finish()
-    }
-}
+everturn_core::opaque_debug!(Generated<T>, response);

@@ -12,16 +12,15 @@ use serde_json::{Value, json};
 
 use super::call::Call;
 use super::chunk_index::ChunkIndex;
-use super::observer::round_end;
+use super::partial::round_end;
 use super::recorded::{asked_again, reconciled, unknown_effect};
 use super::round::send_answers;
 use super::tool_calls::{self, answer};
 use crate::effect::without_journal;
 use crate::metadata::is_outcome_unknown;
-use crate::middleware::{GenerateRound, ToolCall};
 use crate::{
-    Answers, Approval, Declined, GivenAnswer, Message, ModelResponse, MultipartToolResponse, Part, Questions,
-    Reconciliation, Role, ToolContext, ToolOutcome, ToolRequest, metadata, reason,
+    Answers, Approval, Declined, GenerateRound, GivenAnswer, Message, ModelResponse, MultipartToolResponse,
+    Part, Questions, Reconciliation, Role, ToolCall, ToolContext, ToolOutcome, ToolRequest, metadata, reason,
 };
 
 /// The result of resolving an interrupted message.

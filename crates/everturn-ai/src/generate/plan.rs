@@ -12,14 +12,14 @@ use super::partial::Progress;
 use super::tool_errors::{Mistakes, ToolErrors};
 use super::tool_table::ToolTable;
 use crate::format::inject_instructions;
-use crate::middleware::{Middleware, MiddlewareSource};
-use crate::model::{ModelHandle, default_model};
+use crate::model::ModelHandle;
 use crate::request::laid_over;
-use crate::resource::{Resource, lookup_resource};
-use crate::window::{Window, window_of};
+use crate::resource::lookup_resource;
+use crate::window::window_of;
 use crate::{
     Answers, Content, Document, GenerateActionOptions, GenerateActionOutputConfig, Message, Messages,
-    ModelReference, ModelRequest, ModelResponse, ModelResponseChunk, ToolChoice, ToolReference,
+    Middleware, MiddlewareSource, ModelReference, ModelRequest, ModelResponse, ModelResponseChunk, Resource,
+    ToolChoice, ToolReference, Window, default_model,
 };
 
 /// The default number of rounds in which a model may request tools, as in Genkit since 1.13.

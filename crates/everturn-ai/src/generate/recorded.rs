@@ -13,13 +13,12 @@ use super::chunk_index::ChunkIndex;
 use super::tool_errors::{ToolErrors, failed_call_answer, had_no_effect};
 use crate::effect::{journal_of, without_journal};
 use crate::metadata::is_outcome_unknown;
-use crate::middleware::{GenerateRound, ToolCall};
 use crate::tool::unknown_outcome;
 use crate::usage_meter::MeteredRound;
 use crate::{
-    EffectId, EffectJournal, ModelEffect, ModelResponse, ModelResponseChunk, MultipartToolResponse, Part,
-    Questions, Reconciliation, Replay, Role, Tool, ToolContext, ToolEffect, ToolOutcome, ToolRecord,
-    interrupt, interrupt_data, metadata, reason,
+    EffectId, EffectJournal, GenerateRound, ModelEffect, ModelResponse, ModelResponseChunk,
+    MultipartToolResponse, Part, Questions, Reconciliation, Replay, Role, Tool, ToolCall, ToolContext,
+    ToolEffect, ToolOutcome, ToolRecord, interrupt, interrupt_data, metadata, reason,
 };
 
 /// The only member of the interrupt data of a call that was already made. It never leaves the loop.
@@ -201,7 +200,7 @@ impl Recording {
         let mut is_unknown = recording.is_unknown(&result);
         // After the end of the work, only the next attempt can find that the call started.
         if is_unknown && !context.is_over() {
-            (result, is_unknown) = recording.settled(&call, result).await;
+            (result, is_unknown) = recording.resolved(&call, result).await;
         }
         match result {
             Ok(outcome) if !is_unknown => {
@@ -230,7 +229,7 @@ impl Recording {
 
     /// Determines the outcome of a call that may have taken effect, or asks for it. The second value is
     /// whether it is still unknown; a question about it is an outcome.
-    async fn settled(&self, call: &ToolCall, result: Result<ToolOutcome>) -> (Result<ToolOutcome>, bool) {
+    async fn resolved(&self, call: &ToolCall, result: Result<ToolOutcome>) -> (Result<ToolOutcome>, bool) {
         let own = match &*self.run() {
             // A tool that reports an unknown outcome itself needs no further message.
             Run::Begun(_, error) => error.clone().filter(|error| interrupt_data(error).is_none()),

@@ -14,12 +14,11 @@ use tracing::instrument::{Instrument, WithSubscriber};
 use super::call::Call;
 use super::chunk_index::ChunkIndex;
 use super::interrupts::Resolved;
-use super::observer::round_end;
+use super::partial::round_end;
 use super::recorded::Reply;
 use super::tool_table::ToolTable;
-use crate::middleware::{GenerateRound, NextRound};
 use crate::resource::expand_resources;
-use crate::{Message, ModelResponse, ModelResponseChunk, Role, reason};
+use crate::{GenerateRound, Message, ModelResponse, ModelResponseChunk, NextRound, Role, reason};
 
 /// The number of rounds that run on one stack.
 const ROUNDS_PER_STACK: u32 = 4;

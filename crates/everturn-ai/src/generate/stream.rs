@@ -1,6 +1,5 @@
 //! A streamed generation.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -98,11 +97,4 @@ impl<T> Stream for GenerateStream<T> {
     }
 }
 
-impl<T> fmt::Debug for GenerateStream<T> {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("GenerateStream")
-            .field("connection", &self.connection)
-            .finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(GenerateStream<T>, connection);

@@ -11,14 +11,13 @@ use serde_json::Value;
 
 use super::call::Call;
 use super::chunk_index::ChunkIndex;
-use super::observer::unobserved;
+use super::partial::unobserved;
 use super::recorded::{Recording, ask, never_happened, reconciled, unknown_effect};
 use super::repetition::{Verdict, judge, without_repetitions};
-use crate::middleware::{GenerateRound, NextTool, ToolCall};
 use crate::window::without_window;
 use crate::{
-    Approval, EffectId, FinishReason, Message, ModelResponse, MultipartToolResponse, Part, Reconciliation,
-    Tool, ToolContext, ToolOutcome, ToolResponse, interrupt_data, metadata,
+    Approval, EffectId, FinishReason, GenerateRound, Message, ModelResponse, MultipartToolResponse, NextTool,
+    Part, Reconciliation, Tool, ToolCall, ToolContext, ToolOutcome, ToolResponse, interrupt_data, metadata,
 };
 
 const INTERRUPTED: &str = "One or more tool calls resulted in interrupts.";

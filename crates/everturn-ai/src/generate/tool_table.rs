@@ -7,8 +7,7 @@ use std::sync::Arc;
 use everturn_core::{Error, Registry, Result};
 
 use super::tool_errors::no_such_tool;
-use crate::middleware::Middleware;
-use crate::{Tool, ToolDefinition, ToolReference, lookup_tool, lookup_tools, reason};
+use crate::{Middleware, Tool, ToolDefinition, ToolReference, lookup_tool, lookup_tools, reason};
 
 #[derive(Default)]
 pub(super) struct ToolTable {

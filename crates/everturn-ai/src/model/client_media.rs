@@ -1,7 +1,6 @@
 //! Media that a conversation with a client refers to.
 
 use std::collections::{HashMap, HashSet};
-use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -102,7 +101,7 @@ impl ClientMedia {
                 None => error.with_public_message("the media could not be fetched"),
             }
         })?;
-        fetch.settle(media.bytes.len())?;
+        fetch.finish(media.bytes.len())?;
         let media = Arc::new(media);
         self.fetched().insert(url.to_owned(), Arc::clone(&media));
         Ok(media)
@@ -121,10 +120,4 @@ impl ClientMedia {
     }
 }
 
-impl fmt::Debug for ClientMedia {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientMedia")
-            .field("budget", &self.budget)
-            .finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(ClientMedia, budget);

@@ -65,40 +65,24 @@ impl FetchRules {
         Self::any_host().allow_http()
     }
 
-    /// Allows the scheme `http` in addition to `https`.
-    pub fn allow_http(mut self) -> Self {
-        self.http = true;
-        self
-    }
+    everturn_core::setters! {
+        /// Allows the scheme `http` in addition to `https`.
+        pub fn allow_http(mut self) { self.http = true }
 
-    /// Allows addresses that are not public, such as those of the local network and of this machine.
-    pub fn allow_private_addresses(mut self) -> Self {
-        self.private_addresses = true;
-        self
-    }
+        /// Allows addresses that are not public, such as those of the local network and of this machine.
+        pub fn allow_private_addresses(mut self) { self.private_addresses = true }
 
-    /// Sets the number of URLs that are fetched in one turn; 32 by default.
-    pub fn max_count(mut self, count: usize) -> Self {
-        self.max_count = count;
-        self
-    }
+        /// Sets the number of URLs that are fetched in one turn; 32 by default.
+        pub fn max_count(mut self, count: usize) { self.max_count = count }
 
-    /// Sets the greatest size of one response, in bytes; 20 MiB by default.
-    pub fn max_bytes(mut self, bytes: usize) -> Self {
-        self.max_bytes = bytes;
-        self
-    }
+        /// Sets the greatest size of one response, in bytes; 20 MiB by default.
+        pub fn max_bytes(mut self, bytes: usize) { self.max_bytes = bytes }
 
-    /// Sets the greatest size of all responses of one turn together, in bytes; 32 MiB by default.
-    pub fn max_total_bytes(mut self, bytes: usize) -> Self {
-        self.max_total_bytes = bytes;
-        self
-    }
+        /// Sets the greatest size of all responses of one turn together, in bytes; 32 MiB by default.
+        pub fn max_total_bytes(mut self, bytes: usize) { self.max_total_bytes = bytes }
 
-    /// Sets the time limit for all fetches of one model call, with redirects; 30 seconds by default.
-    pub fn time(mut self, time: Duration) -> Self {
-        self.time = time;
-        self
+        /// Sets the time limit for all fetches of one model call, with redirects; 30 seconds by default.
+        pub fn time(mut self, time: Duration) { self.time = time }
     }
 
     pub(super) fn total_time(&self) -> Duration {
@@ -339,7 +323,7 @@ impl Fetch<'_> {
     }
 
     /// Counts the bytes that a fetcher returned without counting them.
-    pub(super) fn settle(&self, bytes: usize) -> Result<()> {
+    pub(super) fn finish(&self, bytes: usize) -> Result<()> {
         let uncounted = bytes.saturating_sub(self.taken.load(Ordering::Relaxed));
         if uncounted == 0 {
             Ok(())

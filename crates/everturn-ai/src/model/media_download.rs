@@ -1,7 +1,6 @@
 //! Downloading media behind URLs and inlining it for a model that does not accept URLs.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -55,16 +54,13 @@ impl MediaDownload {
         }
     }
 
-    /// Sets the size above which a download fails.
-    pub fn max_bytes(self, max_bytes: usize) -> Self {
-        Self { max_bytes, ..self }
-    }
+    everturn_core::setters! {
+        /// Sets the size above which a download fails.
+        pub fn max_bytes(mut self, max_bytes: usize) { self.max_bytes = max_bytes }
 
-    /// Fetches only media for which `filter` returns `true`.
-    pub fn filter(self, filter: impl Fn(&Media) -> bool + Send + Sync + 'static) -> Self {
-        Self {
-            filter: Arc::new(filter),
-            ..self
+        /// Fetches only media for which `filter` returns `true`.
+        pub fn filter(mut self, filter: impl Fn(&Media) -> bool + Send + Sync + 'static) {
+            self.filter = Arc::new(filter);
         }
     }
 
@@ -156,7 +152,7 @@ impl MediaDownload {
     async fn fetch(&self, budget: &FetchBudget, url: &str) -> Result<Arc<FetchedMedia>> {
         let fetch = budget.begin(url, self.max_bytes)?;
         let fetched = self.fetcher.fetch(&fetch).await?;
-        fetch.settle(fetched.bytes.len())?;
+        fetch.finish(fetched.bytes.len())?;
         Ok(Arc::new(fetched))
     }
 
@@ -179,11 +175,4 @@ impl MediaDownload {
     }
 }
 
-impl fmt::Debug for MediaDownload {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter
-            .debug_struct("MediaDownload")
-            .field("max_bytes", &self.max_bytes)
-            .finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(MediaDownload, max_bytes);

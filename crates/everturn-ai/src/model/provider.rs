@@ -35,8 +35,8 @@ use crate::{JsonObject, Message, ModelInfo, ModelRequest, ModelResponse, ModelRe
 ///         _emitter: Emitter<ModelResponseChunk>,
 ///         _context: Context,
 ///     ) -> HandlerResult<ModelResponse> {
-///         let said = request.messages.last().map(|message| message.text().into_owned());
-///         Ok(ModelResponse::text_of(said.unwrap_or_default()))
+///         let last = request.messages.last().map(|message| message.text().into_owned());
+///         Ok(ModelResponse::text_of(last.unwrap_or_default()))
 ///     }
 /// }
 /// ```

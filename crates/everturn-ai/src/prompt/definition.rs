@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::library::{compiler, template_error};
 use super::rendered::constant_content;
 use super::slot::{ContentSlot, ContentSource, MessagesSlot, MessagesSource};
-use super::{Prompt, PromptSource, action};
+use super::{Prompt, PromptSource, prompt_action};
 use crate::{
     Document, GenerateActionOutputConfig, IntoMiddleware, IntoTool, JsonObject, MiddlewareSource,
     ModelReference, OutputInstructions, ToolChoice, ToolReference,
@@ -241,7 +241,7 @@ impl<I: Serialize, O> PromptDefinition<I, O> {
     pub fn define(self, registry: &Registry) -> Result<Prompt<I, O>> {
         let name = self.name.clone();
         let source = self.compile(registry)?;
-        action::register(registry, &name, &source)?;
+        prompt_action::register(registry, &name, &source)?;
         Ok(Prompt::from_source(registry, &name, source))
     }
 

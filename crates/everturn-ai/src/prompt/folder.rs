@@ -16,7 +16,7 @@ use everturn_core::{Error, Registry, Result};
 use parking_lot::Mutex;
 
 use super::definition::Parts;
-use super::{Mistakes, PromptSource, action, define_partial, file};
+use super::{Mistakes, PromptSource, define_partial, file, prompt_action};
 
 /// The limit on nested folders; a link to a parent folder would otherwise never end.
 const MAX_NESTING: usize = 32;
@@ -102,7 +102,7 @@ impl PromptFolder {
             };
             *prompt.compiled.lock() = Some((stamp, Arc::new(parts)));
             let source: Arc<dyn PromptSource> = Arc::new(prompt);
-            action::register(registry, &entry.name, &source)?;
+            prompt_action::register(registry, &entry.name, &source)?;
             names.push(entry.name.clone());
         }
         names.sort_unstable();

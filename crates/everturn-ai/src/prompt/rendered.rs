@@ -6,9 +6,9 @@ use everturn_core::{ActionType, Context, Error, Registry, Result, SpanKind, in_s
 use serde_json::Value;
 
 use super::PromptOverrides;
-use super::action::tool_name;
 use super::definition::{CompiledContent, CompiledMessages, Parts, Settings};
 use super::library::{convert_message, current_state, template_error};
+use super::prompt_action::tool_name;
 use super::slot::{ContentSource, MessagesSource, PromptScope};
 use crate::{
     Content, Generate, GenerateActionOptions, GenerateActionOutputConfig, JsonObject, Message, Messages,

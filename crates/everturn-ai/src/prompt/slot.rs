@@ -50,32 +50,15 @@ impl ContentSlot {
     }
 }
 
-/// Converts a string into a template.
-impl From<&str> for ContentSlot {
-    fn from(template: &str) -> Self {
-        Self(ContentSource::Template(template.to_owned()))
-    }
-}
-
-/// Converts a string into a template.
-impl From<String> for ContentSlot {
-    fn from(template: String) -> Self {
-        Self(ContentSource::Template(template))
-    }
-}
-
-/// Takes parts unchanged.
-impl From<Vec<Part>> for ContentSlot {
-    fn from(parts: Vec<Part>) -> Self {
-        Self(ContentSource::Parts(parts.into()))
-    }
-}
-
-/// Takes a part unchanged.
-impl From<Part> for ContentSlot {
-    fn from(part: Part) -> Self {
-        Self(ContentSource::Parts(part.into()))
-    }
+everturn_core::conversions! {
+    /// Converts a string into a template.
+    From<&str> for ContentSlot: |template| Self(ContentSource::Template(template.to_owned()));
+    /// Converts a string into a template.
+    From<String> for ContentSlot: |template| Self(ContentSource::Template(template));
+    /// Takes parts unchanged.
+    From<Vec<Part>> for ContentSlot: |parts| Self(ContentSource::Parts(parts.into()));
+    /// Takes a part unchanged.
+    From<Part> for ContentSlot: |part| Self(ContentSource::Parts(part.into()));
 }
 
 /// The source of a prompt's messages.
@@ -103,25 +86,13 @@ impl MessagesSlot {
     }
 }
 
-/// Converts a string into a template.
-impl From<&str> for MessagesSlot {
-    fn from(template: &str) -> Self {
-        Self(MessagesSource::Template(template.to_owned()))
-    }
-}
-
-/// Converts a string into a template.
-impl From<String> for MessagesSlot {
-    fn from(template: String) -> Self {
-        Self(MessagesSource::Template(template))
-    }
-}
-
-/// Takes messages unchanged; the conversation is left out.
-impl From<Vec<Message>> for MessagesSlot {
-    fn from(messages: Vec<Message>) -> Self {
-        Self(MessagesSource::Fixed(messages.into()))
-    }
+everturn_core::conversions! {
+    /// Converts a string into a template.
+    From<&str> for MessagesSlot: |template| Self(MessagesSource::Template(template.to_owned()));
+    /// Converts a string into a template.
+    From<String> for MessagesSlot: |template| Self(MessagesSource::Template(template));
+    /// Takes messages unchanged; the conversation is left out.
+    From<Vec<Message>> for MessagesSlot: |messages| Self(MessagesSource::Fixed(messages.into()));
 }
 
 impl fmt::Debug for ContentSlot {

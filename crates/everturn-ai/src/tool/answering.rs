@@ -9,8 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Tool, body, interrupt};
-use crate::approval::Questions;
-use crate::{Answerer, Declined, OPERATOR, Part, Replay, ToolRequest};
+use crate::{Answerer, Declined, OPERATOR, Part, Questions, Replay, ToolRequest};
 
 /// The forms in which an interrupted call of a tool may be answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]

@@ -8,9 +8,8 @@ use super::frame::{Frame, Summaries, frame};
 use super::size::{answer_tokens, fixed_tokens};
 use super::view::View;
 use super::{Window, Windowed};
-use crate::middleware::ModelCall;
 use crate::model::ModelHandle;
-use crate::{ModelRequest, ModelResponse, reason};
+use crate::{ModelCall, ModelRequest, ModelResponse, reason};
 
 /// The number of attempts with a request that is too long.
 const MAX_ATTEMPTS: u32 = 4;

@@ -180,7 +180,7 @@ mod tests {
         let room = || size.room(None, 0, &experience, "m");
 
         experience.counted("m", 10, Some(40));
-        assert_eq!(room(), Some(10_000), "a short request tells nothing");
+        assert_eq!(room(), Some(10_000), "a short request is no measurement");
         experience.counted("m", 8_000, Some(10_000));
         assert_eq!(room(), Some(8_000));
         experience.counted("m", 8_000, Some(8_000));

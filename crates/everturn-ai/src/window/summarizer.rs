@@ -1,7 +1,6 @@
 //! Creating summaries. Each is created once, and a failure does not fail a turn.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
@@ -104,11 +103,7 @@ impl Workshop {
     }
 }
 
-impl fmt::Debug for Workshop {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Workshop").finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(Workshop);
 
 impl Material<'_> {
     fn text(&self) -> String {

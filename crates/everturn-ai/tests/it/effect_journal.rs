@@ -167,7 +167,7 @@ async fn a_known_result_is_used_and_the_tool_is_not_run() {
 }
 
 #[tokio::test]
-async fn a_call_of_unknown_outcome_interrupts_and_says_so() {
+async fn a_call_of_unknown_outcome_interrupts_with_that_mark() {
     let (_registry, _script, generate) = scripted([asks(json!({}))]);
     let notes = Arc::new(Notes::default());
     *notes.record.lock().unwrap() = Some(ToolRecord::Started);
@@ -183,7 +183,7 @@ async fn a_call_of_unknown_outcome_interrupts_and_says_so() {
 }
 
 #[tokio::test]
-async fn a_tool_that_can_find_out_settles_it() {
+async fn a_tool_that_can_reconcile_resolves_it() {
     let found = [
         (Reconciliation::Happened(json!("paid")), "paid", 0),
         (Reconciliation::NeverHappened, "acted", 1),
@@ -244,7 +244,7 @@ async fn a_tool_that_cannot_find_out_now_fails_the_turn_with_its_status() {
 }
 
 #[tokio::test]
-async fn only_an_error_that_says_so_means_that_nothing_happened() {
+async fn only_a_marked_error_means_that_nothing_happened() {
     let (_registry, _script, generate) = scripted([asks(json!({"do": "refuse"}))]);
     let notes = Arc::new(Notes::default());
 

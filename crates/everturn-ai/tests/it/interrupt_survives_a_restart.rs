@@ -158,7 +158,7 @@ async fn a_sibling_that_had_finished_is_not_run_again_and_its_whole_answer_is_ke
 }
 
 #[tokio::test]
-async fn an_input_may_be_replaced_and_the_tool_knows_the_old_one() {
+async fn an_input_may_be_replaced_and_the_tool_receives_the_old_one() {
     let (messages, waiting) = reload(&interrupted().await.unwrap()).unwrap();
     let (registry, script) = process(vec![step(says("Done."))]);
     let careful = Tool::new("transfer", "d", |order: Transfer, cx: ToolContext| async move {

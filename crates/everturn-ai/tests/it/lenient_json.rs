@@ -158,7 +158,7 @@ fn items_come_once_each_and_only_when_complete() {
 }
 
 #[test]
-fn an_array_that_goes_wrong_says_so() {
+fn a_malformed_array_is_reported() {
     let mut cursor = ItemCursor::default();
 
     let items = extract_items(r#"[{"a":1}, oops, {"a":2}]"#, &mut cursor);

@@ -124,7 +124,7 @@ async fn some_lines_of_a_file_can_be_read() {
 }
 
 #[tokio::test]
-async fn lines_past_the_end_are_an_error_that_says_how_many_there_are() {
+async fn lines_past_the_end_are_an_error_that_reports_the_number_of_lines() {
     let root = root(&[("a.txt", b"one\ntwo\n"), ("empty.txt", b"")]);
 
     let past = read(&root, json!({ "filePath": "a.txt", "offset": 3 })).await;

@@ -284,7 +284,7 @@ async fn edits_of_one_round_do_not_lose_one_another() {
 }
 
 #[tokio::test]
-async fn an_edit_that_fails_says_why() {
+async fn a_failed_edit_reports_the_reason() {
     let root = Root::with("text");
     fs::write(root.0.path().join("binary"), [0xff]).unwrap();
     let edit = |path: &str| json!({ "filePath": path, "edits": [{ "oldString": "a", "newString": "b" }] });

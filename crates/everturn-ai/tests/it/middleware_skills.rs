@@ -28,7 +28,7 @@ fn library(skills: &[(&str, &str)]) -> TempDir {
 }
 
 /// The marked part of the system prompt, and the names of the tools, that a model gets.
-async fn told(skills: Skills) -> (Option<String>, Vec<String>) {
+async fn received(skills: Skills) -> (Option<String>, Vec<String>) {
     let registry = Registry::new();
     let script = Script::register(&registry, "m", [Reply::text("done")]);
     Generate::new(&registry)
@@ -67,7 +67,7 @@ async fn skills_are_listed_by_name_in_a_marked_part() {
         ("bread", "---\ndescription: >\n  Two\n  lines.\n---\n"),
     ]);
 
-    let (text, tools) = told(Skills::new([root.path()])).await;
+    let (text, tools) = received(Skills::new([root.path()])).await;
 
     let text = text.unwrap();
     assert!(
@@ -90,7 +90,7 @@ async fn only_plain_direct_subfolders_with_a_skill_file_count() {
     let elsewhere = library(&[("linked", "no")]);
     std::os::unix::fs::symlink(elsewhere.path().join("linked"), root.path().join("linked")).unwrap();
 
-    let (text, _) = told(Skills::new([root.path()])).await;
+    let (text, _) = received(Skills::new([root.path()])).await;
 
     assert_eq!(text.unwrap().matches("\n - ").count(), 1);
 }
@@ -104,7 +104,7 @@ async fn without_skills_the_model_gets_neither_list_nor_tool() {
         Skills::new([empty.path().join("missing")]),
         Skills::default(),
     ] {
-        assert_eq!(told(skills).await, (None, vec![]));
+        assert_eq!(received(skills).await, (None, vec![]));
     }
 }
 
@@ -113,7 +113,7 @@ async fn of_two_skills_with_one_name_the_later_path_counts() {
     let first = library(&[("soup", "---\ndescription: old\n---\n")]);
     let second = library(&[("soup", "---\ndescription: new\n---\n")]);
 
-    let (text, _) = told(Skills::new([first.path(), second.path()])).await;
+    let (text, _) = received(Skills::new([first.path(), second.path()])).await;
 
     assert!(text.unwrap().contains(" - soup - new\n"));
 }
@@ -176,7 +176,7 @@ async fn a_skill_cannot_be_read_from_outside_its_folder() {
     write(root.path(), "sly/other.md", "");
     std::os::unix::fs::symlink("../secret.md", root.path().join("sly/SKILL.md")).unwrap();
 
-    let (text, _) = told(Skills::new([root.path()])).await;
+    let (text, _) = received(Skills::new([root.path()])).await;
     assert!(!text.unwrap().contains("sly"));
 
     for name in [
@@ -200,7 +200,7 @@ async fn skills_that_cannot_be_read_are_left_out() {
     write(root.path(), "binary/SKILL.md", [0xff, 0xfe]);
     fs::create_dir_all(root.path().join("directory/SKILL.md")).unwrap();
 
-    let (text, _) = told(Skills::new([root.path()])).await;
+    let (text, _) = received(Skills::new([root.path()])).await;
 
     let text = text.unwrap();
     assert!(

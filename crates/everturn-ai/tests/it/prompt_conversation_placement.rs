@@ -53,7 +53,7 @@ async fn a_user_prompt_stays_last() {
 }
 
 #[tokio::test]
-async fn a_template_places_the_conversation_where_it_says() {
+async fn a_template_places_the_conversation_at_its_marker() {
     let template = "{{role \"system\"}}sys{{history}}{{role \"user\"}}ask";
 
     assert_eq!(

@@ -63,7 +63,7 @@ struct Quiet;
 impl Middleware for Quiet {}
 
 #[tokio::test]
-async fn the_frontmatter_says_everything_a_call_needs() {
+async fn the_frontmatter_holds_everything_a_call_needs() {
     let source = "---\nmodel: cook\nconfig:\n  temperature: 0.5\ndescription: Asks for a dish.\ninput:\n  schema:\n    \
                   dish: string\n  default:\n    dish: soup\noutput:\n  schema: Recipe\ntools: [season]\n\
                   toolChoice: required\nmaxTurns: 2\nuse:\n  - quiet\n  - name: quiet\n    config: {}\n---\nMake {{dish}}.\n";

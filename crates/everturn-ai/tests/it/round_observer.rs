@@ -134,7 +134,7 @@ async fn the_error_of_a_generation_carries_its_finished_rounds_and_going_on_repe
 }
 
 #[tokio::test]
-async fn a_generation_that_was_stopped_says_so_and_one_that_never_began_carries_nothing() {
+async fn a_stopped_generation_is_reported_and_one_that_never_began_carries_nothing() {
     let (registry, _script, generate) = scripted([asks(), asks()]);
 
     let stopped = generate

@@ -84,7 +84,7 @@ async fn the_end_of_the_callers_context_is_reported() {
 #[tokio::test]
 async fn dropping_the_stream_cancels_the_model() {
     let (registry, _script, generate) = scripted([]);
-    let (gone, mut hears) = tokio::sync::mpsc::channel::<()>(1);
+    let (gone, mut receives) = tokio::sync::mpsc::channel::<()>(1);
     define_model(
         &registry,
         "slow",
@@ -107,7 +107,7 @@ async fn dropping_the_stream_cancels_the_model() {
     stream.next().await.unwrap().unwrap();
     drop(stream);
 
-    assert_eq!(hears.recv().await, Some(()));
+    assert_eq!(receives.recv().await, Some(()));
 }
 
 #[tokio::test]

@@ -119,7 +119,7 @@ async fn a_partial_value_is_seen_before_it_is_a_whole_one() {
 }
 
 #[tokio::test]
-async fn an_answer_without_output_says_so() {
+async fn an_answer_without_output_is_an_error() {
     let (_registry, _script, generate) = scripted([step(says("no JSON here"))]);
 
     let error = generate.prompt("p").await.unwrap().output().unwrap_err();

@@ -166,7 +166,7 @@ fn json_value() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn any_object_that_is_read_settles_after_one_round_trip(
+    fn any_object_that_is_read_is_stable_after_one_round_trip(
         members in prop::collection::vec(
             (prop_oneof!["text", "data", "custom", "media", "reasoning", "resource", "metadata", "[a-z]{1,4}"], json_value()),
             0..5,
@@ -178,8 +178,8 @@ proptest! {
         let written = serde_json::to_value(&part).unwrap();
 
         for (key, value) in &object {
-            let settled = value.is_null() || key == "metadata" || written.get(key) == Some(value);
-            prop_assert!(settled, "{} was lost from {:?}", key, written);
+            let is_kept = value.is_null() || key == "metadata" || written.get(key) == Some(value);
+            prop_assert!(is_kept, "{} was lost from {:?}", key, written);
         }
         prop_assert_eq!(serde_json::from_value::<Part>(written).unwrap(), part);
     }

@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_task_that_was_aborted_or_panicked_says_which() {
+    async fn a_task_error_distinguishes_aborts_from_panics() {
         let aborted = tokio::spawn(std::future::pending::<()>());
         aborted.abort();
         let panicked = tokio::spawn(async { panic!("burnt") });

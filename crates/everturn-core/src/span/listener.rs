@@ -264,9 +264,9 @@ pub(super) fn listeners_need_content() -> bool {
 }
 
 /// Calls `notify` with each listener. The list is copied, so that no lock is held while a listener runs.
-pub(super) fn each(tell: impl Fn(&dyn SpanListener)) {
+pub(super) fn each(call: impl Fn(&dyn SpanListener)) {
     let listeners = LISTENERS.read().clone();
     for listener in listeners {
-        tell(listener.as_ref());
+        call(listener.as_ref());
     }
 }

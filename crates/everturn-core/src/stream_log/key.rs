@@ -1,7 +1,5 @@
 //! The name of a stream, and the subject whose text it holds.
 
-use std::cmp::Ordering;
-use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
 /// The name of a stream: an id within the scope of its owner. Cloning is cheap.
@@ -31,18 +29,14 @@ impl StreamKey {
         }
     }
 
-    /// Charges the stream to an owner, such as a caller who has streams in several scopes.
-    #[must_use]
-    pub fn owned_by(mut self, owner: impl Into<Arc<str>>) -> Self {
-        self.owner = owner.into();
-        self
-    }
+    crate::setters! {
+        /// Charges the stream to an owner, such as a caller who has streams in several scopes.
+        #[must_use]
+        pub fn owned_by(mut self, owner: impl Into<Arc<str>>) { self.owner = owner.into() }
 
-    /// Sets the subject whose text the stream holds, so that the stream is erased with it.
-    #[must_use]
-    pub fn about(mut self, subject: StreamSubject) -> Self {
-        self.subject = subject;
-        self
+        /// Sets the subject whose text the stream holds, so that the stream is erased with it.
+        #[must_use]
+        pub fn about(mut self, subject: StreamSubject) { self.subject = subject }
     }
 
     /// Returns the subject whose text the stream holds.
@@ -70,31 +64,7 @@ impl StreamKey {
     }
 }
 
-impl PartialEq for StreamKey {
-    fn eq(&self, other: &Self) -> bool {
-        self.name() == other.name()
-    }
-}
-
-impl Eq for StreamKey {}
-
-impl Hash for StreamKey {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.name().hash(state);
-    }
-}
-
-impl PartialOrd for StreamKey {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for StreamKey {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.name().cmp(&other.name())
-    }
-}
+crate::macros::compared_by!(StreamKey, name, ordered);
 
 /// The tenant, and the session if there is one, whose text a stream holds: the stream is erased with them.
 ///

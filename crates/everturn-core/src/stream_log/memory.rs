@@ -1,7 +1,6 @@
 //! A stream log in memory; its streams are lost when the process ends.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -39,36 +38,26 @@ pub struct MemoryStreamLogOptions {
 }
 
 impl MemoryStreamLogOptions {
-    /// Sets how long a stream is kept after its end; 5 minutes by default.
-    pub fn keep_for(mut self, duration: Duration) -> Self {
-        self.keep_for = duration;
-        self
-    }
+    crate::setters! {
+        /// Sets how long a stream is kept after its end; 5 minutes by default.
+        pub fn keep_for(mut self, duration: Duration) { self.keep_for = duration }
 
-    /// Sets the approximate memory limit of all streams together; 256 MiB by default.
-    ///
-    /// When the log is full, it removes finished streams, the oldest first. If that does not make enough
-    /// room, the stream that needs it ends with `RESOURCE_EXHAUSTED`.
-    pub fn max_bytes(mut self, bytes: usize) -> Self {
-        self.max_bytes = bytes;
-        self
-    }
+        /// Sets the approximate memory limit of all streams together; 256 MiB by default.
+        ///
+        /// When the log is full, it removes finished streams, the oldest first. If that does not make enough
+        /// room, the stream that needs it ends with `RESOURCE_EXHAUSTED`.
+        pub fn max_bytes(mut self, bytes: usize) { self.max_bytes = bytes }
 
-    /// Sets the approximate memory limit of the streams of one [owner](StreamKey::owner) together; 64 MiB by
-    /// default.
-    ///
-    /// An owner at its limit loses its own finished streams, the oldest first, and then its streams end with
-    /// `RESOURCE_EXHAUSTED`. So one owner cannot use up the memory of all others.
-    pub fn max_owner_bytes(mut self, bytes: usize) -> Self {
-        self.max_owner_bytes = bytes;
-        self
-    }
+        /// Sets the approximate memory limit of the streams of one [owner](StreamKey::owner) together; 64 MiB
+        /// by default.
+        ///
+        /// An owner at its limit loses its own finished streams, the oldest first, and then its streams end
+        /// with `RESOURCE_EXHAUSTED`. So one owner cannot use up the memory of all others.
+        pub fn max_owner_bytes(mut self, bytes: usize) { self.max_owner_bytes = bytes }
 
-    /// Sets the approximate memory limit of one stream; 64 MiB by default. A stream that needs more ends with
-    /// `RESOURCE_EXHAUSTED`.
-    pub fn max_stream_bytes(mut self, bytes: usize) -> Self {
-        self.max_stream_bytes = bytes;
-        self
+        /// Sets the approximate memory limit of one stream; 64 MiB by default. A stream that needs more ends
+        /// with `RESOURCE_EXHAUSTED`.
+        pub fn max_stream_bytes(mut self, bytes: usize) { self.max_stream_bytes = bytes }
     }
 
     /// Creates the log.
@@ -470,13 +459,6 @@ impl Default for MemoryStreamLog {
     }
 }
 
-impl fmt::Debug for MemoryStreamLog {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryStreamLog")
-            .field("streams", &self.0.streams.lock().len())
-            .field("bytes", &self.0.bytes.load(Ordering::Relaxed))
-            .finish_non_exhaustive()
-    }
-}
+crate::opaque_debug!(MemoryStreamLog);
 
 crate::opaque_debug!(MemoryWriter);

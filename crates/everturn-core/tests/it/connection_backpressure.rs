@@ -74,12 +74,12 @@ async fn a_caller_that_sends_and_receives_by_turns_never_deadlocks() {
         "echo",
         &Context::new(),
         |mut inputs: Inputs<u32>, emitter: Emitter<u32>, _| async move {
-            let mut heard = 0;
+            let mut received = 0;
             while let Some(input) = inputs.next().await {
                 emitter.send(input).await?;
-                heard += 1;
+                received += 1;
             }
-            Ok(heard)
+            Ok(received)
         },
     );
 

@@ -96,11 +96,11 @@ async fn the_output_drains_unread_chunks() {
             for n in 0..100 {
                 emitter.send(n).await?;
             }
-            Ok("said it all")
+            Ok("complete")
         },
     );
 
-    assert_eq!(within(connection.output()).await.unwrap(), "said it all");
+    assert_eq!(within(connection.output()).await.unwrap(), "complete");
     assert_eq!(connection.receive().next().await, None);
 }
 

@@ -188,12 +188,12 @@ async fn open_and_drop(connections: usize) {
             "echo",
             context,
             |mut inputs: Inputs<usize>, emitter: Emitter<usize>, _| async move {
-                let mut heard = 0;
+                let mut received = 0;
                 while let Some(input) = inputs.next().await {
-                    heard += 1;
+                    received += 1;
                     emitter.send(input).await?;
                 }
-                Ok(heard)
+                Ok(received)
             },
         )
     };

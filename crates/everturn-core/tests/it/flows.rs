@@ -31,10 +31,10 @@ async fn a_name_is_defined_once() {
 }
 
 #[tokio::test]
-async fn a_streaming_flow_called_without_a_listener_knows_it() {
+async fn a_streaming_flow_can_check_for_a_listener() {
     let registry = Registry::new();
     let flow = registry
-        .define_streaming_flow("heard", |(): (), emitter: Emitter<u8>| async move {
+        .define_streaming_flow("received", |(): (), emitter: Emitter<u8>| async move {
             emitter.send(1).await?;
             Ok(emitter.is_streaming())
         })
@@ -42,7 +42,7 @@ async fn a_streaming_flow_called_without_a_listener_knows_it() {
 
     assert!(!flow.run(()).await.unwrap());
     assert!(flow.stream(()).output().await.unwrap());
-    let erased = registry.resolve("/flow/heard").await.unwrap();
+    let erased = registry.resolve("/flow/received").await.unwrap();
     assert_eq!(erased.run_json(JsonCall::default()).await.unwrap(), false);
 }
 
@@ -156,7 +156,7 @@ fn a_flow_describes_itself() {
 }
 
 #[test]
-fn a_bidirectional_flow_says_so_and_what_opens_it() {
+fn a_bidirectional_flow_reports_how_to_open_it() {
     let registry = Registry::new();
     let flow = registry
         .define_bidi_flow("talk", |_: String, _: Inputs<u8>, _: Emitter<u8>| async move {

@@ -160,7 +160,7 @@ async fn an_initialisation_that_was_given_up_is_tried_again() {
 }
 
 #[tokio::test]
-async fn a_clash_during_initialisation_registers_nothing_and_says_what_clashes() {
+async fn a_clash_during_initialisation_registers_nothing_and_names_the_key() {
     struct Twice;
 
     impl Plugin for Twice {

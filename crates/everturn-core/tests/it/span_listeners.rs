@@ -10,9 +10,9 @@ use serde_json::{Map, json};
 
 /// Keeps the spans of one root, because the listener receives those of other tests, too.
 #[derive(Default)]
-struct Heard(Mutex<Vec<(&'static str, SpanRecord)>>);
+struct Received(Mutex<Vec<(&'static str, SpanRecord)>>);
 
-impl SpanListener for Heard {
+impl SpanListener for Received {
     fn started(&self, span: &SpanRecord) {
         self.0.lock().unwrap().push(("started", span.clone()));
     }
@@ -22,10 +22,10 @@ impl SpanListener for Heard {
     }
 }
 
-impl Heard {
+impl Received {
     fn of(&self, name: &str) -> Vec<(&'static str, SpanRecord)> {
-        let heard = self.0.lock().unwrap();
-        heard
+        let received = self.0.lock().unwrap();
+        received
             .iter()
             .filter(|(_, span)| span.name == name)
             .cloned()
@@ -35,12 +35,12 @@ impl Heard {
 
 #[tokio::test]
 async fn a_span_is_reported_when_it_starts_and_when_it_ends_with_its_content() {
-    let heard = Arc::new(Heard::default());
-    let listening = listen_to_spans(heard.clone());
+    let received = Arc::new(Received::default());
+    let listening = listen_to_spans(received.clone());
     let registry = Registry::new();
     let flow = registry
-        .define_flow("heard menu", |dish: String| async move {
-            Ok(run("heard step", || async { Ok(format!("{dish} soup")) }).await?)
+        .define_flow("received menu", |dish: String| async move {
+            Ok(run("received step", || async { Ok(format!("{dish} soup")) }).await?)
         })
         .unwrap();
 
@@ -48,26 +48,26 @@ async fn a_span_is_reported_when_it_starts_and_when_it_ends_with_its_content() {
     drop(listening);
     flow.run("onion".to_owned()).await.unwrap();
 
-    let flow = heard.of("heard menu");
+    let flow = received.of("received menu");
     let [("started", began), ("ended", ended)] = flow.as_slice() else {
         panic!("{flow:?}");
     };
     assert_eq!(began.ended_at, None);
-    assert_eq!(began.attributes["genkit:key"], "/flow/heard menu");
+    assert_eq!(began.attributes["genkit:key"], "/flow/received menu");
     assert_eq!(began.attributes["genkit:isRoot"], true);
     assert!(ended.ended_at.is_some());
     assert_eq!(ended.attributes["genkit:input"], r#""leek""#);
     assert_eq!(ended.attributes["genkit:output"], r#""leek soup""#);
     assert_eq!(ended.attributes["genkit:state"], "success");
-    let step = &heard.of("heard step")[0].1;
+    let step = &received.of("received step")[0].1;
     assert_eq!(step.parent, Some(began.ids.span));
     assert_eq!(step.ids.trace, began.ids.trace);
 }
 
 #[tokio::test]
 async fn the_innermost_span_that_failed_is_marked() {
-    let heard = Arc::new(Heard::default());
-    let _listening = listen_to_spans(heard.clone());
+    let received = Arc::new(Received::default());
+    let _listening = listen_to_spans(received.clone());
     let registry = Registry::new();
     let flow = registry
         .define_flow("broken menu", |(): ()| async {
@@ -81,7 +81,7 @@ async fn the_innermost_span_that_failed_is_marked() {
     flow.run(()).await.unwrap_err();
 
     for (name, source) in [("broken menu", None), ("broken step", Some(&json!(true)))] {
-        let ended = &heard.of(name)[1].1;
+        let ended = &received.of(name)[1].1;
         assert_eq!(ended.failure.as_deref(), Some("boom"), "{name}");
         assert_eq!(ended.attributes["genkit:state"], "error", "{name}");
         assert_eq!(ended.attributes.get("genkit:isFailureSource"), source, "{name}");
@@ -90,8 +90,8 @@ async fn the_innermost_span_that_failed_is_marked() {
 
 #[tokio::test]
 async fn labels_are_on_the_outermost_span_and_its_ids_are_observed() {
-    let heard = Arc::new(Heard::default());
-    let _listening = listen_to_spans(heard.clone());
+    let received = Arc::new(Received::default());
+    let _listening = listen_to_spans(received.clone());
     let registry = Registry::new();
     registry
         .define_flow("labelled menu", |(): ()| async {
@@ -114,17 +114,22 @@ async fn labels_are_on_the_outermost_span_and_its_ids_are_observed() {
     };
     flow.run_json(call).await.unwrap();
 
-    let flow = &heard.of("labelled menu")[0].1;
+    let flow = &received.of("labelled menu")[0].1;
     assert_eq!(flow.attributes["batchRun"], "L1");
     assert_eq!(*observed.lock().unwrap(), Some(flow.ids));
-    assert!(!heard.of("labelled step")[0].1.attributes.contains_key("batchRun"));
+    assert!(
+        !received.of("labelled step")[0]
+            .1
+            .attributes
+            .contains_key("batchRun")
+    );
 }
 
 const CALLER: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
 #[tokio::test]
 async fn the_outermost_span_belongs_to_the_trace_of_the_program_that_called() {
-    let heard = Arc::new(Heard::default());
+    let received = Arc::new(Received::default());
     let registry = Registry::new();
     let flow = registry
         .define_flow("called menu", |(): ()| async {
@@ -138,12 +143,12 @@ async fn the_outermost_span_belongs_to_the_trace_of_the_program_that_called() {
         .with_extension(Arc::new(RequestId::given("r-7").unwrap()));
     let call = || flow.call((), context.clone(), everturn_core::Emitter::silent());
 
-    let listening = listen_to_spans(heard.clone());
+    let listening = listen_to_spans(received.clone());
     let named = call().await.unwrap();
     drop(listening);
 
-    let flow = &heard.of("called menu")[1].1;
-    let step = &heard.of("called step")[1].1;
+    let flow = &received.of("called menu")[1].1;
+    let step = &received.of("called step")[1].1;
     assert_eq!(flow.ids.trace, caller.ids().trace);
     assert_eq!((flow.parent, flow.remote_parent), (None, Some(caller.ids().span)));
     assert_eq!(flow.attributes["everturn.request.id"], "r-7");
@@ -153,9 +158,9 @@ async fn the_outermost_span_belongs_to_the_trace_of_the_program_that_called() {
 }
 
 #[tokio::test]
-async fn a_value_that_says_the_work_failed_ends_its_span_as_failed() {
-    let heard = Arc::new(Heard::default());
-    let _listening = listen_to_spans(heard.clone());
+async fn a_value_that_reports_a_failure_ends_its_span_as_failed() {
+    let received = Arc::new(Received::default());
+    let _listening = listen_to_spans(received.clone());
     let caller = TraceParent::parse(CALLER).unwrap();
 
     run("marked step", || async {
@@ -168,7 +173,7 @@ async fn a_value_that_says_the_work_failed_ends_its_span_as_failed() {
     .await
     .unwrap();
 
-    let step = &heard.of("marked step")[1].1;
+    let step = &received.of("marked step")[1].1;
     assert_eq!(step.failure.as_deref(), Some("the model is gone"));
     assert_eq!(step.attributes["error.type"], "UNAVAILABLE");
     assert_eq!(step.links[0].to, caller);

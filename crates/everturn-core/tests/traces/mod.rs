@@ -8,16 +8,16 @@ use serde_json::Value;
 
 /// Observes every span of this thread until it is dropped. Each test runs on a separate thread.
 pub(crate) struct Traces {
-    heard: Arc<Heard>,
+    received: Arc<Received>,
     _listening: ListeningToSpans,
 }
 
-struct Heard {
+struct Received {
     thread: ThreadId,
     ended: Mutex<Vec<Arc<SpanRecord>>>,
 }
 
-impl SpanListener for Heard {
+impl SpanListener for Received {
     fn started(&self, _span: &SpanRecord) {}
 
     fn ended(&self, span: &Arc<SpanRecord>) {
@@ -32,19 +32,19 @@ impl SpanListener for Heard {
 
 impl Traces {
     pub(crate) fn listen() -> Self {
-        let heard = Arc::new(Heard {
+        let received = Arc::new(Received {
             thread: std::thread::current().id(),
             ended: Mutex::default(),
         });
         Self {
-            _listening: listen_to_spans(heard.clone()),
-            heard,
+            _listening: listen_to_spans(received.clone()),
+            received,
         }
     }
 
     /// The spans that have ended, in the order they did.
     pub(crate) fn ended(&self) -> Vec<Exported> {
-        let ended = self.heard.ended.lock().expect("no test panics here");
+        let ended = self.received.ended.lock().expect("no test panics here");
         ended.iter().map(|span| Exported::new(span)).collect()
     }
 

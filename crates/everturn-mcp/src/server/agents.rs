@@ -177,7 +177,7 @@ pub(super) fn questions(parts: &[Part]) -> Vec<(String, Value)> {
 }
 
 /// Returns whether the client supports tasks.
-fn knows_tasks(request: &Request<'_>) -> bool {
+fn supports_tasks(request: &Request<'_>) -> bool {
     let capabilities = request.rmcp.client_capabilities();
     capabilities.is_some_and(|capabilities| capabilities.supports_tasks())
 }
@@ -216,7 +216,7 @@ async fn run(
     let output = tokio::select! {
         biased;
         output = &mut running => output,
-        () = tokio::time::sleep(request.exposed.task_after), if can_detach && knows_tasks(request) => {
+        () = tokio::time::sleep(request.exposed.task_after), if can_detach && supports_tasks(request) => {
             leave.cancel();
             running.await
         }
@@ -230,7 +230,7 @@ async fn run(
 
 fn respond(request: &Request<'_>, asking: &Asking<'_>, output: AgentOutput) -> Result<CallToolResponse> {
     match (output.finish_reason, output.snapshot_id) {
-        (Some(AgentFinishReason::Detached), Some(run)) if knows_tasks(request) => {
+        (Some(AgentFinishReason::Detached), Some(run)) if supports_tasks(request) => {
             let now = Timestamp::now().to_string();
             let task = Task::new(run.as_str(), TaskStatus::Working, now.as_str(), now.as_str());
             let task = task.with_poll_interval_ms(POLL_INTERVAL_MS);

@@ -7,9 +7,8 @@ use everturn_core::{Error, Result};
 use serde_json::{Value, json};
 
 use super::PROVIDER;
-use crate::content::{inline, is_image, output_text};
-use crate::provenance::{self, Signature};
-use crate::wire_tools::WireTools;
+use crate::content;
+use crate::{Signature, WireTools, inline, is_image, output_text, snake_case};
 
 /// The keys under which a part or a tool may ask for a prompt-cache breakpoint.
 const CACHE_CONTROL: [&str; 2] = ["cache_control", "cacheControl"];
@@ -84,7 +83,7 @@ pub(super) fn cache_control(mark: &Value) -> Option<Value> {
 
 /// Converts reasoning; `None` unless it has Claude's own signature.
 fn thinking(part: &Part, text: &str) -> Option<Value> {
-    let signature = match provenance::signature(part, PROVIDER)? {
+    let signature = match content::signature(part, PROVIDER)? {
         Signature::Exact(signature) => signature.to_owned(),
         Signature::Encoded(encoded) => decoded(encoded).unwrap_or_else(|| encoded.to_owned()),
     };
@@ -107,29 +106,20 @@ fn custom_block(custom: &JsonObject) -> Option<Value> {
     if let Some(data) = custom.get("redactedThinking") {
         return Some(json!({ "type": "redacted_thinking", "data": data }));
     }
-    let mut document = snake_case(custom.get("anthropicDocument")?);
+    let mut document = in_snake_case(custom.get("anthropicDocument")?);
     document["type"] = json!("document");
     Some(document)
 }
 
 /// Converts the keys of a value to the API's form: `mediaType` becomes `media_type`.
-fn snake_case(value: &Value) -> Value {
-    let key = |key: &str| {
-        key.chars().fold(String::new(), |mut key, c| {
-            if c.is_ascii_uppercase() {
-                key.push('_');
-            }
-            key.push(c.to_ascii_lowercase());
-            key
-        })
-    };
+fn in_snake_case(value: &Value) -> Value {
     match value {
         Value::Object(members) => members
             .iter()
-            .map(|(name, member)| (key(name), snake_case(member)))
+            .map(|(name, member)| (snake_case(name), in_snake_case(member)))
             .collect::<JsonObject>()
             .into(),
-        Value::Array(items) => items.iter().map(snake_case).collect(),
+        Value::Array(items) => items.iter().map(in_snake_case).collect(),
         other => other.clone(),
     }
 }

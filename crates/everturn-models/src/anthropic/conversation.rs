@@ -9,9 +9,8 @@ use super::PROVIDER;
 use super::blocks::{
     Calls, assistant_block, content_block, is_tool_result, media_block, text_block, user_block,
 };
-use super::family::Family;
-use crate::content::{NO_MESSAGE, warn_left_out};
-use crate::wire_tools::WireTools;
+use super::claude_family::Family;
+use crate::{NO_MESSAGE, WireTools, warn_left_out};
 
 /// A conversation that is being converted.
 #[derive(Debug)]

@@ -5,9 +5,8 @@ use everturn_core::{Error, Result};
 use serde_json::{Value, json};
 
 use super::PROVIDER;
-use super::family::Family;
-use crate::content::{NO_MESSAGE, inline, warn_left_out};
-use crate::provenance;
+use super::gemini_family::Family;
+use crate::content::{self, NO_MESSAGE, inline, warn_left_out};
 use crate::wire_tools::WireTools;
 
 /// The signature of a call that Gemini did not make.
@@ -113,7 +112,7 @@ impl<'a> Contents<'a> {
 
     /// Converts a part; `None` if Gemini does not accept such a part.
     fn part(&mut self, part: &Part) -> Result<Option<Placed>> {
-        let signature = provenance::signature(part, PROVIDER).map(provenance::Signature::text);
+        let signature = content::signature(part, PROVIDER).map(content::Signature::text);
         let mut place = usize::MAX;
         let wire = match part.kind() {
             // An empty text may exist only for its signature.
@@ -161,7 +160,7 @@ impl<'a> Contents<'a> {
 
     fn function_call(&mut self, part: &Part, request: &ToolRequest) -> Value {
         let is_made_up =
-            provenance::own(part, PROVIDER).is_some_and(|own| own.get("noId") == Some(&json!(true)));
+            content::own(part, PROVIDER).is_some_and(|own| own.get("noId") == Some(&json!(true)));
         let call = Call {
             name: request.name.clone(),
             reference: request.reference.clone(),

@@ -1,36 +1,34 @@
 //! Chat Completions, which nearly every server supports, each with small differences.
 
 mod calls;
-mod messages;
+mod chat_messages;
+mod chat_stream;
 mod reasoning;
-mod stream;
 
 use everturn_ai::{JsonObject, ModelRequest, ModelResponse, ModelResponseChunk};
 use everturn_core::{Emitter, Result};
 use serde_json::json;
 
 use super::dialect::Dialect;
-use super::model::OpenAiModel;
-use super::schema::Wanted;
-use super::{config, schema, tools};
-use crate::draft::Draft;
-use crate::event_stream::Events;
-use crate::service::Call;
+use super::openai_model::OpenAiModel;
+use super::tools::Wanted;
+use super::{openai_config, tools};
+use crate::{Call, Draft, Events};
 
 pub(super) async fn generate(
     model: &OpenAiModel,
     request: &ModelRequest,
     emitter: &Emitter<ModelResponseChunk>,
 ) -> Result<ModelResponse> {
-    let (mut settings, id) = config::of(request, &model.id)?;
+    let (mut settings, id) = openai_config::of(request, &model.id)?;
     let key = settings.take_key()?;
     let parses_think_tags = settings.take_flag("parseThinkTags")?.unwrap_or(false);
-    config::avoid_refused(&mut settings, model.dialect, &id);
+    openai_config::avoid_refused(&mut settings, model.dialect, &id);
     let wire_tools = tools::of(request);
 
     let mut body = JsonObject::new();
     body.insert("model".to_owned(), id.into());
-    let messages = messages::of(request, model.service.provider(), model.dialect, &wire_tools)?;
+    let messages = chat_messages::of(request, model.service.provider(), model.dialect, &wire_tools)?;
     body.insert("messages".to_owned(), messages.into());
     body.insert("stream".to_owned(), true.into());
     if model.dialect != Dialect::Mistral {
@@ -43,7 +41,7 @@ pub(super) async fn generate(
         }
         json!({ "type": "function", "function": function })
     })?;
-    match schema::wanted(request) {
+    match tools::wanted(request) {
         Some(Wanted::Schema(schema)) => {
             let format = json!({ "type": "json_schema", "json_schema": schema });
             body.insert("response_format".to_owned(), format);
@@ -53,13 +51,13 @@ pub(super) async fn generate(
         }
         None => {}
     }
-    config::into_chat(settings, model.dialect, &mut body);
+    openai_config::into_chat(settings, model.dialect, &mut body);
     let call = Call {
         key,
         ..Call::post("/chat/completions", body)
     };
     let answer = model.service.call(&call).await?;
     let events = Events::new(&model.service, answer);
-    let reader = stream::Reader::new(Draft::new(emitter), model, &wire_tools, parses_think_tags);
+    let reader = chat_stream::Reader::new(Draft::new(emitter), model, &wire_tools, parses_think_tags);
     reader.read(events).await
 }

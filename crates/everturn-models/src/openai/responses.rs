@@ -2,28 +2,27 @@
 
 mod items;
 mod output;
-mod stream;
+mod response_stream;
 
 use everturn_ai::{JsonObject, ModelRequest, ModelResponse, ModelResponseChunk};
 use everturn_core::{Emitter, Result};
 use serde_json::json;
 
 use self::items::Items;
-use super::model::OpenAiModel;
-use super::schema::Wanted;
-use super::{config, schema, tools};
-use crate::event_stream::Events;
-use crate::service::Call;
+use super::openai_model::OpenAiModel;
+use super::tools::Wanted;
+use super::{openai_config, tools};
+use crate::{Call, Events};
 
 pub(super) async fn generate(
     model: &OpenAiModel,
     request: &ModelRequest,
     emitter: &Emitter<ModelResponseChunk>,
 ) -> Result<ModelResponse> {
-    let (mut settings, id) = config::of(request, &model.id)?;
+    let (mut settings, id) = openai_config::of(request, &model.id)?;
     let key = settings.take_key()?;
-    config::refuse_stop_sequences(&mut settings)?;
-    config::avoid_refused(&mut settings, model.dialect, &id);
+    openai_config::refuse_stop_sequences(&mut settings)?;
+    openai_config::avoid_refused(&mut settings, model.dialect, &id);
     let wire_tools = tools::of(request);
 
     let mut body = JsonObject::new();
@@ -42,7 +41,7 @@ pub(super) async fn generate(
         function["strict"] = json!(tools::is_strict(tool));
         function
     })?;
-    let format = schema::wanted(request).map(|wanted| match wanted {
+    let format = tools::wanted(request).map(|wanted| match wanted {
         Wanted::Schema(mut schema) => {
             schema["type"] = json!("json_schema");
             schema
@@ -52,12 +51,12 @@ pub(super) async fn generate(
     if let Some(format) = format {
         body.insert("text".to_owned(), json!({ "format": format }));
     }
-    config::into_responses(settings, &mut body)?;
+    openai_config::into_responses(settings, &mut body)?;
     let call = Call {
         key,
         ..Call::post("/responses", body)
     };
     let answer = model.service.call(&call).await?;
     let events = Events::new(&model.service, answer);
-    stream::read(events, emitter, model.service.provider(), &wire_tools).await
+    response_stream::read(events, emitter, model.service.provider(), &wire_tools).await
 }

@@ -4,11 +4,28 @@
 /// a [`Service`](super::Service) and whose field `listing` is a [`Listing`](crate::listing::Listing).
 /// `normalise` converts the base URL.
 ///
-/// The plugin has two methods: `action` returns the action of a type and a name, and `fetch` the
-/// [entries](crate::listing::Entry) of its list.
+/// The plugin has two methods: `model` returns the model of a name, and `fetch` the
+/// [entries](crate::listing::Entry) of its list. `embedder` returns the embedder of a name, if the provider
+/// has any.
 macro_rules! provider_plugin {
-    ($plugin:ty, base_url: $normalise:expr) => {
+    ($plugin:ty, base_url: $normalise:expr $(, embedder: $embedder:expr)?) => {
         impl $plugin {
+            fn action(
+                &self,
+                action_type: &everturn_core::ActionType,
+                id: &str,
+            ) -> Option<std::sync::Arc<dyn everturn_core::DynAction>> {
+                if *action_type == everturn_core::ActionType::MODEL {
+                    let name = format!("{}/{id}", self.service.provider());
+                    return Some(std::sync::Arc::new(everturn_ai::model_action(name, self.model(id))));
+                }
+                $(if *action_type == everturn_core::ActionType::EMBEDDER {
+                    let embedder: fn(&Self, &str) -> everturn_ai::EmbedderAction = $embedder;
+                    return Some(std::sync::Arc::new(embedder(self, id)));
+                })?
+                None
+            }
+
             /// Returns the names of the listed models that can chat, without the plugin's prefix. The list is
             /// kept for five minutes.
             ///
@@ -83,10 +100,11 @@ macro_rules! provider_plugin {
             ) -> futures::future::BoxFuture<'_, everturn_core::HandlerResult<Vec<everturn_core::Descriptor>>>
             {
                 Box::pin(async {
-                    let listed = self
-                        .listing
-                        .get_or_empty(self.service.provider(), self.fetch())
-                        .await;
+                    // Models work without a list.
+                    let listed = self.listing.get(self.fetch()).await.unwrap_or_else(|error| {
+                        tracing::debug!(provider = self.service.provider(), %error, "the models cannot be listed");
+                        Vec::new()
+                    });
                     let actions = listed
                         .iter()
                         .filter_map(|entry| self.action(&entry.kind()?, entry.id()));

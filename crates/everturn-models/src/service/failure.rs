@@ -135,7 +135,7 @@ impl Failure {
             self.is_retryable = false;
         }
         classify(self, body);
-        if self.says_too_long() {
+        if self.reports_too_long() {
             self.is_too_long = true;
             self.is_retryable = false;
             self.status = Status::InvalidArgument;
@@ -143,7 +143,7 @@ impl Failure {
     }
 
     /// Returns whether the provider rejects the length of the request.
-    fn says_too_long(&self) -> bool {
+    fn reports_too_long(&self) -> bool {
         // A rate limit may be about tokens too, and waiting helps against it.
         if !matches!(self.http_status, None | Some(400 | 413 | 422 | 500)) {
             return false;

@@ -57,16 +57,9 @@ impl fmt::Debug for ApiKey {
     }
 }
 
-impl From<&str> for ApiKey {
-    fn from(key: &str) -> Self {
-        Self::new(key)
-    }
-}
-
-impl From<String> for ApiKey {
-    fn from(key: String) -> Self {
-        Self::new(&key)
-    }
+everturn_core::conversions! {
+    From<&str> for ApiKey: |key| Self::new(key);
+    From<String> for ApiKey: |key| Self::new(&key);
 }
 
 /// A key is a string in the schemas of settings.

@@ -189,10 +189,10 @@ async fn an_enforced_schema_is_closed_on_a_copy() {
     );
     assert_eq!(request.output.unwrap().schema, Some(schema));
     assert!(early.get("output_config").is_none());
-    let told = early["messages"][0]["content"][1]["text"].as_str().unwrap();
+    let described = early["messages"][0]["content"][1]["text"].as_str().unwrap();
     assert!(
-        told.contains("dishes"),
-        "an early model is told the schema in words: {told}"
+        described.contains("dishes"),
+        "an early model receives the schema in words: {described}"
     );
 }
 

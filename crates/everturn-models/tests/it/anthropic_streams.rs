@@ -113,7 +113,7 @@ async fn thinking_that_is_not_shown_is_kept_for_its_signature() {
 }
 
 #[tokio::test]
-async fn usage_and_what_else_the_provider_says_is_kept() {
+async fn usage_and_other_provider_data_are_kept() {
     let asked = answered(&Answer::of([json!({ "type": "text", "text": "Soup." })]).events()).await;
 
     let response = response(&asked);

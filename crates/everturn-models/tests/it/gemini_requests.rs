@@ -151,7 +151,7 @@ async fn an_enforced_schema_goes_as_it_is_unless_the_model_is_early_and_has_tool
     assert_eq!(early["generationConfig"], enforced);
     assert!(
         early_with_tools.get("generationConfig").is_none(),
-        "the schema is told in words"
+        "the schema is described in words"
     );
     assert_eq!(
         legacy["generationConfig"]["responseSchema"]["properties"]["dish"],

@@ -129,7 +129,7 @@ async fn media_code_and_the_unknown_are_kept_whole() {
 }
 
 #[tokio::test]
-async fn usage_grounding_and_what_else_the_provider_says_is_kept() {
+async fn usage_grounding_and_other_provider_data_are_kept() {
     let mut events = Answer::of([json!({ "text": "Soup." })]).events();
     events[1]["candidates"][0]["groundingMetadata"] = json!({ "webSearchQueries": ["leeks"] });
 

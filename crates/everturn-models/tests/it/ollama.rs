@@ -16,7 +16,7 @@ fn plugin(server: &Server) -> Ollama {
     Ollama::new().base_url(server.url())
 }
 
-fn said(message: Value) -> Value {
+fn message_line(message: Value) -> Value {
     json!({ "model": "qwen3:8b", "message": message, "done": false })
 }
 
@@ -118,11 +118,11 @@ async fn a_model_that_may_call_no_tool_gets_none() {
 #[tokio::test]
 async fn thinking_text_and_calls_become_parts() {
     let asked = answered(&[
-        said(json!({ "thinking": "H" })),
-        said(json!({ "thinking": "m." })),
-        said(json!({ "content": "Grüße 🥕" })),
-        said(json!({ "content": "", "tool_calls": [{ "id": "x", "function": { "name": "f", "arguments": { "a": 1 } } }] })),
-        said(json!({ "tool_calls": [{ "function": { "name": "g" } }] })),
+        message_line(json!({ "thinking": "H" })),
+        message_line(json!({ "thinking": "m." })),
+        message_line(json!({ "content": "Grüße 🥕" })),
+        message_line(json!({ "content": "", "tool_calls": [{ "id": "x", "function": { "name": "f", "arguments": { "a": 1 } } }] })),
+        message_line(json!({ "tool_calls": [{ "function": { "name": "g" } }] })),
         done("stop"),
     ])
     .await;
@@ -148,17 +148,17 @@ fn uuid(value: &Value) -> bool {
 }
 
 #[tokio::test]
-async fn an_answer_ends_with_its_last_line_and_says_why() {
-    let length = answered(&[said(json!({ "content": "a" })), done("length")])
+async fn an_answer_ends_with_its_last_line_and_its_reason() {
+    let length = answered(&[message_line(json!({ "content": "a" })), done("length")])
         .await
         .result
         .unwrap();
-    let cut = answered(&[said(json!({ "content": "a" }))])
+    let cut = answered(&[message_line(json!({ "content": "a" }))])
         .await
         .result
         .unwrap_err();
     let failed = answered(&[
-        said(json!({ "content": "a" })),
+        message_line(json!({ "content": "a" })),
         json!({ "error": "model 'x' not found" }),
     ])
     .await

@@ -14,7 +14,7 @@ use crate::server::{Reply, Server, named_sse, sse};
 use crate::{anthropic_rules, anthropic_server, chat_rules, chat_server, gemini_rules, gemini_server};
 
 /// A part of a model's message, without calls.
-fn said() -> impl Strategy<Value = Value> {
+fn any_content() -> impl Strategy<Value = Value> {
     select(vec![
         json!({ "text": "Soup." }),
         json!({ "text": "" }),
@@ -80,38 +80,40 @@ fn answer() -> impl Strategy<Value = Value> {
 /// The messages of one round: text and calls of the model, and the answers of the tools.
 fn round() -> impl Strategy<Value = Vec<Value>> {
     let calls = prop::collection::vec((call(), answer()), 0..4);
-    (prop::collection::vec(said(), 0..4), calls, any::<bool>()).prop_map(|(mut content, calls, backwards)| {
-        let mut answers = Vec::new();
-        for (number, ((reference, kept), mut answer)) in calls.into_iter().enumerate() {
-            let reference = reference
-                .as_str()
-                .map(|name| name.replace('N', &number.to_string()));
-            let (name, input) = if number == 2 {
-                ("shout", json!("hi"))
-            } else {
-                ("look", json!({ "n": number }))
-            };
-            let mut part = json!({ "toolRequest": { "name": name, "input": input } });
-            if let Some(reference) = &reference {
-                part["toolRequest"]["ref"] = json!(reference);
-                answer["ref"] = json!(reference);
+    (prop::collection::vec(any_content(), 0..4), calls, any::<bool>()).prop_map(
+        |(mut content, calls, backwards)| {
+            let mut answers = Vec::new();
+            for (number, ((reference, kept), mut answer)) in calls.into_iter().enumerate() {
+                let reference = reference
+                    .as_str()
+                    .map(|name| name.replace('N', &number.to_string()));
+                let (name, input) = if number == 2 {
+                    ("shout", json!("hi"))
+                } else {
+                    ("look", json!({ "n": number }))
+                };
+                let mut part = json!({ "toolRequest": { "name": name, "input": input } });
+                if let Some(reference) = &reference {
+                    part["toolRequest"]["ref"] = json!(reference);
+                    answer["ref"] = json!(reference);
+                }
+                if !kept.is_null() {
+                    part["metadata"] = kept;
+                }
+                answer["name"] = json!(name);
+                answers.push(json!({ "toolResponse": answer }));
+                content.push(part);
             }
-            if !kept.is_null() {
-                part["metadata"] = kept;
+            if backwards {
+                answers.reverse();
             }
-            answer["name"] = json!(name);
-            answers.push(json!({ "toolResponse": answer }));
-            content.push(part);
-        }
-        if backwards {
-            answers.reverse();
-        }
-        let mut round = vec![json!({ "role": "model", "content": content })];
-        if !answers.is_empty() {
-            round.push(json!({ "role": "tool", "content": answers }));
-        }
-        round
-    })
+            let mut round = vec![json!({ "role": "model", "content": content })];
+            if !answers.is_empty() {
+                round.push(json!({ "role": "tool", "content": answers }));
+            }
+            round
+        },
+    )
 }
 
 fn turn() -> impl Strategy<Value = Vec<Value>> {

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::{HeaderMap, Response as HttpResponse, StatusCode};
-use everturn_core::Context;
 use everturn_core::stream_log::{Entries, JsonText, Position, StreamEvent, StreamKey, StreamLog};
-use everturn_server::{CallerStreams, RecordedStream, ServedAgent, ServerStreamLog, hex, json_response};
+use everturn_core::{Context, hex};
+use everturn_server::{CallerStreams, RecordedStream, ServedAgent, ServerStreamLog, json_response};
 use futures::StreamExt;
 use futures::future::ready;
 use serde_json::Value;

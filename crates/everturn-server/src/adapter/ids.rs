@@ -4,11 +4,10 @@
 //! turn has ended. Such turns get a random name, which the snapshot records. The name contains the session in
 //! which the snapshot is found.
 
-use std::fmt::Write;
 use std::sync::Arc;
 
 use everturn_agent::{ServerNote, SessionId, Snapshot, SnapshotEvent, SnapshotId};
-use everturn_core::{Context, Result};
+use everturn_core::{Context, Result, hex};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -128,15 +127,6 @@ impl MessagePosition {
         let (turn, _) = rest.rsplit_once('_').filter(|(turn, _)| !turn.is_empty())?;
         Some((kind, turn, Self::of_id(id)?))
     }
-}
-
-/// Returns bytes in hexadecimal digits.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
 }
 
 /// Decodes hexadecimal digits into text; returns `None` if they are not the digits of UTF-8 text.

@@ -4,11 +4,11 @@ use std::hash::Hasher as _;
 use std::sync::{Arc, LazyLock};
 
 use everturn_ai::{EffectId, Message, ModelEffect, Part, Role, ToolRequest};
+use everturn_core::hex;
 use fnv::FnvHasher;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use crate::storage::content_id::hex;
 use crate::store::JournalKey;
 use crate::{AgentInput, SessionId, SnapshotId};
 

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edit_that_says_nothing_is_refused() {
+    fn an_edit_that_changes_nothing_is_refused() {
         for nothing in [edit("", "x"), edit("b", "b")] {
             assert_eq!(
                 nothing.apply("abc").unwrap_err().status(),
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_matches_nothing_says_so() {
+    fn a_block_that_matches_nothing_is_an_error() {
         assert_eq!(
             apply_block(&block("z", "x"), "abc").unwrap_err().status(),
             Status::FailedPrecondition

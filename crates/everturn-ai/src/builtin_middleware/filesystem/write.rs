@@ -11,8 +11,8 @@ use serde::Deserialize;
 
 use super::edit::{Edit, apply_block};
 use super::path::WorkspacePath;
-use super::seen::{SeenFiles, Sighting, Stamp};
 use super::workspace::{MAX_FILE_BYTES, OpenFile, Workspace, failure};
+use super::workspace::{SeenFiles, Sighting, Stamp};
 
 /// The input of the writing tool.
 #[derive(Debug, Deserialize, JsonSchema)]

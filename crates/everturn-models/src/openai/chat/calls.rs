@@ -4,8 +4,7 @@ use everturn_ai::{Part, ToolRequest};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::arguments::{Arguments, Outcome};
-use crate::wire_tools::WireTools;
+use crate::{Arguments, Outcome, WireTools};
 
 /// A call in progress.
 #[derive(Debug)]

@@ -6,10 +6,9 @@
 use everturn_ai::{JsonObject, Message, ModelRequest, Part, PartKind, Role, ToolResponse};
 use serde_json::{Value, json};
 
-use crate::content::{output_text, warn_left_out};
+use crate::content::{self, output_text, warn_left_out};
 use crate::openai::media;
 use crate::openai::tools::CallIds;
-use crate::provenance;
 use crate::wire_tools::WireTools;
 
 /// The input of a request.
@@ -94,7 +93,7 @@ impl Writer<'_> {
 
     /// Converts a part of a model message: an item per part, except texts of one message.
     fn answered(&mut self, part: &Part) {
-        let own = provenance::own(part, self.provider);
+        let own = content::own(part, self.provider);
         match part.kind() {
             PartKind::Text(text) => self.text(text, part, own),
             PartKind::Data(value) => self.text(&value.to_string(), part, own),
@@ -150,7 +149,7 @@ impl Writer<'_> {
     /// Converts reasoning if it is OpenAI's and complete: without its encrypted content the provider rejects
     /// it.
     fn reasoning(&mut self, text: &str, part: &Part, own: Option<&JsonObject>) {
-        let (Some(signature), Some(own)) = (provenance::signature(part, self.provider), own) else {
+        let (Some(signature), Some(own)) = (content::signature(part, self.provider), own) else {
             return;
         };
         let mut item = JsonObject::new();

@@ -3,9 +3,7 @@
 use everturn_ai::{JsonObject, Media, Part, ToolRequest};
 use serde_json::{Value, json};
 
-use crate::arguments::{Arguments, Outcome};
-use crate::provenance::signed;
-use crate::wire_tools::WireTools;
+use crate::{Arguments, Outcome, WireTools, signed};
 
 /// The result of an output item.
 #[derive(Debug, Default)]

@@ -6,11 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::dialect::Dialect;
-use super::family;
-use crate::ApiKey;
-use crate::content::is_new;
-use crate::settings::Settings;
+use super::dialect::{Dialect, is_reasoning};
+use crate::{ApiKey, Settings, is_new};
 
 /// Settings of a request to OpenAI or a compatible server. Other settings are sent unchanged, and the wire's
 /// own names may be used too.
@@ -127,7 +124,7 @@ pub(super) fn avoid_refused(settings: &mut Settings, dialect: Dialect, model: &s
     if dialect.is_openai() || dialect == Dialect::Mistral {
         refused.push("topK");
     }
-    if dialect.is_openai() && family::is_reasoning(model) && !settings.is("reasoningEffort", "none") {
+    if dialect.is_openai() && is_reasoning(model) && !settings.is("reasoningEffort", "none") {
         refused.extend(["temperature", "topP", "stopSequences"]);
     }
     for name in refused {

@@ -5,11 +5,9 @@ use everturn_core::Result;
 use serde_json::{Value, json};
 
 use super::contents::Contents;
-use super::family::Family;
-use super::schema::open_api;
-use crate::service::ApiKey;
-use crate::settings::Settings;
-use crate::wire_tools::{WireTools, parameters};
+use super::gemini_family::Family;
+use super::open_api::open_api;
+use crate::{ApiKey, Settings, WireTools, parameters, snake_case};
 
 /// The longest name of a function.
 const MAX_FUNCTION_NAME: usize = 128;
@@ -100,16 +98,7 @@ impl WireRequest {
 
 /// Takes a setting in camel case or in snake case, as the API accepts both.
 fn take_either(settings: &mut Settings, name: &str) -> Option<Value> {
-    settings.take(name).or_else(|| {
-        let snake = name.chars().fold(String::new(), |mut snake, c| {
-            if c.is_ascii_uppercase() {
-                snake.push('_');
-            }
-            snake.push(c.to_ascii_lowercase());
-            snake
-        });
-        settings.take(&snake)
-    })
+    settings.take(name).or_else(|| settings.take(&snake_case(name)))
 }
 
 /// Inserts a list or an object, unless it is empty.

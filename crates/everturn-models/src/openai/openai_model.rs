@@ -7,10 +7,9 @@ use everturn_ai::{
 use everturn_core::{Context, Emitter, HandlerResult, Schema};
 
 use super::dialect::Dialect;
-use super::family::max_input_tokens;
+use super::dialect::max_input_tokens;
 use super::{Api, OpenAiConfig, chat, responses};
-use crate::content::is_image;
-use crate::service::Service;
+use crate::{Service, is_image};
 
 /// A model of a server.
 #[derive(Debug)]

@@ -5,10 +5,8 @@ use everturn_core::{Emitter, Result};
 use serde_json::Value;
 
 use super::output::{self, Output};
-use crate::arguments::Arguments;
-use crate::event_stream::Events;
-use crate::openai::usage;
-use crate::wire_tools::WireTools;
+use crate::openai::token_counts;
+use crate::{Arguments, Events, WireTools};
 
 /// Error codes that mean a refusal.
 const REFUSALS: [&str; 4] = [
@@ -214,7 +212,7 @@ impl Answer<'_> {
             usage: response
                 .get("usage")
                 .filter(|usage| usage.is_object())
-                .map(usage::of_response),
+                .map(token_counts::of_response),
             custom: Some(about(response)),
             ..ModelResponse::default()
         }

@@ -5,11 +5,9 @@ use everturn_core::Result;
 use serde_json::{Value, json};
 
 use super::blocks::{cache_control, cached};
+use super::claude_family::Family;
 use super::conversation::Conversation;
-use super::family::Family;
-use crate::service::ApiKey;
-use crate::settings::Settings;
-use crate::wire_tools::{WireTools, parameters};
+use crate::{ApiKey, Settings, WireTools, parameters};
 
 /// The requested version of the API.
 pub(super) const VERSION: &str = "2026-10-21";

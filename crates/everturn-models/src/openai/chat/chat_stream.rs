@@ -6,12 +6,9 @@ use serde_json::{Value, json};
 
 use super::calls::{Calls, Finished};
 use super::reasoning::{Details, Piece, ThinkTags};
-use crate::draft::Draft;
-use crate::event_stream::Events;
-use crate::openai::model::OpenAiModel;
-use crate::openai::usage;
-use crate::provenance::SIGNED_BY;
-use crate::wire_tools::WireTools;
+use crate::openai::openai_model::OpenAiModel;
+use crate::openai::token_counts;
+use crate::{Draft, Events, SIGNED_BY, WireTools};
 
 /// Fields of a chunk that are part of the answer or contain no information.
 const KNOWN: [&str; 7] = [
@@ -134,7 +131,7 @@ impl<'a> Reader<'a> {
     fn about(&mut self, chunk: &Value, choice: &Value) {
         let counted = [&chunk["usage"], &chunk["x_groq"]["usage"], &choice["usage"]];
         if let Some(counted) = counted.into_iter().find(|usage| usage.is_object()) {
-            self.usage = Some(usage::of_chat(counted));
+            self.usage = Some(token_counts::of_chat(counted));
         }
         for (name, value) in chunk.as_object().into_iter().flatten() {
             if !KNOWN.contains(&name.as_str()) && !value.is_null() && self.custom.get(name) != Some(value) {

@@ -5,8 +5,7 @@ use everturn_core::{Error, Result};
 use serde_json::{Value, json};
 
 use super::PROVIDER;
-use crate::content::{inline, is_image, output_text, warn_left_out};
-use crate::provenance;
+use crate::content::{self, inline, is_image, output_text, warn_left_out};
 use crate::wire_tools::WireTools;
 
 pub(super) fn of(request: &ModelRequest, tools: &WireTools) -> Result<Vec<Value>> {
@@ -71,7 +70,7 @@ fn answered(message: &Message, tools: &WireTools, messages: &mut Vec<Value>) {
         match part.kind() {
             PartKind::Text(more) => text.push_str(more),
             PartKind::Data(value) => text.push_str(&value.to_string()),
-            PartKind::Reasoning(more) if !provenance::is_foreign(part, PROVIDER) => thinking.push_str(more),
+            PartKind::Reasoning(more) if !content::is_foreign(part, PROVIDER) => thinking.push_str(more),
             PartKind::ToolRequest(request) => {
                 let (name, arguments) = (tools.to_wire(&request.name), tools.arguments(request));
                 let mut call = json!({ "function": { "name": name, "arguments": arguments } });

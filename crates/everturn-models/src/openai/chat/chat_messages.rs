@@ -4,11 +4,10 @@ use everturn_ai::{JsonObject, Message, ModelRequest, Part, PartKind, Role};
 use everturn_core::Result;
 use serde_json::{Value, json};
 
-use crate::content::{output_text, warn_left_out};
+use crate::content::{self, output_text, warn_left_out};
 use crate::openai::dialect::Dialect;
 use crate::openai::media;
 use crate::openai::tools::CallIds;
-use crate::provenance;
 use crate::wire_tools::WireTools;
 
 pub(super) fn of(
@@ -131,9 +130,9 @@ impl Writer<'_> {
         }
         let details: Vec<Value> = parts
             .iter()
-            .filter(|part| !provenance::is_foreign(part, self.provider))
+            .filter(|part| !content::is_foreign(part, self.provider))
             .filter_map(|part| {
-                provenance::own(part, "openrouter")?
+                content::own(part, "openrouter")?
                     .get("reasoningDetails")?
                     .as_array()
             })
@@ -144,7 +143,7 @@ impl Writer<'_> {
             return Some(("reasoning_details".to_owned(), details.into()));
         }
         let field = parts.iter().find_map(|part| {
-            let own = provenance::own(part, self.provider)?;
+            let own = content::own(part, self.provider)?;
             own.get("reasoningField")?.as_str()
         })?;
         let text: String = parts.iter().filter_map(|part| part.as_reasoning()).collect();
@@ -157,7 +156,7 @@ impl Writer<'_> {
         let arguments = self.tools.arguments_text(request);
         let function = json!({ "name": self.tools.to_wire(&request.name), "arguments": arguments });
         let mut call = json!({ "id": self.dialect.call_id(&id), "type": "function", "function": function });
-        let own = provenance::own(part, self.provider);
+        let own = content::own(part, self.provider);
         if let Some(extra) = own.and_then(|own| own.get("extraContent")) {
             call["extra_content"] = extra.clone();
         }

@@ -7,20 +7,19 @@ use everturn_core::Result;
 use serde_json::{Number, Value};
 use uuid::Uuid;
 
-use crate::draft::Draft;
-use crate::json_lines::JsonLines;
-use crate::wire_tools::WireTools;
+use crate::{Draft, Events, WireTools};
 
 /// Reads a stream to its terminal line.
 ///
 /// # Errors
 /// The error that the server reports; `UNAVAILABLE` if the stream ends before `done: true`.
 pub(super) async fn read(
-    mut lines: JsonLines<'_>,
+    mut lines: Events<'_>,
     mut draft: Draft<'_>,
     tools: &WireTools,
 ) -> Result<ModelResponse> {
     while let Some(line) = lines.next().await? {
+        let line: Value = lines.read(&line)?;
         if line.get("error").is_some_and(|error| !error.is_null()) {
             return Err(lines.failure(&line));
         }

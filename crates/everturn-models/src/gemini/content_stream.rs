@@ -11,11 +11,9 @@ use serde_json::{Value, json};
 
 use super::PROVIDER;
 use super::contents::{CUSTOM_PARTS, SIDE_FIELDS};
-use super::finish::{finish_reason, usage};
+use super::gemini_model::{finish_reason, usage};
 use super::partial_args::apply;
-use crate::provenance::{SIGNED_BY, signed};
-use crate::usage::sum;
-use crate::wire_tools::WireTools;
+use crate::{SIGNED_BY, WireTools, signed, sum};
 
 /// The fields of a candidate that are kept with its message: the grounding of the answer.
 const MESSAGE_METADATA: [&str; 3] = ["groundingMetadata", "citationMetadata", "urlContextMetadata"];

@@ -9,10 +9,8 @@ use everturn_ai::{FinishReason, JsonObject, Part, ToolRequest};
 use serde_json::{Value, json};
 
 use super::PROVIDER;
-use super::finish::{finish_message, finish_reason, usage};
-use crate::arguments::{Arguments, Outcome};
-use crate::provenance::signed;
-use crate::wire_tools::WireTools;
+use super::claude::{finish_message, finish_reason, usage};
+use crate::{Arguments, Outcome, WireTools, signed};
 
 /// An answer that is being streamed.
 #[derive(Debug)]

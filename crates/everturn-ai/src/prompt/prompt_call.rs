@@ -38,79 +38,65 @@ impl<O> PromptCall<O> {
         }
     }
 
-    fn overriding(mut self, change: impl FnOnce(PromptOverrides) -> PromptOverrides) -> Self {
-        self.overrides = change(self.overrides);
-        self
-    }
+    everturn_core::setters! {
+        /// Sets the conversation so far; the prompt decides where it goes.
+        pub fn messages(mut self, messages: impl Into<Messages>) { self.conversation.append(messages) }
 
-    /// Sets the conversation so far; the prompt decides where it goes.
-    pub fn messages(mut self, messages: impl Into<Messages>) -> Self {
-        self.conversation.append(messages);
-        self
-    }
+        /// Sets the context: the caller's identity and the deadline; the current context if not given.
+        pub fn context(mut self, context: Context) { self.context = Some(context) }
 
-    /// Sets the context: the caller's identity and the deadline; the current context if not given.
-    pub fn context(mut self, context: Context) -> Self {
-        self.context = Some(context);
-        self
-    }
+        /// Overrides the model.
+        pub fn model(mut self, model: impl Into<ModelReference>) {
+            self.overrides = self.overrides.model(model);
+        }
 
-    /// Overrides the model.
-    pub fn model(self, model: impl Into<ModelReference>) -> Self {
-        self.overriding(|overrides| overrides.model(model))
-    }
+        /// Overrides settings for the model, key by key.
+        pub fn config(mut self, config: impl Serialize) { self.overrides = self.overrides.config(config) }
 
-    /// Overrides settings for the model, key by key.
-    pub fn config(self, config: impl Serialize) -> Self {
-        self.overriding(|overrides| overrides.config(config))
-    }
+        /// Replaces the documents.
+        pub fn docs(mut self, docs: impl IntoIterator<Item = impl Into<Document>>) {
+            self.overrides = self.overrides.docs(docs);
+        }
 
-    /// Replaces the documents.
-    pub fn docs(self, docs: impl IntoIterator<Item = impl Into<Document>>) -> Self {
-        self.overriding(|overrides| overrides.docs(docs))
-    }
+        /// Replaces the tools.
+        pub fn tools(mut self, tools: impl IntoIterator<Item = impl IntoTool>) {
+            self.overrides = self.overrides.tools(tools);
+        }
 
-    /// Replaces the tools.
-    pub fn tools(self, tools: impl IntoIterator<Item = impl IntoTool>) -> Self {
-        self.overriding(|overrides| overrides.tools(tools))
-    }
+        /// Sets whether the model may, must or must not call tools.
+        pub fn tool_choice(mut self, choice: ToolChoice) {
+            self.overrides = self.overrides.tool_choice(choice);
+        }
 
-    /// Sets whether the model may, must or must not call tools.
-    pub fn tool_choice(self, choice: ToolChoice) -> Self {
-        self.overriding(|overrides| overrides.tool_choice(choice))
-    }
+        /// Sets in how many rounds the model may ask for tools before the call fails.
+        pub fn max_rounds(mut self, rounds: u32) { self.overrides = self.overrides.max_rounds(rounds) }
 
-    /// Sets in how many rounds the model may ask for tools before the call fails.
-    pub fn max_rounds(self, rounds: u32) -> Self {
-        self.overriding(|overrides| overrides.max_rounds(rounds))
-    }
+        /// Sets whether to return tool requests to the caller instead of running the tools.
+        pub fn return_tool_requests(mut self, returns: bool) {
+            self.overrides = self.overrides.return_tool_requests(returns);
+        }
 
-    /// Sets whether to return tool requests to the caller instead of running the tools.
-    pub fn return_tool_requests(self, returns: bool) -> Self {
-        self.overriding(|overrides| overrides.return_tool_requests(returns))
+        /// Another format of the output.
+        pub fn output_format(mut self, format: impl Into<String>) {
+            self.overrides = self.overrides.output_format(format);
+        }
+
+        /// Adds middleware, which replaces the prompt's.
+        pub fn use_middleware(mut self, middleware: impl IntoMiddleware) {
+            self.overrides = self.overrides.use_middleware(middleware);
+        }
     }
 
     /// Another type of output.
     pub fn output<T: JsonSchema>(self) -> PromptCall<T> {
-        let call = self.overriding(PromptOverrides::output::<T>);
         PromptCall {
-            prompt: call.prompt,
-            input: call.input,
-            conversation: call.conversation,
-            context: call.context,
-            overrides: call.overrides,
+            prompt: self.prompt,
+            input: self.input,
+            conversation: self.conversation,
+            context: self.context,
+            overrides: self.overrides.output::<T>(),
             output: PhantomData,
         }
-    }
-
-    /// Another format of the output.
-    pub fn output_format(self, format: impl Into<String>) -> Self {
-        self.overriding(|overrides| overrides.output_format(format))
-    }
-
-    /// Adds middleware, which replaces the prompt's.
-    pub fn use_middleware(self, middleware: impl IntoMiddleware) -> Self {
-        self.overriding(|overrides| overrides.use_middleware(middleware))
     }
 
     /// Returns the first request to the model, including output instructions and tool definitions.
