@@ -1,7 +1,7 @@
 //! Macros for the crates of this workspace.
 
-/// Implements `Debug` for a type with fields that have none, or that must not be printed: `Name { field, .. }`
-/// with the listed fields, and without bounds on the type's parameters.
+/// Implements `Debug` for a type with fields that have none, or that must not be printed: `Name { field, ..
+/// }` with the listed fields, and without bounds on the type's parameters.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! opaque_debug {
@@ -14,4 +14,20 @@ macro_rules! opaque_debug {
             }
         }
     };
+}
+
+/// Defines builder methods that change one setting and return the builder: each block is the whole change.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! setters {
+    ($(
+        $(#[$attribute:meta])*
+        $visibility:vis fn $name:ident(mut $self:ident $(, $value:ident: $type:ty)*) $change:block
+    )*) => {$(
+        $(#[$attribute])*
+        $visibility fn $name(mut $self $(, $value: $type)*) -> Self {
+            $change;
+            $self
+        }
+    )*};
 }
