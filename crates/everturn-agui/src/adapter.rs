@@ -13,7 +13,6 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value, json};
 
 use crate::active_runs::{ActiveRuns, Thread};
-use crate::capabilities::capabilities;
 use crate::connect::connect;
 use crate::plan::is_active;
 use crate::run::run;
@@ -218,4 +217,36 @@ impl AguiAdapter {
 /// Percent-decodes a segment of a path.
 fn decoded(segment: &str) -> String {
     percent_decode_str(segment).decode_utf8_lossy().into_owned()
+}
+
+/// Returns the capabilities of an agent.
+pub(crate) fn capabilities(agent: &ServedAgent) -> Value {
+    let is_kept = agent.has_store();
+    let mut identity = json!({ "name": agent.name(), "type": "everturn" });
+    if let Some(description) = agent.description() {
+        identity["description"] = description.into();
+    }
+    json!({
+        "identity": identity,
+        "transport": {
+            "streaming": true,
+            "websocket": false,
+            "httpBinary": false,
+            "pushNotifications": false,
+            "resumable": false,
+        },
+        "tools": { "supported": true, "parallelCalls": true, "clientProvided": agent.accepts_tools() },
+        "state": { "snapshots": true, "deltas": true, "memory": is_kept, "persistentState": is_kept },
+        "multiAgent": { "supported": true, "delegation": true, "handoffs": false },
+        "reasoning": { "supported": true, "streaming": true },
+        "multimodal": {
+            "input": { "image": true, "audio": true, "video": true, "pdf": true, "file": true },
+        },
+        "humanInTheLoop": {
+            "supported": true,
+            "approvals": true,
+            "interrupts": true,
+            "approveWithEdits": false,
+        },
+    })
 }

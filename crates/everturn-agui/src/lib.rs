@@ -44,7 +44,6 @@
 mod active_runs;
 mod adapter;
 mod answers;
-mod capabilities;
 mod connect;
 mod encoder;
 mod ids;

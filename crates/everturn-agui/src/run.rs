@@ -239,11 +239,7 @@ impl Run {
         if self.is_current {
             return self.ended(&json!({ "type": "cancelled" }), details);
         }
-        let error = RuntimeError {
-            status: Some(Status::Cancelled),
-            message: "the run was stopped".into(),
-            details: None,
-        };
+        let error = RuntimeError::new(Status::Cancelled, "the run was stopped");
         failed(&error, details)
     }
 
@@ -274,13 +270,10 @@ pub(crate) fn failed(error: &RuntimeError, mut details: Map<String, Value>) -> V
 
 /// Returns the error of a run whose turn continues on another server.
 fn handed_off() -> RuntimeError {
-    RuntimeError {
-        status: Some(Status::Unavailable),
-        message:
-            "the server is shutting down; the run continues in the background: connect to the thread to watch it"
-                .into(),
-        details: None,
-    }
+    RuntimeError::new(
+        Status::Unavailable,
+        "the server is shutting down; the run continues in the background: connect to the thread to watch it",
+    )
 }
 
 /// The turn of a run, which ends when the run is stopped.

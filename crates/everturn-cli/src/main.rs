@@ -16,7 +16,6 @@
 
 mod agents;
 mod answers;
-mod archive;
 mod arguments;
 mod chat;
 mod failure;

@@ -167,44 +167,29 @@ pub(crate) fn table<const N: usize>(heading: [&str; N], rows: &[[String; N]]) ->
 
 const TICK: Duration = Duration::from_millis(100);
 
+const BAR: &str = "{msg} {wide_bar} {pos}/{len} {eta}";
+const BYTES_BAR: &str = "{msg} {wide_bar} {bytes}/{total_bytes} {eta}";
+const SPINNER: &str = "{spinner} {msg} {elapsed}";
+const BYTES_SPINNER: &str = "{spinner} {msg} {bytes} {elapsed}";
+
 /// Returns a bar for an operation of known size.
 pub(crate) fn bar(output: Output, what: &'static str, amount: u64) -> ProgressBar {
-    styled(
-        output,
-        ProgressBar::new(amount),
-        what,
-        "{msg} {wide_bar} {pos}/{len} {eta}",
-    )
+    styled(output, ProgressBar::new(amount), what, BAR)
 }
 
 /// Returns a bar for a file of a known size.
 pub(crate) fn bytes_bar(output: Output, what: &'static str, amount: u64) -> ProgressBar {
-    styled(
-        output,
-        ProgressBar::new(amount),
-        what,
-        "{msg} {wide_bar} {bytes}/{total_bytes} {eta}",
-    )
+    styled(output, ProgressBar::new(amount), what, BYTES_BAR)
 }
 
 /// Returns a spinner for an operation of unknown size.
 pub(crate) fn spinner(output: Output, what: &'static str) -> ProgressBar {
-    styled(
-        output,
-        ProgressBar::new_spinner(),
-        what,
-        "{spinner} {msg} {elapsed}",
-    )
+    styled(output, ProgressBar::new_spinner(), what, SPINNER)
 }
 
 /// Returns a spinner with the bytes so far.
 pub(crate) fn bytes_spinner(output: Output, what: &'static str) -> ProgressBar {
-    styled(
-        output,
-        ProgressBar::new_spinner(),
-        what,
-        "{spinner} {msg} {bytes} {elapsed}",
-    )
+    styled(output, ProgressBar::new_spinner(), what, BYTES_SPINNER)
 }
 
 /// `indicatif` draws bars on standard error, and only if that is a terminal.

@@ -2,10 +2,11 @@
 
 use std::env;
 
+use everturn_agent::archive::Archive;
 use everturn_agent::store::Scope;
+use everturn_client::RemoteArchive;
 use everturn_core::{Principal, Status};
 
-use crate::archive::AnyArchive;
 use crate::arguments::Selection;
 use crate::failure::{Failure, Outcome};
 use crate::server::Server;
@@ -127,3 +128,22 @@ pub(crate) fn refuse_tenant(selection: &Selection) -> Outcome<()> {
     }
     Ok(())
 }
+
+/// An archive on a server or of a store. [`on!`] calls a method of it.
+#[derive(Debug, Clone)]
+pub(crate) enum AnyArchive {
+    Stored(Archive),
+    Remote(RemoteArchive),
+}
+
+/// Evaluates an expression for either archive; their methods have the same names and arguments.
+macro_rules! on {
+    ($any:expr, $archive:ident => $call:expr) => {
+        match $any {
+            $crate::target::AnyArchive::Stored($archive) => $call,
+            $crate::target::AnyArchive::Remote($archive) => $call,
+        }
+    };
+}
+
+pub(crate) use on;

@@ -115,48 +115,32 @@ impl ClientBuilder {
         self
     }
 
-    /// Sends requests with your own HTTP client, for example one with a proxy or certificates.
-    ///
-    /// The default client follows no redirects, because they could send credentials to another server.
-    pub fn http(mut self, http: reqwest::Client) -> Self {
-        self.http = Some(http);
-        self
-    }
+    everturn_core::setters! {
+        /// Sends requests with your own HTTP client, for example one with a proxy or certificates.
+        ///
+        /// The default client follows no redirects, because they could send credentials to another server.
+        pub fn http(mut self, http: reqwest::Client) { self.http = Some(http) }
 
-    /// Sets how often requests that may be repeated are retried.
-    pub fn retries(mut self, retries: Retries) -> Self {
-        self.retries = retries;
-        self
-    }
+        /// Sets how often requests that may be repeated are retried.
+        pub fn retries(mut self, retries: Retries) { self.retries = retries }
 
-    /// Sets how long each attempt to read a snapshot or to abort a run may take; 30 seconds by default.
-    ///
-    /// The limit of a turn or a flow is the deadline of its [`Context`].
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = timeout;
-        self
-    }
+        /// Sets how long each attempt to read a snapshot or to abort a run may take; 30 seconds by default.
+        ///
+        /// The limit of a turn or a flow is the deadline of its [`Context`].
+        pub fn timeout(mut self, timeout: Duration) { self.timeout = timeout }
 
-    /// Sets how long a working server may send nothing before the connection counts as lost; five minutes by
-    /// default.
-    pub fn silence(mut self, silence: Duration) -> Self {
-        self.silence = silence;
-        self
-    }
+        /// Sets how long a working server may send nothing before the connection counts as lost; five minutes
+        /// by default.
+        pub fn silence(mut self, silence: Duration) { self.silence = silence }
 
-    /// Sets the largest accepted reply or event of a stream; 64 MiB by default.
-    pub fn max_bytes(mut self, max_bytes: usize) -> Self {
-        self.max_bytes = max_bytes;
-        self
-    }
+        /// Sets the largest accepted reply or event of a stream; 64 MiB by default.
+        pub fn max_bytes(mut self, max_bytes: usize) { self.max_bytes = max_bytes }
 
-    /// Sets how long [waiting](everturn_agent::AgentTask::wait) for a background run continues after its
-    /// lease expired, so that another worker can take over the run; one minute by default. It should be
-    /// longer than the interval at which the server's processes poll for lost runs. With zero, an expired run
-    /// is reported at once.
-    pub fn takeover_patience(mut self, patience: Duration) -> Self {
-        self.takeover_patience = patience;
-        self
+        /// Sets how long [waiting](everturn_agent::AgentTask::wait) for a background run continues after its
+        /// lease expired, so that another worker can take over the run; one minute by default. It should be
+        /// longer than the interval at which the server's processes poll for lost runs. With zero, an expired
+        /// run is reported at once.
+        pub fn takeover_patience(mut self, patience: Duration) { self.takeover_patience = patience }
     }
 
     /// Builds the client.

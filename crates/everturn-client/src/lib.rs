@@ -63,10 +63,7 @@
 //! | run a flow | [`RemoteFlow`], [`FlowStream`] |
 //! | send credentials, set limits | [`Client`], [`ClientBuilder`] |
 #![cfg_attr(docsrs, feature(doc_cfg))]
-#![allow(
-    clippy::disallowed_methods,
-    reason = "polls, retries and leases wait in real time"
-)]
+#![allow(clippy::disallowed_methods, reason = "leases and retries take real time")]
 
 mod client;
 mod event_stream;

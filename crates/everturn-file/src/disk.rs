@@ -125,7 +125,7 @@ impl Disk for RealDisk {
         // The clock is read first, so that a change during the next line counts as younger.
         let now = SystemTime::now();
         let version = Version::of(&fs::metadata(path).ok()?)?;
-        version.is_settled(now).then_some(version)
+        version.is_stable(now).then_some(version)
     }
 
     fn write(&self, path: &Path, content: &[u8]) -> io::Result<()> {

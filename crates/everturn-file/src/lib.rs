@@ -44,10 +44,7 @@
 //! control characters, `..` or a leading dot. Names that the file system does not distinguish, such as names
 //! that differ only in case on some systems, are the same name.
 #![cfg_attr(docsrs, feature(doc_cfg))]
-#![allow(
-    clippy::disallowed_methods,
-    reason = "polls, retries and leases wait in real time"
-)]
+#![allow(clippy::disallowed_methods, reason = "leases and retries take real time")]
 
 mod cache;
 mod checksum;

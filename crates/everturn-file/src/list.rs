@@ -108,7 +108,7 @@ fn page(
     Page { items: headers, next }
 }
 
-/// Returns all tenants that have rows, journals or accounts.
+/// Returns all tenants that have rows, journals or usage.
 pub(crate) fn tenants(options: &FileStoreOptions) -> Result<Vec<Scope>> {
     let mut found = Vec::new();
     let mut waiting: Vec<(PathBuf, String)> = subfolders(options, &options.root, "")?;

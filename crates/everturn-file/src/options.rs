@@ -46,37 +46,24 @@ impl FileStoreOptions {
         }
     }
 
-    /// Keeps only the newest `length` snapshots of each chain of parents. Older ones are deleted as new ones
-    /// are saved. By default all snapshots are kept.
-    pub fn max_chain(mut self, length: usize) -> Self {
-        self.max_chain = Some(length);
-        self
-    }
+    everturn_core::setters! {
+        /// Keeps only the newest `length` snapshots of each chain of parents. Older ones are deleted as new
+        /// ones are saved. By default all snapshots are kept.
+        pub fn max_chain(mut self, length: usize) { self.max_chain = Some(length) }
 
-    /// Sets how often a watched snapshot is polled for status changes made by other processes; 2 s by
-    /// default.
-    pub fn poll_every(mut self, interval: Duration) -> Self {
-        self.poll = Some(interval);
-        self
-    }
+        /// Sets how often a watched snapshot is polled for status changes made by other processes; 2 s by
+        /// default.
+        pub fn poll_every(mut self, interval: Duration) { self.poll = Some(interval) }
 
-    /// Turns polling off. Watchers then receive only changes made in this process.
-    pub fn without_polling(mut self) -> Self {
-        self.poll = None;
-        self
-    }
+        /// Turns polling off. Watchers then receive only changes made in this process.
+        pub fn without_polling(mut self) { self.poll = None }
 
-    /// Sets how long a save waits for another process that holds the lock, from the call on, before it fails
-    /// with `UNAVAILABLE`; 10 s by default. Reads do not wait.
-    pub fn busy_timeout(mut self, timeout: Duration) -> Self {
-        self.busy_timeout = timeout;
-        self
-    }
+        /// Sets how long a save waits for another process that holds the lock, from the call on, before it
+        /// fails with `UNAVAILABLE`; 10 s by default. Reads do not wait.
+        pub fn busy_timeout(mut self, timeout: Duration) { self.busy_timeout = timeout }
 
-    /// Replaces the file operations, for tests that make them fail.
-    pub fn disk(mut self, disk: Arc<dyn Disk>) -> Self {
-        self.disk = disk;
-        self
+        /// Replaces the file operations, for tests that make them fail.
+        pub fn disk(mut self, disk: Arc<dyn Disk>) { self.disk = disk }
     }
 
     /// Opens the store, creating its folder.

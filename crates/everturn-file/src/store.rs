@@ -1,6 +1,5 @@
 //! The store: every method of the trait, as blocking work on files.
 
-use std::fmt;
 use std::path::Path;
 
 use async_trait::async_trait;
@@ -219,8 +218,8 @@ impl SessionStore for FileStore {
                 tracing::warn!(%error, "the journal of a turn that is over was not dropped");
             }
         }
-        if let Err(error) = self.close_accounts(scope, journals, asked).await {
-            tracing::warn!(%error, "the account of a turn that is over was not dropped");
+        if let Err(error) = self.close_turns(scope, journals, asked).await {
+            tracing::warn!(%error, "the usage of an ended turn was not dropped");
         }
         Ok(Some(self.tidy(scope, asked, saved).await?))
     }
@@ -333,10 +332,4 @@ impl SessionStore for FileStore {
     }
 }
 
-impl fmt::Debug for FileStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FileStore")
-            .field("root", &self.options.root)
-            .finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(FileStore, options.root);

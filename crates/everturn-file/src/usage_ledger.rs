@@ -2,7 +2,7 @@
 //!
 //! The files are at `<root>/.ledger/`, apart from the rows, and are replaced whole under their tenant's lock.
 //! Each waits twice for the device, so the changes that wait for the lock are made and written together. One
-//! holds the tenant's account, the accounts of turns, which are few: those that run, and those that
+//! holds the usage of the tenant and of turns, which are few: those that run, and those that
 //! failed, and those of limited sessions.
 
 use std::collections::{BTreeMap, HashMap};
@@ -33,12 +33,12 @@ use crate::write::{Staged, encode};
 /// The content of a tenant's file.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-struct Accounts {
+struct TenantUsage {
     tenant: UsageTotal,
     sessions: BTreeMap<String, BTreeMap<String, OfTurn>>,
 }
 
-impl Accounts {
+impl TenantUsage {
     fn of(&mut self, key: &JournalKey) -> &mut OfTurn {
         let session = self.sessions.entry(key.session().as_str().to_owned());
         session.or_default().entry(key.turn().to_owned()).or_default()
@@ -46,8 +46,8 @@ impl Accounts {
 
     fn used(&self, key: &JournalKey) -> UsageTotal {
         let turns = self.sessions.get(key.session().as_str());
-        let account = turns.and_then(|turns| turns.get(key.turn()));
-        account.map_or_else(UsageTotal::default, |account| account.used)
+        let turn = turns.and_then(|turns| turns.get(key.turn()));
+        turn.map_or_else(UsageTotal::default, |turn| turn.used)
     }
 
     /// Enters an expense; changes nothing if it is refused.
@@ -60,9 +60,9 @@ impl Accounts {
         if let Some(after) = tenant {
             self.tenant = after;
         }
-        if let Some((account, used)) = &expense.turn {
-            let of_turn = self.of(account.key());
-            of_turn.base = account.base().cloned();
+        if let Some((turn, used)) = &expense.turn {
+            let of_turn = self.of(turn.key());
+            of_turn.base = turn.base().cloned();
             of_turn.used += *used;
         }
         Ok(())
@@ -86,7 +86,7 @@ struct OfTurn {
     used: UsageTotal,
 }
 
-/// The accounts of one tenant.
+/// The usage of one tenant.
 #[derive(Debug, Clone)]
 pub(crate) struct LedgerFile {
     folder: PathBuf,
@@ -104,7 +104,7 @@ impl LedgerFile {
         }
     }
 
-    fn read(&self) -> Result<Accounts> {
+    fn read(&self) -> Result<TenantUsage> {
         let damaged = |why: &dyn fmt::Display| {
             Error::data_loss(format!(
                 "'{}' is not a ledger: {why}; restore it from a backup",
@@ -116,7 +116,7 @@ impl LedgerFile {
             _ => error.into(),
         })?;
         let Some(content) = content else {
-            return Ok(Accounts::default());
+            return Ok(TenantUsage::default());
         };
         if Seal::of(&content) == Seal::Broken {
             return Err(damaged(&"its content is not what its checksum says"));
@@ -126,9 +126,9 @@ impl LedgerFile {
 
     /// Replaces the file. The lock is held until the new content is on the device, so that no process builds
     /// on content that may be lost.
-    fn write(&self, accounts: &Accounts, _lock: &Lock) -> Result<()> {
+    fn write(&self, usage: &TenantUsage, _lock: &Lock) -> Result<()> {
         self.disk.create_folder(&self.folder)?;
-        Staged::beside(&self.disk, &self.path, &encode(accounts)?)?.publish(&self.path)?;
+        Staged::beside(&self.disk, &self.path, &encode(usage)?)?.publish(&self.path)?;
         Ok(self.disk.sync_folder(&self.folder)?)
     }
 
@@ -140,13 +140,13 @@ impl LedgerFile {
             return;
         }
         let make = || {
-            let mut accounts = self.read()?;
+            let mut usage = self.read()?;
             let mut outcomes = Vec::with_capacity(changes.len());
             for change in changes {
-                outcomes.push(change(&mut accounts).map(|()| accounts.tenant));
+                outcomes.push(change(&mut usage).map(|()| usage.tenant));
             }
             if outcomes.iter().any(Result::is_ok) {
-                self.write(&accounts, lock)?;
+                self.write(&usage, lock)?;
             }
             Ok(outcomes)
         };
@@ -158,18 +158,16 @@ impl LedgerFile {
     }
 
     /// Changes the file, if it has what `change` is about.
-    fn change(&self, lock: &Lock, change: impl FnOnce(&mut Accounts) -> bool) -> Result<()> {
-        let mut accounts = self.read()?;
-        if change(&mut accounts) {
-            self.write(&accounts, lock)?;
+    fn change(&self, lock: &Lock, change: impl FnOnce(&mut TenantUsage) -> bool) -> Result<()> {
+        let mut usage = self.read()?;
+        if change(&mut usage) {
+            self.write(&usage, lock)?;
         }
         Ok(())
     }
 
     pub(crate) fn close_session(&self, session: &SessionId, lock: &Lock) -> Result<()> {
-        self.change(lock, |accounts| {
-            accounts.sessions.remove(session.as_str()).is_some()
-        })
+        self.change(lock, |usage| usage.sessions.remove(session.as_str()).is_some())
     }
 
     /// Returns whether anything is entered.
@@ -187,7 +185,7 @@ impl LedgerFile {
     }
 }
 
-type Change = Box<dyn FnOnce(&mut Accounts) -> Result<()> + Send>;
+type Change = Box<dyn FnOnce(&mut TenantUsage) -> Result<()> + Send>;
 
 /// A change that waits for a tenant's lock.
 struct Waiting {
@@ -263,7 +261,7 @@ impl UsageLedger for FileStore {
         let asked = Instant::now();
         let create = move || Ok(files.disk.create_folder(&files.folder.pointers())?);
         self.prepare(scope, asked, create).await?;
-        self.change_ledger(scope, asked, Box::new(move |accounts| accounts.spend(&expense)))
+        self.change_ledger(scope, asked, Box::new(move |usage| usage.spend(&expense)))
             .await
     }
 
@@ -271,17 +269,17 @@ impl UsageLedger for FileStore {
         let (ledger, session) = (LedgerFile::of(&self.options, scope), session.clone());
         let read = move || {
             let of_session = ledger.read()?.sessions.remove(session.as_str());
-            let account = |(turn, found): (String, OfTurn)| {
+            let expenses = |(turn, found): (String, OfTurn)| {
                 let key = JournalKey::new(session.clone(), turn);
                 TurnExpenses::new(TurnAccount::new(key, found.base), found.used)
             };
-            Ok(of_session.into_iter().flatten().map(account).collect())
+            Ok(of_session.into_iter().flatten().map(expenses).collect())
         };
         self.threads.read(read).await
     }
 
     async fn close(&self, scope: &Scope, key: &JournalKey) -> Result<()> {
-        self.close_accounts(scope, std::slice::from_ref(key), Instant::now())
+        self.close_turns(scope, std::slice::from_ref(key), Instant::now())
             .await
     }
 
@@ -309,14 +307,9 @@ impl FileStore {
         answered.unwrap_or_else(|_| Err(Error::internal("writing a ledger was cut short")))
     }
 
-    /// Drops the accounts of turns that a snapshot holds, by the deadline of an operation that started at
+    /// Drops the usage of turns that a snapshot holds, by the deadline of an operation that started at
     /// that moment.
-    pub(crate) async fn close_accounts(
-        &self,
-        scope: &Scope,
-        keys: &[JournalKey],
-        asked: Instant,
-    ) -> Result<()> {
+    pub(crate) async fn close_turns(&self, scope: &Scope, keys: &[JournalKey], asked: Instant) -> Result<()> {
         let (ledger, keys) = (LedgerFile::of(&self.options, scope), keys.to_vec());
         let look = move || {
             let known = ledger.read()?.sessions;
@@ -331,8 +324,8 @@ impl FileStore {
         let Some(keys) = self.threads.read(look).await? else {
             return Ok(());
         };
-        let close = move |accounts: &mut Accounts| {
-            accounts.close(&keys);
+        let close = move |usage: &mut TenantUsage| {
+            usage.close(&keys);
             Ok(())
         };
         self.change_ledger(scope, asked, Box::new(close)).await.map(drop)
@@ -364,7 +357,7 @@ mod tests {
             let expense = expense.clone();
             store
                 .ledgers
-                .add(&ledger.path, Box::new(move |accounts| accounts.spend(&expense)))
+                .add(&ledger.path, Box::new(move |usage| usage.spend(&expense)))
         };
 
         let (withdrawn, waiting) = (wait(), [wait(), wait(), wait()]);

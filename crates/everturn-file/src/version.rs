@@ -41,7 +41,7 @@ impl Version {
     ///
     /// File times have a granularity, and two changes within one step leave the same times. The length may be
     /// the same too, and even the inode number, because a freed number is given to the next file.
-    pub(crate) fn is_settled(&self, moment: SystemTime) -> bool {
+    pub(crate) fn is_stable(&self, moment: SystemTime) -> bool {
         let times = [self.modified, self.changed];
         let step = if times.into_iter().any(is_whole_second) {
             COARSE_STEP
@@ -88,13 +88,13 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_settled_once_the_clock_has_moved_on() {
+    fn a_file_is_stable_once_the_clock_has_moved_on() {
         let at = Duration::from_millis(1500);
         let file = written(at);
 
-        for (age, settled) in [(0, false), (50, false), (51, true)] {
+        for (age, stable) in [(0, false), (50, false), (51, true)] {
             let moment = UNIX_EPOCH + at + Duration::from_millis(age);
-            assert_eq!(file.is_settled(moment), settled, "after {age} ms");
+            assert_eq!(file.is_stable(moment), stable, "after {age} ms");
         }
     }
 
@@ -103,17 +103,17 @@ mod tests {
         let at = Duration::from_secs(1);
         let file = written(at);
 
-        for (age, settled) in [(51, false), (3000, false), (3001, true)] {
+        for (age, stable) in [(51, false), (3000, false), (3001, true)] {
             let moment = UNIX_EPOCH + at + Duration::from_millis(age);
-            assert_eq!(file.is_settled(moment), settled, "after {age} ms");
+            assert_eq!(file.is_stable(moment), stable, "after {age} ms");
         }
     }
 
     #[test]
-    fn a_file_of_the_future_is_never_settled() {
+    fn a_file_of_the_future_is_never_stable() {
         let file = written(Duration::from_millis(1500));
 
-        assert!(!file.is_settled(UNIX_EPOCH + Duration::from_secs(1)));
+        assert!(!file.is_stable(UNIX_EPOCH + Duration::from_secs(1)));
     }
 
     #[test]
@@ -121,6 +121,6 @@ mod tests {
         let mut file = written(Duration::from_millis(1500));
         file.modified = UNIX_EPOCH + Duration::from_millis(500);
 
-        assert!(!file.is_settled(UNIX_EPOCH + Duration::from_millis(1510)));
+        assert!(!file.is_stable(UNIX_EPOCH + Duration::from_millis(1510)));
     }
 }

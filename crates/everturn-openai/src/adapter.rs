@@ -17,9 +17,9 @@ use crate::client_transcript::text;
 use crate::completions::complete;
 use crate::conversations::{self, ConversationRequest, NewConversations};
 use crate::fault::Fault;
-use crate::ids::parse_response_id;
 use crate::page::{Page, Query, number};
-use crate::responses::{ResponseRequest, StoredResponse, create};
+use crate::response::parse_response_id;
+use crate::responses::{ResponseRequest, StoredResponse, create, not_found};
 
 /// The maximum size of a request's body. Clients send the whole conversation, pictures included, with every
 /// message.
@@ -173,12 +173,7 @@ impl OpenAiAdapter {
             (&Method::GET, ["input_items"]) => ResponseRequest::Inputs(Page::of_query(&query)?),
             _ => return Err(unknown_url(request)),
         };
-        let missing = || {
-            Fault::not_found(
-                "response_not_found",
-                format!("Response with id '{id}' not found."),
-            )
-        };
+        let missing = || not_found(id);
         let (turn, name) = parse_response_id(id).ok_or_else(missing)?;
         // The response of an agent that the caller may not use is reported as missing.
         let agent = ServedAgent::admitted(&self.registry, &name, &context)

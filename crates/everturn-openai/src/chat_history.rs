@@ -38,10 +38,10 @@ pub(crate) fn entries_of(messages: &History, most: usize) -> Vec<HistoryEntry> {
         }
         let end = place + 1;
         match message.role() {
-            Role::User => entries.push(HistoryEntry {
-                kind: EntryKind::User(message.text().into_owned()),
+            Role::User => entries.push(HistoryEntry::new(
+                EntryKind::User(message.text().into_owned()),
                 end,
-            }),
+            )),
             Role::Model => add_model_message(&mut entries, place, message),
             Role::Tool => {
                 let answered = message
@@ -50,10 +50,7 @@ pub(crate) fn entries_of(messages: &History, most: usize) -> Vec<HistoryEntry> {
                     .filter(|part| part.metadata_entry(metadata::INTERRUPT_RESPONSE).is_some())
                     .filter_map(Part::as_tool_response);
                 let outputs: Vec<HistoryEntry> = answered
-                    .map(|response| HistoryEntry {
-                        kind: EntryKind::Output(response.name.clone()),
-                        end,
-                    })
+                    .map(|response| HistoryEntry::new(EntryKind::Output(response.name.clone()), end))
                     .collect();
                 match entries.last_mut() {
                     // The calls of the agent's own tools are part of its answer.
@@ -81,10 +78,7 @@ fn add_model_message(entries: &mut Vec<HistoryEntry>, place: usize, message: &Me
             before.push_str(&text);
             *until = end;
         }
-        _ => entries.push(HistoryEntry {
-            kind: EntryKind::Assistant(text.into_owned()),
-            end,
-        }),
+        _ => entries.push(HistoryEntry::new(EntryKind::Assistant(text.into_owned()), end)),
     }
     let mut number = 0;
     let mut last_is_text = false;
@@ -98,10 +92,7 @@ fn add_model_message(entries: &mut Vec<HistoryEntry>, place: usize, message: &Me
             {
                 entries.pop();
             }
-            entries.push(HistoryEntry {
-                kind: EntryKind::Call(place, number),
-                end,
-            });
+            entries.push(HistoryEntry::new(EntryKind::Call(place, number), end));
         }
         let starts = is_call || is_text && !last_is_text || part.as_reasoning().is_some();
         number += usize::from(starts);
@@ -110,6 +101,10 @@ fn add_model_message(entries: &mut Vec<HistoryEntry>, place: usize, message: &Me
 }
 
 impl HistoryEntry {
+    fn new(kind: EntryKind, end: usize) -> Self {
+        Self { kind, end }
+    }
+
     fn is(&self, item: &TranscriptItem) -> bool {
         match (&self.kind, item) {
             (EntryKind::User(text), TranscriptItem::User { content, .. }) => {
@@ -178,8 +173,7 @@ pub(crate) async fn plan_chat(
         .map(|(_, item)| item.clone());
     let new: Vec<TranscriptItem> = again.chain(new_input(&transcript, known)).collect();
     if new.is_empty() {
-        return Err(Fault::invalid(
-            "invalid_value",
+        return Err(Fault::wrong_value(
             "messages",
             "The request contains nothing new: its last message is not the user's.",
         ));

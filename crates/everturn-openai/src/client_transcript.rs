@@ -78,6 +78,20 @@ fn required<'a>(object: &'a Map<String, Value>, at: &str, name: &str) -> Result<
     }
 }
 
+/// Returns the objects in the list at a field, each with its place.
+fn objects<'a>(
+    list: &'a [Value],
+    at: &str,
+) -> impl Iterator<Item = Result<(String, &'a Map<String, Value>), Fault>> {
+    list.iter().enumerate().map(move |(index, entry)| {
+        let at = format!("{at}[{index}]");
+        match entry.as_object() {
+            Some(entry) => Ok((at, entry)),
+            None => Err(Fault::wrong_type(at, "an object")),
+        }
+    })
+}
+
 /// Reads the `input` of a request to `/responses`.
 pub(crate) fn items(input: &Value) -> Result<Vec<TranscriptItem>, Fault> {
     let items = match input {
@@ -91,11 +105,8 @@ pub(crate) fn items(input: &Value) -> Result<Vec<TranscriptItem>, Fault> {
         _ => return Err(Fault::wrong_type("input", "a string or an array of items")),
     };
     let mut transcript = Vec::with_capacity(items.len());
-    for (index, item) in items.iter().enumerate() {
-        let at = format!("input[{index}]");
-        let Some(item) = item.as_object() else {
-            return Err(Fault::wrong_type(at, "an object"));
-        };
+    for item in objects(items, "input") {
+        let (at, item) = item?;
         transcript.extend(one_item(item, &at)?);
     }
     Ok(transcript)
@@ -137,8 +148,7 @@ fn one_item(item: &Map<String, Value>, at: &str) -> Result<Option<TranscriptItem
             what: kind.to_owned(),
         },
         other => {
-            return Err(Fault::invalid(
-                "unsupported_value",
+            return Err(Fault::unsupported(
                 format!("{at}.type"),
                 format!("Items of the type '{other}' are not supported here."),
             ));
@@ -180,8 +190,7 @@ fn message(item: &Map<String, Value>, at: &str, id: Option<String>) -> Result<Op
             text: joined(content, &format!("{at}.content"))?,
         }),
         other => {
-            return Err(Fault::invalid(
-                "invalid_value",
+            return Err(Fault::wrong_value(
                 format!("{at}.role"),
                 format!("'{other}' is not a role."),
             ));
@@ -211,11 +220,8 @@ fn parts(content: Option<&Value>, at: &str) -> Result<Vec<Part>, Fault> {
         Some(_) => return Err(Fault::wrong_type(at, "a string or an array of parts")),
     };
     let mut parts = Vec::with_capacity(given.len());
-    for (index, part) in given.iter().enumerate() {
-        let at = format!("{at}[{index}]");
-        let Some(part) = part.as_object() else {
-            return Err(Fault::wrong_type(at, "an object"));
-        };
+    for part in objects(given, at) {
+        let (at, part) = part?;
         parts.push(one_part(part, &at)?);
     }
     Ok(parts)
@@ -224,8 +230,7 @@ fn parts(content: Option<&Value>, at: &str) -> Result<Vec<Part>, Fault> {
 fn one_part(part: &Map<String, Value>, at: &str) -> Result<Part, Fault> {
     let kind = required(part, at, "type")?;
     let no_file_ids = || {
-        Fault::invalid(
-            "unsupported_value",
+        Fault::unsupported(
             format!("{at}.file_id"),
             "Uploaded files are not stored here: send the file itself.",
         )
@@ -261,8 +266,7 @@ fn one_part(part: &Map<String, Value>, at: &str) -> Result<Part, Fault> {
             media(&format!("data:{kind};base64,{data}"), &kind)
         }
         other => {
-            return Err(Fault::invalid(
-                "unsupported_value",
+            return Err(Fault::unsupported(
                 format!("{at}.type"),
                 format!("Content of the type '{other}' is not supported here."),
             ));
@@ -292,11 +296,8 @@ pub(crate) fn messages(messages: &Value) -> Result<Vec<TranscriptItem>, Fault> {
         return Err(Fault::wrong_type("messages", "an array of messages"));
     };
     let mut transcript = Vec::with_capacity(messages.len());
-    for (index, entry) in messages.iter().enumerate() {
-        let at = format!("messages[{index}]");
-        let Some(entry) = entry.as_object() else {
-            return Err(Fault::wrong_type(at, "an object"));
-        };
+    for entry in objects(messages, "messages") {
+        let (at, entry) = entry?;
         if field(entry, "role").and_then(Value::as_str) == Some("tool") {
             let output = joined(field(entry, "content"), &at)?;
             transcript.push(TranscriptItem::Output {
@@ -340,15 +341,11 @@ pub(crate) fn tools(
         Some(_) => return Err(Fault::wrong_type("tools", "an array of tools")),
     };
     let mut tools = Vec::with_capacity(given.len());
-    for (index, tool) in given.iter().enumerate() {
-        let at = format!("tools[{index}]");
-        let Some(tool) = tool.as_object() else {
-            return Err(Fault::wrong_type(at, "an object"));
-        };
+    for tool in objects(given, "tools") {
+        let (at, tool) = tool?;
         let kind = required(tool, &at, "type")?;
         if kind != "function" {
-            return Err(Fault::invalid(
-                "unsupported_value",
+            return Err(Fault::unsupported(
                 format!("{at}.type"),
                 format!(
                     "Tools of the type '{kind}' are not supported: an agent has its own tools, and clients supply functions."

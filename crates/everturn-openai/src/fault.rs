@@ -42,6 +42,16 @@ impl Fault {
         }
     }
 
+    /// Returns the fault of a value that is valid and not supported here.
+    pub(crate) fn unsupported(param: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::invalid("unsupported_value", param, message)
+    }
+
+    /// Returns the fault of a value that is not valid.
+    pub(crate) fn wrong_value(param: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::invalid("invalid_value", param, message)
+    }
+
     /// Returns the fault of a field that the agent does not accept. `permission` is the method that allows
     /// it.
     pub(crate) fn not_permitted(param: &str, agent: &str, permission: &str) -> Self {

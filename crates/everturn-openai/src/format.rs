@@ -55,8 +55,7 @@ fn read(sent: Option<&Value>, at: &str, agent: &ServedAgent) -> Result<Option<Fo
         Some("json_object") => json!({ "type": "object" }),
         Some("json_schema") => schema(sent, at)?,
         Some(other) => {
-            return Err(Fault::invalid(
-                "invalid_value",
+            return Err(Fault::wrong_value(
                 format!("{at}.type"),
                 format!("'{other}' is not a format: it is 'text', 'json_object' or 'json_schema'."),
             ));

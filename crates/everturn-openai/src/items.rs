@@ -22,6 +22,12 @@ pub(crate) struct Item {
     pub(crate) kind: ItemKind,
 }
 
+impl Item {
+    pub(crate) fn new(key: MessagePosition, kind: ItemKind) -> Self {
+        Self { key, kind }
+    }
+}
+
 /// The content of an item.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum ItemKind {
@@ -88,20 +94,17 @@ pub(crate) fn items_of(from: usize, messages: &[Message], info: &TurnInfo) -> Ve
                     };
                     let call = Call::answered(response);
                     let own = open.remove(&call);
-                    let here = MessagePosition {
-                        message: place,
-                        number,
-                    };
+                    let here = MessagePosition::new(place, number);
                     let (key, request) = match (own, earlier.get(&call)) {
                         (Some(own), _) => own,
                         // The client has its own answers, and the items of earlier turns.
                         (None, Some(request)) if is_of_this_turn(part) => (here, (*request).clone()),
                         _ => continue,
                     };
-                    items.push(Item {
+                    items.push(Item::new(
                         key,
-                        kind: done(request, response.output.clone(), is_error(part)),
-                    });
+                        done(request, response.output.clone(), is_error(part)),
+                    ));
                 }
             }
             _ => {}
@@ -121,28 +124,16 @@ fn add_model_message(
     let mut number = 0;
     let mut growing: Option<Growing> = None;
     for part in message.content() {
-        let key = MessagePosition {
-            message: place,
-            number,
-        };
+        let key = MessagePosition::new(place, number);
         if let Some(request) = part.as_tool_request() {
             growing = None;
             number += 1;
             if part.interrupt().is_some() {
-                items.push(Item {
-                    key,
-                    kind: info.waiting(part, request),
-                });
+                items.push(Item::new(key, info.waiting(part, request)));
             } else if let Some(output) = part.metadata_entry(metadata::PENDING_OUTPUT) {
-                items.push(Item {
-                    key,
-                    kind: done(request.clone(), Some(output.clone()), false),
-                });
+                items.push(Item::new(key, done(request.clone(), Some(output.clone()), false)));
             } else if part.is_call_of_client() {
-                items.push(Item {
-                    key,
-                    kind: ItemKind::Question(request.clone()),
-                });
+                items.push(Item::new(key, ItemKind::Question(request.clone())));
             } else {
                 open.insert(Call::of(request), (key, request.clone()));
             }
@@ -164,10 +155,7 @@ fn add_model_message(
             None if text.is_empty() => {}
             None => {
                 growth.index = Some(items.len());
-                items.push(Item {
-                    key: growth.key,
-                    kind: run.item(text.to_owned()),
-                });
+                items.push(Item::new(growth.key, run.item(text.to_owned())));
             }
         }
         growing = Some(growth);

@@ -43,7 +43,6 @@ mod conversations;
 mod event;
 mod fault;
 mod format;
-mod ids;
 mod items;
 mod json_cut;
 mod page;

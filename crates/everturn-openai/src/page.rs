@@ -38,14 +38,14 @@ impl Page {
         let limit = number(query, "limit")?.unwrap_or(20);
         if !(1..=100).contains(&limit) {
             let message = "'limit' is a number from 1 to 100.";
-            return Err(Fault::invalid("invalid_value", "limit", message));
+            return Err(Fault::wrong_value("limit", message));
         }
         let ascending = match query.get("order").map(String::as_str) {
             None | Some("desc") => false,
             Some("asc") => true,
             Some(_) => {
                 let message = "'order' is 'asc' or 'desc'.";
-                return Err(Fault::invalid("invalid_value", "order", message));
+                return Err(Fault::wrong_value("order", message));
             }
         };
         Ok(Self {

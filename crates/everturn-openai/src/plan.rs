@@ -14,8 +14,8 @@ pub(crate) use self::pending::{input_of, pending};
 pub(crate) use self::stateless::plan_stateless;
 use crate::client_transcript::TranscriptItem;
 use crate::fault::Fault;
-use crate::ids::{parse_item_id, parse_response_id};
 use crate::items::TurnInfo;
+use crate::response::{parse_item_id, parse_response_id};
 
 /// Returns the information that the items of a planned turn require.
 pub(crate) fn info_of(plan: &TurnPlan, agent: &ServedAgent) -> TurnInfo {
@@ -76,8 +76,7 @@ pub(crate) async fn plan_response(
     };
     if !is_stored && transcript.iter().any(is_of_agent) {
         if continuation.store == Some(true) {
-            return Err(Fault::invalid(
-                "unsupported_value",
+            return Err(Fault::unsupported(
                 "store",
                 "A conversation supplied by the client is not stored: leave 'store' out, or continue with \
                  'previous_response_id' or 'conversation'.",
@@ -137,8 +136,7 @@ fn rejected(item: &TranscriptItem) -> Fault {
 fn refused_item(what: &str, id: Option<&String>) -> Fault {
     let id = id.filter(|id| !id.is_empty());
     let what = id.map_or_else(|| what.to_owned(), |id| format!("{what} '{id}'"));
-    Fault::invalid(
-        "unsupported_value",
+    Fault::unsupported(
         "input",
         format!(
             "The conversation is stored, and only the agent adds items to it: the unknown item ({what}) is not accepted."

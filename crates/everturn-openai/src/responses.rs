@@ -19,15 +19,14 @@ use serde_json::{Map, Value, json};
 
 use self::response_encoder::ResponseEncoder;
 use self::response_log::ResponseLog;
-pub(crate) use self::stored::{ResponseRequest, StoredResponse};
+pub(crate) use self::stored::{ResponseRequest, StoredResponse, not_found};
 use crate::client_transcript::{TranscriptItem, field, flag, items, text, tools};
 use crate::event::event_stream;
 use crate::fault::Fault;
 use crate::format::Format;
-use crate::ids::response_id;
 use crate::items::ItemStream;
 use crate::plan::{Continuation, info_of, plan_response};
-use crate::response::{Response, State};
+use crate::response::{Response, State, response_id};
 use crate::response_events::ResponseEvents;
 use crate::start_turn::start_turn;
 
@@ -65,15 +64,13 @@ pub(crate) async fn create(
     let conversation = conversation(body)?;
     let previous = text(body, "previous_response_id")?.map(str::to_owned);
     if conversation.is_some() && previous.is_some() {
-        return Err(Fault::invalid(
-            "invalid_value",
+        return Err(Fault::wrong_value(
             "conversation",
             "'previous_response_id' and 'conversation' exclude each other.",
         ));
     }
     if background && (store == Some(false) || !agent.can_detach()) {
-        return Err(Fault::invalid(
-            "unsupported_value",
+        return Err(Fault::unsupported(
             "background",
             "Work in the background needs an agent that keeps its sessions, and 'store' must not be false.",
         ));
@@ -150,8 +147,7 @@ fn check_metadata(body: &Map<String, Value>) -> Result<(), Fault> {
         name.chars().count() <= 64 && value.as_str().is_some_and(|text| text.chars().count() <= 512)
     };
     if metadata.len() > 16 || !metadata.iter().all(fits) {
-        return Err(Fault::invalid(
-            "invalid_value",
+        return Err(Fault::wrong_value(
             "metadata",
             "'metadata' holds at most 16 strings of 512 characters, under names of 64.",
         ));

@@ -55,10 +55,9 @@ fn refusal(outcome: &Result<AgentOutput>, context: &Context) -> Fault {
         Ok(AgentOutput {
             error: Some(error), ..
         }) => Fault::failed_turn(error),
-        Ok(_) => Fault::failed_turn(&RuntimeError {
-            status: Some(Status::Internal),
-            message: "the agent ended without running the turn".into(),
-            details: None,
-        }),
+        Ok(_) => Fault::failed_turn(&RuntimeError::new(
+            Status::Internal,
+            "the agent ended without running the turn",
+        )),
     }
 }

@@ -2,14 +2,14 @@
 
 use std::collections::HashMap;
 
-use everturn_sql::{hash, splice};
+use everturn_sql::{StoreFault, hash, splice};
 
 use crate::body::{pack, unpack};
 use crate::change::Plan;
-use crate::connection::{Statement, column};
 use crate::fault::{Fault, Outcome};
 use crate::position::length;
 use crate::read::Reading;
+use crate::statement::{Statement, column};
 
 /// The strings that were cut out of bodies, by the numbers of the bodies.
 #[derive(Default)]

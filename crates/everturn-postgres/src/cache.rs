@@ -14,8 +14,7 @@ use everturn_sql::{Document, Documents, Lru};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::known::Known;
-use crate::position::{DocumentKey, LineageKey, Position, SessionKey};
-use crate::tail::Tail;
+use crate::position::{DocumentKey, LineageKey, Position, SessionKey, Tail};
 
 /// The number of cached lineages of this process, and of cached sessions. Evicting one costs a read.
 const MAX_PLACES: usize = 16 * 1024;

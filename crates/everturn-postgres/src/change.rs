@@ -8,9 +8,8 @@ use everturn_sql::Document;
 use crate::cache::Grown;
 use crate::inner::Inner;
 use crate::known::Known;
-use crate::position::{LineageKey, Position, SessionKey, new_version};
+use crate::position::{LineageKey, Position, SessionKey, Tail, new_version};
 use crate::read::Reading;
-use crate::tail::Tail;
 
 /// How many documents a version of a session can number.
 const DOCUMENTS_PER_VERSION: i64 = 4;

@@ -29,6 +29,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 use crate::fault::{Fault, Outcome, describe};
 use crate::options::PostgresStoreOptions;
 use crate::slots::{Pooled, Slots};
+use crate::statement::{Statement, column};
 use crate::time::DatabaseTime;
 
 /// A connection that was idle for this long is tested before it is used.
@@ -495,40 +496,6 @@ impl fmt::Debug for Database {
 /// Quotes an identifier.
 pub(crate) fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
-}
-
-/// A statement with its parameters. An `@` before a table's name stands for the schema.
-#[derive(Default)]
-pub(crate) struct Statement<'a> {
-    pub(crate) sql: String,
-    params: Vec<(Box<dyn ToSql + Sync + Send + 'a>, Type)>,
-}
-
-impl<'a> Statement<'a> {
-    pub(crate) fn new(sql: impl Into<String>) -> Self {
-        Self {
-            sql: sql.into(),
-            params: Vec::new(),
-        }
-    }
-
-    /// Adds the next parameter.
-    pub(crate) fn with(mut self, value: impl ToSql + Sync + Send + 'a, kind: Type) -> Self {
-        self.params.push((Box::new(value), kind));
-        self
-    }
-
-    /// Adds a parameter and returns its name.
-    pub(crate) fn bind(&mut self, value: impl ToSql + Sync + Send + 'a, kind: Type) -> String {
-        self.params.push((Box::new(value), kind));
-        format!("${}", self.params.len())
-    }
-}
-
-/// Returns the value of a column. A value that no version writes is reported as damage.
-pub(crate) fn column<'r, T: tokio_postgres::types::FromSql<'r>>(row: &'r Row, index: usize) -> Outcome<T> {
-    row.try_get(index)
-        .map_err(|error| Fault::damaged(describe(&error)))
 }
 
 /// Returns the deadline of the call in progress.

@@ -10,16 +10,16 @@ use std::collections::BTreeSet;
 use everturn_agent::SnapshotId;
 use everturn_agent::store::{Deletion, Scope};
 use tokio_postgres::Row;
-use tokio_postgres::types::Type;
 
 use crate::body::pack;
-use crate::connection::{Patience, Statement, column};
+use crate::connection::Patience;
 use crate::fault::Outcome;
 use crate::inner::Inner;
 use crate::known::{line, line_checksum};
 use crate::position::{LineageKey, SessionKey, column as number_column, length, new_version, tenant};
 use crate::read::{Reading, bytes};
 use crate::row::{COLUMNS, Stored, StoredState};
+use crate::statement::{Statement, column};
 use crate::usage_ledger::close_tenant;
 
 /// The parts that deleted or rewritten rows referred to, in the session of these rows.
@@ -58,8 +58,7 @@ impl Inner {
         loop {
             let statement =
                 Statement::new("SELECT name FROM @session WHERE tenant = $1 AND scope = $2 ORDER BY name")
-                    .with(tenant(scope), Type::INT4)
-                    .with(scope.as_str().as_bytes().to_vec(), Type::BYTEA);
+                    .with(scope);
             let rows = self.db.read(&statement).await?;
             let names: Vec<Vec<u8>> = rows.iter().map(|row| column(row, 0)).collect::<Outcome<_>>()?;
             // A session that cannot be deleted away, because a turn of it holds it, is no reason to go on for
@@ -77,7 +76,7 @@ impl Inner {
         }
     }
 
-    /// Returns all tenants that have sessions or accounts.
+    /// Returns all tenants that have sessions or usage.
     pub(crate) async fn tenants(&self) -> Outcome<Vec<Scope>> {
         let sql = "SELECT known.scope, n.name FROM (SELECT tenant, scope FROM @session UNION SELECT tenant, scope FROM @ledger) \
                    AS known LEFT JOIN @tenant_name n ON n.tenant = known.tenant AND n.scope = known.scope";
@@ -155,7 +154,7 @@ impl Deleting<'_> {
                 self.0.rows(&statement).await?;
                 let rows = self.of_session(key).await?;
                 if rows.is_empty() {
-                    self.settle(key).await?;
+                    self.update_session(key).await?;
                 }
                 rows
             }
@@ -163,13 +162,11 @@ impl Deleting<'_> {
         let ids = bytes(rows.iter().map(|row| row.snapshot.snapshot_id.as_str()));
         let statement =
             Statement::new("DELETE FROM @snapshot WHERE tenant = $1 AND scope = $2 AND id = ANY ($3)")
-                .with(tenant(scope), Type::INT4)
-                .with(scope.as_str().as_bytes().to_vec(), Type::BYTEA)
-                .with(ids, Type::BYTEA_ARRAY);
+                .with((scope, ids));
         self.0.rows(&statement).await?;
         let sessions: BTreeSet<SessionKey> = rows.iter().map(|row| row.session).collect();
         for session in sessions {
-            self.settle(session).await?;
+            self.update_session(session).await?;
         }
         let mut released = Released::default();
         for row in &rows {
@@ -186,7 +183,7 @@ impl Deleting<'_> {
     async fn lock(&self, sessions: &BTreeSet<SessionKey>) -> Outcome<()> {
         for session in sessions {
             let sql = "UPDATE @session SET version = $3 WHERE tenant = $1 AND key = $2";
-            let statement = of_session(sql, *session).with(new_version(), Type::INT8);
+            let statement = of_session(sql, *session).with(new_version());
             self.0.rows(&statement).await?;
         }
         Ok(())
@@ -199,17 +196,11 @@ impl Deleting<'_> {
             Statement::new(format!(
                 "SELECT {columns} FROM @snapshot s JOIN @session n ON n.tenant = s.tenant AND n.key = s.session \
                  WHERE s.tenant = $1 AND s.scope = $2 AND s.id = ANY ($3)"
-            ))
-            .with(tenant(scope), Type::INT4)
-            .with(scope.as_str().as_bytes().to_vec(), Type::BYTEA)
-            .with(ids.clone(), Type::BYTEA_ARRAY)
+            )).with((scope, ids.clone()))
         };
         let mut sessions = BTreeSet::new();
         for row in self.0.rows(&select("s.session")).await? {
-            sessions.insert(SessionKey {
-                tenant: tenant(scope),
-                id: column(&row, 0)?,
-            });
+            sessions.insert(SessionKey::new(tenant(scope), column(&row, 0)?));
         }
         self.lock(&sessions).await?;
         stored(&self.0.rows(&select(COLUMNS)).await?)
@@ -224,7 +215,7 @@ impl Deleting<'_> {
     }
 
     /// Updates a session's tip, or deletes the session if it has no rows.
-    async fn settle(&self, session: SessionKey) -> Outcome<()> {
+    async fn update_session(&self, session: SessionKey) -> Outcome<()> {
         let sql = "DELETE FROM @session WHERE tenant = $1 AND key = $2 AND NOT EXISTS \
                    (SELECT 1 FROM @snapshot WHERE tenant = $1 AND session = $2) RETURNING 1";
         if !self.0.rows(&of_session(sql, session)).await?.is_empty() {
@@ -258,7 +249,7 @@ impl Deleting<'_> {
     /// Deletes the messages of a lineage beyond its last position in use. If none is in use, deletes the
     /// lineage and returns its parent.
     async fn release_lineage(&self, lineage: LineageKey) -> Outcome<Option<LineageKey>> {
-        let place = |sql: &str| of_session(sql, lineage.session).with(lineage.number, Type::INT8);
+        let place = |sql: &str| of_session(sql, lineage.session).with(lineage.number);
         // Also locks the lineage's session, if it is another one, because the deletion makes the cached state
         // of that session's writers stale.
         self.lock(&BTreeSet::from([lineage.session])).await?;
@@ -285,7 +276,7 @@ impl Deleting<'_> {
                 let (used, base) = (number_column(used)?, number_column(known.base)?);
                 let checksum = line_checksum(lineage, known.parent, base, Some(used));
                 let sql = "UPDATE @lineage SET cut = $4, checksum = $5 WHERE tenant = $1 AND session = $2 AND number = $3";
-                let statement = place(sql).with(used, Type::INT4).with(checksum, Type::INT8);
+                let statement = place(sql).with((used, checksum));
                 self.0.rows(&statement).await?;
             }
             return Ok(None);
@@ -298,11 +289,7 @@ impl Deleting<'_> {
     /// Deletes the messages of a lineage from an index on and returns whether there were any.
     async fn delete_messages(&self, lineage: LineageKey, from: usize) -> Outcome<bool> {
         let from = number_column(from)?;
-        let place = |sql: &str| {
-            of_session(sql, lineage.session)
-                .with(lineage.number, Type::INT8)
-                .with(from, Type::INT4)
-        };
+        let place = |sql: &str| of_session(sql, lineage.session).with((lineage.number, from));
         let sql = "DELETE FROM @message_blob WHERE tenant = $1 AND session = $2 AND lineage = $3 AND number >= $4 RETURNING hash";
         let links = self.0.rows(&place(sql)).await?;
         let sql = "WITH gone AS (DELETE FROM @message WHERE tenant = $1 AND session = $2 AND lineage = $3 AND number >= $4 \
@@ -317,7 +304,7 @@ impl Deleting<'_> {
     async fn release_documents(&self, session: SessionKey, numbers: Vec<i64>) -> Outcome<()> {
         let sql = "SELECT unnest($3) EXCEPT SELECT unnest(ARRAY[custom, artifacts, prompt_input]) FROM @snapshot \
                    WHERE tenant = $1 AND session = $2";
-        let statement = of_session(sql, session).with(numbers, Type::INT8_ARRAY);
+        let statement = of_session(sql, session).with(numbers);
         let mut unused: Vec<i64> = Vec::new();
         for row in self.0.rows(&statement).await? {
             unused.push(column(&row, 0)?);
@@ -327,19 +314,17 @@ impl Deleting<'_> {
         }
         let sql = "SELECT number FROM @document WHERE tenant = $1 AND session = $2 AND base = ANY ($3) \
                    AND NOT number = ANY ($3)";
-        let statement = of_session(sql, session).with(unused.clone(), Type::INT8_ARRAY);
+        let statement = of_session(sql, session).with(unused.clone());
         for row in self.0.rows(&statement).await? {
             self.make_independent(session, column(&row, 0)?).await?;
         }
         let sql = "DELETE FROM @document_blob WHERE tenant = $1 AND session = $2 AND number = ANY ($3) RETURNING hash";
         let links = self
             .0
-            .rows(&of_session(sql, session).with(unused.clone(), Type::INT8_ARRAY))
+            .rows(&of_session(sql, session).with(unused.clone()))
             .await?;
         let sql = "DELETE FROM @document WHERE tenant = $1 AND session = $2 AND number = ANY ($3)";
-        self.0
-            .rows(&of_session(sql, session).with(unused, Type::INT8_ARRAY))
-            .await?;
+        self.0.rows(&of_session(sql, session).with(unused)).await?;
         self.release_blobs(session, &links).await
     }
 
@@ -348,24 +333,23 @@ impl Deleting<'_> {
         let (text, _) = self.0.document_text(session, number).await?;
         let encoding = self.0.store.encoding;
         let cut = encoding.cut(&text);
-        let place = |sql: &str| of_session(sql, session).with(number, Type::INT8);
+        let place = |sql: &str| of_session(sql, session).with(number);
         let sql =
             "DELETE FROM @document_blob WHERE tenant = $1 AND session = $2 AND number = $3 RETURNING hash";
         let links = self.0.rows(&place(sql)).await?;
         let sql = "UPDATE @document SET base = NULL, depth = 0, cuts = $4, body = $5 \
                    WHERE tenant = $1 AND session = $2 AND number = $3";
-        let statement = place(sql)
-            .with(number_column(cut.pieces.len())?, Type::INT4)
-            .with(pack(encoding, &cut.text)?, Type::BYTEA);
+        let statement = place(sql).with((number_column(cut.pieces.len())?, pack(encoding, &cut.text)?));
         self.0.rows(&statement).await?;
         for (offset, piece) in &cut.pieces {
             let sql = "WITH long AS (INSERT INTO @blob (tenant, session, hash, body) VALUES ($1, $2, $5, $6) \
                        ON CONFLICT DO NOTHING) \
                        INSERT INTO @document_blob (tenant, session, number, place, hash) VALUES ($1, $2, $3, $4, $5)";
-            let statement = place(sql)
-                .with(number_column(*offset)?, Type::INT4)
-                .with(everturn_sql::hash(piece).to_vec(), Type::BYTEA)
-                .with(pack(encoding, piece)?, Type::BYTEA);
+            let statement = place(sql).with((
+                number_column(*offset)?,
+                everturn_sql::hash(piece).to_vec(),
+                pack(encoding, piece)?,
+            ));
             self.0.rows(&statement).await?;
         }
         self.release_blobs(session, &links).await
@@ -383,7 +367,7 @@ impl Deleting<'_> {
         let sql = "DELETE FROM @blob b WHERE tenant = $1 AND session = $2 AND hash = ANY ($3) \
              AND NOT EXISTS (SELECT 1 FROM @message_blob l WHERE l.tenant = $1 AND l.session = $2 AND l.hash = b.hash) \
              AND NOT EXISTS (SELECT 1 FROM @document_blob l WHERE l.tenant = $1 AND l.session = $2 AND l.hash = b.hash)";
-        let statement = of_session(sql, session).with(hashes, Type::BYTEA_ARRAY);
+        let statement = of_session(sql, session).with(hashes);
         self.0.rows(&statement).await.map(|_| ())
     }
 }
@@ -392,15 +376,11 @@ impl Deleting<'_> {
 fn forget_name(scope: &Scope) -> Statement<'static> {
     let sql = "DELETE FROM @tenant_name WHERE tenant = $1 AND scope = $2 \
                AND NOT EXISTS (SELECT 1 FROM @session WHERE tenant = $1 AND scope = $2)";
-    Statement::new(sql)
-        .with(tenant(scope), Type::INT4)
-        .with(scope.as_str().as_bytes().to_vec(), Type::BYTEA)
+    Statement::new(sql).with(scope)
 }
 
 fn of_session(sql: &str, session: SessionKey) -> Statement<'static> {
-    Statement::new(sql)
-        .with(session.tenant, Type::INT4)
-        .with(session.id, Type::UUID)
+    Statement::new(sql).with(session)
 }
 
 fn stored(rows: &[Row]) -> Outcome<Vec<Stored>> {

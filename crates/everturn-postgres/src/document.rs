@@ -10,19 +10,18 @@ use everturn_agent::Artifact;
 use everturn_agent::patch::JsonPatch;
 use everturn_agent::store::Checksum;
 use everturn_core::check_depth;
-use everturn_sql::{Document, MAX_PATCHES, parse, patch_to, patched};
+use everturn_sql::{Document, MAX_PATCHES, StoreFault, parse, patch_to, patched};
 use serde_json::Value;
 use tokio_postgres::Row;
-use tokio_postgres::types::Type;
 
 use crate::blob::Pieces;
 use crate::body::pack;
 use crate::change::{Cut, NewDocument, Plan, Remember};
-use crate::connection::{Statement, column};
 use crate::fault::{Fault, Outcome};
 use crate::position::{SessionKey, column as number_column};
 use crate::read::Reading;
 use crate::row::StoredState;
+use crate::statement::{Statement, column};
 
 /// The text of a document, and the number of patches between it and a full text.
 pub(crate) type Text = (String, i32);
@@ -109,10 +108,7 @@ impl Reading<'_> {
                SELECT part.root, d.number, d.base, d.depth, d.cuts, d.body, d.checksum FROM part \
                  JOIN @document d ON d.tenant = $1 AND d.session = $2 AND d.number = part.base AND d.depth < part.depth \
              ) SELECT root, number, base, depth, cuts, body, checksum FROM part ORDER BY root, depth",
-        )
-        .with(session.tenant, Type::INT4)
-        .with(session.id, Type::UUID)
-        .with(numbers.to_vec(), Type::INT8_ARRAY);
+        ).with((session, numbers.to_vec()));
         let rows = self.rows(&statement).await?;
         let mut cut = Vec::new();
         for row in &rows {
@@ -123,14 +119,10 @@ impl Reading<'_> {
         let pieces = if cut.is_empty() {
             Pieces::default()
         } else {
-            let links = Statement::new(
-                "SELECT b.number, b.place, t.body FROM @document_blob b \
-                 LEFT JOIN @blob t ON t.tenant = $1 AND t.session = $2 AND t.hash = b.hash \
-                 WHERE b.tenant = $1 AND b.session = $2 AND b.number = ANY ($3) ORDER BY b.number, b.place",
-            )
-            .with(session.tenant, Type::INT4)
-            .with(session.id, Type::UUID)
-            .with(cut, Type::INT8_ARRAY);
+            let sql = "SELECT b.number, b.place, t.body FROM @document_blob b \
+                LEFT JOIN @blob t ON t.tenant = $1 AND t.session = $2 AND t.hash = b.hash \
+                WHERE b.tenant = $1 AND b.session = $2 AND b.number = ANY ($3) ORDER BY b.number, b.place";
+            let links = Statement::new(sql).with((session, cut));
             self.pieces(&links).await?
         };
         let mut texts: HashMap<i64, Text> = HashMap::new();

@@ -42,10 +42,6 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    pub(crate) fn damaged(what: impl Into<String>) -> Self {
-        Self::Damaged(what.into())
-    }
-
     /// Returns the fault of a statement that was sent before its connection failed.
     pub(crate) fn unanswered(self) -> Self {
         match self {
@@ -153,21 +149,7 @@ impl From<tokio_postgres::Error> for Fault {
     }
 }
 
-impl From<everturn_sql::Fault> for Fault {
-    fn from(fault: everturn_sql::Fault) -> Self {
-        match fault {
-            everturn_sql::Fault::Damaged(what) => Self::Damaged(what),
-            everturn_sql::Fault::Refused(error) => Self::Refused(error),
-            _ => Self::Damaged(format!("a value has an unknown fault: {fault:?}")),
-        }
-    }
-}
-
-impl From<Error> for Fault {
-    fn from(error: Error) -> Self {
-        Self::Refused(error)
-    }
-}
+everturn_sql::store_fault!(Fault);
 
 fn meaning(code: Option<&SqlState>) -> (Status, &'static str) {
     let Some(code) = code else {

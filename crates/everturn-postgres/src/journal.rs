@@ -11,14 +11,13 @@ use everturn_agent::store::{
     Checksum, Detail, Journal, JournalGuard, JournalKey, JournalRecord, Scope, record_taken,
 };
 use everturn_core::{Error, Result};
-use everturn_sql::{clamped_nanos, parse, write};
+use everturn_sql::{StoreFault, clamped_nanos, parse, write};
 use jiff::Timestamp;
-use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 use crate::PostgresStore;
 use crate::body::{pack, unpack};
-use crate::connection::{NOW, Patience, Statement, column};
+use crate::connection::{NOW, Patience};
 use crate::fault::{Fault, Outcome};
 use crate::inner::Inner;
 use crate::known::Known;
@@ -26,6 +25,7 @@ use crate::position::{SessionKey, new_version};
 use crate::read::Reading;
 use crate::row::check_id;
 use crate::session_lock::{RACES, SessionLock};
+use crate::statement::{Statement, column};
 use crate::turn_lock::HeldLock;
 
 #[async_trait]
@@ -95,10 +95,7 @@ fn clear(scope: &Scope, key: &JournalKey) -> Statement<'static> {
 
 fn of_turn(sql: &str, scope: &Scope, key: &JournalKey) -> Statement<'static> {
     let session = SessionKey::of(scope, key.session().as_str());
-    Statement::new(sql)
-        .with(session.tenant, Type::INT4)
-        .with(session.id, Type::UUID)
-        .with(key.turn().as_bytes().to_vec(), Type::BYTEA)
+    Statement::new(sql).with((session, key.turn()))
 }
 
 /// Drops the journals of which every record is old. Their number is the number of different turns among the
@@ -112,8 +109,7 @@ pub(crate) fn sweep(before: Timestamp) -> Statement<'static> {
            WHERE j.tenant = turns.tenant AND j.session = turns.session AND j.turn = turns.turn \
            RETURNING j.tenant, j.session, j.turn) \
          SELECT count(*) FROM (SELECT DISTINCT tenant, session, turn FROM gone) AS turns",
-    )
-    .with(clamped_nanos(before), Type::INT8)
+    ).with(clamped_nanos(before))
 }
 
 impl Inner {
@@ -183,10 +179,7 @@ impl Inner {
     }
 
     /// Tries to write a record once; `false` if its number is taken.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the record, its place and its conditions"
-    )]
+    #[expect(clippy::too_many_arguments, reason = "a record and its conditions")]
     async fn try_append(
         &self,
         scope: &Scope,
@@ -202,17 +195,14 @@ impl Inner {
             (Some(guard), Some(known)) if known.guard.as_ref() == Some(guard) => Some(known.version),
             (Some(guard), _) => Some(reading.check(scope, key, guard).await?),
         };
-        let mut statement = of_turn("", scope, key)
-            .with(record.sequence.cast_signed(), Type::INT8)
-            .with(token, Type::INT8)
-            .with(packed.to_vec(), Type::BYTEA)
-            .with(checksum, Type::INT8);
+        let mut statement =
+            of_turn("", scope, key).with((record.sequence.cast_signed(), token, packed.to_vec(), checksum));
         let held = match version {
             // A commit changes this row, so it waits, and is waited for.
             Some(version) => {
-                let version = statement.bind(version, Type::INT8);
+                let version = statement.bind(version);
                 let lock = guard.and_then(|guard| HeldLock::bind(&mut statement, None, &guard.precondition));
-                let lock = lock.map_or_else(|| "true".to_owned(), |lock| lock.is_held("$1", "$2"));
+                let lock = lock.map_or_else(|| "true".to_owned(), |lock| lock.is_held());
                 format!(
                     "held AS (SELECT 1 FROM @session WHERE tenant = $1 AND key = $2 AND version = {version} AND {lock} \
                      FOR SHARE)"
@@ -331,11 +321,7 @@ impl Reading<'_> {
             "INSERT INTO @session (tenant, key, version, touched_at, scope, name, tokens) \
              VALUES ($1, $2, $3, {NOW}, $4, $5, '{{}}') ON CONFLICT DO NOTHING"
         ))
-        .with(session.tenant, Type::INT4)
-        .with(session.id, Type::UUID)
-        .with(new_version(), Type::INT8)
-        .with(scope.as_str().as_bytes().to_vec(), Type::BYTEA)
-        .with(key.session().as_str().as_bytes().to_vec(), Type::BYTEA);
+        .with((session, new_version(), scope.as_str(), key.session().as_str()));
         self.rows(&statement).await.map(|_| ())
     }
 }

@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use everturn_agent::SnapshotId;
 use everturn_agent::store::{Checksum, JournalGuard};
-use everturn_sql::to_time;
+use everturn_sql::{StoreFault, to_time};
 use jiff::Timestamp;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use crate::connection::column;
 use crate::fault::{Fault, Outcome};
 use crate::position::{LineageKey, SessionKey, length};
 use crate::row::{Stored, optional_text};
+use crate::statement::column;
 
 /// How many lineages of a session are remembered.
 const MAX_LINES: usize = 32;
@@ -123,10 +123,7 @@ pub(crate) fn line(row: &Row, first: usize, key: LineageKey) -> Outcome<Option<L
         column::<Option<i64>>(row, first + 1)?,
     ) {
         (Some(id), Some(number)) => Some(LineageKey {
-            session: SessionKey {
-                tenant: key.session.tenant,
-                id,
-            },
+            session: SessionKey::new(key.session.tenant, id),
             number,
         }),
         _ => None,

@@ -69,10 +69,7 @@
 //! checksums, or the same version, which is random for each commit. The cache therefore stays correct if the
 //! database is restored to an earlier point while the program runs, or if a lagging standby takes over.
 #![cfg_attr(docsrs, feature(doc_cfg))]
-#![allow(
-    clippy::disallowed_methods,
-    reason = "polls, retries and leases wait in real time"
-)]
+#![allow(clippy::disallowed_methods, reason = "leases and retries take real time")]
 
 mod blob;
 mod body;
@@ -90,19 +87,17 @@ mod lineage;
 mod list;
 mod listen;
 mod maintenance;
-mod maintenance_schedule;
 mod metrics;
 mod options;
-mod pending;
 mod position;
 mod read;
 mod row;
 mod schema;
 mod session_lock;
 mod slots;
+mod statement;
 mod store;
 mod stream_log;
-mod tail;
 mod time;
 mod turn_lock;
 mod unknown_save;
@@ -113,7 +108,7 @@ mod write;
 
 pub use everturn_sql::{Encoding, Verification};
 
-pub use self::maintenance_schedule::MaintenanceSchedule;
+pub use self::maintenance::MaintenanceSchedule;
 pub use self::metrics::PostgresMetrics;
 pub use self::options::PostgresStoreOptions;
 pub use self::row::MAX_ID;

@@ -9,19 +9,19 @@
 //! that does locks the lineage against deletion.
 
 use everturn_ai::{History, Message};
-use everturn_sql::{check_history, parse, write};
-use tokio_postgres::types::Type;
+use everturn_sql::{StoreFault, check_history, parse, write};
 
 use crate::blob::Pieces;
 use crate::body::pack;
 use crate::cache::{Grown, Place, StoredHistory};
 use crate::change::{Cut, Plan, Remember};
-use crate::connection::{Statement, column};
 use crate::fault::{Fault, Outcome};
 use crate::known::{Line, line};
-use crate::position::{LineageKey, Position, SessionKey, column as number_column, length};
+use crate::position::{
+    LineageKey, Position, SessionKey, Tail, column as number_column, follows, length, tail,
+};
 use crate::read::{Reading, ids};
-use crate::tail::{Tail, follows, tail};
+use crate::statement::{Statement, column};
 
 /// A position that exists, in the lineage that holds its last message.
 #[derive(Debug, Clone, Copy)]
@@ -97,10 +97,7 @@ impl Reading<'_> {
                 position.len = 0;
                 break;
             };
-            position = Position {
-                lineage: parent,
-                len: line.base,
-            };
+            position = Position::new(parent, line.base);
         }
         if position.len > 0 {
             return Err(Fault::damaged("a lineage is missing"));
@@ -143,12 +140,13 @@ impl Reading<'_> {
                 "SELECT {columns} FROM unnest($2, $3, $4, $5) AS part (session, lineage, low, high) \
                  {join} ORDER BY {order}"
             );
-            Statement::new(sql)
-                .with(tenant, Type::INT4)
-                .with(sessions.clone(), Type::UUID_ARRAY)
-                .with(numbers.clone(), Type::INT8_ARRAY)
-                .with(from.clone(), Type::INT4_ARRAY)
-                .with(to.clone(), Type::INT4_ARRAY)
+            Statement::new(sql).with((
+                tenant,
+                sessions.clone(),
+                numbers.clone(),
+                from.clone(),
+                to.clone(),
+            ))
         };
         let messages = "JOIN @message m ON m.tenant = $1 AND m.session = part.session AND m.lineage = part.lineage \
                         AND m.number >= part.low AND m.number < part.high";
@@ -211,18 +209,12 @@ impl Reading<'_> {
                  JOIN @lineage p ON p.tenant = $1 AND p.session = line.parent_session AND p.number = line.parent \
                  AND p.base < line.base \
              ) SELECT session, number, parent_session, parent, base, cut, NULL::integer, checksum FROM line ORDER BY depth",
-        )
-        .with(lineage.session.tenant, Type::INT4)
-        .with(lineage.session.id, Type::UUID)
-        .with(lineage.number, Type::INT8);
+        ).with((lineage.session, lineage.number));
         let rows = self.rows(&statement).await?;
         let mut lines = Vec::with_capacity(rows.len());
         for row in &rows {
             let key = LineageKey {
-                session: SessionKey {
-                    tenant: lineage.session.tenant,
-                    id: column(row, 0)?,
-                },
+                session: SessionKey::new(lineage.session.tenant, column(row, 0)?),
                 number: column(row, 1)?,
             };
             lines.extend(line(row, 2, key)?.map(|line| (key, line)));
@@ -292,10 +284,7 @@ impl Plan<'_> {
             bytes,
         };
         self.remember.push(Remember::History { lineage, grown });
-        let at = Position {
-            lineage,
-            len: history.len(),
-        };
+        let at = Position::new(lineage, history.len());
         Ok(last.map(|last| (at, last)))
     }
 
@@ -324,10 +313,7 @@ impl Plan<'_> {
     /// Returns where the beginning of a history is stored that this process has, and the checksum of its last
     /// message, if that is in memory.
     fn placed(&self, place: Place, history: &History) -> Option<(Position, Tail)> {
-        let at = Position {
-            lineage: place.lineage,
-            len: history.len().min(place.saved),
-        };
+        let at = Position::new(place.lineage, history.len().min(place.saved));
         if at.len == place.saved {
             return Some((at, place.tail));
         }
@@ -350,7 +336,7 @@ impl Plan<'_> {
                 && let Some(tail) = other.tail(len)
             {
                 let lineage = at.lineage;
-                best = Some((Position { lineage, len }, tail));
+                best = Some((Position::new(lineage, len), tail));
             }
         }
         match best {
@@ -365,7 +351,7 @@ impl Plan<'_> {
         if at.lineage.session.tenant != self.session.tenant || at.len == 0 {
             return Ok(None);
         }
-        // The lineages of the own session are as the version that is compared says.
+        // The lineages of the own session are those of the compared version.
         while at.lineage.session == self.session {
             let Some(line) = self.line(at.lineage).await? else {
                 return Ok(None);
@@ -407,10 +393,7 @@ impl Plan<'_> {
              (SELECT max(m.number) FROM @message m WHERE m.tenant = $1 AND m.session = $2 AND m.lineage = $3), l.checksum \
              FROM @session n LEFT JOIN @lineage l ON l.tenant = $1 AND l.session = $2 AND l.number = $3 \
              WHERE n.tenant = $1 AND n.key = $2",
-        )
-        .with(key.session.tenant, Type::INT4)
-        .with(key.session.id, Type::UUID)
-        .with(key.number, Type::INT8);
+        ).with((key.session, key.number));
         let rows = self.reading.rows(&statement).await?;
         let row = rows.first().ok_or(Fault::Moved)?;
         if column::<i64>(row, 0)? != self.known.version {
@@ -428,10 +411,7 @@ impl Plan<'_> {
         if let Some(parent) = parent {
             self.refer(parent);
         }
-        let lineage = LineageKey {
-            session: self.session,
-            number: self.next_version,
-        };
+        let lineage = self.session.lineage(self.next_version);
         self.change.lineage = Some((lineage.number, parent));
         lineage
     }

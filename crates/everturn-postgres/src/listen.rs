@@ -16,10 +16,10 @@ use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use tokio::sync::{Notify, mpsc};
 use tokio_postgres::AsyncMessage;
-use tokio_postgres::types::Type;
 
-use crate::connection::{Address, Database, Statement, quoted};
+use crate::connection::{Address, Database, quoted};
 use crate::fault::{Outcome, describe};
+use crate::statement::Statement;
 
 /// How long announcements wait for others to join them.
 const GATHER: Duration = Duration::from_millis(5);
@@ -81,9 +81,7 @@ impl Announcer {
 }
 
 async fn notify(db: &Database, channel: &str, payload: &str) -> Outcome<()> {
-    let statement = Statement::new("SELECT pg_notify($1, $2)")
-        .with(channel.to_owned(), Type::TEXT)
-        .with(payload.to_owned(), Type::TEXT);
+    let statement = Statement::new("SELECT pg_notify($1, $2)").with((channel.to_owned(), payload.to_owned()));
     db.run(&statement).await.map(|_| ())
 }
 
@@ -100,7 +98,7 @@ enum End {
 }
 
 impl Channel {
-    /// Listens until the store is dropped, and calls `heard` with every tag.
+    /// Listens until the store is dropped, and calls `received` with every tag.
     pub(crate) async fn listen(&self, db: &Weak<Database>, listening: &AtomicBool, changed: impl Fn(i64)) {
         let Some(address) = &self.address else {
             return;
@@ -152,7 +150,7 @@ impl Channel {
             }
             let prove = async {
                 if let Some(db) = db.upgrade() {
-                    // If it is not sent, it is not heard.
+                    // A notification that is not sent is lost.
                     let _ = notify(&db, &self.name, &nonce).await;
                 }
                 while let Some(payload) = messages.recv().await {

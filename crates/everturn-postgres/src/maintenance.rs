@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
+use everturn_agent::archive::{Retention, Tenants};
 use everturn_core::{Error, Result};
-use tokio_postgres::types::Type;
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::PostgresStore;
-use crate::connection::{NOW, Statement, column};
+use crate::connection::NOW;
 use crate::delete::Released;
-use crate::fault::{Fault, Outcome};
+use crate::fault::Outcome;
 use crate::inner::Inner;
-use crate::position::{LineageKey, SessionKey};
+use crate::position::SessionKey;
+use crate::statement::{Statement, column, session_key};
 use crate::verify::{UNUSED_DOCUMENTS, UNUSED_LINEAGES};
 
 /// The tables, in the order in which they are vacuumed.
@@ -93,9 +95,7 @@ impl PostgresStore {
         let statement = Statement::new(format!(
             "INSERT INTO @maintenance (name, due_at) VALUES ($1, {NOW} + $2) \
              ON CONFLICT (name) DO UPDATE SET due_at = EXCLUDED.due_at WHERE maintenance.due_at <= {NOW} RETURNING 1"
-        ))
-        .with(task.as_bytes().to_vec(), Type::BYTEA)
-        .with(every, Type::INT8);
+        )).with((task, every));
         // Not retried if its answer is lost. The task then waits for the next interval instead of running
         // twice.
         let rows = self.call(self.inner().db.run(&statement)).await?;
@@ -107,16 +107,13 @@ impl Inner {
     async fn tidy(&self) -> Outcome<u64> {
         let mut tidied = 0;
         for row in self.db.read(&Statement::new(UNUSED_LINEAGES)).await? {
-            let session = session(&row)?;
+            let session = session_key(&row, 1)?;
             let mut released = Released::default();
-            released.lineages.insert(LineageKey {
-                session,
-                number: column(&row, 3)?,
-            });
+            released.lineages.insert(session.lineage(column(&row, 3)?));
             tidied += self.release_in_transaction(session, released).await?;
         }
         for row in self.db.read(&Statement::new(UNUSED_DOCUMENTS)).await? {
-            let session = session(&row)?;
+            let session = session_key(&row, 1)?;
             let mut released = Released::default();
             released.documents.insert((session, column(&row, 3)?));
             tidied += self.release_in_transaction(session, released).await?;
@@ -128,8 +125,7 @@ impl Inner {
              (SELECT 1 FROM @snapshot s WHERE s.tenant = n.tenant AND s.session = n.key) AND NOT EXISTS \
              (SELECT 1 FROM @journal j WHERE j.tenant = n.tenant AND j.session = n.key) RETURNING 1) \
              SELECT count(*) FROM gone"
-        ))
-        .with(empty_for, Type::INT8);
+        )).with(empty_for);
         let rows = self.db.read(&statement).await?;
         let sessions: i64 = rows.first().map_or(Ok(0), |row| column(row, 0))?;
         Ok(tidied + sessions.cast_unsigned())
@@ -143,7 +139,7 @@ impl Inner {
              places AS (DELETE FROM @turn_queue WHERE until < {NOW} - $1 RETURNING 1) \
              SELECT (SELECT count(*) FROM locks) + (SELECT count(*) FROM places)"
         ))
-        .with(lapsed_for, Type::INT8);
+        .with(lapsed_for);
         let rows = self.db.read(&statement).await?;
         let forgotten: i64 = rows.first().map_or(Ok(0), |row| column(row, 0))?;
         Ok(forgotten.cast_unsigned())
@@ -159,9 +155,60 @@ impl Inner {
     }
 }
 
-fn session(row: &tokio_postgres::Row) -> Result<SessionKey, Fault> {
-    Ok(SessionKey {
-        tenant: column(row, 1)?,
-        id: column(row, 2)?,
-    })
+/// The name of the task in the database.
+const TASK: &str = "maintenance";
+
+/// How many times in an interval a process checks whether maintenance is due.
+const CHECKS: u32 = 4;
+
+/// Scheduled maintenance, from [`PostgresStore::schedule_maintenance`]. Dropping it ends the schedule.
+#[derive(Debug)]
+#[must_use = "maintenance ends when this is dropped"]
+pub struct MaintenanceSchedule {
+    _task: AbortOnDropHandle<()>,
+}
+
+impl PostgresStore {
+    /// Applies retention rules to all tenants and [tidies up](PostgresStore::tidy), once in each interval.
+    /// Every process of a program calls this. One of them does the work; if it dies, another takes over.
+    ///
+    /// A failure is logged, and retried in the next interval. The schedule ends when the returned value is
+    /// dropped.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use everturn_agent::archive::Retention;
+    /// # use everturn_postgres::PostgresStore;
+    /// # async fn example(store: PostgresStore) {
+    /// let rules = Retention::default().no_older_than(Duration::from_hours(30 * 24));
+    /// let _maintenance = store.schedule_maintenance(Duration::from_hours(1), rules);
+    /// # }
+    /// ```
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn schedule_maintenance(&self, every: Duration, rules: Retention) -> MaintenanceSchedule {
+        let store = self.clone();
+        let task = tokio::spawn(async move {
+            let mut checks = tokio::time::interval(every / CHECKS);
+            checks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            loop {
+                checks.tick().await;
+                if let Err(error) = store.maintain(every, &rules).await {
+                    tracing::warn!(%error, "maintenance of the session database failed; it is retried in the next interval");
+                }
+            }
+        });
+        MaintenanceSchedule {
+            _task: AbortOnDropHandle::new(task),
+        }
+    }
+
+    async fn maintain(&self, every: Duration, rules: &Retention) -> Result<()> {
+        if !self.is_due(TASK, every).await? {
+            return Ok(());
+        }
+        Tenants::of(self.clone()).retain(rules).await?;
+        self.tidy().await.map(drop)
+    }
 }

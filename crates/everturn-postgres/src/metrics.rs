@@ -33,6 +33,21 @@ pub struct PostgresMetrics {
     pub is_listening: bool,
 }
 
+/// The names of the metrics, without their prefix, and their descriptions. Names of counters end with
+/// `_total`.
+const DESCRIPTIONS: [(&str, &str); 10] = [
+    ("connections", "Open connections."),
+    ("idle_connections", "Open connections that nobody uses."),
+    ("waiting", "Calls that wait for a connection."),
+    ("listening", "Whether notifications arrive."),
+    ("round_trips_total", "Statements sent."),
+    ("commits_total", "Commits acknowledged."),
+    ("commit_seconds_total", "Time that acknowledged commits took."),
+    ("retries_total", "Commits tried again."),
+    ("lost_connections_total", "Connections that broke in use."),
+    ("lapsed_leases_total", "Background runs found without a worker."),
+];
+
 impl PostgresMetrics {
     /// Returns the metrics in the text format of Prometheus, under names that begin with
     /// `everturn_postgres_`. A server shows them at `/metrics` if it is given them with `Server::metrics_of`.
@@ -43,78 +58,30 @@ impl PostgresMetrics {
     /// assert!(PostgresMetrics::default().to_prometheus().contains("everturn_postgres_commits_total 0\n"));
     /// ```
     pub fn to_prometheus(&self) -> String {
-        let seconds = self.commit_time.as_secs_f64();
-        let rows = [
-            (
-                "gauge",
-                "connections",
-                "Open connections.",
-                self.connections.to_string(),
-            ),
-            (
-                "gauge",
-                "idle_connections",
-                "Open connections that nobody uses.",
-                self.idle_connections.to_string(),
-            ),
-            (
-                "gauge",
-                "waiting",
-                "Calls that wait for a connection.",
-                self.waiting.to_string(),
-            ),
-            (
-                "gauge",
-                "listening",
-                "Whether notifications arrive.",
-                u8::from(self.is_listening).to_string(),
-            ),
-            (
-                "counter",
-                "round_trips_total",
-                "Statements sent.",
-                self.round_trips.to_string(),
-            ),
-            (
-                "counter",
-                "commits_total",
-                "Commits acknowledged.",
-                self.commits.to_string(),
-            ),
-            (
-                "counter",
-                "commit_seconds_total",
-                "Time that acknowledged commits took.",
-                seconds.to_string(),
-            ),
-            (
-                "counter",
-                "retries_total",
-                "Commits tried again.",
-                self.retries.to_string(),
-            ),
-            (
-                "counter",
-                "lost_connections_total",
-                "Connections that broke in use.",
-                self.lost_connections.to_string(),
-            ),
-            (
-                "counter",
-                "lapsed_leases_total",
-                "Background runs found without a worker.",
-                self.lapsed_leases.to_string(),
-            ),
+        let values = [
+            self.connections.to_string(),
+            self.idle_connections.to_string(),
+            self.waiting.to_string(),
+            u8::from(self.is_listening).to_string(),
+            self.round_trips.to_string(),
+            self.commits.to_string(),
+            self.commit_time.as_secs_f64().to_string(),
+            self.retries.to_string(),
+            self.lost_connections.to_string(),
+            self.lapsed_leases.to_string(),
         ];
         let mut text = String::new();
-        for (kind, name, help, value) in rows {
-            let name = format!("everturn_postgres_{name}");
+        for ((name, help), value) in DESCRIPTIONS.iter().zip(values) {
             // In OpenMetrics the suffix belongs to the value, not to the name of a counter.
-            let family = name.strip_suffix("_total").unwrap_or(&name);
+            let (family, kind) = match name.strip_suffix("_total") {
+                Some(family) => (family, "counter"),
+                None => (*name, "gauge"),
+            };
             // Writing to a string cannot fail.
             let _ = write!(
                 text,
-                "# HELP {family} {help}\n# TYPE {family} {kind}\n{name} {value}\n"
+                "# HELP everturn_postgres_{family} {help}\n# TYPE everturn_postgres_{family} {kind}\n\
+                 everturn_postgres_{name} {value}\n"
             );
         }
         text

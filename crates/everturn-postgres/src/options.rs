@@ -1,6 +1,5 @@
 //! The settings of a PostgreSQL store.
 
-use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -58,109 +57,69 @@ impl PostgresStoreOptions {
         }
     }
 
-    /// Sets the schema that holds the tables; `everturn` by default. Several stores can share a database,
-    /// each in a separate schema.
-    pub fn schema(mut self, name: impl Into<String>) -> Self {
-        self.schema = name.into();
-        self
-    }
+    everturn_core::setters! {
+        /// Sets the schema that holds the tables; `everturn` by default. Several stores can share a database,
+        /// each in a separate schema.
+        pub fn schema(mut self, name: impl Into<String>) { self.schema = name.into() }
 
-    /// Sets the connection string of the one connection that listens for notifications; by default the one of
-    /// the store.
-    ///
-    /// Behind a pooler in transaction mode notifications do not arrive. With a connection string that
-    /// bypasses the pooler, [watchers](everturn_agent::store::SessionStore::watch) receive changes at once.
-    pub fn listen_on(mut self, url: impl Into<String>) -> Self {
-        self.listen_url = Some(url.into());
-        self
-    }
+        /// Sets the connection string of the one connection that listens for notifications; by default the
+        /// one of the store.
+        ///
+        /// Behind a pooler in transaction mode notifications do not arrive. With a connection string that
+        /// bypasses the pooler, [watchers](everturn_agent::store::SessionStore::watch) receive changes at
+        /// once.
+        pub fn listen_on(mut self, url: impl Into<String>) { self.listen_url = Some(url.into()) }
 
-    /// Opens no connection for notifications: changes made by other processes are found by polling alone.
-    pub fn without_listening(mut self) -> Self {
-        self.listen = false;
-        self
-    }
+        /// Opens no connection for notifications: changes made by other processes are found by polling alone.
+        pub fn without_listening(mut self) { self.listen = false }
 
-    /// Trusts the certificates in a PEM file instead of the system's.
-    pub fn root_certificates(mut self, file: impl Into<PathBuf>) -> Self {
-        self.root_certificates = Some(file.into());
-        self
-    }
+        /// Trusts the certificates in a PEM file instead of the system's.
+        pub fn root_certificates(mut self, file: impl Into<PathBuf>) {
+            self.root_certificates = Some(file.into())
+        }
 
-    /// Sets the maximum number of connections, in addition to the one that listens; 10 by default. If the
-    /// server allows fewer, calls wait for an open connection. Idle connections are closed after 3 s, except
-    /// the last one.
-    pub fn connections(mut self, count: usize) -> Self {
-        self.connections = count;
-        self
-    }
+        /// Sets the maximum number of connections, in addition to the one that listens; 10 by default. If the
+        /// server allows fewer, calls wait for an open connection. Idle connections are closed after 3 s,
+        /// except the last one.
+        pub fn connections(mut self, count: usize) { self.connections = count }
 
-    /// Sets how long opening a connection may take; 5 s by default.
-    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.connect_timeout = timeout;
-        self
-    }
+        /// Sets how long opening a connection may take; 5 s by default.
+        pub fn connect_timeout(mut self, timeout: Duration) { self.connect_timeout = timeout }
 
-    /// Sets how long a call waits for a free connection; 10 s by default, and no longer than the call's
-    /// `patience`.
-    pub fn checkout_timeout(mut self, timeout: Duration) -> Self {
-        self.checkout_timeout = timeout;
-        self
-    }
+        /// Sets how long a call waits for a free connection; 10 s by default, and no longer than the call's
+        /// `patience`.
+        pub fn checkout_timeout(mut self, timeout: Duration) { self.checkout_timeout = timeout }
 
-    /// Sets how long a statement may take before it is cancelled; 30 s by default. In a call with a deadline,
-    /// a statement has at most half of the remaining time, so that the call can retry on another connection.
-    pub fn statement_timeout(mut self, timeout: Duration) -> Self {
-        self.statement_timeout = timeout;
-        self
-    }
+        /// Sets how long a statement may take before it is cancelled; 30 s by default. In a call with a
+        /// deadline, a statement has at most half of the remaining time, so that the call can retry on
+        /// another connection.
+        pub fn statement_timeout(mut self, timeout: Duration) { self.statement_timeout = timeout }
 
-    /// Sets how long a call may take, including waits for connections and retries, before it fails with
-    /// `UNAVAILABLE`; 15 s by default. After a call that failed so, further calls may take an eighth of it,
-    /// until the database answers or that time has passed again. For deletions, verification and migrations
-    /// the limit applies to each attempt, and their total is not limited.
-    pub fn patience(mut self, patience: Duration) -> Self {
-        self.patience = patience;
-        self
-    }
+        /// Sets how long a call may take, including waits for connections and retries, before it fails with
+        /// `UNAVAILABLE`; 15 s by default. After a call that failed so, further calls may take an eighth of
+        /// it, until the database answers or that time has passed again. For deletions, verification and
+        /// migrations the limit applies to each attempt, and their total is not limited.
+        pub fn patience(mut self, patience: Duration) { self.patience = patience }
 
-    /// Expects existing tables, created by an operator with
-    /// [`PostgresStore::migration_sql`](crate::PostgresStore::migration_sql).
-    pub fn without_migrations(mut self) -> Self {
-        self.migrate = false;
-        self
-    }
+        /// Expects existing tables, created by an operator with
+        /// [`PostgresStore::migration_sql`](crate::PostgresStore::migration_sql).
+        pub fn without_migrations(mut self) { self.migrate = false }
 
-    /// Sets how values are encoded: which strings are stored once by their hash, and which values are
-    /// compressed.
-    pub fn encoding(mut self, encoding: Encoding) -> Self {
-        self.encoding = encoding;
-        self
-    }
+        /// Sets how values are encoded: which strings are stored once by their hash, and which values are
+        /// compressed.
+        pub fn encoding(mut self, encoding: Encoding) { self.encoding = encoding }
 
-    /// Sets the approximate size in bytes of the cache of recently used conversations; 64 MiB by default.
-    /// Continuing a cached conversation does not read it again.
-    pub fn cache_bytes(mut self, bytes: usize) -> Self {
-        self.cache_bytes = bytes;
-        self
-    }
+        /// Sets the approximate size in bytes of the cache of recently used conversations; 64 MiB by default.
+        /// Continuing a cached conversation does not read it again.
+        pub fn cache_bytes(mut self, bytes: usize) { self.cache_bytes = bytes }
 
-    /// Sets how often a watched snapshot is polled for status changes made by other processes; every 250 ms
-    /// by default.
-    ///
-    /// While notifications arrive, which report changes at once, the interval is twenty times longer.
-    pub fn poll_every(mut self, interval: Duration) -> Self {
-        self.poll = interval;
-        self
+        /// Sets how often a watched snapshot is polled for status changes made by other processes; every 250
+        /// ms by default.
+        ///
+        /// While notifications arrive, which report changes at once, the interval is twenty times longer.
+        pub fn poll_every(mut self, interval: Duration) { self.poll = interval }
     }
 }
 
-/// Omits the connection strings, because they may contain passwords.
-impl fmt::Debug for PostgresStoreOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PostgresStoreOptions")
-            .field("schema", &self.schema)
-            .field("connections", &self.connections)
-            .finish_non_exhaustive()
-    }
-}
+// Omits the connection strings, because they may contain passwords.
+everturn_core::opaque_debug!(PostgresStoreOptions, schema, connections);

@@ -1,6 +1,6 @@
 //! The keys of sessions, lineages and documents, and positions in stored lineages.
 
-use everturn_agent::store::Scope;
+use everturn_agent::store::{Checksum, Scope};
 use everturn_core::Error;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
@@ -18,6 +18,18 @@ pub(crate) struct SessionKey {
 }
 
 impl SessionKey {
+    pub(crate) fn new(tenant: i32, id: Uuid) -> Self {
+        Self { tenant, id }
+    }
+
+    /// Returns the key of a lineage of the session.
+    pub(crate) fn lineage(self, number: i64) -> LineageKey {
+        LineageKey {
+            session: self,
+            number,
+        }
+    }
+
     pub(crate) fn of(scope: &Scope, session: &str) -> Self {
         let scope_name = scope.as_str().as_bytes();
         let mut hash = Sha256::new();
@@ -27,10 +39,7 @@ impl SessionKey {
         hash.update(session.as_bytes());
         let digest: [u8; 32] = hash.finalize().into();
         let (id, _) = digest.split_first_chunk::<16>().expect("a digest has 32 bytes");
-        Self {
-            tenant: tenant(scope),
-            id: Uuid::from_bytes(*id),
-        }
+        Self::new(tenant(scope), Uuid::from_bytes(*id))
     }
 }
 
@@ -62,6 +71,12 @@ pub(crate) struct Position {
     pub(crate) len: usize,
 }
 
+impl Position {
+    pub(crate) fn new(lineage: LineageKey, len: usize) -> Self {
+        Self { lineage, len }
+    }
+}
+
 /// The key of a stored document.
 pub(crate) type DocumentKey = (SessionKey, i64);
 
@@ -79,4 +94,43 @@ pub(crate) fn column(len: usize) -> Outcome<i32> {
 /// position has.
 pub(crate) fn length(column: i32) -> usize {
     usize::try_from(column).unwrap_or(0)
+}
+
+/// The checksum of the last message of a history.
+pub(crate) type Tail = i64;
+
+/// Returns the checksum of a message that follows one with the checksum `before`.
+pub(crate) fn tail(before: Option<Tail>, number: i32, text: &str, random: i32) -> Tail {
+    let sum = Checksum::default()
+        .optional(before, Checksum::integer)
+        .integer(number.into())
+        .integer(random.into())
+        .text(text);
+    (i64::from(random) << 32) | sum.finish()
+}
+
+/// Returns whether a message with this checksum follows one with the checksum `before`.
+pub(crate) fn follows(stored: Tail, before: Option<Tail>, number: i32, text: &str) -> bool {
+    let random = i32::try_from(stored >> 32).expect("the upper half has 32 bits");
+    stored == tail(before, number, text, random)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checksum_covers_the_message_its_place_and_those_before() {
+        for random in [7, -7] {
+            let first = tail(None, 0, "leeks", random);
+            let second = tail(Some(first), 1, "potatoes", random);
+
+            assert!(follows(first, None, 0, "leeks") && follows(second, Some(first), 1, "potatoes"));
+            assert!(!follows(second, Some(first), 1, "potato"));
+            assert!(!follows(second, Some(first), 2, "potatoes"));
+            assert!(!follows(second, None, 1, "potatoes"));
+            assert!(!follows(second, Some(first + 1), 1, "potatoes"));
+        }
+        assert_ne!(tail(None, 0, "leeks", 1), tail(None, 0, "leeks", 2));
+    }
 }

@@ -7,19 +7,19 @@
 use std::sync::Arc;
 
 use everturn_agent::store::{Detail, Precondition, Scope};
-use everturn_agent::{SessionId, SessionState, Snapshot, SnapshotId};
+use everturn_agent::{SessionState, Snapshot, SnapshotId};
 use everturn_ai::History;
-use everturn_sql::from_word;
+use everturn_sql::{StoreFault, from_word};
 use tokio_postgres::Row;
-use tokio_postgres::types::Type;
 use uuid::Uuid;
 
-use crate::connection::{Patience, Statement, column};
+use crate::connection::Patience;
 use crate::fault::{Fault, Outcome};
 use crate::inner::Inner;
 use crate::known::{Found, KNOWN, KNOWN_LINE, Known, TIP, known};
-use crate::position::{SessionKey, tenant};
+use crate::position::SessionKey;
 use crate::row::{COLUMNS, Stored, StoredState, optional_text};
+use crate::statement::{Statement, column};
 
 /// The store as one call sees it: by way of the pool, or within the transaction on one connection.
 #[derive(Clone, Copy)]
@@ -58,10 +58,7 @@ pub(crate) fn by_id(scope: &Scope, id: &str) -> Statement<'static> {
     Statement::new(format!(
         "SELECT {COLUMNS}, {KNOWN} FROM @snapshot s JOIN @session n ON n.tenant = s.tenant AND n.key = s.session \
          {KNOWN_LINE} WHERE s.tenant = $1 AND s.scope = $2 AND s.id = $3"
-    ))
-    .with(tenant(scope), Type::INT4)
-    .with(scope.as_str().as_bytes().to_vec(), Type::BYTEA)
-    .with(id.as_bytes().to_vec(), Type::BYTEA)
+    )).with((scope, id))
 }
 
 /// Selects the tip of a session. The session is found even if the row of its tip is missing.
@@ -69,9 +66,7 @@ pub(crate) fn latest(key: SessionKey) -> Statement<'static> {
     Statement::new(format!(
         "SELECT {COLUMNS}, {KNOWN} FROM @session n LEFT JOIN @snapshot s ON s.tenant = n.tenant AND s.scope = n.scope \
          AND s.id = n.tip {KNOWN_LINE} WHERE n.tenant = $1 AND n.key = $2"
-    ))
-    .with(key.tenant, Type::INT4)
-    .with(key.id, Type::UUID)
+    )).with(key)
 }
 
 /// Selects the rows that name one as their parent, oldest first.
@@ -80,9 +75,7 @@ pub(crate) fn children(scope: &Scope, id: &str) -> Statement<'static> {
         "SELECT {COLUMNS} FROM @snapshot s JOIN @session n ON n.tenant = s.tenant AND n.key = s.session \
          WHERE s.tenant = $1 AND s.scope = $2 AND s.parent = $3 ORDER BY s.created_at, s.id"
     ))
-    .with(tenant(scope), Type::INT4)
-    .with(scope.as_str().as_bytes().to_vec(), Type::BYTEA)
-    .with(id.as_bytes().to_vec(), Type::BYTEA)
+    .with((scope, id))
 }
 
 /// Selects the session's version, and the id and status of each row that no rewind left behind; the last
@@ -91,9 +84,7 @@ pub(crate) fn kept_rows(session: SessionKey) -> Statement<'static> {
     Statement::new(
         "SELECT n.version, s.id, s.status, NULL::bytea FROM @session n LEFT JOIN @snapshot s ON s.tenant = $1 \
          AND s.session = $2 AND NOT s.orphaned WHERE n.tenant = $1 AND n.key = $2",
-    )
-    .with(session.tenant, Type::INT4)
-    .with(session.id, Type::UUID)
+    ).with(session)
 }
 
 /// Selects the session's version, the id and status of each row that follows one, and that one's own id if it
@@ -105,11 +96,7 @@ pub(crate) fn followers(scope: &Scope, session: SessionKey, id: &str) -> Stateme
          LEFT JOIN @snapshot c ON c.tenant = $1 AND c.scope = $3 AND c.parent = p.id AND c.session = $2 \
          AND NOT c.orphaned AND (c.created_at, c.id) > (p.created_at, p.id) \
          WHERE n.tenant = $1 AND n.key = $2",
-    )
-    .with(session.tenant, Type::INT4)
-    .with(session.id, Type::UUID)
-    .with(scope.as_str().as_bytes().to_vec(), Type::BYTEA)
-    .with(id.as_bytes().to_vec(), Type::BYTEA)
+    ).with((session, scope.as_str(), id))
 }
 
 /// Selects what a commit starts from: always one row.
@@ -119,10 +106,7 @@ fn view(scope: &Scope, id: &str, session: Option<SessionKey>) -> Statement<'stat
          LEFT JOIN @snapshot s ON s.tenant = $1 AND s.scope = $2 AND s.id = $3 \
          LEFT JOIN @session n ON n.tenant = $1 AND n.key = coalesce(s.session, $4) {KNOWN_LINE}"
     ))
-    .with(tenant(scope), Type::INT4)
-    .with(scope.as_str().as_bytes().to_vec(), Type::BYTEA)
-    .with(id.as_bytes().to_vec(), Type::BYTEA)
-    .with(session.map(|session| session.id), Type::UUID)
+    .with((scope, id, session.map(|session| session.id)))
 }
 
 impl Reading<'_> {
@@ -307,14 +291,7 @@ impl Reading<'_> {
             && let Some(state) = stored.state
         {
             let read = self.state(stored.session, state).await;
-            snapshot.state = Some(read.map_err(|fault| match fault {
-                Fault::Damaged(what) => Fault::damaged(format!(
-                    "snapshot '{}' of session '{}': {what}",
-                    snapshot.snapshot_id,
-                    snapshot.session_id.as_ref().map_or("", SessionId::as_str)
-                )),
-                fault => fault,
-            })?);
+            snapshot.state = Some(read.map_err(|fault| fault.in_snapshot(&snapshot))?);
         }
         Ok(snapshot)
     }

@@ -4,15 +4,14 @@ use std::borrow::Cow;
 
 use everturn_agent::Snapshot;
 use everturn_agent::store::Checksum;
-use everturn_sql::Encoding;
+use everturn_sql::{Encoding, StoreFault};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use crate::body::{Packed, pack};
-use crate::connection::column;
 use crate::fault::{Fault, Outcome};
-use crate::position::{LineageKey, Position, SessionKey, column as number_column, length};
-use crate::tail::Tail;
+use crate::position::{Position, SessionKey, Tail, column as number_column, length};
+use crate::statement::{column, session_key};
 
 /// References to the parts of a state: the history's position with the checksum of its last message, and
 /// documents of the row's own session.
@@ -148,10 +147,7 @@ impl Stored {
             )));
         }
         let snapshot = columns.common.snapshot(id, name)?;
-        let session = SessionKey {
-            tenant: column(row, 20)?,
-            id: column(row, 21)?,
-        };
+        let session = session_key(row, 20)?;
         let state = columns.state(&snapshot, session)?;
         Ok(Self {
             session,
@@ -170,16 +166,10 @@ impl Columns<'_> {
             (None, _) => None,
             (Some(_), None) => return Err(Fault::damaged("a history has no checksum")),
             (Some(number), Some(tail)) => {
-                let owner = SessionKey {
-                    tenant: session.tenant,
-                    id: self.line_session.unwrap_or(session.id),
-                };
-                let lineage = LineageKey {
-                    session: owner,
-                    number,
-                };
+                let owner = SessionKey::new(session.tenant, self.line_session.unwrap_or(session.id));
+                let lineage = owner.lineage(number);
                 let len = length(len);
-                Some((Position { lineage, len }, tail))
+                Some((Position::new(lineage, len), tail))
             }
         };
         let documents = [self.custom, self.artifacts, self.prompt_input];

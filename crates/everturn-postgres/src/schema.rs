@@ -6,10 +6,12 @@
 
 use everturn_core::Error;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::types::Type;
 
-use crate::connection::{Database, Patience, Statement, column, quoted};
+use everturn_sql::StoreFault;
+
+use crate::connection::{Database, Patience, quoted};
 use crate::fault::{Fault, Outcome};
+use crate::statement::{Statement, column};
 
 /// The scripts from each version to the next.
 pub(crate) const MIGRATIONS: &[&str] = &[include_str!("schema/1.sql")];
@@ -144,8 +146,7 @@ impl Schema<'_> {
         Statement::new(
             "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace \
              WHERE n.nspname = $1 AND c.relname = 'everturn_schema')",
-        )
-        .with(self.name.to_owned(), Type::TEXT)
+        ).with(self.name.to_owned())
     }
 
     async fn read_version(self, database: &Database, client: &tokio_postgres::Client) -> Outcome<usize> {

@@ -6,12 +6,12 @@
 
 use deadpool_postgres::Transaction;
 use tokio::sync::SemaphorePermit;
-use tokio_postgres::types::Type;
 
-use crate::connection::{Database, Statement};
+use crate::connection::Database;
 use crate::fault::{Fault, Outcome};
 use crate::position::SessionKey;
 use crate::slots::Pooled;
+use crate::statement::Statement;
 
 /// How many races a writer loses before it locks the session's row.
 pub(crate) const RACES: u32 = 3;
@@ -39,8 +39,7 @@ impl<'a> SessionLock<'a> {
     pub(crate) async fn take(&mut self, session: SessionKey) -> Outcome<Transaction<'_>> {
         let transaction = self.db.bounded(self.connection.transaction()).await?;
         let lock = Statement::new("SELECT 1 FROM @session WHERE tenant = $1 AND key = $2 FOR NO KEY UPDATE")
-            .with(session.tenant, Type::INT4)
-            .with(session.id, Type::UUID);
+            .with(session);
         self.db.run_on(transaction.client(), &lock).await?;
         Ok(transaction)
     }

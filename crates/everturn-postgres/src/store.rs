@@ -1,6 +1,5 @@
 //! The store: every method of the trait, as statements of the database.
 
-use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -223,10 +222,4 @@ impl SessionStore for PostgresStore {
     }
 }
 
-impl fmt::Debug for PostgresStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PostgresStore")
-            .field("database", &self.0.db.place)
-            .finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(PostgresStore, 0.db.place);

@@ -8,7 +8,6 @@ mod stream_reader;
 mod stream_writer;
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -18,7 +17,7 @@ use everturn_core::stream_log::{
     Entries, Position, StreamEvent, StreamKey, StreamLog, StreamSubject, StreamWriter, already_exists,
     erased, not_found,
 };
-use futures::StreamExt;
+use everturn_sql::entries;
 use parking_lot::Mutex;
 
 use self::live::Live;
@@ -167,14 +166,14 @@ impl StreamLog for PostgresStreamLog {
         let live = self.0.live.lock().get(key).cloned();
         let reader = match live {
             Some(live) if live.is_expired() => return Err(not_found()),
-            Some(live) => Reader::here(live, after),
+            Some(live) => Reader::here(live),
             None => {
                 let found = rows::find(&self.0.db, key, self.0.options.expired_before()).await;
                 let row = self.result(found)?.ok_or_else(not_found)?;
-                Reader::elsewhere(Arc::clone(&self.0.db), row, self.0.options.clone(), after)
+                Reader::elsewhere(Arc::clone(&self.0.db), row, self.0.options.clone())
             }
         };
-        Ok(futures::stream::unfold(reader, Reader::step).boxed())
+        Ok(entries(reader, after))
     }
 
     async fn stop(&self, key: &StreamKey) -> Result<()> {
@@ -208,10 +207,4 @@ impl StreamLog for PostgresStreamLog {
     }
 }
 
-impl fmt::Debug for PostgresStreamLog {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PostgresStreamLog")
-            .field("database", &self.0.db.place)
-            .finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(PostgresStreamLog, 0.db.place);

@@ -14,10 +14,9 @@ use everturn_agent::store::{
 };
 use everturn_agent::{SessionId, Snapshot, SnapshotId};
 use everturn_core::Result;
-use tokio_postgres::types::Type;
 
 use crate::PostgresStore;
-use crate::connection::{NOW, Patience, Statement, column};
+use crate::connection::{NOW, Patience};
 use crate::fault::{Fault, Outcome};
 use crate::inner::Inner;
 use crate::known::Known;
@@ -25,6 +24,7 @@ use crate::listen::tag;
 use crate::position::{SessionKey, new_version};
 use crate::read::Reading;
 use crate::row::{Stored, check_id, optional_text};
+use crate::statement::{Statement, column};
 
 #[async_trait]
 impl TurnLocks for PostgresStore {
@@ -40,7 +40,7 @@ impl TurnLocks for PostgresStore {
         lease: Duration,
     ) -> Result<bool> {
         let mut statement = of_turn("", scope, session, turn);
-        let lease = statement.bind(nanos(lease), Type::INT8);
+        let lease = statement.bind(nanos(lease));
         statement.sql = format!(
             "UPDATE @turn_lock SET until = {NOW} + {lease} WHERE tenant = $1 AND session = $2 AND turn = $3 RETURNING 1"
         );
@@ -72,10 +72,7 @@ fn nanos(lease: Duration) -> i64 {
 
 fn of_turn(sql: &str, scope: &Scope, session: &SessionId, turn: &SnapshotId) -> Statement<'static> {
     let key = SessionKey::of(scope, session.as_str());
-    Statement::new(sql)
-        .with(key.tenant, Type::INT4)
-        .with(key.id, Type::UUID)
-        .with(turn.as_str().as_bytes().to_vec(), Type::BYTEA)
+    Statement::new(sql).with((key, turn.as_str()))
 }
 
 /// Returns what stands for the locks of a session in notifications. No snapshot has such an id.
@@ -175,7 +172,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Tells turns that wait, in any process, that a lock of the session may be free.
+    /// Notifies waiting turns, in any process, that a lock of the session may be free.
     pub(crate) fn announce_freed(&self, scope: &Scope, session: &SessionId) {
         let key = lock_key(scope, session);
         self.watchers.announce(&key);
@@ -266,19 +263,19 @@ impl Inner {
         known: Option<&Known>,
     ) -> Outcome<Attempt> {
         let mut statement = of_turn("", scope, &request.session, &request.turn);
-        let place = statement.bind(place.key().into_bytes(), Type::BYTEA);
-        let lease = statement.bind(nanos(request.lease), Type::INT8);
-        let waits = statement.bind(request.waits, Type::BOOL);
+        let place = statement.bind(place.key().into_bytes());
+        let lease = statement.bind(nanos(request.lease));
+        let waits = statement.bind(request.waits);
         let version = known.map_or_else(new_version, |known| known.version);
-        let at = statement.bind(version, Type::INT8);
+        let at = statement.bind(version);
         // An exclusive lock: requests for locks of a session, and changes of its version, are serialized.
         let still = if known.is_some() {
             format!(
                 "SELECT 1 FROM @session WHERE tenant = $1 AND key = $2 AND version = {at} FOR NO KEY UPDATE"
             )
         } else {
-            let owner = statement.bind(scope.as_str().as_bytes().to_vec(), Type::BYTEA);
-            let name = statement.bind(request.session.as_str().as_bytes().to_vec(), Type::BYTEA);
+            let owner = statement.bind(scope.as_str().as_bytes().to_vec());
+            let name = statement.bind(request.session.as_str().as_bytes().to_vec());
             format!(
                 "INSERT INTO @session (tenant, key, version, touched_at, scope, name, tokens) \
                  VALUES ($1, $2, {at}, {NOW}, {owner}, {name}, '{{}}') ON CONFLICT DO NOTHING RETURNING 1"
@@ -286,7 +283,7 @@ impl Inner {
         };
         let next_version = new_version();
         let bump = if known.is_some() {
-            let next = statement.bind(next_version, Type::INT8);
+            let next = statement.bind(next_version);
             format!(
                 ", bumped AS (UPDATE @session SET version = {next} WHERE tenant = $1 AND key = $2 \
                  AND EXISTS (SELECT 1 FROM taken WHERE was_taken))"
@@ -357,7 +354,7 @@ impl Reading<'_> {
             return Ok(());
         };
         let mut statement = of_turn("", scope, session, turn);
-        let place = statement.bind(place.key().into_bytes(), Type::BYTEA);
+        let place = statement.bind(place.key().into_bytes());
         statement.sql = format!(
             "SELECT 1 FROM @turn_lock WHERE tenant = $1 AND session = $2 AND turn = $3 AND place = {place}"
         );
@@ -395,30 +392,31 @@ impl HeldLock {
         });
         let next = next.map(|row| LockPlace::Branch(Some(row.snapshot_id.clone())).key());
         Some(Self {
-            turn: statement.bind(turn.as_str().as_bytes().to_vec(), Type::BYTEA),
-            place: statement.bind(place.key().into_bytes(), Type::BYTEA),
-            next: next.map(|next| statement.bind(next.into_bytes(), Type::BYTEA)),
+            turn: statement.bind(turn.as_str().as_bytes().to_vec()),
+            place: statement.bind(place.key().into_bytes()),
+            next: next.map(|next| statement.bind(next.into_bytes())),
             releases: *releases,
         })
     }
 
-    /// Returns the condition that the turn still holds the lock.
-    pub(crate) fn is_held(&self, tenant: &str, session: &str) -> String {
+    /// The condition that turns wait in the session `$2` of the tenant `$1`.
+    pub(crate) const WAITING: &str = "EXISTS (SELECT 1 FROM @turn_queue WHERE tenant = $1 AND session = $2)";
+
+    /// Returns the condition that the turn still holds the lock, in the session `$2` of the tenant `$1`.
+    pub(crate) fn is_held(&self) -> String {
         let Self { turn, place, .. } = self;
         format!(
-            "EXISTS (SELECT 1 FROM @turn_lock WHERE tenant = {tenant} AND session = {session} AND place = {place} \
-             AND turn = {turn})"
+            "EXISTS (SELECT 1 FROM @turn_lock WHERE tenant = $1 AND session = $2 AND place = {place} AND turn = {turn})"
         )
     }
 
     /// Moves the lock and the queue along with a commit, or releases the lock.
-    pub(crate) fn go_along(&self, tenant: &str, session: &str, parts: &mut Vec<String>) {
+    pub(crate) fn go_along(&self, parts: &mut Vec<String>) {
         let Self {
             turn, place, next, ..
         } = self;
-        let own = format!(
-            "lock.tenant = {tenant} AND lock.session = {session} AND lock.place = {place} AND lock.turn = {turn}"
-        );
+        let own =
+            format!("lock.tenant = $1 AND lock.session = $2 AND lock.place = {place} AND lock.turn = {turn}");
         if self.releases {
             parts.push(format!(
                 "released AS (DELETE FROM @turn_lock lock USING cas WHERE {own})"
@@ -430,15 +428,10 @@ impl HeldLock {
         }
         if let Some(next) = next {
             parts.push(format!(
-                "led AS (UPDATE @turn_queue waiting SET place = {next} FROM cas WHERE waiting.tenant = {tenant} \
-                 AND waiting.session = {session} AND waiting.place = {place})"
+                "led AS (UPDATE @turn_queue waiting SET place = {next} FROM cas WHERE waiting.tenant = $1 \
+                 AND waiting.session = $2 AND waiting.place = {place})"
             ));
         }
-    }
-
-    /// Returns whether turns wait in the session, as a column of the statement's answer.
-    pub(crate) fn waiting(tenant: &str, session: &str) -> String {
-        format!("EXISTS (SELECT 1 FROM @turn_queue WHERE tenant = {tenant} AND session = {session})")
     }
 
     pub(crate) fn releases(&self) -> bool {

@@ -11,14 +11,14 @@ use everturn_agent::store::{
 };
 use everturn_core::Result;
 use tokio_postgres::Client;
-use tokio_postgres::types::Type;
 
 use crate::PostgresStore;
-use crate::connection::{Patience, Statement, column};
+use crate::connection::Patience;
 use crate::fault::{Fault, Outcome};
 use crate::inner::Inner;
-use crate::position::{SessionKey, tenant};
+use crate::position::SessionKey;
 use crate::row::check_id;
+use crate::statement::{Statement, column};
 
 #[async_trait]
 impl UsageLedger for PostgresStore {
@@ -27,7 +27,7 @@ impl UsageLedger for PostgresStore {
     }
 
     async fn of_session(&self, scope: &Scope, session: &SessionId) -> Result<Vec<TurnExpenses>> {
-        let outcome = self.inner().accounts(scope, session).await;
+        let outcome = self.inner().turn_expenses(scope, session).await;
         self.result(outcome)
     }
 
@@ -38,14 +38,14 @@ impl UsageLedger for PostgresStore {
     }
 
     async fn of_tenant(&self, scope: &Scope) -> Result<UsageTotal> {
-        let outcome = self.inner().tenant_account(scope).await;
+        let outcome = self.inner().tenant_usage(scope).await;
         self.result(outcome)
     }
 }
 
 const CLOSE: &str = "DELETE FROM @ledger WHERE tenant = $1 AND session = $2 AND turn = $3";
 
-/// The place of an account in the table.
+/// The place of a turn's usage in the table.
 struct Place {
     session: SessionKey,
     turn: Vec<u8>,
@@ -64,13 +64,13 @@ impl Place {
         }
     }
 
-    fn of_turn(scope: &Scope, account: &TurnAccount) -> Self {
-        let key = account.key();
+    fn of_turn(scope: &Scope, turn: &TurnAccount) -> Self {
+        let key = turn.key();
         Self {
             session: SessionKey::of(scope, key.session().as_str()),
             turn: key.turn().as_bytes().to_vec(),
             scope: bytes(scope),
-            base: account
+            base: turn
                 .base()
                 .map(|base| base.as_str().as_bytes().to_vec())
                 .unwrap_or_default(),
@@ -78,10 +78,7 @@ impl Place {
     }
 
     fn statement(&self, sql: &str) -> Statement<'static> {
-        Statement::new(sql)
-            .with(self.session.tenant, Type::INT4)
-            .with(self.session.id, Type::UUID)
-            .with(self.turn.clone(), Type::BYTEA)
+        Statement::new(sql).with((self.session, self.turn.clone()))
     }
 }
 
@@ -89,17 +86,15 @@ fn bytes(scope: &Scope) -> Vec<u8> {
     scope.as_str().as_bytes().to_vec()
 }
 
-/// Deletes the tenant's own account, and those of its turns.
+/// Deletes the tenant's own usage, and that of its turns.
 pub(crate) fn close_tenant(scope: &Scope) -> Statement<'static> {
-    Statement::new("DELETE FROM @ledger WHERE tenant = $1 AND scope = $2")
-        .with(tenant(scope), Type::INT4)
-        .with(bytes(scope), Type::BYTEA)
+    Statement::new("DELETE FROM @ledger WHERE tenant = $1 AND scope = $2").with(scope)
 }
 
 impl Inner {
     async fn spend(&self, scope: &Scope, expense: &Expense) -> Outcome<UsageTotal> {
         check_id("scope", scope.as_str())?;
-        let of_turn = expense.turn.iter().map(|(account, _)| account.key());
+        let of_turn = expense.turn.iter().map(|(turn, _)| turn.key());
         for key in of_turn.chain(expense.session.iter().map(|session| &session.key)) {
             check_id("session id", key.session().as_str())?;
             check_id("turn", key.turn())?;
@@ -131,8 +126,8 @@ impl Inner {
             let held = self.locked(client, &place).await?;
             self.enter(client, &place, &session.after(held)?).await?;
         }
-        if let Some((account, used)) = &expense.turn {
-            let place = Place::of_turn(scope, account);
+        if let Some((turn, used)) = &expense.turn {
+            let place = Place::of_turn(scope, turn);
             let before = self.locked(client, &place).await?;
             self.enter(client, &place, &(before + *used)).await?;
         }
@@ -140,16 +135,14 @@ impl Inner {
         Ok(spent)
     }
 
-    /// Returns an account, which no other transaction changes before this one ends.
+    /// Returns the usage at a place, which no other transaction changes before this one ends.
     async fn locked(&self, client: &Client, place: &Place) -> Outcome<UsageTotal> {
         // An update that changes nothing locks the row, and returns the values of the earlier transactions.
         let statement = place
             .statement(
                 "INSERT INTO @ledger AS l (tenant, session, turn, scope, base, used) VALUES ($1, $2, $3, $4, $5, '{}') \
                  ON CONFLICT (tenant, session, turn) DO UPDATE SET base = l.base RETURNING l.used",
-            )
-            .with(place.scope.clone(), Type::BYTEA)
-            .with(place.base.clone(), Type::BYTEA);
+            ).with((place.scope.clone(), place.base.clone()));
         let rows = self.db.run_on(client, &statement).await?;
         let row = rows.first().ok_or(Fault::Moved)?;
         Ok(read_account(column(row, 0)?)?)
@@ -158,16 +151,15 @@ impl Inner {
     async fn enter(&self, client: &Client, place: &Place, used: &UsageTotal) -> Outcome<()> {
         let statement = place
             .statement("UPDATE @ledger SET used = $4 WHERE tenant = $1 AND session = $2 AND turn = $3")
-            .with(write_account(used)?, Type::TEXT);
+            .with(write_account(used)?);
         self.db.run_on(client, &statement).await.map(drop)
     }
 
-    async fn accounts(&self, scope: &Scope, session: &SessionId) -> Outcome<Vec<TurnExpenses>> {
+    async fn turn_expenses(&self, scope: &Scope, session: &SessionId) -> Outcome<Vec<TurnExpenses>> {
         let key = SessionKey::of(scope, session.as_str());
         let statement =
             Statement::new("SELECT turn, base, used FROM @ledger WHERE tenant = $1 AND session = $2")
-                .with(key.tenant, Type::INT4)
-                .with(key.id, Type::UUID);
+                .with(key);
         let rows = self.db.read(&statement).await?;
         rows.iter()
             .map(|row| {
@@ -183,7 +175,7 @@ impl Inner {
             .collect()
     }
 
-    async fn tenant_account(&self, scope: &Scope) -> Outcome<UsageTotal> {
+    async fn tenant_usage(&self, scope: &Scope) -> Outcome<UsageTotal> {
         let statement = Place::of_tenant(scope)
             .statement("SELECT used FROM @ledger WHERE tenant = $1 AND session = $2 AND turn = $3");
         let rows = self.db.read(&statement).await?;

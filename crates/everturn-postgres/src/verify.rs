@@ -2,22 +2,20 @@
 
 use everturn_ai::Message;
 use everturn_core::Result;
-use everturn_sql::{Verification, hash, parse};
+use everturn_sql::{StoreFault, Verification, hash, parse};
 use serde_json::Value;
-use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 use crate::PostgresStore;
 use crate::blob::Pieces;
 use crate::body::unpack;
-use crate::connection::{Statement, column};
 use crate::fault::{Fault, Outcome};
 use crate::journal::record;
 use crate::known::line;
-use crate::position::{LineageKey, SessionKey};
+use crate::position::{Tail, follows};
 use crate::read::Reading;
 use crate::row::{COLUMNS, SCOPE, Stored};
-use crate::tail::{Tail, follows};
+use crate::statement::{Statement, column, session_key};
 
 /// How many rows are read at a time.
 const BATCH: i64 = 1_000;
@@ -140,12 +138,7 @@ async fn messages(reading: &Reading<'_>, found: &mut Verification) -> Outcome<()
              LEFT JOIN @message p ON p.tenant = l.tenant AND p.session = l.parent_session AND p.lineage = l.parent \
                AND p.number = l.base - 1 AND m.number = l.base \
              ORDER BY m.tenant, m.session, m.lineage, m.number",
-        )
-        .with(after.0, Type::INT4)
-        .with(after.1, Type::UUID)
-        .with(after.2, Type::INT8)
-        .with(after.3, Type::INT4)
-        .with(BATCH, Type::INT8);
+        ).with((after.0, after.1, after.2, after.3, BATCH));
         let rows = reading.rows(&statement).await?;
         for row in &rows {
             found.messages += 1;
@@ -166,7 +159,7 @@ async fn messages(reading: &Reading<'_>, found: &mut Verification) -> Outcome<()
                     }
                     Ok(parse::<Message>(&text)?)
                 });
-            check(found, &format!("message {}/{}", place.2, place.3), parsed)?;
+            found.check(format_args!("message {}/{}", place.2, place.3), parsed)?;
             (after, last) = (place, Some(checksum));
         }
         if rows.is_empty() {
@@ -185,15 +178,10 @@ async fn whole(
     let pieces = if cuts == 0 {
         Pieces::default()
     } else {
-        let links = Statement::new(
-            "SELECT b.number::bigint, b.place, t.body FROM @message_blob b \
-             LEFT JOIN @blob t ON t.tenant = $1 AND t.session = $2 AND t.hash = b.hash \
-             WHERE b.tenant = $1 AND b.session = $2 AND b.lineage = $3 AND b.number = $4 ORDER BY b.place",
-        )
-        .with(tenant, Type::INT4)
-        .with(session, Type::UUID)
-        .with(lineage, Type::INT8)
-        .with(number, Type::INT4);
+        let sql = "SELECT b.number::bigint, b.place, t.body FROM @message_blob b \
+            LEFT JOIN @blob t ON t.tenant = $1 AND t.session = $2 AND t.hash = b.hash \
+            WHERE b.tenant = $1 AND b.session = $2 AND b.lineage = $3 AND b.number = $4 ORDER BY b.place";
+        let links = Statement::new(sql).with((tenant, session, lineage, number));
         reading.pieces(&links).await?
     };
     pieces.whole(number.into(), cuts, packed)
@@ -208,11 +196,7 @@ async fn snapshots(reading: &Reading<'_>, found: &mut Verification) -> Outcome<(
              LEFT JOIN @message m ON m.tenant = s.tenant AND m.session = coalesce(s.line_session, s.session) \
                AND m.lineage = s.lineage AND m.number = s.up_to - 1 \
              WHERE (s.tenant, s.scope, s.id) > ($1, $2, $3) ORDER BY s.tenant, s.scope, s.id LIMIT $4"
-        ))
-        .with(after.0, Type::INT4)
-        .with(after.1.clone(), Type::BYTEA)
-        .with(after.2.clone(), Type::BYTEA)
-        .with(BATCH, Type::INT8);
+        )).with((after.0, after.1.clone(), after.2.clone(), BATCH));
         let rows = reading.rows(&statement).await?;
         for row in &rows {
             found.snapshots += 1;
@@ -231,7 +215,7 @@ async fn snapshots(reading: &Reading<'_>, found: &mut Verification) -> Outcome<(
                 ))
             });
             let id = String::from_utf8_lossy(&after.2).into_owned();
-            check(found, &format!("snapshot '{id}'"), right)?;
+            found.check(format_args!("snapshot '{id}'"), right)?;
         }
         if rows.is_empty() {
             return Ok(());
@@ -244,13 +228,10 @@ async fn lineages(reading: &Reading<'_>, found: &mut Verification) -> Outcome<()
         "SELECT parent_session, parent, base, cut, NULL::integer, checksum, tenant, session, number FROM @lineage",
     );
     for row in reading.rows(&statement).await? {
-        let session = SessionKey {
-            tenant: column(&row, 6)?,
-            id: column(&row, 7)?,
-        };
+        let session = session_key(&row, 6)?;
         let number: i64 = column(&row, 8)?;
-        let right = line(&row, 0, LineageKey { session, number });
-        check(found, &format!("lineage {number}"), right)?;
+        let right = line(&row, 0, session.lineage(number));
+        found.check(format_args!("lineage {number}"), right)?;
     }
     Ok(())
 }
@@ -259,10 +240,7 @@ async fn documents(reading: &Reading<'_>, found: &mut Verification) -> Outcome<(
     let statement = Statement::new("SELECT tenant, session, number FROM @document");
     for row in reading.rows(&statement).await? {
         found.documents += 1;
-        let session = SessionKey {
-            tenant: column(&row, 0)?,
-            id: column(&row, 1)?,
-        };
+        let session = session_key(&row, 0)?;
         let number: i64 = column(&row, 2)?;
         let text = match reading.document_texts(session, &[number]).await {
             Ok(mut texts) => match texts.remove(&number) {
@@ -272,7 +250,7 @@ async fn documents(reading: &Reading<'_>, found: &mut Verification) -> Outcome<(
             },
             Err(fault) => Err(fault),
         };
-        check(found, &format!("document {number}"), text)?;
+        found.check(format_args!("document {number}"), text)?;
     }
     Ok(())
 }
@@ -280,13 +258,9 @@ async fn documents(reading: &Reading<'_>, found: &mut Verification) -> Outcome<(
 async fn blobs(reading: &Reading<'_>, found: &mut Verification) -> Outcome<()> {
     let mut after = (i32::MIN, Uuid::nil(), Vec::<u8>::new());
     loop {
-        let statement = Statement::new(
-            "SELECT tenant, session, hash, body FROM @blob WHERE (tenant, session, hash) > ($1, $2, $3) \
-             ORDER BY tenant, session, hash LIMIT 100",
-        )
-        .with(after.0, Type::INT4)
-        .with(after.1, Type::UUID)
-        .with(after.2.clone(), Type::BYTEA);
+        let sql = "SELECT tenant, session, hash, body FROM @blob WHERE (tenant, session, hash) > ($1, $2, $3) \
+            ORDER BY tenant, session, hash LIMIT 100";
+        let statement = Statement::new(sql).with((after.0, after.1, after.2.clone()));
         let rows = reading.rows(&statement).await?;
         for row in &rows {
             found.blobs += 1;
@@ -298,7 +272,7 @@ async fn blobs(reading: &Reading<'_>, found: &mut Verification) -> Outcome<()> {
                     Err(Fault::damaged("it is not what its hash says"))
                 }
             });
-            check(found, "a blob", right)?;
+            found.check("a blob", right)?;
         }
         if rows.is_empty() {
             return Ok(());
@@ -319,19 +293,7 @@ async fn journals(reading: &Reading<'_>, found: &mut Verification) -> Outcome<()
             column(&row, 4)?,
         );
         let parsed = text.and_then(|text| Ok(parse::<Value>(&text)?));
-        check(found, &format!("journal record {sequence}"), parsed)?;
+        found.check(format_args!("journal record {sequence}"), parsed)?;
     }
     Ok(())
-}
-
-/// Lists damage as a problem, and returns every other failure.
-fn check<T>(found: &mut Verification, what: &str, outcome: Outcome<T>) -> Outcome<()> {
-    match outcome {
-        Ok(_) => Ok(()),
-        Err(Fault::Damaged(why)) => {
-            found.add_problem(format!("{what}: {why}"));
-            Ok(())
-        }
-        Err(fault) => Err(fault),
-    }
 }

@@ -15,14 +15,14 @@ use everturn_agent::{SnapshotId, SnapshotStatus};
 use everturn_sql::{Key, Watched, from_word};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
-use tokio_postgres::types::Type;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::connection::{Database, Statement};
+use crate::connection::Database;
 use crate::fault::Outcome;
 use crate::listen::{Announcer, Channel};
 use crate::position::tenant;
 use crate::row::text;
+use crate::statement::Statement;
 
 /// How many times slower polling is while notifications arrive.
 const SLOWER: u32 = 20;
@@ -233,17 +233,13 @@ async fn statuses_of(db: &Database, rows: &[Key]) -> Outcome<HashMap<Key, Snapsh
         .iter()
         .map(|(_, id)| id.as_str().as_bytes().to_vec())
         .collect();
-    let statement = Statement::new(
-        "SELECT s.scope, s.id, s.status FROM unnest($1, $2, $3) AS watched (tenant, scope, id) \
-         JOIN @snapshot s ON s.tenant = watched.tenant AND s.scope = watched.scope AND s.id = watched.id",
-    )
-    .with(tenants, Type::INT4_ARRAY)
-    .with(scopes, Type::BYTEA_ARRAY)
-    .with(ids, Type::BYTEA_ARRAY);
+    let sql = "SELECT s.scope, s.id, s.status FROM unnest($1, $2, $3) AS watched (tenant, scope, id) \
+        JOIN @snapshot s ON s.tenant = watched.tenant AND s.scope = watched.scope AND s.id = watched.id";
+    let statement = Statement::new(sql).with((tenants, scopes, ids));
     let mut found = HashMap::new();
     for row in db.read(&statement).await? {
         let key = (Scope::new(text(&row, 0)?), SnapshotId::from(text(&row, 1)?));
-        found.insert(key, from_word(crate::connection::column(&row, 2)?)?);
+        found.insert(key, from_word(crate::statement::column(&row, 2)?)?);
     }
     Ok(found)
 }

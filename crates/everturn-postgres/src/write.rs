@@ -14,16 +14,16 @@ use everturn_agent::{SessionId, SessionState, Snapshot, SnapshotId};
 use everturn_sql::{Document, to_time};
 
 use crate::change::{Plan, Remember};
-use crate::connection::{Patience, column, count};
+use crate::connection::{Patience, count};
 use crate::fault::{Fault, Outcome, UnknownSave};
 use crate::inner::Inner;
 use crate::known::Tip;
 use crate::listen::tag;
-use crate::position::{Position, SessionKey};
+use crate::position::{Position, SessionKey, Tail};
 use crate::read::Reading;
 use crate::row::{Stored, StoredState, check_id, optional_text};
 use crate::session_lock::{RACES, SessionLock};
-use crate::tail::Tail;
+use crate::statement::column;
 
 /// How a session's tip changes.
 pub(crate) enum NextTip {
@@ -173,7 +173,7 @@ impl Inner {
             None => None,
         };
         let view = view.as_ref();
-        // A statement whose answer was lost is settled by looking. Until the version has moved it may still
+        // A statement whose answer was lost is found by reading. Until the version has moved it may still
         // arrive; then it fails, because this attempt has moved the version, or this attempt does.
         let found = view.and_then(|view| view.session.as_ref());
         if let Some(Look { row: Some(row), .. }) = look
@@ -254,10 +254,7 @@ impl Inner {
             .await
     }
 
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the row, what it replaces and what it is based on"
-    )]
+    #[expect(clippy::too_many_arguments, reason = "a row and what it replaces")]
     async fn write(
         &self,
         wish: &Wish<'_>,

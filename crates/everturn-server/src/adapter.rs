@@ -11,7 +11,6 @@ mod ids;
 mod served_agent;
 mod served_turn;
 mod sse_response;
-mod turn_plan;
 mod waiting_call;
 
 use std::collections::BTreeMap;
@@ -33,8 +32,8 @@ pub use self::event_encoder::{EncodedTurn, EventEncoder, TurnChunks};
 pub use self::ids::{MessagePosition, text_of_hex, turn_name};
 pub use self::served_agent::ServedAgent;
 pub use self::served_turn::ServedTurn;
+pub use self::served_turn::TurnPlan;
 pub use self::sse_response::sse_response;
-pub use self::turn_plan::TurnPlan;
 pub use self::waiting_call::{
     CallAnswers, WaitingCall, WaitingKind, messages_of, waiting_message, with_waiting_calls,
 };

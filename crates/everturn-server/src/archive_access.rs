@@ -1,6 +1,5 @@
 //! Access to the operations that change and export sessions over HTTP.
 
-use std::fmt;
 use std::sync::Arc;
 
 use everturn_core::{Context, Error, Result};
@@ -76,13 +75,7 @@ impl Default for ArchiveAccess {
     }
 }
 
-impl fmt::Debug for ArchiveAccess {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ArchiveAccess")
-            .field("is_offered", &self.is_offered())
-            .finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(ArchiveAccess);
 
 #[cfg(test)]
 mod tests {

@@ -3,14 +3,12 @@
 
 mod combined;
 #[cfg(feature = "jwt")]
-mod jwk;
 #[cfg(feature = "jwt")]
 mod jwks;
 #[cfg(feature = "jwt")]
 mod jwt;
 mod secrets;
 
-use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -112,16 +110,14 @@ impl Provided {
         }
     }
 
-    /// Adds a value to the context, such as `auth`, which prompts see as `@auth`.
-    pub fn with_value(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
-        self.values.insert(key.into(), value.into());
-        self
-    }
+    everturn_core::setters! {
+        /// Adds a value to the context, such as `auth`, which prompts see as `@auth`.
+        pub fn with_value(mut self, key: impl Into<String>, value: impl Into<Value>) {
+            self.values.insert(key.into(), value.into())
+        }
 
-    /// Adds many values to the context.
-    pub fn with_values(mut self, values: Map<String, Value>) -> Self {
-        self.values.extend(values);
-        self
+        /// Adds many values to the context.
+        pub fn with_values(mut self, values: Map<String, Value>) { self.values.extend(values) }
     }
 
     /// Adds a value that tools, flows and turn loops take as an argument: `cart: Dep<Cart>`. It replaces the
@@ -165,15 +161,7 @@ impl PartialEq for Provided {
     }
 }
 
-impl fmt::Debug for Provided {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Provided")
-            .field("values", &self.values)
-            .field("principal", &self.principal)
-            .field("anonymous", &self.anonymous)
-            .finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(Provided, values, principal, anonymous);
 
 /// Identifies the caller of a request, and provides values for the context of its actions.
 ///

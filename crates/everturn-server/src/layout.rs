@@ -67,16 +67,12 @@ impl Default for Layout {
 }
 
 impl Layout {
-    /// Puts agents below another path; the empty path is the root.
-    pub fn agents_at(mut self, prefix: impl Into<String>) -> Self {
-        self.agents = prefix.into();
-        self
-    }
+    everturn_core::setters! {
+        /// Puts agents below another path; the empty path is the root.
+        pub fn agents_at(mut self, prefix: impl Into<String>) { self.agents = prefix.into() }
 
-    /// Puts flows below another path; the empty path is the root.
-    pub fn flows_at(mut self, prefix: impl Into<String>) -> Self {
-        self.flows = prefix.into();
-        self
+        /// Puts flows below another path; the empty path is the root.
+        pub fn flows_at(mut self, prefix: impl Into<String>) { self.flows = prefix.into() }
     }
 
     /// Adds or moves a companion action: an agent's action of that type is mounted under `segment`.

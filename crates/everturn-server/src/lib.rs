@@ -1,9 +1,6 @@
 #![doc = include_str!("docs/overview.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
-#![allow(
-    clippy::disallowed_methods,
-    reason = "polls, retries and leases wait in real time"
-)]
+#![allow(clippy::disallowed_methods, reason = "leases and retries take real time")]
 
 mod action_call;
 mod adapter;

@@ -299,10 +299,7 @@ fn followed_by(entries: Entries, rest: mpsc::Receiver<StreamEvent>) -> Entries {
 }
 
 fn unrecorded(event: StreamEvent, after: Position) -> Entry {
-    Entry {
-        position: after.next(),
-        event,
-    }
+    Entry::new(after.next(), event)
 }
 
 #[cfg(test)]

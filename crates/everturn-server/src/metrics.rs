@@ -1,6 +1,5 @@
 //! The metrics of a server, in the text format of Prometheus.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
@@ -15,7 +14,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Metric, Registry};
 
 use crate::Route;
 
@@ -61,6 +60,17 @@ struct TokenLabels {
     kind: &'static str,
 }
 
+/// Adds a metric to the registry and returns it.
+fn add<M: Metric + Clone>(registry: &mut Registry, name: &str, help: &str, metric: M) -> M {
+    registry.register(name, help, metric.clone());
+    metric
+}
+
+/// Adds a new metric to the registry and returns it.
+fn registered<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    add(registry, name, help, M::default())
+}
+
 /// The counters of agents' turns. A clone shares them.
 #[derive(Clone, Default)]
 struct Turns {
@@ -77,49 +87,41 @@ struct Turns {
 
 impl Turns {
     fn registered(registry: &mut Registry) -> Self {
-        let turns = Self::default();
-        registry.register(
-            "turns",
-            "Turns of agents that ended, in the foreground and in the background, by how they ended",
-            turns.ended.clone(),
-        );
-        registry.register("tokens", "Tokens that models counted", turns.tokens.clone());
-        registry.register(
-            "turn_seconds",
-            "The time that turns took, added up",
-            turns.seconds.clone(),
-        );
-        registry.register(
-            "model_seconds",
-            "The time that model calls took, added up",
-            turns.model_seconds.clone(),
-        );
-        registry.register(
-            "tool_seconds",
-            "The time that tool calls took, added up",
-            turns.tool_seconds.clone(),
-        );
-        registry.register(
-            "agent_calls",
-            "Calls of models and tools, and rounds of both",
-            turns.calls.clone(),
-        );
-        registry.register(
-            "cost",
-            "The cost of model calls, in the currency of the application's prices",
-            turns.cost.clone(),
-        );
-        registry.register(
-            "limits_reached",
-            "Turns that a limit ended",
-            turns.refused.clone(),
-        );
-        registry.register(
-            "unknown_outcomes",
-            "Tool calls that ended a turn because it is unknown whether they took effect",
-            turns.unknown.clone(),
-        );
-        turns
+        Self {
+            ended: registered(
+                registry,
+                "turns",
+                "Turns of agents that ended, in the foreground and in the background, by how they ended",
+            ),
+            tokens: registered(registry, "tokens", "Tokens that models counted"),
+            seconds: registered(registry, "turn_seconds", "The time that turns took, added up"),
+            model_seconds: registered(
+                registry,
+                "model_seconds",
+                "The time that model calls took, added up",
+            ),
+            tool_seconds: registered(
+                registry,
+                "tool_seconds",
+                "The time that tool calls took, added up",
+            ),
+            calls: registered(
+                registry,
+                "agent_calls",
+                "Calls of models and tools, and rounds of both",
+            ),
+            cost: registered(
+                registry,
+                "cost",
+                "The cost of model calls, in the currency of the application's prices",
+            ),
+            refused: registered(registry, "limits_reached", "Turns that a limit ended"),
+            unknown: registered(
+                registry,
+                "unknown_outcomes",
+                "Tool calls that ended a turn because it is unknown whether they took effect",
+            ),
+        }
     }
 }
 
@@ -133,25 +135,21 @@ impl TurnObserver for Turns {
         };
         self.ended.get_or_create(&labels).inc();
         let usage = &turn.usage;
-        for (kind, count) in [
+        let tokens = [
             ("input", usage.input_tokens),
             ("output", usage.output_tokens),
             ("cached", usage.cached_content_tokens),
             ("reasoning", usage.thoughts_tokens),
-        ] {
-            if count > 0 {
-                let labels = TokenLabels { agent: agent(), kind };
-                self.tokens.get_or_create(&labels).inc_by(count);
-            }
-        }
-        for (kind, count) in [
+        ];
+        let calls = [
             ("model", usage.model_calls),
             ("tool", usage.tool_calls),
             ("round", usage.rounds),
-        ] {
-            if count > 0 {
+        ];
+        for (counters, counts) in [(&self.tokens, &tokens[..]), (&self.calls, &calls)] {
+            for (kind, count) in counts.iter().filter(|(_, count)| *count > 0) {
                 let labels = TokenLabels { agent: agent(), kind };
-                self.calls.get_or_create(&labels).inc_by(count);
+                counters.get_or_create(&labels).inc_by(*count);
             }
         }
         let labels = AgentLabels { agent: agent() };
@@ -196,46 +194,32 @@ impl Metrics {
     /// Creates the metrics of a server, which are shown together with those of other parts of the program.
     pub(crate) fn new(others: &[OtherMetrics]) -> Self {
         let mut registry = Registry::with_prefix("everturn");
-        let requests = Family::default();
-        registry.register(
-            "http_requests",
-            "Requests answered, by route and status",
-            requests.clone(),
-        );
-        let in_flight = Family::default();
-        registry.register(
-            "calls_in_flight",
-            "Calls under way, streams included",
-            in_flight.clone(),
-        );
-        let streams = Family::default();
-        registry.register(
-            "streams_open",
-            "Streams that clients are reading",
-            streams.clone(),
-        );
-        let chunks = Family::default();
-        registry.register("stream_chunks", "Chunks handed to clients", chunks.clone());
-        let not_kept = Family::default();
-        registry.register(
-            "streams_not_kept",
-            "Streams that the stream log had no room for, or could not keep to their end",
-            not_kept.clone(),
-        );
         let durations: Family<_, _, fn() -> Histogram> =
             Family::new_with_constructor(|| Histogram::new(DURATIONS));
-        registry.register(
-            "call_duration_seconds",
-            "How long calls took, from the first byte read to the last one handed on",
-            durations.clone(),
-        );
         Self {
-            requests,
-            in_flight,
-            streams,
-            chunks,
-            not_kept,
-            durations,
+            requests: registered(
+                &mut registry,
+                "http_requests",
+                "Requests answered, by route and status",
+            ),
+            in_flight: registered(
+                &mut registry,
+                "calls_in_flight",
+                "Calls under way, streams included",
+            ),
+            streams: registered(&mut registry, "streams_open", "Streams that clients are reading"),
+            chunks: registered(&mut registry, "stream_chunks", "Chunks handed to clients"),
+            not_kept: registered(
+                &mut registry,
+                "streams_not_kept",
+                "Streams that the stream log had no room for, or could not keep to their end",
+            ),
+            durations: add(
+                &mut registry,
+                "call_duration_seconds",
+                "How long calls took, from the first byte read to the last one handed on",
+                durations,
+            ),
             turns: Turns::registered(&mut registry),
             registry: registry.into(),
             others: others.into(),
@@ -296,11 +280,7 @@ impl Metrics {
     }
 }
 
-impl fmt::Debug for Metrics {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Metrics").finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(Metrics);
 
 /// The metrics of one route. A clone shares them.
 #[derive(Clone)]

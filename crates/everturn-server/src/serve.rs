@@ -1,6 +1,5 @@
 //! Serving: accepting connections, serving them and shutting them down.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -200,10 +199,4 @@ async fn shutdown_signal() -> Result<()> {
     tokio::signal::ctrl_c().await.map_err(Error::from)
 }
 
-impl fmt::Debug for Bound {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bound")
-            .field("address", &self.address)
-            .finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(Bound, address);

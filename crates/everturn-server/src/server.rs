@@ -1,7 +1,6 @@
 //! The server: its routes, its callers and its limits.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -146,92 +145,64 @@ impl Server {
         self
     }
 
-    /// Serves every caller that reaches the address, also on an address that other machines reach.
-    ///
-    /// Without a [context provider](Server::context) all callers share all sessions and may read the metrics.
-    /// A server without one starts only on a loopback address, unless this method is called. It has no effect
-    /// on a server with a provider.
-    pub fn allow_everyone(mut self) -> Self {
-        self.everyone = true;
-        self
-    }
+    everturn_core::setters! {
+        /// Serves every caller that reaches the address, also on an address that other machines reach.
+        ///
+        /// Without a [context provider](Server::context) all callers share all sessions and may read the
+        /// metrics. A server without one starts only on a loopback address, unless this method is called. It
+        /// has no effect on a server with a provider.
+        pub fn allow_everyone(mut self) { self.everyone = true }
 
-    /// Sets the limits on clients.
-    pub fn limits(mut self, limits: Limits) -> Self {
-        self.limits = limits;
-        self
-    }
+        /// Sets the limits on clients.
+        pub fn limits(mut self, limits: Limits) { self.limits = limits }
 
-    /// Sets what happens to running calls when the server shuts down.
-    pub fn grace(mut self, grace: Grace) -> Self {
-        self.grace = grace;
-        self
-    }
+        /// Sets what happens to running calls when the server shuts down.
+        pub fn grace(mut self, grace: Grace) { self.grace = grace }
 
-    /// Records streamed calls in a stream log, so that clients can reconnect after a lost connection.
-    ///
-    #[doc = include_str!("docs/durable_streams.md")]
-    pub fn stream_log(mut self, log: impl IntoStreamLog) -> Self {
-        self.streams = Some(log.into_stream_log());
-        self
-    }
+        /// Records streamed calls in a stream log, so that clients can reconnect after a lost connection.
+        ///
+        #[doc = include_str!("docs/durable_streams.md")]
+        pub fn stream_log(mut self, log: impl IntoStreamLog) { self.streams = Some(log.into_stream_log()) }
 
-    /// Sets how a WebSocket is served, on which a client holds conversations with an agent.
-    pub fn websockets(mut self, settings: WebSockets) -> Self {
-        self.websockets = settings;
-        self
-    }
+        /// Sets how a WebSocket is served, on which a client holds conversations with an agent.
+        pub fn websockets(mut self, settings: WebSockets) { self.websockets = settings }
 
-    /// Sets which callers may label, fork, copy, export, import and delete sessions; none by default.
-    pub fn archive(mut self, access: ArchiveAccess) -> Self {
-        self.archive = access;
-        self
-    }
+        /// Sets which callers may label, fork, copy, export, import and delete sessions; none by default.
+        pub fn archive(mut self, access: ArchiveAccess) { self.archive = access }
 
-    /// Sets which callers may read `/metrics`, list the tenants of a store, delete all data of a tenant, and
-    /// apply retention rules to all tenants; none by default.
-    ///
-    /// Without a [context provider](Server::context) every caller may read `/metrics`.
-    ///
-    /// ```
-    /// use everturn_core::Registry;
-    /// use everturn_server::{ArchiveAccess, BearerTokens, Server};
-    ///
-    /// let tokens = BearerTokens::new([("olga", "a-long-random-token")]).with_role("olga", "operator");
-    /// let server = Server::new(&Registry::new())
-    ///     .context(tokens)
-    ///     .operators(ArchiveAccess::role("operator"));
-    /// // curl -H 'authorization: Bearer …' -d '{"data": {"principal": "alice"}}' …/agents/desk/deleteTenant
-    /// # let _ = server;
-    /// ```
-    pub fn operators(mut self, access: ArchiveAccess) -> Self {
-        self.operators = access;
-        self
-    }
+        /// Sets which callers may read `/metrics`, list the tenants of a store, delete all data of a tenant,
+        /// and apply retention rules to all tenants; none by default.
+        ///
+        /// Without a [context provider](Server::context) every caller may read `/metrics`.
+        ///
+        /// ```
+        /// use everturn_core::Registry;
+        /// use everturn_server::{ArchiveAccess, BearerTokens, Server};
+        ///
+        /// let tokens = BearerTokens::new([("olga", "a-long-random-token")]).with_role("olga", "operator");
+        /// let server = Server::new(&Registry::new())
+        ///     .context(tokens)
+        ///     .operators(ArchiveAccess::role("operator"));
+        /// // curl -H 'authorization: Bearer …' -d '{"data": {"principal": "alice"}}' \
+        /// //   …/agents/desk/deleteTenant
+        /// # let _ = server;
+        /// ```
+        pub fn operators(mut self, access: ArchiveAccess) { self.operators = access }
 
-    /// Sets how much of an error clients see.
-    pub fn exposure(mut self, exposure: Exposure) -> Self {
-        self.exposure = exposure;
-        self
-    }
+        /// Sets how much of an error clients see.
+        pub fn exposure(mut self, exposure: Exposure) { self.exposure = exposure }
 
-    /// Sets which pages of other origins may call.
-    pub fn cors(mut self, cors: CorsLayer) -> Self {
-        self.cors = Some(cors);
-        self
-    }
+        /// Sets which pages of other origins may call.
+        pub fn cors(mut self, cors: CorsLayer) { self.cors = Some(cors) }
 
-    /// Leaves out `GET /agents`, `/openapi.json`, `/healthz`, `/readyz` and `/metrics`.
-    pub fn without_operations(mut self) -> Self {
-        self.operations = false;
-        self
-    }
+        /// Leaves out `GET /agents`, `/openapi.json`, `/healthz`, `/readyz` and `/metrics`.
+        pub fn without_operations(mut self) { self.operations = false }
 
-    /// Adds the metrics of another part of the program, such as a store, to `/metrics`. `text` is called for
-    /// every request and returns lines in the text format of Prometheus.
-    pub fn metrics_of(mut self, text: impl Fn() -> String + Send + Sync + 'static) -> Self {
-        self.metrics.push(Arc::new(text));
-        self
+        /// Adds the metrics of another part of the program, such as a store, to `/metrics`. `text` is called
+        /// for every request and returns lines in the text format of Prometheus.
+        pub fn metrics_of(mut self, text: impl Fn() -> String + Send + Sync + 'static) {
+            self.metrics.push(Arc::new(text))
+        }
     }
 
     /// Adds host names that the server answers to, such as `kitchen.example`, or `kitchen.example:8080` for
@@ -252,36 +223,30 @@ impl Server {
         self
     }
 
-    /// Accepts every host name and pages of every origin, also on a loopback address.
-    pub fn any_host(mut self) -> Self {
-        self.hosts.allow_any();
-        self
-    }
+    everturn_core::setters! {
+        /// Accepts every host name and pages of every origin, also on a loopback address.
+        pub fn any_host(mut self) { self.hosts.allow_any() }
 
-    /// Adds application routes. Every caller may use them; see [`Server::merge_authenticated`].
-    pub fn merge(mut self, router: Router) -> Self {
-        self.extra = self.extra.merge(router);
-        self
-    }
+        /// Adds application routes. Every caller may use them; see [`Server::merge_authenticated`].
+        pub fn merge(mut self, router: Router) { self.extra = self.extra.merge(router) }
 
-    /// Adds application routes whose callers are identified by the [context providers](Server::context), and
-    /// counted, as on every other route. A request that a provider rejects does not reach them.
-    ///
-    /// Handlers take the caller, and values of the application, as [`FromCall`](crate::FromCall) arguments.
-    /// They run in the caller's context: an agent that a handler calls sees the sessions of the caller's
-    /// tenant.
-    pub fn merge_authenticated(mut self, router: Router) -> Self {
-        self.authenticated = self.authenticated.merge(router);
-        self
-    }
+        /// Adds application routes whose callers are identified by the [context providers](Server::context),
+        /// and counted, as on every other route. A request that a provider rejects does not reach them.
+        ///
+        /// Handlers take the caller, and values of the application, as [`FromCall`](crate::FromCall)
+        /// arguments. They run in the caller's context: an agent that a handler calls sees the sessions of
+        /// the caller's tenant.
+        pub fn merge_authenticated(mut self, router: Router) {
+            self.authenticated = self.authenticated.merge(router)
+        }
 
-    /// Serves another protocol at a path. Callers are identified and limited as on every other route.
-    ///
-    /// The path must not be a route's path. It may have parameters: `/files/{*path}` matches all paths below
-    /// `/files`.
-    pub fn adapter(mut self, path: impl Into<String>, adapter: impl ProtocolAdapter) -> Self {
-        self.adapters.push((path.into(), Arc::new(adapter)));
-        self
+        /// Serves another protocol at a path. Callers are identified and limited as on every other route.
+        ///
+        /// The path must not be a route's path. It may have parameters: `/files/{*path}` matches all paths
+        /// below `/files`.
+        pub fn adapter(mut self, path: impl Into<String>, adapter: impl ProtocolAdapter) {
+            self.adapters.push((path.into(), Arc::new(adapter)))
+        }
     }
 
     /// Returns the registry whose agents and flows are served.
@@ -605,11 +570,4 @@ fn checked_pattern(path: &str) -> Result<&str> {
     Err(Error::invalid_argument(format!("the path '{path}' {fault}")))
 }
 
-impl fmt::Debug for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server")
-            .field("routes", &self.mounted_routes())
-            .field("limits", &self.limits)
-            .finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(Server, limits);

@@ -56,25 +56,18 @@ impl WebSockets {
         self
     }
 
-    /// Sets how long a connection may be silent; 15 minutes by default. A turn that works in silence for
-    /// longer is ended with the connection: detach such turns.
-    pub fn idle_time(mut self, time: Duration) -> Self {
-        self.idle_time = time;
-        self
-    }
+    everturn_core::setters! {
+        /// Sets how long a connection may be silent; 15 minutes by default. A turn that works in silence for
+        /// longer is ended with the connection: detach such turns.
+        pub fn idle_time(mut self, time: Duration) { self.idle_time = time }
 
-    /// Sets how many pings and pongs a client may send between two pings of the server; 1,000 by default. A
-    /// client that sends more is closed with 1008.
-    pub fn control_frames(mut self, frames: u32) -> Self {
-        self.control_frames = frames;
-        self
-    }
+        /// Sets how many pings and pongs a client may send between two pings of the server; 1,000 by default.
+        /// A client that sends more is closed with 1008.
+        pub fn control_frames(mut self, frames: u32) { self.control_frames = frames }
 
-    /// Allows pages of an origin, such as `https://kitchen.example`, to open connections. Pages of the
-    /// server's own origin and clients other than browsers are always allowed.
-    pub fn origin(mut self, origin: impl Into<String>) -> Self {
-        self.origins.push(origin.into());
-        self
+        /// Allows pages of an origin, such as `https://kitchen.example`, to open connections. Pages of the
+        /// server's own origin and clients other than browsers are always allowed.
+        pub fn origin(mut self, origin: impl Into<String>) { self.origins.push(origin.into()) }
     }
 
     /// Returns the origins that were allowed.

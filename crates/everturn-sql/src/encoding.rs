@@ -48,23 +48,17 @@ pub struct Cut<'a> {
 }
 
 impl Encoding {
-    /// Sets the length in bytes from which a string, such as an inline image, is stored once by its hash; 16
-    /// KiB by default.
-    pub fn blob_threshold(mut self, bytes: usize) -> Self {
-        self.blob_threshold = bytes;
-        self
-    }
+    everturn_core::setters! {
+        /// Sets the length in bytes from which a string, such as an inline image, is stored once by its hash;
+        /// 16 KiB by default.
+        pub fn blob_threshold(mut self, bytes: usize) { self.blob_threshold = bytes }
 
-    /// Sets the length in bytes from which a value is compressed if that makes it smaller; 256 by default.
-    pub fn compress_over(mut self, bytes: usize) -> Self {
-        self.compress_over = Some(bytes);
-        self
-    }
+        /// Sets the length in bytes from which a value is compressed if that makes it smaller; 256 by
+        /// default.
+        pub fn compress_over(mut self, bytes: usize) { self.compress_over = Some(bytes) }
 
-    /// Turns compression off. Values that are already compressed can still be read.
-    pub fn without_compression(mut self) -> Self {
-        self.compress_over = None;
-        self
+        /// Turns compression off. Values that are already compressed can still be read.
+        pub fn without_compression(mut self) { self.compress_over = None }
     }
 
     /// Checks the settings.

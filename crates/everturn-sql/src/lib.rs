@@ -9,6 +9,7 @@
 mod body;
 mod documents;
 mod encoding;
+mod entries;
 mod fault;
 mod lru;
 mod page;
@@ -20,7 +21,8 @@ mod watched;
 pub use self::body::{hash, parse, splice, write};
 pub use self::documents::{Document, Documents};
 pub use self::encoding::{Cut, Encoding, decompress};
-pub use self::fault::{Fault, Outcome};
+pub use self::entries::{EntrySource, entries};
+pub use self::fault::{Fault, Outcome, StoreFault};
 pub use self::lru::Lru;
 pub use self::page::{MAX_MESSAGES, check_history, clamped_nanos, page, pending_page, sql_order, summary};
 pub use self::patch::{MAX_PATCHES, is_same_text, patch_to, patched};

@@ -15,10 +15,7 @@ use crate::{Fault, Outcome, parse, write};
 
 /// References to the parts of a state. `M` is the reference to the messages.
 #[derive(Debug, Clone, PartialEq)]
-#[expect(
-    clippy::exhaustive_structs,
-    reason = "stores create it from their own columns"
-)]
+#[expect(clippy::exhaustive_structs, reason = "stores create it from their rows")]
 pub struct StoredState<M> {
     /// `None` for an empty history.
     pub messages: Option<M>,

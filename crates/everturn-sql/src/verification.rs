@@ -2,6 +2,8 @@
 
 use std::fmt::Display;
 
+use crate::StoreFault;
+
 /// The greatest number of listed problems.
 const MAX_PROBLEMS: usize = 100;
 
@@ -34,5 +36,17 @@ impl Verification {
         if self.problems.len() < MAX_PROBLEMS {
             self.problems.push(what.to_string());
         }
+    }
+
+    /// Adds damage as a problem of `what`.
+    ///
+    /// # Errors
+    /// Every other failure.
+    pub fn check<T, F: StoreFault>(&mut self, what: impl Display, outcome: Result<T, F>) -> Result<(), F> {
+        if let Err(fault) = outcome {
+            let why = fault.into_damage()?;
+            self.add_problem(format!("{what}: {why}"));
+        }
+        Ok(())
     }
 }

@@ -1,14 +1,13 @@
 //! Long strings, stored once by their hash.
 
-use everturn_sql::{hash, splice};
-use rusqlite::OptionalExtension;
+use everturn_sql::{StoreFault, hash, splice};
 
 use crate::body::Packed;
 use crate::checksum::Checksum;
 use crate::fault::{Fault, Outcome};
-use crate::prepare::Preparing;
-use crate::prepared::{Encoded, Piece};
+use crate::prepare::{Encoded, Piece, Preparing};
 use crate::read::Reading;
+use crate::statement::Statements;
 use crate::write::Writing;
 
 impl Reading<'_> {
@@ -82,35 +81,25 @@ impl Writing<'_> {
     pub(crate) fn link_message_blob(&mut self, message: i64, piece: &Piece) -> Outcome<()> {
         let blob = self.put_blob(piece)?;
         let sql = "INSERT INTO message_blob (message, offset, blob) VALUES (?1, ?2, ?3)";
-        self.reading
-            .db
-            .prepare_cached(sql)?
-            .execute((message, piece.offset, blob))?;
+        self.reading.db.run(sql, (message, piece.offset, blob))?;
         Ok(())
     }
 
     pub(crate) fn link_document_blob(&mut self, document: i64, piece: &Piece) -> Outcome<()> {
         let blob = self.put_blob(piece)?;
         let sql = "INSERT INTO document_blob (document, offset, blob) VALUES (?1, ?2, ?3)";
-        self.reading
-            .db
-            .prepare_cached(sql)?
-            .execute((document, piece.offset, blob))?;
+        self.reading.db.run(sql, (document, piece.offset, blob))?;
         Ok(())
     }
 
     fn put_blob(&mut self, piece: &Piece) -> Outcome<i64> {
-        let mut known = self.reading.db.prepare_cached(BY_HASH)?;
-        if let Some(key) = known.query_row([piece.hash], |row| row.get(0)).optional()? {
+        if let Some(key) = self.reading.db.find(BY_HASH, [piece.hash], |row| row.get(0))? {
             return Ok(key);
         }
         // The string was there when the save was prepared.
         let body = piece.body.as_ref().ok_or(Fault::Stale)?;
-        let mut statement = self
-            .reading
-            .db
-            .prepare_cached("INSERT INTO blob (hash, body) VALUES (?1, ?2)")?;
-        Ok(statement.insert((piece.hash, body))?)
+        let sql = "INSERT INTO blob (hash, body) VALUES (?1, ?2)";
+        self.reading.db.insert(sql, (piece.hash, body))
     }
 
     /// Deletes the given blobs that are no longer referred to.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use everturn_sql::{Encoding, decompress};
+use everturn_sql::{Encoding, StoreFault, decompress};
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef};
 
 use crate::fault::{Fault, Outcome};

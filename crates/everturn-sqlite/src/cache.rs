@@ -89,51 +89,32 @@ impl<'a> Cache<'a> {
         self.shared().counted.push(table);
     }
 
-    fn learned(&self) -> [&Learned; 2] {
-        [&self.current, &self.kept]
+    fn learned<T>(&self, fact: impl Fn(&Learned) -> Option<T>) -> Option<T> {
+        fact(&self.current).or_else(|| fact(&self.kept))
     }
 
     /// Returns the longest remembered history of a stored lineage.
     pub(crate) fn history(&self, lineage: i64) -> Option<History> {
-        let learned = self
-            .learned()
-            .into_iter()
-            .find_map(|learned| learned.histories.get(&lineage));
-        learned
-            .cloned()
+        self.learned(|learned| learned.histories.get(&lineage).cloned())
             .or_else(|| self.shared().histories.get(&lineage).cloned())
     }
 
     /// Returns where a lineage of this process is stored.
     pub(crate) fn place(&self, lineage: LineageId) -> Option<Place> {
-        let learned = self
-            .learned()
-            .into_iter()
-            .find_map(|learned| learned.places.get(&lineage));
-        learned
-            .copied()
+        self.learned(|learned| learned.places.get(&lineage).copied())
             .or_else(|| self.shared().places.get(&lineage).copied())
     }
 
     pub(crate) fn document(&self, key: i64) -> Option<Document> {
-        let learned = self
-            .learned()
-            .into_iter()
-            .find_map(|learned| learned.documents.get(&key));
-        learned
-            .map(|(document, _)| document.clone())
+        let learned = |learned: &Learned| learned.documents.get(&key).map(|(document, _)| document.clone());
+        self.learned(learned)
             .or_else(|| self.shared().documents.get(&key).map(|(document, ())| document))
     }
 
     /// Returns the key of the stored document that shares this value.
     pub(crate) fn document_like(&self, document: &Document) -> Option<i64> {
         let address = document.address();
-        let learned = self
-            .learned()
-            .into_iter()
-            .find_map(|learned| learned.addresses.get(&address));
-        learned
-            .copied()
+        self.learned(|learned| learned.addresses.get(&address).copied())
             .or_else(|| self.shared().documents.key_of(document))
     }
 
@@ -168,13 +149,8 @@ impl<'a> Cache<'a> {
 
     /// Remembers that a history is stored in a lineage.
     pub(crate) fn learn_history(&mut self, lineage: i64, history: &History) {
-        self.learn_place(
-            history.lineage().id(),
-            Place {
-                lineage,
-                saved: history.len(),
-            },
-        );
+        let saved = history.len();
+        self.learn_place(history.lineage().id(), Place { lineage, saved });
         self.current.histories.insert(lineage, history.clone());
     }
 

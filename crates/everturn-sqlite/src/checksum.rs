@@ -6,6 +6,8 @@
 use everturn_agent::store;
 use rusqlite::types::ValueRef;
 
+use everturn_sql::StoreFault;
+
 use crate::fault::{Fault, Outcome};
 
 /// A checksum under computation.

@@ -13,9 +13,10 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use crate::body::Decoder;
 use crate::cache::{Cache, Memory};
 use crate::fault::{Fault, Outcome, closed};
-use crate::options::{Durability, SqliteStoreOptions};
+use crate::options::Durability;
 use crate::read::Reading;
-use crate::schema::SESSIONS;
+use crate::schema::Schema;
+use crate::statement::Statements;
 
 /// How many statements stay prepared per connection; more than there are.
 const STATEMENTS: usize = 128;
@@ -50,18 +51,24 @@ pub(crate) fn with_deadline<T>(deadline: Instant, work: impl FnOnce() -> T) -> T
 }
 
 /// Opens the database for writing, creating or migrating it. Fails if it is another program's.
-pub(crate) fn open_writer(options: &SqliteStoreOptions) -> Outcome<Connection> {
-    let mut connection = open(&options.path, options.busy_timeout)?;
-    let synchronous = match options.durability {
+pub(crate) fn open_writer(
+    path: &Path,
+    patience: Duration,
+    durability: Durability,
+    schema: &Schema<'_>,
+) -> Outcome<Connection> {
+    let mut connection = open(path, patience)?;
+    let synchronous = match durability {
         Durability::Full => "FULL",
         Durability::Normal => "NORMAL",
     };
     connection.pragma_update(None, "synchronous", synchronous)?;
     // On systems with a stronger way to force data to the device, a full sync uses it.
-    connection.pragma_update(None, "fullfsync", options.durability == Durability::Full)?;
+    connection.pragma_update(None, "fullfsync", durability == Durability::Full)?;
     connection.pragma_update(None, "foreign_keys", true)?;
+    // Deleted rows are overwritten, not merely unlinked.
     connection.pragma_update(None, "secure_delete", true)?;
-    retry(options.busy_timeout, || SESSIONS.migrate(&mut connection))?;
+    retry(patience, || schema.migrate(&mut connection))?;
     Ok(connection)
 }
 
@@ -81,9 +88,7 @@ pub(crate) fn open_monitor(path: &Path) -> Outcome<Connection> {
 
 /// Returns a number that changes whenever another connection, of any process, has committed.
 pub(crate) fn data_version(connection: &Connection) -> Outcome<i64> {
-    Ok(connection
-        .prepare_cached("PRAGMA data_version")?
-        .query_row([], |row| row.get(0))?)
+    connection.one("PRAGMA data_version", [], |row| row.get(0))
 }
 
 /// Opens the database without migrating it.
@@ -301,15 +306,15 @@ impl<C> Pool<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schema::SESSIONS;
 
     #[test]
     fn each_level_of_durability_asks_sqlite_for_its_own() {
         let folder = tempfile::tempdir().unwrap();
-        let mut options = SqliteStoreOptions::new(&folder.path().join("sessions.db"));
+        let path = folder.path().join("sessions.db");
 
         for (durability, synchronous, full) in [(Durability::Full, 2, 1), (Durability::Normal, 1, 0)] {
-            options.durability = durability;
-            let writer = open_writer(&options).unwrap();
+            let writer = open_writer(&path, Duration::from_secs(10), durability, &SESSIONS).unwrap();
             let level = |name: &str| writer.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
 
             assert_eq!(level("synchronous").unwrap(), synchronous);

@@ -9,12 +9,12 @@ use std::sync::LazyLock;
 
 use everturn_agent::store::{Deletion, Scope};
 use everturn_agent::{SessionId, SnapshotId};
-use rusqlite::OptionalExtension;
 
 use crate::fault::{Fault, Outcome};
 use crate::position::{end_of_keys, message_key};
 use crate::read::SESSION_KEY;
 use crate::row::{COLUMNS, Stored, StoredState};
+use crate::statement::Statements;
 use crate::write::Writing;
 
 pub(crate) static OF_SESSION: LazyLock<String> = LazyLock::new(|| {
@@ -53,7 +53,7 @@ impl Writing<'_> {
                 self.forget_session_tip(scope, session)?;
                 // Also a session that has only journals: its first turn may have died before its first row.
                 self.clear_session(scope, session)?;
-                self.close_accounts(scope, session)?;
+                self.close_session(scope, session)?;
                 self.reading
                     .rows(&OF_SESSION, (scope.as_str(), session.as_str()))?
             }
@@ -68,8 +68,7 @@ impl Writing<'_> {
         for row in &rows {
             self.reading
                 .db
-                .prepare_cached("DELETE FROM snapshot WHERE key = ?1")?
-                .execute([row.key])?;
+                .run("DELETE FROM snapshot WHERE key = ?1", [row.key])?;
             self.changed
                 .push((scope.clone(), row.snapshot.snapshot_id.clone()));
         }
@@ -90,14 +89,12 @@ impl Writing<'_> {
         let sessions: Vec<String> = self
             .reading
             .db
-            .prepare_cached(SESSIONS_OF_TENANT)?
-            .query_map([scope.as_str()], |row| row.get(0))?
-            .collect::<rusqlite::Result<_>>()?;
+            .all(SESSIONS_OF_TENANT, [scope.as_str()], |row| row.get(0))?;
         let mut deleted = 0;
         for session in sessions {
             deleted += self.delete(scope, &Deletion::Session(session.into()))?;
         }
-        // Also the accounts of sessions that have nothing else, and the tenant's own.
+        // Also the usage of sessions that have nothing else, and the tenant's own.
         self.close_tenant(scope)?;
         Ok(deleted)
     }
@@ -105,12 +102,9 @@ impl Writing<'_> {
     /// Replaces a tip that was lost by the last row before it, because the operator gives it up.
     fn forget_lost_tip(&self, scope: &Scope, id: &SnapshotId) -> Outcome<()> {
         let sql = "DELETE FROM tip WHERE scope = (SELECT key FROM scope WHERE name = ?1) AND id = ?2 RETURNING scope, session";
-        let mut statement = self.reading.db.prepare_cached(sql)?;
-        let sessions: Vec<(i64, i64)> = statement
-            .query_map((scope.as_str(), id.as_str()), |row| {
-                Ok((row.get(0)?, row.get(1)?))
-            })?
-            .collect::<rusqlite::Result<_>>()?;
+        let sessions: Vec<(i64, i64)> = self.reading.db.all(sql, (scope.as_str(), id.as_str()), |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })?;
         for place in sessions {
             let tip = self.reading.tip(place.1)?;
             self.move_tip(place, None, tip.as_ref())?;
@@ -121,12 +115,9 @@ impl Writing<'_> {
     /// Replaces the tip of a session by the last of its rows, if it is not that one.
     fn forget_session_tip(&self, scope: &Scope, session: &SessionId) -> Outcome<()> {
         let db = self.reading.db;
-        let known = db
-            .prepare_cached(SESSION_KEY)?
-            .query_row((scope.as_str(), session.as_str()), |row| {
-                Ok((row.get(0)?, row.get(1)?))
-            })
-            .optional()?;
+        let known = db.find(SESSION_KEY, (scope.as_str(), session.as_str()), |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })?;
         let Some((scope, session)): Option<(i64, i64)> = known else {
             return Ok(());
         };
@@ -155,11 +146,10 @@ impl Writing<'_> {
     /// Deletes a session that has no rows, and its tenant if it was the tenant's last session.
     fn delete_session(&self, session: i64) -> Outcome<()> {
         let db = self.reading.db;
-        let scope: i64 = db
-            .prepare_cached("DELETE FROM session WHERE key = ?1 RETURNING scope")?
-            .query_row([session], |row| row.get(0))?;
+        let sql = "DELETE FROM session WHERE key = ?1 RETURNING scope";
+        let scope: i64 = db.one(sql, [session], |row| row.get(0))?;
         let sql = "DELETE FROM scope WHERE key = ?1 AND NOT EXISTS (SELECT 1 FROM session WHERE scope = ?1)";
-        db.prepare_cached(sql)?.execute([scope])?;
+        db.run(sql, [scope])?;
         Ok(())
     }
 
@@ -199,28 +189,19 @@ impl Writing<'_> {
         let mut next = Some(lineage);
         while let Some(lineage) = next.take() {
             let db = self.reading.db;
-            let used: usize = db
-                .prepare_cached(LINEAGE_IN_USE)?
-                .query_row([lineage], |row| row.get(0))?;
+            let used: usize = db.one(LINEAGE_IN_USE, [lineage], |row| row.get(0))?;
             let cut = self.delete_messages(lineage, used)?;
             if used > 0 {
                 if cut {
                     // A position must keep its meaning, so no message may be appended where messages were
                     // deleted.
-                    db.prepare_cached("UPDATE lineage SET open = 0 WHERE key = ?1")?
-                        .execute([lineage])?;
+                    db.run("UPDATE lineage SET open = 0 WHERE key = ?1", [lineage])?;
                 }
             } else {
-                let mut statement =
-                    db.prepare_cached("DELETE FROM lineage WHERE key = ?1 RETURNING parent")?;
+                let sql = "DELETE FROM lineage WHERE key = ?1 RETURNING parent";
                 // It may have been deleted already, together with a fork that was released before.
-                let mut rows = statement.query([lineage])?;
-                next = rows
-                    .next()?
-                    .map(|row| row.get::<_, Option<i64>>(0))
-                    .transpose()?
-                    .flatten();
-                while rows.next()?.is_some() {}
+                let mut parents: Vec<Option<i64>> = db.all(sql, [lineage], |row| row.get(0))?;
+                next = parents.pop().flatten();
             }
         }
         Ok(())
@@ -230,14 +211,9 @@ impl Writing<'_> {
     fn delete_messages(&mut self, lineage: i64, from: usize) -> Outcome<bool> {
         let (from, to) = (message_key(lineage, from), end_of_keys(lineage));
         let db = self.reading.db;
-        let mut links = db
-            .prepare_cached("DELETE FROM message_blob WHERE message >= ?1 AND message < ?2 RETURNING blob")?;
-        let blobs: Vec<i64> = links
-            .query_map([from, to], |row| row.get(0))?
-            .collect::<rusqlite::Result<_>>()?;
-        let count = db
-            .prepare_cached("DELETE FROM message WHERE key >= ?1 AND key < ?2")?
-            .execute([from, to])?;
+        let sql = "DELETE FROM message_blob WHERE message >= ?1 AND message < ?2 RETURNING blob";
+        let blobs: Vec<i64> = db.all(sql, [from, to], |row| row.get(0))?;
+        let count = db.run("DELETE FROM message WHERE key >= ?1 AND key < ?2", [from, to])?;
         self.release_blobs(&blobs)?;
         Ok(count > 0)
     }
@@ -248,10 +224,7 @@ impl Writing<'_> {
         let mut next = Some(document);
         while let Some(document) = next.take() {
             let db = self.reading.db;
-            if db
-                .prepare_cached(DOCUMENT_IN_USE)?
-                .query_row([document], |row| row.get(0))?
-            {
+            if db.one(DOCUMENT_IN_USE, [document], |row| row.get(0))? {
                 return Ok(());
             }
             let mut patches = db.prepare_cached("SELECT key FROM document WHERE base = ?1")?;
@@ -263,15 +236,9 @@ impl Writing<'_> {
                 self.make_independent(patch)?;
             }
             let blobs = self.unlink_document_blobs(document)?;
-            let mut statement = db.prepare_cached("DELETE FROM document WHERE key = ?1 RETURNING base")?;
-            let mut rows = statement.query([document])?;
-            next = rows
-                .next()?
-                .map(|row| row.get::<_, Option<i64>>(0))
-                .transpose()?
-                .flatten();
-            while rows.next()?.is_some() {}
-            drop(rows);
+            let sql = "DELETE FROM document WHERE key = ?1 RETURNING base";
+            let mut bases: Vec<Option<i64>> = db.all(sql, [document], |row| row.get(0))?;
+            next = bases.pop().flatten();
             self.release_blobs(&blobs)?;
         }
         Ok(())

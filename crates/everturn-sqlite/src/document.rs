@@ -8,15 +8,14 @@ use std::sync::Arc;
 use everturn_agent::Artifact;
 use everturn_agent::patch::JsonPatch;
 use everturn_core::{Error, check_depth};
-use everturn_sql::{Document, MAX_PATCHES, is_same_text, parse, patch_to, patched, write};
-use rusqlite::OptionalExtension;
+use everturn_sql::{Document, MAX_PATCHES, StoreFault, is_same_text, parse, patch_to, patched, write};
 use serde_json::Value;
 
 use crate::checksum::{Checksum, check};
 use crate::fault::{Fault, Outcome};
-use crate::prepare::Preparing;
-use crate::prepared::{Base, Encoded, PreparedDocument};
+use crate::prepare::{Base, Encoded, PreparedDocument, Preparing};
 use crate::read::Reading;
+use crate::statement::Statements;
 use crate::write::Writing;
 
 impl Reading<'_> {
@@ -80,10 +79,8 @@ impl Reading<'_> {
 
     /// Returns the number of patches between a document and a full text; `None` if there is no such document.
     pub(crate) fn document_depth(&self, key: i64) -> Outcome<Option<i64>> {
-        let mut statement = self
-            .db
-            .prepare_cached("SELECT depth FROM document WHERE key = ?1")?;
-        Ok(statement.query_row([key], |row| row.get(0)).optional()?)
+        let sql = "SELECT depth FROM document WHERE key = ?1";
+        self.db.find(sql, [key], |row| row.get(0))
     }
 
     pub(crate) fn has_document(&self, key: i64) -> Outcome<bool> {
@@ -199,18 +196,15 @@ impl Writing<'_> {
         let sql = "INSERT INTO document (base, depth, cuts, body, checksum) VALUES (?1, ?2, ?3, ?4, 0)";
         let depth = base.map_or(0, |base| base.depth + 1);
         let base = base.map(|base| base.key);
-        let key =
-            self.reading
-                .db
-                .prepare_cached(sql)?
-                .insert((base, depth, body.pieces.len(), &body.body))?;
+        let key = self
+            .reading
+            .db
+            .insert(sql, (base, depth, body.pieces.len(), &body.body))?;
         for piece in &body.pieces {
             self.link_document_blob(key, piece)?;
         }
-        self.reading
-            .db
-            .prepare_cached("UPDATE document SET checksum = ?2 WHERE key = ?1")?
-            .execute((key, Checksum::under(key, text)))?;
+        let sql = "UPDATE document SET checksum = ?2 WHERE key = ?1";
+        self.reading.db.run(sql, (key, Checksum::under(key, text)))?;
         Ok(key)
     }
 
@@ -222,16 +216,12 @@ impl Writing<'_> {
             // This attempt is undone, and meanwhile finds out what else is wanted.
             self.reading
                 .db
-                .prepare_cached("UPDATE document SET base = NULL WHERE key = ?1")?
-                .execute([key])?;
+                .run("UPDATE document SET base = NULL WHERE key = ?1", [key])?;
             return Ok(());
         };
         let blobs = self.unlink_document_blobs(key)?;
         let sql = "UPDATE document SET base = NULL, depth = 0, cuts = ?2, body = ?3 WHERE key = ?1";
-        self.reading
-            .db
-            .prepare_cached(sql)?
-            .execute((key, whole.pieces.len(), &whole.body))?;
+        self.reading.db.run(sql, (key, whole.pieces.len(), &whole.body))?;
         for piece in &whole.pieces {
             self.link_document_blob(key, piece)?;
         }
@@ -241,13 +231,8 @@ impl Writing<'_> {
 
     /// Deletes a document's links to blobs and returns those blobs.
     pub(crate) fn unlink_document_blobs(&mut self, key: i64) -> Outcome<Vec<i64>> {
-        let mut statement = self
-            .reading
-            .db
-            .prepare_cached("DELETE FROM document_blob WHERE document = ?1 RETURNING blob")?;
-        let blobs = statement
-            .query_map([key], |row| row.get(0))?
-            .collect::<rusqlite::Result<_>>()?;
+        let sql = "DELETE FROM document_blob WHERE document = ?1 RETURNING blob";
+        let blobs = self.reading.db.all(sql, [key], |row| row.get(0))?;
         Ok(blobs)
     }
 }

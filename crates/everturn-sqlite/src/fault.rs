@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use everturn_agent::{SessionId, Snapshot};
 use everturn_core::{Error, Status};
 use rusqlite::ErrorCode;
 
@@ -27,23 +26,6 @@ pub(crate) fn closed() -> Error {
 }
 
 impl Fault {
-    pub(crate) fn damaged(what: impl Into<String>) -> Self {
-        Self::Damaged(what.into())
-    }
-
-    /// Names the snapshot that damage was found in.
-    pub(crate) fn in_snapshot(self, snapshot: &Snapshot) -> Self {
-        let Self::Damaged(what) = self else {
-            return self;
-        };
-        let session = snapshot.session_id.as_ref().map(SessionId::as_str);
-        Self::Damaged(format!(
-            "snapshot '{}' of session '{}': {what}",
-            snapshot.snapshot_id,
-            session.unwrap_or_default()
-        ))
-    }
-
     /// Names the stream that damage was found in.
     pub(crate) fn in_stream(self, id: &str) -> Self {
         let Self::Damaged(what) = self else {
@@ -104,21 +86,7 @@ impl From<rusqlite::Error> for Fault {
     }
 }
 
-impl From<everturn_sql::Fault> for Fault {
-    fn from(fault: everturn_sql::Fault) -> Self {
-        match fault {
-            everturn_sql::Fault::Damaged(what) => Self::Damaged(what),
-            everturn_sql::Fault::Refused(error) => Self::Refused(error),
-            _ => Self::Damaged(format!("a value has an unknown fault: {fault:?}")),
-        }
-    }
-}
-
-impl From<Error> for Fault {
-    fn from(error: Error) -> Self {
-        Self::Refused(error)
-    }
-}
+everturn_sql::store_fault!(Fault);
 
 fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(

@@ -17,6 +17,7 @@ use crate::fault::Outcome;
 use crate::prepare::Preparing;
 use crate::read::Reading;
 use crate::row::check_id;
+use crate::statement::Statements;
 use crate::work::Prepared;
 use crate::write::Writing;
 
@@ -141,15 +142,18 @@ impl Writing<'_> {
         }
         let (scope_name, session, turn) = (scope.as_str(), key.session().as_str(), key.turn());
         let number = sequence.cast_signed();
-        let added = self.reading.db.prepare_cached(APPEND)?.execute((
-            scope_name,
-            session,
-            turn,
-            number,
-            to_nanos(Timestamp::now())?,
-            &record.body,
-            Checksum::of_record(scope_name, session, turn, number, &record.text),
-        ))?;
+        let added = self.reading.db.run(
+            APPEND,
+            (
+                scope_name,
+                session,
+                turn,
+                number,
+                to_nanos(Timestamp::now())?,
+                &record.body,
+                Checksum::of_record(scope_name, session, turn, number, &record.text),
+            ),
+        )?;
         // `APPEND` ignores a conflict, so a taken number shows as no row written.
         if added == 0 {
             return Err(record_taken(key, sequence).into());
@@ -180,33 +184,31 @@ impl Writing<'_> {
     }
 
     pub(crate) fn has_journal(&self, scope: &Scope, session: &SessionId) -> Outcome<bool> {
-        let mut statement = self.reading.db.prepare_cached(HAS_JOURNAL)?;
-        Ok(statement.query_row((scope.as_str(), session.as_str()), |row| row.get(0))?)
+        self.reading
+            .db
+            .one(HAS_JOURNAL, (scope.as_str(), session.as_str()), |row| row.get(0))
     }
 
     pub(crate) fn clear(&self, scope: &Scope, key: &JournalKey) -> Outcome<()> {
         let place = (scope.as_str(), key.session().as_str(), key.turn());
-        self.reading.db.prepare_cached(CLEAR)?.execute(place)?;
+        self.reading.db.run(CLEAR, place)?;
         Ok(())
     }
 
     pub(crate) fn clear_session(&self, scope: &Scope, session: &SessionId) -> Outcome<()> {
         let place = (scope.as_str(), session.as_str());
-        self.reading.db.prepare_cached(CLEAR_SESSION)?.execute(place)?;
+        self.reading.db.run(CLEAR_SESSION, place)?;
         Ok(())
     }
 
     fn sweep(&self, before: Timestamp) -> Outcome<u64> {
         let db = self.reading.db;
         let before = clamped_nanos(before);
-        let mut statement = db.prepare_cached(OLD)?;
         let place = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
-        let old: Vec<(String, String, String)> = statement
-            .query_map([before], place)?
-            .collect::<rusqlite::Result<_>>()?;
+        let old: Vec<(String, String, String)> = db.all(OLD, [before], place)?;
         let swept = old.len();
         for place in old {
-            db.prepare_cached(CLEAR)?.execute(place)?;
+            db.run(CLEAR, place)?;
         }
         self.forget_locks(before)?;
         Ok(swept as u64)

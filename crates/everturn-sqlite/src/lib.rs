@@ -62,10 +62,7 @@
 //! so the cost of making it durable. Recently written sessions are cached: the next turn only checks whether
 //! another process has written since.
 #![cfg_attr(docsrs, feature(doc_cfg))]
-#![allow(
-    clippy::disallowed_methods,
-    reason = "polls, retries and leases wait in real time"
-)]
+#![allow(clippy::disallowed_methods, reason = "leases and retries take real time")]
 
 mod blob;
 mod body;
@@ -83,16 +80,15 @@ mod list;
 mod maintenance;
 mod missing;
 mod options;
-mod pending;
 #[cfg(test)]
 mod plan;
 mod position;
 mod prepare;
-mod prepared;
 mod queue;
 mod read;
 mod row;
 mod schema;
+mod statement;
 mod store;
 mod stream_log;
 mod turn_lock;

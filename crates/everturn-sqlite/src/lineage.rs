@@ -7,17 +7,16 @@
 
 use everturn_ai::{History, Message};
 use everturn_core::Error;
-use everturn_sql::{check_history, parse, write};
-use rusqlite::OptionalExtension;
+use everturn_sql::{StoreFault, check_history, parse, write};
 use rusqlite::types::ValueRef;
 
 use crate::cache::Place;
 use crate::checksum::{Checksum, check};
 use crate::fault::{Fault, Outcome};
 use crate::position::{POSITION_BITS, Position, end_of_keys, message_index, message_key};
-use crate::prepare::Preparing;
-use crate::prepared::{Encoded, PreparedHistory, Start};
+use crate::prepare::{Encoded, PreparedHistory, Preparing, Start};
 use crate::read::Reading;
+use crate::statement::Statements;
 use crate::write::Writing;
 
 /// A stored lineage, and the length of the longest history in it.
@@ -60,12 +59,7 @@ impl Reading<'_> {
             }
             missing.push((position.lineage, line.base, position.len));
             match line.parent {
-                Some(parent) => {
-                    position = Position {
-                        lineage: parent,
-                        len: line.base,
-                    }
-                }
+                Some(parent) => position = Position::new(parent, line.base),
                 None => break History::new(),
             }
         };
@@ -113,22 +107,21 @@ impl Reading<'_> {
 
     /// Returns the checksum of a lineage as it is stored.
     pub(crate) fn lineage_checksum(&self, lineage: i64) -> Outcome<i64> {
-        let mut statement = self
+        let sql = "SELECT parent, base FROM lineage WHERE key = ?1";
+        let (parent, base) = self
             .db
-            .prepare_cached("SELECT parent, base FROM lineage WHERE key = ?1")?;
-        let found = statement.query_row([lineage], |row| Ok((row.get(0)?, row.get(1)?)));
-        let (parent, base): (Option<i64>, usize) = found?;
+            .one(sql, [lineage], |row| Ok((row.get(0)?, row.get(1)?)))?;
         Ok(checksum_of(lineage, parent, base))
     }
 
     fn line(&self, lineage: i64) -> Outcome<Option<Line>> {
-        let mut statement = self.db.prepare_cached(
-            "SELECT parent, base, open, \
+        let sql = "SELECT parent, base, open, \
              (SELECT key FROM message WHERE key >= ?2 AND key < ?3 ORDER BY key DESC LIMIT 1), checksum \
-             FROM lineage WHERE key = ?1",
-        )?;
-        let line = statement
-            .query_row((lineage, message_key(lineage, 0), end_of_keys(lineage)), |row| {
+             FROM lineage WHERE key = ?1";
+        let line = self.db.find(
+            sql,
+            (lineage, message_key(lineage, 0), end_of_keys(lineage)),
+            |row| {
                 let base = row.get(1)?;
                 let last: Option<i64> = row.get(3)?;
                 let tip = last.map_or(base, |key| message_index(key) + 1);
@@ -139,8 +132,8 @@ impl Reading<'_> {
                     tip,
                 };
                 Ok((line, row.get(4)?))
-            })
-            .optional()?;
+            },
+        )?;
         let Some((line, checksum)) = line else {
             return Ok(None);
         };
@@ -214,10 +207,7 @@ impl Preparing<'_> {
                 // The lineage may have grown in memory beyond the part that was saved.
                 let len = history.len().min(place.saved);
                 if len > 0 {
-                    let at = Position {
-                        lineage: place.lineage,
-                        len,
-                    };
+                    let at = Position::new(place.lineage, len);
                     let remembered = Some(lineage.id());
                     return Some(Start { at, remembered });
                 }
@@ -234,10 +224,7 @@ impl Preparing<'_> {
             let other = self.reading.history(*at)?;
             let len = history.common_prefix(&other);
             if len > best.map_or(0, |best| best.at.len) {
-                let at = Position {
-                    lineage: at.lineage,
-                    len,
-                };
+                let at = Position::new(at.lineage, len);
                 best = Some(Start { at, remembered: None });
             }
         }
@@ -265,10 +252,7 @@ impl Writing<'_> {
             self.put_message(message_key(lineage, index), message)?;
         }
         self.remember(lineage, history);
-        Ok(Position {
-            lineage,
-            len: history.len(),
-        })
+        Ok(Position::new(lineage, history.len()))
     }
 
     /// Returns where a position is now, unless it was deleted since the save was prepared.
@@ -281,17 +265,12 @@ impl Writing<'_> {
     }
 
     fn new_lineage(&self, parent: Option<Position>) -> Outcome<i64> {
-        let mut statement = self
-            .reading
-            .db
-            .prepare_cached("INSERT INTO lineage (parent, base, open, checksum) VALUES (?1, ?2, 1, 0)")?;
         let base = parent.map_or(0, |parent| parent.len);
         let parent = parent.map(|parent| parent.lineage);
-        let key = statement.insert((parent, base))?;
-        self.reading
-            .db
-            .prepare_cached("UPDATE lineage SET checksum = ?2 WHERE key = ?1")?
-            .execute((key, checksum_of(key, parent, base)))?;
+        let sql = "INSERT INTO lineage (parent, base, open, checksum) VALUES (?1, ?2, 1, 0)";
+        let key = self.reading.db.insert(sql, (parent, base))?;
+        let sql = "UPDATE lineage SET checksum = ?2 WHERE key = ?1";
+        self.reading.db.run(sql, (key, checksum_of(key, parent, base)))?;
         if key > i64::MAX >> POSITION_BITS >> 1 {
             return Err(Error::resource_exhausted(
                 "the session database has no lineages left: start a new one",
@@ -302,11 +281,11 @@ impl Writing<'_> {
     }
 
     fn put_message(&mut self, key: i64, message: &Encoded) -> Outcome<()> {
-        let mut statement = self
-            .reading
-            .db
-            .prepare_cached("INSERT INTO message (key, cuts, body, checksum) VALUES (?1, ?2, ?3, ?4)")?;
-        statement.execute((key, message.pieces.len(), &message.body, message.checksum(key)))?;
+        let sql = "INSERT INTO message (key, cuts, body, checksum) VALUES (?1, ?2, ?3, ?4)";
+        self.reading.db.run(
+            sql,
+            (key, message.pieces.len(), &message.body, message.checksum(key)),
+        )?;
         for piece in &message.pieces {
             self.link_message_blob(key, piece)?;
         }
@@ -319,13 +298,9 @@ impl Writing<'_> {
         while let Some(earlier) = next
             && self.reading.cache.place(earlier.lineage().id()).is_none()
         {
-            self.reading.cache.learn_place(
-                earlier.lineage().id(),
-                Place {
-                    lineage,
-                    saved: earlier.len(),
-                },
-            );
+            let saved = earlier.len();
+            let place = Place { lineage, saved };
+            self.reading.cache.learn_place(earlier.lineage().id(), place);
             next = earlier.lineage().parent();
         }
         self.reading.cache.learn_history(lineage, history);

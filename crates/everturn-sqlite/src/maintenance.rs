@@ -88,7 +88,7 @@ fn copy(source: &Connection, to: &Path) -> Outcome<()> {
         .to_str()
         .ok_or_else(|| Error::invalid_argument("the backup's path must be UTF-8"))?;
     source.execute("VACUUM INTO ?1", [name])?;
-    let settled = || -> std::io::Result<()> {
+    let published = || -> std::io::Result<()> {
         // The content, then the name, then the folder: after a loss of power the backup is either complete or
         // absent.
         File::open(&unfinished.0)?.sync_all()?;
@@ -98,7 +98,7 @@ fn copy(source: &Connection, to: &Path) -> Outcome<()> {
             None => File::open(".")?.sync_all(),
         }
     };
-    settled().map_err(|error| {
+    published().map_err(|error| {
         Fault::Refused(
             Error::unavailable(format!("cannot write the backup '{}': {error}", to.display()))
                 .with_source(error),

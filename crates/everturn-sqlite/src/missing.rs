@@ -5,10 +5,13 @@
 //! place are compared with their rows. A damaged page may have lost entries altogether. So the entries of the
 //! index are counted once, when a row is first not found.
 
-use rusqlite::{OptionalExtension, Params, Row};
+use rusqlite::{Params, Row};
+
+use everturn_sql::StoreFault;
 
 use crate::fault::{Fault, Outcome};
 use crate::read::Reading;
+use crate::statement::Statements;
 
 /// A table whose rows have names, with the statements that find the neighbours of a name in its index and the
 /// row of a key.
@@ -17,7 +20,7 @@ struct Named {
     before: &'static str,
     after: &'static str,
     row: &'static str,
-    /// Tells whether the index has as many entries as the table, or another index, has rows.
+    /// Selects whether the index has as many entries as the table, or another index, has rows.
     is_complete: &'static str,
 }
 
@@ -103,8 +106,8 @@ impl Reading<'_> {
     }
 
     fn scope_key(&self, scope: &str, what: &impl Fn() -> String) -> Outcome<Option<i64>> {
-        let mut statement = self.db.prepare_cached("SELECT key FROM scope WHERE name = ?1")?;
-        let key = statement.query_row([scope], |row| row.get(0)).optional()?;
+        let sql = "SELECT key FROM scope WHERE name = ?1";
+        let key = self.db.find(sql, [scope], |row| row.get(0))?;
         if key.is_none() {
             self.check_neighbours(&SCOPE, [scope], what)?;
         }
@@ -136,8 +139,7 @@ impl Reading<'_> {
 
     fn entry(&self, sql: &str, params: impl Params) -> Outcome<Option<Entry>> {
         let entry = |row: &Row<'_>| Ok((row.get(0)?, row.get_ref(1)?.as_bytes()?.to_vec(), row.get(2)?));
-        let mut statement = self.db.prepare_cached(sql)?;
-        Ok(statement.query_row(params, entry).optional()?)
+        self.db.find(sql, params, entry)
     }
 }
 

@@ -51,44 +51,28 @@ impl SqliteStoreOptions {
         }
     }
 
-    /// Sets when a save is acknowledged; [`Durability::Full`] by default.
-    pub fn durability(mut self, durability: Durability) -> Self {
-        self.durability = durability;
-        self
-    }
+    everturn_core::setters! {
+        /// Sets when a save is acknowledged; [`Durability::Full`] by default.
+        pub fn durability(mut self, durability: Durability) { self.durability = durability }
 
-    /// Sets how values are encoded: which strings are stored once by their hash, and which values are
-    /// compressed.
-    pub fn encoding(mut self, encoding: Encoding) -> Self {
-        self.encoding = encoding;
-        self
-    }
+        /// Sets how values are encoded: which strings are stored once by their hash, and which values are
+        /// compressed.
+        pub fn encoding(mut self, encoding: Encoding) { self.encoding = encoding }
 
-    /// Sets how many reads may run at once; 4 by default.
-    pub fn readers(mut self, count: usize) -> Self {
-        self.readers = count;
-        self
-    }
+        /// Sets how many reads may run at once; 4 by default.
+        pub fn readers(mut self, count: usize) { self.readers = count }
 
-    /// Sets the approximate size in bytes of the cache of recently used conversations; 64 MiB by default.
-    /// Continuing a cached conversation reads no rows. The size is that in memory, not the length of the
-    /// stored text.
-    pub fn cache_bytes(mut self, bytes: usize) -> Self {
-        self.cache_bytes = bytes;
-        self
-    }
+        /// Sets the approximate size in bytes of the cache of recently used conversations; 64 MiB by default.
+        /// Continuing a cached conversation reads no rows. The size is that in memory, not the length of the
+        /// stored text.
+        pub fn cache_bytes(mut self, bytes: usize) { self.cache_bytes = bytes }
 
-    /// Sets how long a save waits for another process that is writing, from the call on, before it fails with
-    /// `UNAVAILABLE`; 10 s by default.
-    pub fn busy_timeout(mut self, timeout: Duration) -> Self {
-        self.busy_timeout = timeout;
-        self
-    }
+        /// Sets how long a save waits for another process that is writing, from the call on, before it fails
+        /// with `UNAVAILABLE`; 10 s by default.
+        pub fn busy_timeout(mut self, timeout: Duration) { self.busy_timeout = timeout }
 
-    /// Sets how often a watched snapshot is polled for status changes made by other processes; every 25 ms by
-    /// default.
-    pub fn poll_every(mut self, interval: Duration) -> Self {
-        self.poll = interval;
-        self
+        /// Sets how often a watched snapshot is polled for status changes made by other processes; every 25
+        /// ms by default.
+        pub fn poll_every(mut self, interval: Duration) { self.poll = interval }
     }
 }

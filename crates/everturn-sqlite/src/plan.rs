@@ -4,7 +4,7 @@ use everturn_agent::store::Order;
 use rusqlite::Connection;
 
 use crate::schema::SESSIONS;
-use crate::{delete, journal, list, missing, pending, read, usage_ledger};
+use crate::{delete, journal, list, missing, read, usage_ledger};
 
 fn plan(sql: &str) -> Vec<String> {
     let mut connection = Connection::open_in_memory().unwrap();
@@ -152,7 +152,7 @@ fn the_rows_of_a_session_are_found_by_it() {
 #[test]
 fn pending_rows_are_found_in_an_index_of_their_own() {
     for silent in [false, true] {
-        let first = plan(&pending::pending(silent, false));
+        let first = plan(&list::pending(silent, false));
         // The scanned index holds only pending rows, in the requested order.
         assert!(
             first[0].starts_with("SCAN snapshot USING INDEX snapshot_pending"),
@@ -163,7 +163,7 @@ fn pending_rows_are_found_in_an_index_of_their_own() {
             "{first:#?}"
         );
         assert_searches(
-            &pending::pending(silent, true),
+            &list::pending(silent, true),
             &[
                 "SEARCH snapshot USING INDEX snapshot_pending ((created_at,id,scope)>(?,?,?))",
                 "SEARCH session USING INTEGER PRIMARY KEY",
@@ -177,7 +177,7 @@ fn pending_rows_are_found_in_an_index_of_their_own() {
 fn a_journal_is_found_by_its_turn_and_old_ones_by_their_age() {
     let turn = "SEARCH journal USING INDEX sqlite_autoindex_journal_1 (scope=? AND session=? AND turn=?)";
     assert_searches(journal::RECORDS, &[turn]);
-    for sql in [usage_ledger::ACCOUNT, usage_ledger::OF_SESSION] {
+    for sql in [usage_ledger::USED, usage_ledger::OF_SESSION] {
         assert!(
             plan(sql)
                 .iter()

@@ -12,6 +12,12 @@ pub(crate) struct Position {
     pub(crate) len: usize,
 }
 
+impl Position {
+    pub(crate) fn new(lineage: i64, len: usize) -> Self {
+        Self { lineage, len }
+    }
+}
+
 /// Returns the key of the message at an index of a history. Numbers that only a damaged database contains
 /// yield a key that no message has.
 pub(crate) fn message_key(lineage: i64, index: usize) -> i64 {

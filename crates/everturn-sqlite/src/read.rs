@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use everturn_agent::store::{Detail, Precondition};
 use everturn_agent::{SessionState, Snapshot, SnapshotId, SnapshotStatus};
-use everturn_sql::{from_word, to_nanos, to_time};
+use everturn_sql::{StoreFault, from_word, to_nanos, to_time};
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Params};
 
@@ -12,6 +12,7 @@ use crate::body::Decoder;
 use crate::cache::Cache;
 use crate::fault::{Fault, Outcome};
 use crate::row::{COLUMNS, Stored, StoredState};
+use crate::statement::Statements;
 
 /// Where a session's tip is in the order of rows.
 pub(crate) type Tip = (Timestamp, SnapshotId);
@@ -135,10 +136,9 @@ impl Reading<'_> {
 
     /// Returns where a session's tip is.
     pub(crate) fn tip(&self, session: i64) -> Outcome<Option<Tip>> {
-        let mut statement = self.db.prepare_cached(TIP)?;
-        let tip = statement
-            .query_row([session], |row| Ok((row.get(0)?, row.get::<_, String>(1)?)))
-            .optional()?;
+        let tip = self
+            .db
+            .find(TIP, [session], |row| Ok((row.get(0)?, row.get::<_, String>(1)?)))?;
         tip.map(|(created_at, id)| Ok((to_time(created_at)?, id.into())))
             .transpose()
     }
@@ -160,11 +160,8 @@ impl Reading<'_> {
             Precondition::Unfollowed {
                 snapshot: Some(id), ..
             } => {
-                let created_at: Option<i64> = self
-                    .db
-                    .prepare_cached(KEPT_ROW)?
-                    .query_row((session, id.as_str()), |row| row.get(0))
-                    .optional()?;
+                let created_at: Option<i64> =
+                    self.db.find(KEPT_ROW, (session, id.as_str()), |row| row.get(0))?;
                 let Some(created_at) = created_at else {
                     return Ok(None);
                 };
@@ -199,10 +196,7 @@ impl Reading<'_> {
 
     /// Returns the key of a session, if it has one.
     pub(crate) fn session_key(&self, scope: &str, session: &str) -> Outcome<Option<i64>> {
-        let mut statement = self.db.prepare_cached(SESSION_KEY)?;
-        Ok(statement
-            .query_row((scope, session), |row| row.get(1))
-            .optional()?)
+        self.db.find(SESSION_KEY, (scope, session), |row| row.get(1))
     }
 
     /// Returns where a session's tip is, after checking that it is the tip that was last written.
@@ -221,10 +215,7 @@ impl Reading<'_> {
                 return Ok(());
             }
         }
-        let mut statement = self.db.prepare_cached(TIP_OF)?;
-        let named: Option<String> = statement
-            .query_row((scope, session), |row| row.get(0))
-            .optional()?;
+        let named: Option<String> = self.db.find(TIP_OF, (scope, session), |row| row.get(0))?;
         let name = self
             .db
             .query_row("SELECT name FROM session WHERE key = ?1", [session], |row| {
@@ -244,8 +235,7 @@ impl Reading<'_> {
 
     /// Returns whether a session has any rows, orphaned ones included.
     pub(crate) fn has_rows(&self, session: i64) -> Outcome<bool> {
-        let mut statement = self.db.prepare_cached(HAS_ROWS)?;
-        Ok(statement.query_row([session], |row| row.get(0))?)
+        self.db.one(HAS_ROWS, [session], |row| row.get(0))
     }
 
     /// Returns the snapshot of a row, with its state if `detail` asks for it.
@@ -280,9 +270,6 @@ impl Reading<'_> {
 
 /// Returns the status of a row; `None` if there is no such row.
 pub(crate) fn status(db: &Connection, scope: &str, id: &str) -> Outcome<Option<SnapshotStatus>> {
-    let word: Option<String> = db
-        .prepare_cached(STATUS)?
-        .query_row((scope, id), |row| row.get(0))
-        .optional()?;
+    let word: Option<String> = db.find(STATUS, (scope, id), |row| row.get(0))?;
     Ok(word.map(|word| from_word(&word)).transpose()?)
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use everturn_agent::{SessionId, Snapshot};
-use everturn_sql::Columns;
+use everturn_sql::{Columns, StoreFault};
 use rusqlite::Row;
 use rusqlite::types::{Value, ValueRef};
 
@@ -93,7 +93,7 @@ impl Stored {
         let state = match row.get(15)? {
             Some(len) => {
                 let lineage: Option<i64> = row.get(14)?;
-                let messages = lineage.map(|lineage| Position { lineage, len });
+                let messages = lineage.map(|lineage| Position::new(lineage, len));
                 let documents = [row.get(16)?, row.get(17)?, row.get(18)?];
                 Some(columns.state(&snapshot, messages, documents)?)
             }

@@ -1,6 +1,5 @@
 //! The store: every method of the trait, as work for readers and the writer.
 
-use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -240,7 +239,7 @@ impl SessionStore for SqliteStore {
                 move |writing, save| {
                     for key in &journals {
                         writing.clear(&save.scope, key)?;
-                        writing.close_account(&save.scope, key)?;
+                        writing.close_turn(&save.scope, key)?;
                     }
                     writing.save(save, &precondition).map(Some)
                 },
@@ -318,13 +317,7 @@ impl SessionStore for SqliteStore {
     }
 }
 
-impl fmt::Debug for SqliteStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SqliteStore")
-            .field("path", &self.path())
-            .finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(SqliteStore, 0.options.path);
 
 #[cfg(test)]
 mod tests {

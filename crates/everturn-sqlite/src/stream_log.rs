@@ -8,7 +8,6 @@ mod stream_reader;
 mod stream_writer;
 mod thread;
 
-use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
@@ -19,7 +18,7 @@ use everturn_core::stream_log::{
     Entries, Position, StreamKey, StreamLog, StreamSubject, StreamWriter, not_found,
 };
 use everturn_core::{Error, Result};
-use futures::StreamExt;
+use everturn_sql::entries;
 use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::sync::oneshot;
@@ -29,9 +28,8 @@ use self::shared::Shared;
 pub use self::stream_options::SqliteStreamLogOptions;
 use self::stream_reader::Reader;
 use self::thread::{Job, Thread};
-use crate::connection::{Pool, open, open_reader, retry};
+use crate::connection::{Pool, open_reader, open_writer};
 use crate::fault::Outcome;
-use crate::options::Durability;
 
 /// A stream log in a separate SQLite database, which any number of processes may share.
 ///
@@ -66,7 +64,8 @@ use crate::options::Durability;
 /// - **Visibility**: a reader sees a chunk when it is in the file: within about 20 ms in the process that
 ///   writes it, 50 ms in others.
 /// - **Crash of the process**: every event that a reader has seen, and every finished stream, survives.
-/// - **Power loss**: with [`Durability::Full`] the same; with [`Durability::Normal`] the most recent events
+/// - **Power loss**: with [`Durability::Full`](crate::Durability::Full) the same; with
+///   [`Durability::Normal`](crate::Durability::Normal) the most recent events
 ///   may be lost.
 /// - **Cost of writes**: at most one transaction every 20 ms for all streams together, for any number of
 ///   chunks.
@@ -142,8 +141,8 @@ impl SqliteStreamLog {
     }
 
     fn begin(options: SqliteStreamLogOptions) -> Outcome<Self> {
-        let db = open_writer(&options)?;
         let (path, patience) = (options.path.clone(), options.busy_timeout);
+        let db = open_writer(&path, patience, options.durability, &rows::STREAMS)?;
         let readers = Pool::open(options.readers, move || open_reader(&path, patience))?;
         let shared = Arc::new(Shared::new(options));
         let thread = Thread::new(db, Arc::clone(&shared))?;
@@ -211,16 +210,16 @@ impl StreamLog for SqliteStreamLog {
     async fn read(&self, key: &StreamKey, after: Position) -> Result<Entries> {
         let live = self.0.shared.live.lock().get(key).cloned();
         let reader = if let Some(live) = live {
-            Reader::here(self.clone(), live, after)
+            Reader::here(self.clone(), live)
         } else {
             let (key, now) = (key.clone(), self.0.shared.options.now());
             let row = self.query(move |db| rows::find(db, &key, now)).await?;
             let row = row.ok_or_else(not_found)?;
-            let reader = Reader::elsewhere(self.clone(), row, after);
+            let reader = Reader::elsewhere(self.clone(), row);
             self.send(Job::Poll)?;
             reader
         };
-        Ok(futures::stream::unfold(reader, Reader::step).boxed())
+        Ok(entries(reader, after))
     }
 
     async fn stop(&self, key: &StreamKey) -> Result<()> {
@@ -247,29 +246,8 @@ impl StreamLog for SqliteStreamLog {
     }
 }
 
-fn open_writer(options: &SqliteStreamLogOptions) -> Outcome<Connection> {
-    let mut db = open(&options.path, options.busy_timeout)?;
-    let synchronous = match options.durability {
-        Durability::Full => "FULL",
-        Durability::Normal => "NORMAL",
-    };
-    db.pragma_update(None, "synchronous", synchronous)?;
-    db.pragma_update(None, "fullfsync", options.durability == Durability::Full)?;
-    db.pragma_update(None, "foreign_keys", true)?;
-    // Expired streams are overwritten, not merely unlinked.
-    db.pragma_update(None, "secure_delete", true)?;
-    retry(options.busy_timeout, || rows::STREAMS.migrate(&mut db))?;
-    Ok(db)
-}
-
 fn stopped() -> Error {
     Error::failed_precondition("the stream log is closed: open it again")
 }
 
-impl fmt::Debug for SqliteStreamLog {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SqliteStreamLog")
-            .field("path", &self.path())
-            .finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(SqliteStreamLog, 0.shared.options.path);

@@ -13,11 +13,11 @@ use everturn_agent::{SessionId, Snapshot, SnapshotId};
 use everturn_core::Result;
 use everturn_sql::to_nanos;
 use jiff::{SignedDuration, Timestamp};
-use rusqlite::OptionalExtension;
 
 use crate::SqliteStore;
 use crate::fault::Outcome;
 use crate::row::check_id;
+use crate::statement::Statements;
 use crate::write::Writing;
 
 pub(crate) const HOLDER: &str =
@@ -74,7 +74,7 @@ impl TurnLocks for SqliteStore {
         let (scope, session, turn) = (scope.clone(), session.clone(), turn.clone());
         let renew = move |writing: &mut Writing<'_>| {
             let own = (scope.as_str(), session.as_str(), turn.as_str(), after(lease)?);
-            Ok(writing.reading.db.prepare_cached(RENEW)?.execute(own)? > 0)
+            Ok(writing.reading.db.run(RENEW, own)? > 0)
         };
         self.writer().write(renew).await
     }
@@ -84,7 +84,7 @@ impl TurnLocks for SqliteStore {
         let release = move |writing: &mut Writing<'_>| {
             for sql in [RELEASE, LEAVE] {
                 let own = (scope.as_str(), session.as_str(), turn.as_str());
-                writing.reading.db.prepare_cached(sql)?.execute(own)?;
+                writing.reading.db.run(sql, own)?;
             }
             Ok(())
         };
@@ -134,35 +134,29 @@ impl Writing<'_> {
         let (scope, session, turn, place) = (scope.as_str(), session.as_str(), turn.as_str(), place.key());
         let now = after(Duration::ZERO)?;
         let until = after(request.lease)?;
-        db.prepare_cached(DEAD)?.execute((scope, session, now, turn))?;
-        let holder: Option<(String, i64)> = db
-            .prepare_cached(HOLDER)?
-            .query_row((scope, session, &place), |row| Ok((row.get(0)?, row.get(1)?)))
-            .optional()?;
+        db.run(DEAD, (scope, session, now, turn))?;
+        let holder: Option<(String, i64)> = db.find(HOLDER, (scope, session, &place), |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })?;
         let holder = holder.filter(|(holder, until)| holder != turn && *until > now);
-        let first: Option<String> = db
-            .prepare_cached(QUEUED)?
-            .query_row((scope, session, &place, now, turn), |row| row.get(0))
-            .optional()?;
+        let first: Option<String> = db.find(QUEUED, (scope, session, &place, now, turn), |row| row.get(0))?;
         let other = holder.map(|(holder, _)| holder);
         match other.or(first.filter(|first| first != turn)) {
             None => {
-                db.prepare_cached(LEAVE)?.execute((scope, session, turn))?;
-                db.prepare_cached(HOLD)?
-                    .execute((scope, session, &place, turn, until))?;
+                db.run(LEAVE, (scope, session, turn))?;
+                db.run(HOLD, (scope, session, &place, turn, until))?;
                 Ok(LockGrant::Held)
             }
             Some(other) => {
                 if request.waits {
-                    db.prepare_cached(QUEUE)?
-                        .execute((scope, session, turn, &place, until))?;
+                    db.run(QUEUE, (scope, session, turn, &place, until))?;
                 }
                 Ok(LockGrant::Taken { by: other.into() })
             }
         }
     }
 
-    /// Checks that a turn still holds the lock that a precondition speaks of, if it does.
+    /// Checks that a turn still holds the lock that a precondition requires, if it requires one.
     pub(crate) fn check_lock(
         &self,
         scope: &Scope,
@@ -172,9 +166,8 @@ impl Writing<'_> {
         let (Precondition::Held { turn, .. }, Some(place)) = (precondition, precondition.lock_place()) else {
             return Ok(());
         };
-        let mut statement = self.reading.db.prepare_cached(HOLDER)?;
         let at = (scope.as_str(), session.as_str(), place.key());
-        let holder: Option<String> = statement.query_row(at, |row| row.get(0)).optional()?;
+        let holder: Option<String> = self.reading.db.find(HOLDER, at, |row| row.get(0))?;
         if holder.as_deref() == Some(turn.as_str()) {
             return Ok(());
         }
@@ -184,7 +177,7 @@ impl Writing<'_> {
     /// Forgets the locks that lapsed before a time, which their processes left behind.
     pub(crate) fn forget_locks(&self, before: i64) -> Outcome<()> {
         for sql in [FORGET, FORGET_QUEUED] {
-            self.reading.db.prepare_cached(sql)?.execute([before])?;
+            self.reading.db.run(sql, [before])?;
         }
         Ok(())
     }
@@ -204,16 +197,14 @@ impl Writing<'_> {
         let db = self.reading.db;
         let (scope, session) = (scope.as_str(), session.as_str());
         if *releases {
-            db.prepare_cached(RELEASE)?
-                .execute((scope, session, turn.as_str()))?;
+            db.run(RELEASE, (scope, session, turn.as_str()))?;
         }
         let counts = !row.orphaned && precondition.counts(&row.snapshot_id, row.status);
         if counts && from != LockPlace::Session {
             let to = LockPlace::Branch(Some(row.snapshot_id.clone()));
             let places = (from.key(), to.key());
             for sql in [MOVE, MOVE_QUEUE] {
-                db.prepare_cached(sql)?
-                    .execute((scope, session, &places.0, &places.1))?;
+                db.run(sql, (scope, session, &places.0, &places.1))?;
             }
         }
         Ok(())

@@ -2,16 +2,15 @@
 
 use everturn_ai::Message;
 use everturn_core::Result;
-use everturn_sql::{Verification, parse};
+use everturn_sql::{StoreFault, Verification, parse};
 use rusqlite::Connection;
 
-use crate::SqliteStore;
-use crate::checksum;
 use crate::checksum::Checksum;
 use crate::fault::{Fault, Outcome};
 use crate::position::message_index;
 use crate::read::Reading;
 use crate::row::{COLUMNS, Stored};
+use crate::{SqliteStore, checksum};
 
 /// Queries that find violations of an invariant. The column of a result names the violating row.
 const INVARIANTS: &[(&str, &str)] = &[
@@ -152,7 +151,7 @@ fn messages(reading: &mut Reading<'_>, found: &mut Verification) -> Outcome<()> 
             checksum::check("its body", checksum, || Checksum::of_text(key, &text))?;
             Ok(parse::<Message>(&text)?)
         });
-        check(found, "message", key, right)?;
+        found.check(format_args!("message {key}"), right)?;
         // Keys sort by lineage, then by index. The key before index 0 would be another lineage's.
         let follows = before == Some(key - 1) && message_index(key) > 0;
         match row.get::<_, Option<usize>>(3)? {
@@ -174,10 +173,8 @@ fn documents(reading: &mut Reading<'_>, found: &mut Verification) -> Outcome<()>
         found.documents += 1;
         let key: i64 = row.get(0)?;
         let text = reading.document_text(key);
-        check(
-            found,
-            "document",
-            key,
+        found.check(
+            format_args!("document {key}"),
             text.and_then(|text| Ok(parse::<serde_json::Value>(&text)?)),
         )?;
     }
@@ -197,7 +194,7 @@ fn blobs(reading: &mut Reading<'_>, found: &mut Verification) -> Outcome<()> {
                 Err(Fault::damaged("it is not what its hash says"))
             }
         });
-        check(found, "blob", key, right)?;
+        found.check(format_args!("blob {key}"), right)?;
     }
     Ok(())
 }
@@ -219,7 +216,7 @@ fn journals(reading: &mut Reading<'_>, found: &mut Verification) -> Outcome<()> 
             })?;
             Ok(parse::<serde_json::Value>(text)?)
         });
-        check(found, "journal record", key, right)?;
+        found.check(format_args!("journal record {key}"), right)?;
     }
     Ok(())
 }
@@ -230,7 +227,10 @@ fn lineages(reading: &mut Reading<'_>, found: &mut Verification) -> Outcome<()> 
     while let Some(row) = rows.next()? {
         let (key, stored): (i64, Option<i64>) = (row.get(0)?, row.get(1)?);
         let computed = reading.lineage_checksum(key)?;
-        check(found, "lineage", key, checksum::check("it", stored, || computed))?;
+        found.check(
+            format_args!("lineage {key}"),
+            checksum::check("it", stored, || computed),
+        )?;
     }
     Ok(())
 }
@@ -241,19 +241,8 @@ fn snapshots(reading: &mut Reading<'_>, found: &mut Verification) -> Outcome<()>
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
         found.snapshots += 1;
-        check(found, "snapshot", row.get(0)?, Stored::from_row(row))?;
+        let key: i64 = row.get(0)?;
+        found.check(format_args!("snapshot {key}"), Stored::from_row(row))?;
     }
     Ok(())
-}
-
-/// Lists damage as a problem, and returns every other failure.
-fn check<T>(found: &mut Verification, what: &str, key: i64, outcome: Outcome<T>) -> Outcome<()> {
-    match outcome {
-        Ok(_) => Ok(()),
-        Err(Fault::Damaged(why)) => {
-            found.add_problem(format!("{what} {key}: {why}"));
-            Ok(())
-        }
-        Err(fault) => Err(fault),
-    }
 }

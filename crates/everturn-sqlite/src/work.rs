@@ -24,7 +24,7 @@ pub(crate) trait Work: Send {
     /// Writes the last prepared data. It may be called again after another `prepare`.
     fn write(&mut self, writing: &mut Writing<'_>) -> Outcome<()>;
     /// Sends the result to the caller, after the commit or after it failed.
-    fn settle(self: Box<Self>, committed: Result<()>);
+    fn finish(self: Box<Self>, committed: Result<()>);
 }
 
 struct Task<P, T, F, G> {
@@ -83,7 +83,7 @@ where
         Ok(())
     }
 
-    fn settle(self: Box<Self>, committed: Result<()>) {
+    fn finish(self: Box<Self>, committed: Result<()>) {
         let Self { result, reply, .. } = *self;
         let result = committed.and_then(|()| result.ok_or_else(|| Error::internal("a task did not run")));
         // The caller may have stopped waiting.

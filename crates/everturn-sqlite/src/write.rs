@@ -1,18 +1,19 @@
 //! Writing a prepared save: comparison, precondition and rows, all in one transaction.
 //!
-//! No caller's code runs here and nothing is serialised: see [`crate::prepared`].
+//! No caller's code runs here and nothing is serialised: see [`crate::prepare`].
 
 use everturn_agent::store::{Detail, Precondition, Scope};
 use everturn_agent::{SessionId, Snapshot};
 use everturn_sql::{Key, to_nanos};
 use rusqlite::types::Value;
-use rusqlite::{OptionalExtension, Params, params_from_iter};
+use rusqlite::{Params, params_from_iter};
 
 use crate::fault::{Fault, Outcome};
 use crate::latest_cache::{Changes, LatestCache};
-use crate::prepared::{PreparedDocument, PreparedSave, PreparedState, Rewrites};
+use crate::prepare::{PreparedDocument, PreparedSave, PreparedState, Rewrites};
 use crate::read::{Reading, Tip};
 use crate::row::{STATE_COLUMNS, Stored, StoredState, state_columns};
+use crate::statement::Statements;
 
 /// A writing transaction.
 pub(crate) struct Writing<'a> {
@@ -149,7 +150,7 @@ impl Writing<'_> {
         let (session, is_new) = self.session(scope, session.as_str())?;
         if let Some(tenant) = scope_name.tenant().filter(|_| is_new) {
             let sql = "UPDATE scope SET tenant = ?2 WHERE key = ?1 AND tenant IS NULL";
-            self.reading.db.prepare_cached(sql)?.execute((scope, tenant))?;
+            self.reading.db.run(sql, (scope, tenant))?;
         }
         let tip = if is_new {
             None
@@ -193,8 +194,7 @@ impl Writing<'_> {
     ) -> Outcome<usize> {
         let checksum = Stored::checksum_of(&columns, session_of(row), scope)?;
         columns.extend([place.0, place.1, checksum].map(Value::Integer));
-        let mut statement = self.reading.db.prepare_cached(sql)?;
-        Ok(statement.execute(params_from_iter(columns))?)
+        self.reading.db.run(sql, params_from_iter(columns))
     }
 
     fn scope(&self, name: &str) -> Outcome<(i64, bool)> {
@@ -217,13 +217,10 @@ impl Writing<'_> {
     /// Returns the key of a named row, inserting the row if it does not exist, and whether it was inserted.
     fn key(&self, select: &str, insert: &str, params: impl Params + Copy) -> Outcome<(i64, bool)> {
         let db = self.reading.db;
-        let known = db
-            .prepare_cached(select)?
-            .query_row(params, |row| row.get(0))
-            .optional()?;
+        let known = db.find(select, params, |row| row.get(0))?;
         match known {
             Some(key) => Ok((key, false)),
-            None => Ok((db.prepare_cached(insert)?.insert(params)?, true)),
+            None => Ok((db.insert(insert, params)?, true)),
         }
     }
 
@@ -240,13 +237,11 @@ impl Writing<'_> {
         let db = self.reading.db;
         if let Some((created_at, id)) = before {
             let sql = "DELETE FROM tip WHERE scope = ?1 AND created_at = ?2 AND id = ?3";
-            db.prepare_cached(sql)?
-                .execute((scope, to_nanos(*created_at)?, id.as_str()))?;
+            db.run(sql, (scope, to_nanos(*created_at)?, id.as_str()))?;
         }
         if let Some((created_at, id)) = after {
             let sql = "INSERT INTO tip (scope, created_at, id, session) VALUES (?1, ?2, ?3, ?4)";
-            db.prepare_cached(sql)?
-                .execute((scope, to_nanos(*created_at)?, id.as_str(), session))?;
+            db.run(sql, (scope, to_nanos(*created_at)?, id.as_str(), session))?;
         }
         Ok(())
     }

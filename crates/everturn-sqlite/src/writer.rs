@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use everturn_core::{Error, Result, panic_error};
-use everturn_sql::Key;
+use everturn_sql::{Key, StoreFault};
 use parking_lot::{Mutex, MutexGuard};
 use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
@@ -28,10 +28,11 @@ use crate::fault::{Fault, Outcome, closed};
 use crate::file_identity::FileIdentity;
 use crate::latest_cache::{Changes, LatestCache};
 use crate::options::SqliteStoreOptions;
-use crate::prepare::Preparing;
-use crate::prepared::Rewrites;
+use crate::prepare::{Preparing, Rewrites};
 use crate::queue::Queue;
 use crate::read::Reading;
+use crate::schema::SESSIONS;
+use crate::statement::Statements;
 use crate::watch::Watchers;
 use crate::work::{Prepared, Work, task};
 use crate::write::Writing;
@@ -102,7 +103,8 @@ impl Writer {
         watchers: Arc<Watchers>,
         latest: Arc<LatestCache>,
     ) -> Result<Self> {
-        let connection = open_writer(&options).map_err(|fault| fault.into_error(&options.path))?;
+        let connection = open_writer(&options.path, options.busy_timeout, options.durability, &SESSIONS)
+            .map_err(|fault| fault.into_error(&options.path))?;
         let file = FileIdentity::of(&options.path);
         let jobs = Arc::new(Queue::new());
         let (busy_timeout, closing) = (options.busy_timeout, Arc::<AtomicBool>::default());
@@ -350,16 +352,16 @@ impl Thread {
             if may_try && matches!(outcome, Err(Fault::Stale)) {
                 again.push_back(part);
             } else {
-                self.settle(part, outcome);
+                self.finish(part, outcome);
             }
         }
         again.append(&mut self.waiting);
         self.waiting = again;
     }
 
-    fn settle(&self, part: Part, outcome: Outcome<()>) {
+    fn finish(&self, part: Part, outcome: Outcome<()>) {
         part.work
-            .settle(outcome.map_err(|fault| fault.into_error(&self.options.path)));
+            .finish(outcome.map_err(|fault| fault.into_error(&self.options.path)));
     }
 
     /// Prepares the waiting saves and the saves that arrive meanwhile, up to the size of a transaction.
@@ -379,12 +381,12 @@ impl Thread {
                 };
                 match outcome {
                     Ok(true) => prepared.push(part),
-                    Ok(false) => self.settle(part, Ok(())),
+                    Ok(false) => self.finish(part, Ok(())),
                     // Another process recovers the log. The wait is the same as for the lock.
                     Err(fault) if fault.is_busy() && !closing && Instant::now() < part.deadline => {
                         self.waiting.push_back(part);
                     }
-                    Err(fault) => self.settle(part, Err(fault)),
+                    Err(fault) => self.finish(part, Err(fault)),
                 }
             }
             if is_busy || !self.alone.is_empty() {
@@ -475,7 +477,7 @@ impl Thread {
             if !failed.is_empty() {
                 let error = fault.into_error(&self.options.path);
                 for part in failed {
-                    part.work.settle(Err(error.clone()));
+                    part.work.finish(Err(error.clone()));
                 }
             }
             self.accept_ready();
@@ -569,15 +571,15 @@ fn savepoint<'a, T>(
     work: impl FnOnce(&mut Writing<'a>) -> Outcome<T>,
 ) -> Outcome<T> {
     let db = writing.reading.db;
-    db.prepare_cached("SAVEPOINT piece")?.execute([])?;
+    db.run("SAVEPOINT piece", [])?;
     let outcome = attempt(writing, work);
     if outcome.is_err() {
         if db.is_autocommit() {
             return outcome;
         }
-        db.prepare_cached("ROLLBACK TO piece")?.execute([])?;
+        db.run("ROLLBACK TO piece", [])?;
     }
-    db.prepare_cached("RELEASE piece")?.execute([])?;
+    db.run("RELEASE piece", [])?;
     outcome
 }
 

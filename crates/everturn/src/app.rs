@@ -170,32 +170,32 @@ impl EverturnBuilder {
         self
     }
 
-    /// Sets the model for requests that do not name one.
-    pub fn default_model(mut self, model: impl Into<ModelReference>) -> Self {
-        self.default_model = Some(model.into());
-        self
-    }
+    everturn_core::setters! {
+        /// Sets the model for requests that do not name one.
+        pub fn default_model(mut self, model: impl Into<ModelReference>) {
+            self.default_model = Some(model.into())
+        }
 
-    /// Adds definitions that the prompts of folders may refer to: partials, helpers, schemas, middleware.
-    /// They run before the prompts are read.
-    ///
-    /// ```
-    /// use everturn::ai::prompt::define_partial;
-    /// use everturn::prelude::*;
-    ///
-    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
-    /// let app = Everturn::builder()
-    ///     .define(|registry| {
-    ///         define_partial(registry, "closing", "Sign with your name.");
-    ///         Ok(())
-    ///     })
-    ///     .build()
-    ///     .await?;
-    /// # Ok(()) }
-    /// ```
-    pub fn define(mut self, define: impl FnOnce(&Registry) -> Result<()> + Send + 'static) -> Self {
-        self.definitions.push(Box::new(define));
-        self
+        /// Adds definitions that the prompts of folders may refer to: partials, helpers, schemas, middleware.
+        /// They run before the prompts are read.
+        ///
+        /// ```
+        /// use everturn::ai::prompt::define_partial;
+        /// use everturn::prelude::*;
+        ///
+        /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
+        /// let app = Everturn::builder()
+        ///     .define(|registry| {
+        ///         define_partial(registry, "closing", "Sign with your name.");
+        ///         Ok(())
+        ///     })
+        ///     .build()
+        ///     .await?;
+        /// # Ok(()) }
+        /// ```
+        pub fn define(mut self, define: impl FnOnce(&Registry) -> Result<()> + Send + 'static) {
+            self.definitions.push(Box::new(define))
+        }
     }
 
     /// Defines the prompts of a folder of `.prompt` files.

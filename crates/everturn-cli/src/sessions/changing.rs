@@ -5,9 +5,9 @@ use everturn_core::Error;
 use serde_json::{Value, json};
 
 use crate::answers::confirm;
-use crate::archive::{AnyArchive, on};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{Output, clean};
+use crate::target::{AnyArchive, on};
 use crate::transcript;
 
 #[derive(Debug, Args)]

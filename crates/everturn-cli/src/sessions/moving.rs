@@ -11,13 +11,12 @@ use serde_json::json;
 use tokio::fs::{self, File};
 use tokio::io::{AsyncWriteExt, BufReader, BufWriter};
 
-use crate::archive::{AnyArchive, on};
 use crate::arguments::Selection;
 use crate::failure::{Exit, Failure, Outcome, about_file};
 use crate::output::{Output, bytes_bar, bytes_spinner, spinner};
 use crate::server::Server;
 use crate::store::Store;
-use crate::target::scope;
+use crate::target::{AnyArchive, on, scope};
 use crate::tenants;
 
 /// The buffer between an export and an import, in bytes.

@@ -4,9 +4,9 @@ use everturn_agent::archive::Tenants;
 use everturn_agent::store::{MAX_PAGE, SessionQuery, SessionSummary};
 use serde_json::json;
 
-use crate::archive::{AnyArchive, on};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{GREEN, Output, RED, YELLOW, table};
+use crate::target::{AnyArchive, on};
 use crate::tenants;
 use crate::transcript::{self, time};
 

@@ -9,12 +9,11 @@ use everturn_agent::{Snapshot, SnapshotId, SnapshotStatus};
 use everturn_ai::history::{FaultKind, checked};
 use everturn_core::Error;
 
-use crate::archive::{AnyArchive, on};
 use crate::arguments::Selection;
 use crate::failure::{Exit, Failure, Outcome};
 use crate::output::{GREEN, Output, RED, bar, clean, spinner};
 use crate::store::Checked;
-use crate::target::{Target, refuse_agent};
+use crate::target::{AnyArchive, Target, on, refuse_agent};
 use crate::tenants;
 
 /// Checks a whole store.

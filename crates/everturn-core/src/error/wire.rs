@@ -19,6 +19,17 @@ pub struct RuntimeError {
     pub details: Option<Value>,
 }
 
+impl RuntimeError {
+    /// Creates an error without details.
+    pub fn new(status: Status, message: impl Into<String>) -> Self {
+        Self {
+            status: Some(status),
+            message: message.into(),
+            details: None,
+        }
+    }
+}
+
 /// How much of an error may leave the process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Exposure {

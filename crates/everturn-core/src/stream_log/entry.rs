@@ -58,6 +58,13 @@ pub struct Entry {
     pub event: StreamEvent,
 }
 
+impl Entry {
+    /// Creates an entry.
+    pub fn new(position: Position, event: StreamEvent) -> Self {
+        Self { position, event }
+    }
+}
+
 /// An event of a stream: a chunk, or the stream's end.
 #[derive(Debug, Clone)]
 pub enum StreamEvent {

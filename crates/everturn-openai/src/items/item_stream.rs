@@ -84,7 +84,7 @@ impl ItemStream {
             self.close(steps);
             if self.is_of_client(&request.name) {
                 let kind = ItemKind::Question(request.clone());
-                self.push_whole(Item { key, kind }, steps);
+                self.push_whole(Item::new(key, kind), steps);
             } else {
                 self.open.insert(Call::of(request), (key, request.clone()));
             }
@@ -106,10 +106,7 @@ impl ItemStream {
         }
         let index = *growing.index.get_or_insert_with(|| {
             let kind = run.item(String::new());
-            self.items.push(Item {
-                key: growing.key,
-                kind,
-            });
+            self.items.push(Item::new(growing.key, kind));
             steps.push(ItemStep::Started(self.items.len() - 1));
             self.items.len() - 1
         });
@@ -127,14 +124,14 @@ impl ItemStream {
         };
         self.close(steps);
         let kind = done(request, response.output.clone(), is_error(part));
-        self.push_whole(Item { key, kind }, steps);
+        self.push_whole(Item::new(key, kind), steps);
     }
 
     fn next_key(&mut self, message: usize) -> MessagePosition {
         let count = self.counts.entry(message).or_default();
         let number = *count;
         *count += 1;
-        MessagePosition { message, number }
+        MessagePosition::new(message, number)
     }
 
     fn close(&mut self, steps: &mut Vec<ItemStep>) {
@@ -163,10 +160,7 @@ impl ItemStream {
             let known = self.items.iter().position(|sent| sent.key == item.key);
             let Some(index) = known else {
                 self.close(&mut steps);
-                self.items.push(Item {
-                    key: item.key,
-                    kind: item.kind.emptied(),
-                });
+                self.items.push(Item::new(item.key, item.kind.emptied()));
                 let index = self.items.len() - 1;
                 steps.push(ItemStep::Started(index));
                 self.grow(index, &item, &mut steps);

@@ -65,8 +65,7 @@ pub(crate) fn input_of(
         });
     }
     if !users.is_empty() {
-        return Err(Fault::invalid(
-            "invalid_value",
+        return Err(Fault::wrong_value(
             "input",
             "Answers to calls and new messages cannot be sent together: send the answers first.",
         ));
@@ -84,8 +83,7 @@ fn answered(pending: &[WaitingCall], answers: Vec<(String, Answer)>) -> Result<A
     let mut answered = CallAnswers::to(pending);
     for (call, answer) in answers {
         let (open, part) = answered.find(&call).ok_or_else(|| {
-            Fault::invalid(
-                "invalid_value",
+            Fault::wrong_value(
                 "input",
                 format!("No call with the id '{call}' waits for an answer."),
             )
@@ -93,8 +91,7 @@ fn answered(pending: &[WaitingCall], answers: Vec<(String, Answer)>) -> Result<A
         *part = open.answered(match answer {
             Answer::Output(output) => output,
             Answer::Approval(..) if !open.is_approval() => {
-                return Err(Fault::invalid(
-                    "invalid_value",
+                return Err(Fault::wrong_value(
                     "input",
                     format!("The call '{call}' asks for an output and not for an approval."),
                 ));

@@ -29,8 +29,7 @@ pub(crate) fn plan_stateless(
             TranscriptItem::Call { id, name, arguments } => {
                 let is_own = tools.iter().any(|tool| tool.name == name);
                 if !is_own {
-                    return Err(Fault::invalid(
-                        "unsupported_value",
+                    return Err(Fault::unsupported(
                         "tools",
                         format!(
                             "'{name}' is not a function of this request: a client cannot supply calls of the agent's own tools."
@@ -53,8 +52,7 @@ pub(crate) fn plan_stateless(
                     .filter_map(Part::as_tool_request)
                     .find(|request| request.reference.as_deref() == Some(&call));
                 let Some(request) = request else {
-                    return Err(Fault::invalid(
-                        "invalid_value",
+                    return Err(Fault::wrong_value(
                         "input",
                         format!("No call with the id '{call}' waits for an answer."),
                     ));
@@ -77,8 +75,7 @@ pub(crate) fn plan_stateless(
             .count();
         let mut users = messages.split_off(messages.len() - since);
         let message = users.pop().ok_or_else(|| {
-            Fault::invalid(
-                "invalid_value",
+            Fault::wrong_value(
                 "input",
                 "The last message must be the user's, or the output of a tool.",
             )

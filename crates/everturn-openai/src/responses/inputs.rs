@@ -14,7 +14,7 @@ pub(super) fn inputs_of(from: usize, messages: &[Message], name: &str, asked: &[
     for (offset, message) in messages.iter().enumerate() {
         let id = |kind: &str, number: usize| {
             let message = from + offset;
-            MessagePosition { message, number }.id(kind, name)
+            MessagePosition::new(message, number).id(kind, name)
         };
         match message.role() {
             Role::User => inputs.push(json!({

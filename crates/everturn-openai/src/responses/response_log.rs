@@ -15,8 +15,7 @@ use sha2::{Digest, Sha256};
 use super::StoredResponse;
 use crate::event::{Event, event_stream};
 use crate::fault::Fault;
-use crate::ids::parse_response_id;
-use crate::response::Response;
+use crate::response::{Response, parse_response_id};
 
 /// The header with the number of a client's earlier attempts.
 const TRIES: &str = "x-stainless-retry-count";

@@ -15,11 +15,10 @@ use super::response_log::read_again;
 use super::watched_run::watch;
 use super::{NOTED, NOTES};
 use crate::fault::Fault;
-use crate::ids::response_id;
 use crate::items::{TurnInfo, items_of};
 use crate::page::Page;
 use crate::plan::pending;
-use crate::response::{Response, State};
+use crate::response::{Response, State, response_id};
 
 /// A snapshot as a response.
 pub(crate) struct StoredResponse {
@@ -156,11 +155,10 @@ impl StoredResponse {
     fn state(&self) -> State {
         let snapshot = &self.snapshot;
         match snapshot.status {
-            SnapshotStatus::Expired if self.is_lost() => State::Failed(RuntimeError {
-                status: Some(Status::Unavailable),
-                message: "the worker of the response was lost".into(),
-                details: None,
-            }),
+            SnapshotStatus::Expired if self.is_lost() => State::Failed(RuntimeError::new(
+                Status::Unavailable,
+                "the worker of the response was lost",
+            )),
             SnapshotStatus::Pending | SnapshotStatus::Aborting | SnapshotStatus::Expired => State::InProgress,
             SnapshotStatus::Aborted if !is_limited(snapshot) => State::Cancelled,
             _ => State::ended(snapshot.finish_reason, snapshot.error.clone()),
@@ -252,8 +250,7 @@ impl StoredResponse {
             }
             ResponseRequest::Cancel => {
                 if !stored.is_background() {
-                    return Err(Fault::invalid(
-                        "unsupported_value",
+                    return Err(Fault::unsupported(
                         "response_id",
                         "Only responses in the background can be cancelled.",
                     ));

@@ -9,9 +9,8 @@ use everturn_server::{EncodedTurn, EventEncoder, ServedAgent, exposure_of};
 use super::stored::{StoredResponse, not_found};
 use crate::event::{Event, event_stream};
 use crate::fault::Fault;
-use crate::ids::parse_response_id;
 use crate::items::{ItemStream, TurnInfo};
-use crate::response::{Response, State};
+use crate::response::{Response, State, parse_response_id};
 use crate::response_events::ResponseEvents;
 
 /// Encodes a background run for one reader.
@@ -90,11 +89,8 @@ impl EventEncoder for RunEncoder {
             Err(fault) => {
                 let steps = self.events.items().finish();
                 events.extend(self.events.steps(&steps));
-                self.events.response.status = State::Failed(RuntimeError {
-                    status: Some(Status::Unavailable),
-                    message: fault.message,
-                    details: None,
-                });
+                self.events.response.status =
+                    State::Failed(RuntimeError::new(Status::Unavailable, fault.message));
             }
         }
         events.push(self.events.end());

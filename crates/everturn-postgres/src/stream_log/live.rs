@@ -30,7 +30,7 @@ struct State {
     end: Option<StreamEvent>,
     ended_at: Option<i64>,
     /// Whether nothing more is written to the database. Events that it lacks then are read from memory alone.
-    is_settled: bool,
+    is_final: bool,
 }
 
 /// The part of a stream that is not in the database yet.
@@ -99,20 +99,17 @@ impl Live {
     pub(super) fn after(&self, position: Position) -> Option<Entry> {
         let state = self.state.lock();
         let index = usize::try_from(position.number()).unwrap_or(usize::MAX);
-        if index >= state.written && !state.is_settled {
+        if index >= state.written && !state.is_final {
             return None;
         }
         if let Some(chunk) = state.chunks.get(index) {
-            return Some(Entry {
-                position: position.next(),
-                event: StreamEvent::Chunk(chunk.clone()),
-            });
+            return Some(Entry::new(position.next(), StreamEvent::Chunk(chunk.clone())));
         }
         // A reader that starts beyond the end gets only the end, at its own position.
-        state.end.clone().map(|event| Entry {
-            position: Position::new(state.chunks.len() as u64).next(),
-            event,
-        })
+        state
+            .end
+            .clone()
+            .map(|event| Entry::new(Position::new(state.chunks.len() as u64).next(), event))
     }
 
     pub(super) fn news(&self) -> watch::Receiver<()> {
@@ -148,8 +145,8 @@ impl Live {
     }
 
     /// Notes that nothing more of the stream, which has ended, is written.
-    pub(super) fn settled(&self) {
-        self.state.lock().is_settled = true;
+    pub(super) fn set_final(&self) {
+        self.state.lock().is_final = true;
         self.news.send_replace(());
     }
 }

@@ -10,8 +10,9 @@ use parking_lot::Mutex;
 use tokio_postgres::error::SqlState;
 
 use super::stream_options::length;
-use crate::connection::{Database, Statement, column};
+use crate::connection::Database;
 use crate::fault::Outcome;
+use crate::statement::{Statement, column};
 
 /// The number of slots. The schema has as many partitions.
 const SLOTS: i64 = 8;

@@ -5,17 +5,17 @@ use std::time::Duration;
 use everturn_core::stream_log::{
     Entry, JsonText, Position, StoredError, StreamEvent, StreamKey, StreamSubject, WRITER_LOST, writer_lost,
 };
-use everturn_sql::{Encoding, parse};
+use everturn_sql::{Encoding, StoreFault, parse};
 use serde::{Deserialize, Serialize};
 use tokio_postgres::Row;
-use tokio_postgres::types::Type;
 
 use super::live::Unwritten;
 use super::partitions::{SlotSweep, key_at, slot_of};
 use super::stream_options::length;
 use crate::body::{pack, unpack};
-use crate::connection::{Database, Statement, column};
+use crate::connection::Database;
 use crate::fault::{Fault, Outcome};
+use crate::statement::{Statement, column};
 
 /// How many rows of chunks a reader is given at a time.
 const BATCH: i64 = 64;
@@ -65,9 +65,7 @@ fn text(text: String) -> Outcome<JsonText> {
 }
 
 fn of_key(sql: impl Into<String>, key: &StreamKey) -> Statement<'static> {
-    Statement::new(sql)
-        .with(key.scope().as_bytes().to_vec(), Type::BYTEA)
-        .with(key.id().as_bytes().to_vec(), Type::BYTEA)
+    Statement::new(sql).with((key.scope(), key.id()))
 }
 
 /// Begins a stream and returns its key; `None` if the name exists. Removes expired streams, and ends streams
@@ -81,13 +79,9 @@ pub(super) async fn open(
     slots: &SlotSweep,
 ) -> Outcome<Option<i64>> {
     let lost = pack_end(&StreamEvent::Failed(writer_lost()))?;
-    let sweep = Statement::new(
-        "WITH gone AS (DELETE FROM @stream WHERE finished_at < $1) \
-         UPDATE @stream SET finished_at = $2, ending = $3 WHERE finished_at IS NULL AND lease_until < $2",
-    )
-    .with(now.saturating_sub(length(keep_for)), Type::INT8)
-    .with(now, Type::INT8)
-    .with(lost, Type::BYTEA);
+    let sql = "WITH gone AS (DELETE FROM @stream WHERE finished_at < $1) \
+        UPDATE @stream SET finished_at = $2, ending = $3 WHERE finished_at IS NULL AND lease_until < $2";
+    let sweep = Statement::new(sql).with((now.saturating_sub(length(keep_for)), now, lost));
     db.read(&sweep).await?;
     slots.run(db).await?;
     let insert = of_key(
@@ -95,8 +89,7 @@ pub(super) async fn open(
          ON CONFLICT DO NOTHING RETURNING key",
         key,
     )
-    .with(now.saturating_add(length(lease)), Type::INT8)
-    .with(key_at(now, keep_for), Type::INT8);
+    .with((now.saturating_add(length(lease)), key_at(now, keep_for)));
     let insert = of_subject(insert, key.subject());
     let rows = db.run(&insert).await?;
     rows.first().map(|row| column(row, 0)).transpose()
@@ -106,9 +99,7 @@ pub(super) async fn open(
 pub(super) async fn find(db: &Database, key: &StreamKey, expired_before: i64) -> Outcome<Option<i64>> {
     let sql =
         "SELECT key FROM @stream WHERE scope = $1 AND id = $2 AND (finished_at IS NULL OR finished_at >= $3)";
-    let rows = db
-        .read(&of_key(sql, key).with(expired_before, Type::INT8))
-        .await?;
+    let rows = db.read(&of_key(sql, key).with(expired_before)).await?;
     rows.first().map(|row| column(row, 0)).transpose()
 }
 
@@ -116,24 +107,20 @@ pub(super) async fn find(db: &Database, key: &StreamKey, expired_before: i64) ->
 pub(super) async fn stop(db: &Database, key: &StreamKey, expired_before: i64) -> Outcome<bool> {
     let sql = "UPDATE @stream SET stopped = true WHERE scope = $1 AND id = $2 \
                AND (finished_at IS NULL OR finished_at >= $3) RETURNING 1";
-    let rows = db
-        .read(&of_key(sql, key).with(expired_before, Type::INT8))
-        .await?;
+    let rows = db.read(&of_key(sql, key).with(expired_before)).await?;
     Ok(!rows.is_empty())
 }
 
 /// Adds the tenant and the session of a subject to a statement's parameters.
 fn of_subject(statement: Statement<'static>, subject: &StreamSubject) -> Statement<'static> {
     let session = subject.session_id().map(|session| session.as_bytes().to_vec());
-    statement
-        .with(subject.tenant_name().as_bytes().to_vec(), Type::BYTEA)
-        .with(session, Type::BYTEA)
+    statement.with((subject.tenant_name(), session))
 }
 
 /// Notes whose text a stream holds; `false` if the stream was removed.
 pub(super) async fn note(db: &Database, row: i64, subject: &StreamSubject) -> Outcome<bool> {
     let sql = "UPDATE @stream SET tenant = $2, session = $3 WHERE key = $1 RETURNING 1";
-    let statement = of_subject(Statement::new(sql).with(row, Type::INT8), subject);
+    let statement = of_subject(Statement::new(sql).with(row), subject);
     Ok(!db.read(&statement).await?.is_empty())
 }
 
@@ -173,20 +160,14 @@ pub(super) async fn write(
          added AS (INSERT INTO @chunk (slot, stream, first, body) SELECT {slot}, $1, $5, $6 FROM held WHERE $6 IS NOT NULL \
          ON CONFLICT DO NOTHING) SELECT stopped FROM held",
         slot = slot_of("$1"),
-    ))
-    .with(row, Type::INT8)
-    .with(now.saturating_add(length(lease)), Type::INT8)
-    .with(finished_at, Type::INT8)
-    .with(ending, Type::BYTEA)
-    .with(unwritten.first.cast_signed(), Type::INT8)
-    .with(chunks, Type::BYTEA);
+    )).with((row, now.saturating_add(length(lease)), finished_at, ending, unwritten.first.cast_signed(), chunks));
     kept(&db.read(&statement).await?)
 }
 
 /// Returns whether a stream has a stop request.
 pub(super) async fn look(db: &Database, row: i64) -> Outcome<Written> {
     let statement = Statement::new("SELECT stopped FROM @stream WHERE key = $1 AND ending IS NULL");
-    kept(&db.read(&statement.with(row, Type::INT8)).await?)
+    kept(&db.read(&statement.with(row)).await?)
 }
 
 fn kept(rows: &[Row]) -> Outcome<Written> {
@@ -217,9 +198,7 @@ pub(super) async fn after(
          ON true WHERE s.key = $1 ORDER BY c.first",
         slot = slot_of("$1"),
     ))
-    .with(row, Type::INT8)
-    .with(wanted, Type::INT8)
-    .with(now, Type::INT8);
+    .with((row, wanted, now));
     let rows = db.read(&statement).await?;
     let Some(one) = rows.first() else {
         return Ok(None);
@@ -235,10 +214,10 @@ pub(super) async fn after(
         for (number, chunk) in (first.cast_unsigned()..).zip(texts) {
             last = number;
             if number > position.number() {
-                entries.push(Entry {
-                    position: Position::new(number),
-                    event: StreamEvent::Chunk(text(chunk)?),
-                });
+                entries.push(Entry::new(
+                    Position::new(number),
+                    StreamEvent::Chunk(text(chunk)?),
+                ));
             }
         }
     }
@@ -246,18 +225,12 @@ pub(super) async fn after(
     if let Some(ending) = column::<Option<&[u8]>>(one, 0)?
         && is_all
     {
-        entries.push(Entry {
-            position: Position::new(last).next(),
-            event: unpack_end(ending)?,
-        });
+        entries.push(Entry::new(Position::new(last).next(), unpack_end(ending)?));
     } else if entries.is_empty() && column::<bool>(one, 1)? {
         let broken_off = pack_end(&StreamEvent::Failed(writer_lost()))?;
         let end = Statement::new(
             "UPDATE @stream SET finished_at = $2, ending = $3 WHERE key = $1 AND ending IS NULL AND lease_until < $2",
-        )
-        .with(row, Type::INT8)
-        .with(now, Type::INT8)
-        .with(broken_off, Type::BYTEA);
+        ).with((row, now, broken_off));
         db.read(&end).await?;
     }
     Ok(Some(entries))

@@ -35,62 +35,39 @@ impl PostgresStreamLogOptions {
         }
     }
 
-    /// Sets the schema that holds the tables; `everturn_streams` by default. It must not be a store's.
-    pub fn schema(mut self, name: impl Into<String>) -> Self {
-        self.database = self.database.schema(name);
-        self
-    }
+    everturn_core::setters! {
+        /// Sets the schema that holds the tables; `everturn_streams` by default. It must not be a store's.
+        pub fn schema(mut self, name: impl Into<String>) { self.database = self.database.schema(name) }
 
-    /// Sets how many connections the log opens at most; 10 by default.
-    pub fn connections(mut self, count: usize) -> Self {
-        self.database = self.database.connections(count);
-        self
-    }
+        /// Sets how many connections the log opens at most; 10 by default.
+        pub fn connections(mut self, count: usize) { self.database = self.database.connections(count) }
 
-    /// Trusts the certificates in a PEM file instead of the system's.
-    pub fn root_certificates(mut self, file: impl Into<PathBuf>) -> Self {
-        self.database = self.database.root_certificates(file);
-        self
-    }
+        /// Trusts the certificates in a PEM file instead of the system's.
+        pub fn root_certificates(mut self, file: impl Into<PathBuf>) {
+            self.database = self.database.root_certificates(file)
+        }
 
-    /// Sets how long a stream is kept after its end; 5 minutes by default.
-    pub fn keep_for(mut self, duration: Duration) -> Self {
-        self.keep_for = duration;
-        self
-    }
+        /// Sets how long a stream is kept after its end; 5 minutes by default.
+        pub fn keep_for(mut self, duration: Duration) { self.keep_for = duration }
 
-    /// Sets how many bytes of chunks a stream may have; 64 MiB by default. A stream that needs more ends with
-    /// `RESOURCE_EXHAUSTED`.
-    pub fn max_stream_bytes(mut self, bytes: usize) -> Self {
-        self.max_stream_bytes = bytes;
-        self
-    }
+        /// Sets how many bytes of chunks a stream may have; 64 MiB by default. A stream that needs more ends
+        /// with `RESOURCE_EXHAUSTED`.
+        pub fn max_stream_bytes(mut self, bytes: usize) { self.max_stream_bytes = bytes }
 
-    /// Sets the lease of a writing process; 15 s by default. A process renews its lease three times as often.
-    /// When the lease lapses, the process is considered dead.
-    pub fn lease(mut self, duration: Duration) -> Self {
-        self.lease = duration;
-        self
-    }
+        /// Sets the lease of a writing process; 15 s by default. A process renews its lease three times as
+        /// often. When the lease lapses, the process is considered dead.
+        pub fn lease(mut self, duration: Duration) { self.lease = duration }
 
-    /// Sets the time between two statements that write chunks of a stream; 20 ms by default. Chunks
-    /// meanwhile, and their readers, wait for the next one.
-    pub fn flush_every(mut self, interval: Duration) -> Self {
-        self.flush = interval;
-        self
-    }
+        /// Sets the time between two statements that write chunks of a stream; 20 ms by default. Chunks
+        /// meanwhile, and their readers, wait for the next one.
+        pub fn flush_every(mut self, interval: Duration) { self.flush = interval }
 
-    /// Sets how often readers look for the chunks of other processes, and writers for requests to stop; every
-    /// 50 ms by default.
-    pub fn poll_every(mut self, interval: Duration) -> Self {
-        self.poll = interval;
-        self
-    }
+        /// Sets how often readers look for the chunks of other processes, and writers for requests to stop;
+        /// every 50 ms by default.
+        pub fn poll_every(mut self, interval: Duration) { self.poll = interval }
 
-    /// Sets the clock by which streams expire and leases lapse; the database's by default.
-    pub fn clock(mut self, clock: Clock) -> Self {
-        self.clock = Some(clock);
-        self
+        /// Sets the clock by which streams expire and leases lapse; the database's by default.
+        pub fn clock(mut self, clock: Clock) { self.clock = Some(clock) }
     }
 
     /// The time in nanoseconds since 1970.

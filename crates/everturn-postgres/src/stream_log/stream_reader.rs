@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use everturn_core::Result;
 use everturn_core::stream_log::{Entry, Position, not_found};
+use everturn_sql::EntrySource;
 use tokio::sync::watch;
 
 use super::live::Live;
@@ -12,13 +13,7 @@ use super::rows;
 use super::stream_options::PostgresStreamLogOptions;
 use crate::connection::Database;
 
-pub(super) struct Reader {
-    source: Source,
-    after: Position,
-    is_over: bool,
-}
-
-enum Source {
+pub(super) enum Reader {
     Here {
         live: Arc<Live>,
         news: watch::Receiver<()>,
@@ -32,52 +27,22 @@ enum Source {
 }
 
 impl Reader {
-    pub(super) fn here(live: Arc<Live>, after: Position) -> Self {
+    pub(super) fn here(live: Arc<Live>) -> Self {
         let news = live.news();
-        Self {
-            source: Source::Here { live, news },
-            after,
-            is_over: false,
-        }
+        Self::Here { live, news }
     }
 
-    pub(super) fn elsewhere(
-        db: Arc<Database>,
-        row: i64,
-        options: PostgresStreamLogOptions,
-        after: Position,
-    ) -> Self {
-        let (options, read) = (Box::new(options), VecDeque::new());
-        Self {
-            source: Source::Elsewhere {
-                db,
-                row,
-                options,
-                read,
-            },
-            after,
-            is_over: false,
+    pub(super) fn elsewhere(db: Arc<Database>, row: i64, options: PostgresStreamLogOptions) -> Self {
+        Self::Elsewhere {
+            db,
+            row,
+            options: Box::new(options),
+            read: VecDeque::new(),
         }
-    }
-
-    /// Returns the next entry and the reader after it.
-    pub(super) async fn step(mut self) -> Option<(Result<Entry>, Self)> {
-        if self.is_over {
-            return None;
-        }
-        let next = self.source.next(self.after).await;
-        match &next {
-            Ok(entry) => {
-                self.after = entry.position;
-                self.is_over = entry.event.is_end();
-            }
-            Err(_) => self.is_over = true,
-        }
-        Some((next, self))
     }
 }
 
-impl Source {
+impl EntrySource for Reader {
     async fn next(&mut self, after: Position) -> Result<Entry> {
         match self {
             Self::Here { live, news } => loop {

@@ -23,7 +23,7 @@ pub(super) struct Writer {
     db: Arc<Database>,
     live: Arc<Live>,
     /// Answered when everything is in the database.
-    settled: Option<oneshot::Receiver<Result<()>>>,
+    finished: Option<oneshot::Receiver<Result<()>>>,
 }
 
 impl Writer {
@@ -36,7 +36,7 @@ impl Writer {
         options: PostgresStreamLogOptions,
         streams: Arc<Mutex<HashMap<StreamKey, Arc<Live>>>>,
     ) -> Self {
-        let (reply, settled) = oneshot::channel();
+        let (reply, finished) = oneshot::channel();
         let task = Task {
             db: Arc::clone(&db),
             live: Arc::clone(&live),
@@ -44,7 +44,7 @@ impl Writer {
         };
         tokio::spawn(async move {
             let outcome = task.run().await;
-            task.live.settled();
+            task.live.set_final();
             streams.lock().remove(&key);
             // Nobody waits if the writer was dropped.
             let _ = reply.send(outcome);
@@ -52,7 +52,7 @@ impl Writer {
         Self {
             db,
             live,
-            settled: Some(settled),
+            finished: Some(finished),
         }
     }
 }
@@ -69,8 +69,8 @@ impl StreamWriter for Writer {
             Err(error) => StreamEvent::Failed(StoredError::from(&error).into()),
         };
         self.live.end(end)?;
-        match self.settled.take() {
-            Some(settled) => settled
+        match self.finished.take() {
+            Some(finished) => finished
                 .await
                 .map_err(|_| Error::unavailable("the runtime of the stream's writer has ended"))?,
             None => Ok(()),

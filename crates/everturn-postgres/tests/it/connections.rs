@@ -12,7 +12,7 @@ use everturn_testkit::eventually;
 use futures::StreamExt;
 use futures::future::join_all;
 
-use crate::support::{Way, at, new_schema, row, said, scope, set, sql};
+use crate::support::{Way, at, new_schema, row, scope, set, sql, state_of};
 
 const TURNS: i64 = 5;
 
@@ -24,7 +24,7 @@ async fn converse(store: &PostgresStore, session: &str) {
         let mut state = last
             .as_ref()
             .and_then(|last| last.state.clone())
-            .unwrap_or_else(|| said(&[]));
+            .unwrap_or_else(|| state_of(&[]));
         state.messages.push(Message::user(format!("question {number}")));
         next.created_at = at(number);
         next.state = Some(state);

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use tokio_postgres::NoTls;
 
 use crate::support::proxy::waylay;
-use crate::support::{Way, get, new_schema, options, put, row, said, scope};
+use crate::support::{Way, get, new_schema, options, put, row, scope, state_of};
 
 /// The statement of a commit, and that of an append.
 const COMMIT: &str = ".session SET version";
@@ -87,7 +87,7 @@ async fn a_commit_wins(way: Way) {
     };
     let mut branch = row("branch", "s", 3);
     branch.parent_id = Some("first".into());
-    branch.state = Some(said(&["hello"]));
+    branch.state = Some(state_of(&["hello"]));
 
     put(&race.store, branch.clone()).await.unwrap();
 

@@ -9,13 +9,13 @@ use everturn_ai::Message;
 use everturn_core::Status;
 use serde_json::json;
 
-use crate::support::{Fixture, put, row, said, scope, sql};
+use crate::support::{Fixture, put, row, scope, sql, state_of};
 
 /// Conversations with documents, patches, a fork and journals.
 async fn filled(fixture: &Fixture) -> Vec<Snapshot> {
     let mut rows = Vec::new();
     for session in ["s", "other"] {
-        let mut state = said(&[]);
+        let mut state = state_of(&[]);
         for number in 0..4_i64 {
             state
                 .messages

@@ -21,7 +21,7 @@ use serde_json::json;
 
 use crate::support::proxy::Proxy;
 use crate::support::server::Server;
-use crate::support::{Way, at, new_schema, options, row, said, schema_of, scope, sql};
+use crate::support::{Way, at, new_schema, options, row, schema_of, scope, sql, state_of};
 
 const WORKERS: usize = 6;
 
@@ -34,7 +34,7 @@ struct Done {
 /// Commits turns, counts and journals until the test stops it. Everything must be acknowledged.
 async fn work(store: PostgresStore, number: usize, stop: Arc<AtomicBool>) -> Done {
     let session = format!("s{number}");
-    let mut state = said(&[]);
+    let mut state = state_of(&[]);
     let mut last: Option<SnapshotId> = None;
     let mut turns = 0;
     while !stop.load(Ordering::Relaxed) || turns == 0 {

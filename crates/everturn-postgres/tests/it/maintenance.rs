@@ -11,11 +11,11 @@ use everturn_testkit::eventually;
 use futures::future::join_all;
 use serde_json::json;
 
-use crate::support::{Fixture, get, put, row, said, scope, set, sql};
+use crate::support::{Fixture, get, put, row, scope, set, sql, state_of};
 
 /// A session of a few snapshots with documents, blobs and a branch.
 async fn talk(fixture: &Fixture) {
-    let mut state = said(&["leeks?"]);
+    let mut state = state_of(&["leeks?"]);
     for number in 0..4 {
         state
             .messages

@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::task::JoinHandle;
 
 use crate::support::server::Server;
-use crate::support::{Fixture, get, options, parrot, put, row, said, scope, sql};
+use crate::support::{Fixture, get, options, parrot, put, row, scope, sql, state_of};
 
 /// The tables that hold conversations.
 const TABLES: &[&str] = &[
@@ -61,7 +61,7 @@ fn turn(number: i64, who: &str, before: Option<&Snapshot>) -> Snapshot {
     let mut next = row(&format!("turn-{number}"), "s", number);
     let mut state = before
         .and_then(|row| row.state.clone())
-        .unwrap_or_else(|| said(&[]));
+        .unwrap_or_else(|| state_of(&[]));
     state.messages.push(Message::user(format!("{who} {number}")));
     state.custom = Some(Arc::new(json!({"who": who, "kept": "salt ".repeat(600)})));
     next.parent_id = before.map(|row| row.snapshot_id.clone());

@@ -13,7 +13,7 @@ use everturn_core::Status;
 use everturn_postgres::{PostgresStore, PostgresStoreOptions};
 use serde_json::json;
 
-use crate::support::{Fixture, Way, at, get, options, parrot, row, said, scope, set, sql};
+use crate::support::{Fixture, Way, at, get, options, parrot, row, scope, set, sql, state_of};
 
 /// A store without background queries.
 async fn quiet() -> Option<Fixture> {
@@ -36,7 +36,7 @@ fn turn(number: i64, before: Option<&Snapshot>) -> Snapshot {
     let mut next = row(&format!("turn-{number}"), "s", number);
     let mut state = before
         .and_then(|row| row.state.clone())
-        .unwrap_or_else(|| said(&[]));
+        .unwrap_or_else(|| state_of(&[]));
     state.messages.push(Message::user(format!("question {number}")));
     state.messages.push(Message::model(format!("answer {number}")));
     state.custom = Some(std::sync::Arc::new(

@@ -30,14 +30,7 @@ pub struct ServedAgent {
     registry: Registry,
 }
 
-impl std::fmt::Debug for ServedAgent {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("ServedAgent")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(ServedAgent, name);
 
 impl ServedAgent {
     /// Returns the agents that the caller whose call has this context may use, sorted by name.

@@ -10,7 +10,10 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use everturn_agent::{AgentInit, AgentInput, AgentOutput, AgentStreamChunk, TurnDetails, TurnStarted};
+use everturn_agent::{
+    AgentInit, AgentInput, AgentOutput, AgentStreamChunk, NewConversation, SessionId, SessionState, Snapshot,
+    TurnDetails, TurnStarted,
+};
 use everturn_core::{Context, Inputs, Result};
 use tokio_util::sync::DropGuard;
 
@@ -37,14 +40,7 @@ pub struct ServedTurn {
     _cancel: DropGuard,
 }
 
-impl std::fmt::Debug for ServedTurn {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter
-            .debug_struct("ServedTurn")
-            .field("started", &self.started)
-            .finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(ServedTurn, started);
 
 impl ServedTurn {
     /// Starts a turn and waits until the agent reports its start.
@@ -182,4 +178,63 @@ impl ServedTurn {
 fn outcome(call: &mut PolledCall<AgentStreamChunk, AgentOutput>) -> Result<AgentOutput> {
     call.take_outcome()
         .unwrap_or_else(|| Err(everturn_core::Error::internal("the turn has no outcome")))
+}
+
+/// The turn that answers a request.
+#[derive(Debug, Default)]
+pub struct TurnPlan {
+    /// The start of the invocation.
+    pub init: AgentInit,
+    /// The input of the turn.
+    pub input: AgentInput,
+    /// The snapshot that the turn continues.
+    pub base: Option<Snapshot>,
+    /// Whether a new conversation replaces that of an existing session.
+    pub restarts: bool,
+    /// Whether the turn is stored in a session; if not, the client keeps the conversation.
+    pub is_stored: bool,
+}
+
+impl TurnPlan {
+    /// Plans a turn on a conversation that the client keeps.
+    pub fn of_client(state: SessionState, input: AgentInput) -> Self {
+        Self {
+            init: AgentInit::state(state),
+            input,
+            ..Self::default()
+        }
+    }
+
+    /// Plans a turn of a session that continues `base`, where `tip` is the latest snapshot. Any other base
+    /// branches from it, and none begins a new conversation.
+    pub fn in_session(
+        session: SessionId,
+        tip: Option<&Snapshot>,
+        base: Option<Snapshot>,
+        input: AgentInput,
+    ) -> Self {
+        let id = |snapshot: &Snapshot| snapshot.snapshot_id.clone();
+        let is_tip = base.as_ref().map(id) == tip.map(id);
+        Self {
+            init: match &base {
+                Some(base) if !is_tip => AgentInit::snapshot(id(base)),
+                // Resuming by session id continues from the latest snapshot at the start of the turn.
+                _ => AgentInit::session(session),
+            },
+            input,
+            restarts: base.is_none() && tip.is_some(),
+            base,
+            is_stored: true,
+        }
+    }
+
+    /// Returns the context in which the turn runs.
+    pub fn context(&self, context: &Context) -> Context {
+        let context = context.clone();
+        if self.restarts {
+            context.with_extension(Arc::new(NewConversation))
+        } else {
+            context
+        }
+    }
 }

@@ -128,35 +128,25 @@ impl JwtTokens {
         }
     }
 
-    /// Accepts only tokens of this issuer.
-    #[must_use]
-    pub fn issuer(mut self, issuer: impl Into<String>) -> Self {
-        self.issuer = Some(issuer.into());
-        self
-    }
+    everturn_core::setters! {
+        /// Accepts only tokens of this issuer.
+        #[must_use]
+        pub fn issuer(mut self, issuer: impl Into<String>) { self.issuer = Some(issuer.into()) }
 
-    /// Sets the claims that the principal's id is made of. The id names the caller's tenant in stores and in
-    /// `deleteTenant`: a change hides the sessions that were stored under the old id.
-    #[must_use]
-    pub fn principal_id(mut self, id: PrincipalId) -> Self {
-        self.id = id;
-        self
-    }
+        /// Sets the claims that the principal's id is made of. The id names the caller's tenant in stores and
+        /// in `deleteTenant`: a change hides the sessions that were stored under the old id.
+        #[must_use]
+        pub fn principal_id(mut self, id: PrincipalId) { self.id = id }
 
-    /// Sets the claim that names the caller's tenant, such as an organisation. A token without it is
-    /// rejected.
-    #[must_use]
-    pub fn tenant_claim(mut self, claim: impl Into<String>) -> Self {
-        self.tenant = Some(claim.into());
-        self
-    }
+        /// Sets the claim that names the caller's tenant, such as an organisation. A token without it is
+        /// rejected.
+        #[must_use]
+        pub fn tenant_claim(mut self, claim: impl Into<String>) { self.tenant = Some(claim.into()) }
 
-    /// Sets the claim with the caller's roles: a list of texts, or one text with roles between spaces, as in
-    /// `scope`. It replaces `role` and `roles`, also in the value `auth`.
-    #[must_use]
-    pub fn roles_claim(mut self, claim: impl Into<String>) -> Self {
-        self.roles = Some(claim.into());
-        self
+        /// Sets the claim with the caller's roles: a list of texts, or one text with roles between spaces, as
+        /// in `scope`. It replaces `role` and `roles`, also in the value `auth`.
+        #[must_use]
+        pub fn roles_claim(mut self, claim: impl Into<String>) { self.roles = Some(claim.into()) }
     }
 
     async fn claims(&self, token: &str) -> Result<Value> {

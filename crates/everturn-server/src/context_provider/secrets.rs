@@ -39,18 +39,15 @@ impl ApiKeys {
         }
     }
 
-    /// Reads the key from another header, whose whole value is the key.
-    #[must_use]
-    pub fn header(mut self, header: HeaderName) -> Self {
-        self.header = header;
-        self
-    }
+    everturn_core::setters! {
+        /// Reads the key from another header, whose whole value is the key.
+        #[must_use]
+        pub fn header(mut self, header: HeaderName) { self.header = header }
 
-    /// Gives the owner of a key a role, which is also in `auth.roles`. The owner must have been given before.
-    #[must_use]
-    pub fn with_role(mut self, owner: &str, role: &str) -> Self {
-        self.secrets.add_role(owner, role);
-        self
+        /// Gives the owner of a key a role, which is also in `auth.roles`. The owner must have been given
+        /// before.
+        #[must_use]
+        pub fn with_role(mut self, owner: &str, role: &str) { self.secrets.add_role(owner, role) }
     }
 }
 

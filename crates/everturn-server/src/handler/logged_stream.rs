@@ -142,7 +142,9 @@ fn frames(entries: Entries, reading: Reading) -> impl Stream<Item = (Bytes, bool
     let Reading { ids, form, exposure } = reading;
     entries.filter_map(move |entry| {
         let entry = match entry {
-            Ok(Entry { position, event }) => form.recorded(event).map(|event| Ok(Entry { position, event })),
+            Ok(Entry { position, event }) => {
+                form.recorded(event).map(|event| Ok(Entry::new(position, event)))
+            }
             Err(error) => Some(Err(error)),
         };
         std::future::ready(entry.map(|entry| {
@@ -178,10 +180,7 @@ mod tests {
     use super::*;
 
     fn entry(event: StreamEvent) -> Entry {
-        Entry {
-            position: Position::new(7),
-            event,
-        }
+        Entry::new(Position::new(7), event)
     }
 
     #[test]

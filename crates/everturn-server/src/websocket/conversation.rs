@@ -211,7 +211,7 @@ impl Intake {
     /// Announces that there are no more inputs.
     fn close(&mut self) {
         self.is_closed = true;
-        self.settle();
+        self.close_sender();
     }
 
     /// Passes one input on and returns the permit for its values; waits forever if there is none. Dropping
@@ -235,12 +235,12 @@ impl Intake {
         };
         let values = handing_over.await;
         self.handing_over = None;
-        self.settle();
+        self.close_sender();
         values
     }
 
     /// Closes the agent's input once the last input is passed on.
-    fn settle(&mut self) {
+    fn close_sender(&mut self) {
         if self.is_closed && self.waiting.is_empty() && self.handing_over.is_none() {
             self.sender.close();
         }

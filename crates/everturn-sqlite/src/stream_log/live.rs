@@ -50,7 +50,7 @@ struct State {
     end: Option<StreamEvent>,
     /// Whether nothing more is written to the file. Chunks that it lacks then are read from memory alone: it
     /// has no room for them, or cannot be written.
-    is_settled: bool,
+    is_final: bool,
 }
 
 impl State {
@@ -184,7 +184,7 @@ impl Live {
     pub(super) fn end(&self, event: StreamEvent) {
         let mut state = self.state.lock();
         state.end.get_or_insert(event);
-        state.is_settled = true;
+        state.is_final = true;
         drop(state);
         self.news.send_replace(());
     }
@@ -205,19 +205,15 @@ impl Live {
         };
         let index = usize::try_from(index).unwrap_or(usize::MAX);
         if let Some(chunk) = state.tail.get(index) {
-            if index >= state.kept && !state.is_settled {
+            if index >= state.kept && !state.is_final {
                 return Next::NotYet;
             }
-            return Next::Here(Entry {
-                position: after.next(),
-                event: StreamEvent::Chunk(chunk.clone()),
-            });
+            return Next::Here(Entry::new(after.next(), StreamEvent::Chunk(chunk.clone())));
         }
         match &state.end {
-            Some(end) if state.is_settled => Next::Here(Entry {
-                position: Position::new(state.total()).next(),
-                event: end.clone(),
-            }),
+            Some(end) if state.is_final => {
+                Next::Here(Entry::new(Position::new(state.total()).next(), end.clone()))
+            }
             _ => Next::NotYet,
         }
     }

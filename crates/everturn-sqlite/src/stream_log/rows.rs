@@ -7,10 +7,13 @@ use everturn_core::{Error, Result};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, params};
 
+use everturn_sql::StoreFault;
+
 use super::stream_options::SqliteStreamLogOptions;
 use crate::checksum::{Checksum, check};
 use crate::fault::{Fault, Outcome};
 use crate::schema::Schema;
+use crate::statement::Statements;
 
 /// The tables, versioned like those of the session store.
 pub(super) const STREAMS: Schema<'_> = Schema {
@@ -42,12 +45,9 @@ pub(super) struct Found {
 
 /// A stream that may be read.
 pub(super) fn find(db: &Connection, key: &StreamKey, now: i64) -> Outcome<Option<i64>> {
-    let mut statement = db.prepare_cached(
-        "SELECT key FROM stream WHERE scope = ?1 AND id = ?2 AND (expires_at IS NULL OR expires_at > ?3)",
-    )?;
-    Ok(statement
-        .query_row(params![key.scope(), key.id(), now], |row| row.get(0))
-        .optional()?)
+    let sql =
+        "SELECT key FROM stream WHERE scope = ?1 AND id = ?2 AND (expires_at IS NULL OR expires_at > ?3)";
+    db.find(sql, params![key.scope(), key.id(), now], |row| row.get(0))
 }
 
 /// Reads what comes after a position of a stream; `None` if the stream was removed.
@@ -60,21 +60,18 @@ pub(super) fn after(db: &mut Connection, stream: i64, after: Position) -> Outcom
 }
 
 fn found(db: &Connection, stream: i64, after: Position) -> Outcome<Option<Found>> {
-    let mut statement =
-        db.prepare_cached("SELECT written, end, body, checksum, id FROM stream WHERE key = ?1")?;
-    let row = statement
-        .query_row([stream], |row| {
-            let end: Option<String> = row.get(1)?;
-            let body = row.get::<_, Option<String>>(2)?;
-            Ok((
-                row.get::<_, u64>(0)?,
-                end,
-                body,
-                row.get::<_, Option<i64>>(3)?,
-                row.get::<_, String>(4)?,
-            ))
-        })
-        .optional()?;
+    let sql = "SELECT written, end, body, checksum, id FROM stream WHERE key = ?1";
+    let row = db.find(sql, [stream], |row| {
+        let end: Option<String> = row.get(1)?;
+        let body = row.get::<_, Option<String>>(2)?;
+        Ok((
+            row.get::<_, u64>(0)?,
+            end,
+            body,
+            row.get::<_, Option<i64>>(3)?,
+            row.get::<_, String>(4)?,
+        ))
+    })?;
     let Some((written, end, body, checksum, id)) = row else {
         return Ok(None);
     };
@@ -131,10 +128,6 @@ fn chunks(db: &Connection, stream: i64, after: Position) -> Outcome<Vec<JsonText
 
 /// Begins a stream; `None` if its key is taken.
 pub(super) fn open(db: &Connection, key: &StreamKey, writer: i64) -> Outcome<Option<i64>> {
-    let mut statement = db.prepare_cached(
-        "INSERT INTO stream (scope, id, written, writer, stop, owner, bytes, tenant, session)
-         VALUES (?1, ?2, 0, ?3, 0, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING RETURNING key",
-    )?;
     let (tenant, session) = (key.subject().tenant_name(), key.subject().session_id());
     let parameters = params![
         key.scope(),
@@ -145,16 +138,16 @@ pub(super) fn open(db: &Connection, key: &StreamKey, writer: i64) -> Outcome<Opt
         tenant,
         session
     ];
-    Ok(statement.query_row(parameters, |row| row.get(0)).optional()?)
+    let sql = "INSERT INTO stream (scope, id, written, writer, stop, owner, bytes, tenant, session)
+         VALUES (?1, ?2, 0, ?3, 0, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING RETURNING key";
+    db.find(sql, parameters, |row| row.get(0))
 }
 
 /// Adds chunks to a stream; `false` if the stream has ended meanwhile.
 pub(super) fn append(db: &Connection, stream: i64, first: Position, chunks: &[JsonText]) -> Outcome<bool> {
     let written = first.number() - 1 + chunks.len() as u64;
-    let mut statement = db.prepare_cached(
-        "UPDATE stream SET written = ?2, bytes = bytes + ?3 WHERE key = ?1 AND end IS NULL",
-    )?;
-    if statement.execute(params![stream, written, cost(chunks)])? == 0 {
+    let sql = "UPDATE stream SET written = ?2, bytes = bytes + ?3 WHERE key = ?1 AND end IS NULL";
+    if db.run(sql, params![stream, written, cost(chunks)])? == 0 {
         return Ok(false);
     }
     let sql = "INSERT INTO batch (stream, last, body, checksum) VALUES (?1, ?2, ?3, ?4)";
@@ -187,14 +180,13 @@ pub(super) fn cost(chunks: &[JsonText]) -> usize {
 
 /// Returns how far a stream has come, and whether it has ended; `None` if it was removed.
 pub(super) fn progress(db: &Connection, stream: i64) -> Outcome<Option<Progress>> {
-    let mut statement = db.prepare_cached("SELECT written, end IS NOT NULL FROM stream WHERE key = ?1")?;
-    let progress = statement.query_row([stream], |row| {
+    let sql = "SELECT written, end IS NOT NULL FROM stream WHERE key = ?1";
+    db.find(sql, [stream], |row| {
         Ok(Progress {
             written: row.get(0)?,
             is_ended: row.get(1)?,
         })
-    });
-    Ok(progress.optional()?)
+    })
 }
 
 /// How far a stream has come.
@@ -250,13 +242,11 @@ fn decode_end(end: &str, body: Option<String>) -> Outcome<StreamEvent> {
 /// Ends a stream; `false` if it had ended already.
 pub(super) fn end(db: &Connection, stream: i64, end: &End, expires_at: i64) -> Outcome<bool> {
     let (word, body) = end.row()?;
-    let mut statement = db.prepare_cached(
-        "UPDATE stream SET end = ?2, body = ?3, expires_at = ?4, writer = NULL, bytes = bytes + ?5, checksum = ?6
-         WHERE key = ?1 AND end IS NULL",
-    )?;
     let bytes = body.as_ref().map_or(0, String::len);
     let checksum = end_checksum(stream, word, body.as_deref());
-    Ok(statement.execute(params![stream, word, body, expires_at, bytes, checksum])? == 1)
+    let sql = "UPDATE stream SET end = ?2, body = ?3, expires_at = ?4, writer = NULL, bytes = bytes + ?5, checksum = ?6
+         WHERE key = ?1 AND end IS NULL";
+    Ok(db.run(sql, params![stream, word, body, expires_at, bytes, checksum])? == 1)
 }
 
 fn batch_checksum(stream: i64, last: u64, body: &str) -> i64 {
@@ -277,95 +267,81 @@ pub(super) fn stop(db: &Connection, key: &StreamKey, now: i64) -> Outcome<bool> 
     let Some(stream) = find(db, key, now)? else {
         return Ok(false);
     };
-    db.prepare_cached("UPDATE stream SET stop = 1 WHERE key = ?1")?
-        .execute([stream])?;
+    db.run("UPDATE stream SET stop = 1 WHERE key = ?1", [stream])?;
     Ok(true)
 }
 
 /// Returns the streams of a writer that have a stop request.
 pub(super) fn stopped(db: &Connection, writer: i64) -> Outcome<Vec<i64>> {
-    let mut statement = db.prepare_cached("SELECT key FROM stream WHERE writer = ?1 AND stop = 1")?;
-    let keys = statement.query_map([writer], |row| row.get(0))?;
-    Ok(keys.collect::<rusqlite::Result<_>>()?)
+    let sql = "SELECT key FROM stream WHERE writer = ?1 AND stop = 1";
+    db.all(sql, [writer], |row| row.get(0))
 }
 
 /// Registers this process as a writer.
 pub(super) fn enlist(db: &Connection, lease_until: i64) -> Outcome<i64> {
-    db.prepare_cached("INSERT INTO writer (lease_until) VALUES (?1)")?
-        .execute([lease_until])?;
+    db.run("INSERT INTO writer (lease_until) VALUES (?1)", [lease_until])?;
     Ok(db.last_insert_rowid())
 }
 
 /// Renews a writer's lease; `false` if the writer was declared dead.
 pub(super) fn renew(db: &Connection, writer: i64, lease_until: i64) -> Outcome<bool> {
-    let mut statement = db.prepare_cached("UPDATE writer SET lease_until = ?2 WHERE key = ?1")?;
-    Ok(statement.execute([writer, lease_until])? == 1)
+    let sql = "UPDATE writer SET lease_until = ?2 WHERE key = ?1";
+    Ok(db.run(sql, [writer, lease_until])? == 1)
 }
 
 /// Removes a writer that has no streams.
 pub(super) fn dismiss(db: &Connection, writer: i64) -> Outcome<()> {
-    db.prepare_cached("DELETE FROM writer WHERE key = ?1")?
-        .execute([writer])?;
+    db.run("DELETE FROM writer WHERE key = ?1", [writer])?;
     Ok(())
 }
 
 /// Returns whether the lease of another writer has lapsed.
 pub(super) fn has_dead(db: &Connection, living: Option<i64>, now: i64) -> Outcome<bool> {
-    let mut statement =
-        db.prepare_cached("SELECT EXISTS (SELECT 1 FROM writer WHERE lease_until <= ?1 AND key != ?2)")?;
-    Ok(statement.query_row([now, living.unwrap_or(0)], |row| row.get(0))?)
+    let sql = "SELECT EXISTS (SELECT 1 FROM writer WHERE lease_until <= ?1 AND key != ?2)";
+    db.one(sql, [now, living.unwrap_or(0)], |row| row.get(0))
 }
 
 /// Ends the streams of other writers whose lease has lapsed.
 pub(super) fn bury(db: &Connection, living: Option<i64>, now: i64, expires_at: i64) -> Outcome<()> {
     let living = living.unwrap_or(0);
-    db.prepare_cached(
-        "UPDATE stream SET end = 'lost', expires_at = ?3, writer = NULL
-         WHERE writer IN (SELECT key FROM writer WHERE lease_until <= ?1 AND key != ?2)",
-    )?
-    .execute([now, living, expires_at])?;
-    db.prepare_cached("DELETE FROM writer WHERE lease_until <= ?1 AND key != ?2")?
-        .execute([now, living])?;
+    let sql = "UPDATE stream SET end = 'lost', expires_at = ?3, writer = NULL
+         WHERE writer IN (SELECT key FROM writer WHERE lease_until <= ?1 AND key != ?2)";
+    db.run(sql, [now, living, expires_at])?;
+    let sql = "DELETE FROM writer WHERE lease_until <= ?1 AND key != ?2";
+    db.run(sql, [now, living])?;
     Ok(())
 }
 
 /// Notes whose text a stream holds; `false` if the stream was removed.
 pub(super) fn note(db: &Connection, stream: i64, subject: &StreamSubject) -> Outcome<bool> {
-    let mut statement = db.prepare_cached("UPDATE stream SET tenant = ?2, session = ?3 WHERE key = ?1")?;
     let parameters = params![stream, subject.tenant_name(), subject.session_id()];
-    Ok(statement.execute(parameters)? == 1)
+    let sql = "UPDATE stream SET tenant = ?2, session = ?3 WHERE key = ?1";
+    Ok(db.run(sql, parameters)? == 1)
 }
 
 /// Removes all streams about a subject and returns their keys.
 pub(super) fn erase(db: &Connection, subject: &StreamSubject) -> Outcome<Vec<i64>> {
-    let mut statement = db.prepare_cached(
-        "DELETE FROM stream WHERE tenant = ?1 AND (?2 IS NULL OR session = ?2) RETURNING key",
-    )?;
-    let keys = statement.query_map(params![subject.tenant_name(), subject.session_id()], |row| {
-        row.get(0)
-    })?;
-    Ok(keys.collect::<rusqlite::Result<_>>()?)
+    let sql = "DELETE FROM stream WHERE tenant = ?1 AND (?2 IS NULL OR session = ?2) RETURNING key";
+    let parameters = params![subject.tenant_name(), subject.session_id()];
+    db.all(sql, parameters, |row| row.get(0))
 }
 
 /// Returns the time at which the next stream expires.
 pub(super) fn next_expiry(db: &Connection) -> Outcome<Option<i64>> {
-    Ok(db
-        .prepare_cached("SELECT min(expires_at) FROM stream WHERE expires_at IS NOT NULL")?
-        .query_row([], |row| row.get(0))?)
+    let sql = "SELECT min(expires_at) FROM stream WHERE expires_at IS NOT NULL";
+    db.one(sql, [], |row| row.get(0))
 }
 
 /// Removes streams that have expired, a bounded number at a time, and returns how many.
 pub(super) fn remove_expired(db: &Connection, now: i64) -> Outcome<usize> {
-    let mut statement = db.prepare_cached(
-        "DELETE FROM stream WHERE key IN (SELECT key FROM stream WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2)",
-    )?;
-    Ok(statement.execute(params![now, SWEEP])?)
+    let sql = "DELETE FROM stream WHERE key IN (SELECT key FROM stream WHERE expires_at <= ?1 ORDER BY expires_at LIMIT ?2)";
+    db.run(sql, params![now, SWEEP])
 }
 
 /// Removes some expired streams, and the stream of this key if it has expired.
 pub(super) fn sweep(db: &Connection, key: &StreamKey, now: i64) -> Outcome<()> {
-    db.prepare_cached("DELETE FROM stream WHERE scope = ?1 AND id = ?2 AND expires_at <= ?3")?
-        .execute(params![key.scope(), key.id(), now])?;
+    let sql = "DELETE FROM stream WHERE scope = ?1 AND id = ?2 AND expires_at <= ?3";
+    db.run(sql, params![key.scope(), key.id(), now])?;
     remove_expired(db, now)?;
     Ok(())
 }
@@ -389,21 +365,17 @@ pub(super) fn make_room(
 ) -> Outcome<Option<Error>> {
     let most = options.max_owner_bytes;
     while sum(db, "SELECT bytes FROM owner WHERE name = ?1", [owner])?.saturating_add(bytes) > most {
-        let mut removal = db.prepare_cached(
-            "DELETE FROM stream WHERE key IN (
-                SELECT key FROM stream WHERE owner = ?1 AND expires_at IS NOT NULL ORDER BY expires_at LIMIT 1)",
-        )?;
-        if removal.execute([owner])? == 0 {
+        let sql = "DELETE FROM stream WHERE key IN (
+                SELECT key FROM stream WHERE owner = ?1 AND expires_at IS NOT NULL ORDER BY expires_at LIMIT 1)";
+        if db.run(sql, [owner])? == 0 {
             return Ok(Some(full("max_owner_bytes", "of their owner ", most)));
         }
     }
     let most = options.max_bytes;
     while sum(db, "SELECT bytes FROM total", [])?.saturating_add(bytes) > most {
-        let mut removal = db.prepare_cached(
-            "DELETE FROM stream WHERE key IN (
-                SELECT key FROM stream WHERE expires_at IS NOT NULL ORDER BY expires_at LIMIT 1)",
-        )?;
-        if removal.execute([])? == 0 {
+        let sql = "DELETE FROM stream WHERE key IN (
+                SELECT key FROM stream WHERE expires_at IS NOT NULL ORDER BY expires_at LIMIT 1)";
+        if db.run(sql, [])? == 0 {
             return Ok(Some(full("max_bytes", "", most)));
         }
     }

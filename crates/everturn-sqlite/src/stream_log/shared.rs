@@ -97,7 +97,7 @@ impl Shared {
         }
     }
 
-    /// Tells all readers that the file is not polled any more.
+    /// Reports to all readers that the file is no longer polled.
     pub(super) fn over(&self) {
         let mut watched = self.watched.lock();
         watched.is_over = true;

@@ -55,80 +55,49 @@ impl SqliteStreamLogOptions {
         }
     }
 
-    /// Sets which events survive a loss of power; [`Durability::Normal`] by default, because streams are read
-    /// soon.
-    pub fn durability(mut self, durability: Durability) -> Self {
-        self.durability = durability;
-        self
-    }
+    everturn_core::setters! {
+        /// Sets which events survive a loss of power; [`Durability::Normal`] by default, because streams are
+        /// read soon.
+        pub fn durability(mut self, durability: Durability) { self.durability = durability }
 
-    /// Sets how long a stream is kept after its end; 5 minutes by default.
-    pub fn keep_for(mut self, duration: Duration) -> Self {
-        self.keep_for = duration;
-        self
-    }
+        /// Sets how long a stream is kept after its end; 5 minutes by default.
+        pub fn keep_for(mut self, duration: Duration) { self.keep_for = duration }
 
-    /// Sets how many bytes of chunks a stream may have; 64 MiB by default. A stream that grows larger ends
-    /// with `RESOURCE_EXHAUSTED`.
-    pub fn max_stream_bytes(mut self, bytes: usize) -> Self {
-        self.max_stream_bytes = bytes;
-        self
-    }
+        /// Sets how many bytes of chunks a stream may have; 64 MiB by default. A stream that grows larger
+        /// ends with `RESOURCE_EXHAUSTED`.
+        pub fn max_stream_bytes(mut self, bytes: usize) { self.max_stream_bytes = bytes }
 
-    /// Sets how many bytes all streams together may have; 512 MiB by default. When the log is full, it
-    /// removes finished streams, the oldest first. If that does not make enough room, the stream that needs
-    /// it ends with `RESOURCE_EXHAUSTED`. The file does not shrink; its free pages are used again.
-    pub fn max_bytes(mut self, bytes: usize) -> Self {
-        self.max_bytes = bytes;
-        self
-    }
+        /// Sets how many bytes all streams together may have; 512 MiB by default. When the log is full, it
+        /// removes finished streams, the oldest first. If that does not make enough room, the stream that
+        /// needs it ends with `RESOURCE_EXHAUSTED`. The file does not shrink; its free pages are used again.
+        pub fn max_bytes(mut self, bytes: usize) { self.max_bytes = bytes }
 
-    /// Sets how many bytes the streams of one [owner](everturn_core::stream_log::StreamKey::owner) may have
-    /// together; 128 MiB by default. An owner at its limit loses its own finished streams, the oldest first,
-    /// and then its streams end with `RESOURCE_EXHAUSTED`.
-    pub fn max_owner_bytes(mut self, bytes: usize) -> Self {
-        self.max_owner_bytes = bytes;
-        self
-    }
+        /// Sets how many bytes the streams of one [owner](everturn_core::stream_log::StreamKey::owner) may
+        /// have together; 128 MiB by default. An owner at its limit loses its own finished streams, the
+        /// oldest first, and then its streams end with `RESOURCE_EXHAUSTED`.
+        pub fn max_owner_bytes(mut self, bytes: usize) { self.max_owner_bytes = bytes }
 
-    /// Sets the lease of a writing process; 15 s by default. A process renews its lease three times as often,
-    /// even if it has nothing to write. When the lease lapses, the process is considered dead, and its
-    /// streams end.
-    pub fn lease(mut self, duration: Duration) -> Self {
-        self.lease = duration;
-        self
-    }
+        /// Sets the lease of a writing process; 15 s by default. A process renews its lease three times as
+        /// often, even if it has nothing to write. When the lease lapses, the process is considered dead, and
+        /// its streams end.
+        pub fn lease(mut self, duration: Duration) { self.lease = duration }
 
-    /// Sets the time between two transactions that write chunks; 20 ms by default. New chunks wait for the
-    /// next transaction before readers see them.
-    pub fn flush_every(mut self, interval: Duration) -> Self {
-        self.flush = interval;
-        self
-    }
+        /// Sets the time between two transactions that write chunks; 20 ms by default. New chunks wait for
+        /// the next transaction before readers see them.
+        pub fn flush_every(mut self, interval: Duration) { self.flush = interval }
 
-    /// Sets how often the file is polled for changes made by other processes; every 25 ms by default.
-    pub fn poll_every(mut self, interval: Duration) -> Self {
-        self.poll = interval;
-        self
-    }
+        /// Sets how often the file is polled for changes made by other processes; every 25 ms by default.
+        pub fn poll_every(mut self, interval: Duration) { self.poll = interval }
 
-    /// Sets how many reads of the file may run at once; 4 by default.
-    pub fn readers(mut self, count: usize) -> Self {
-        self.readers = count;
-        self
-    }
+        /// Sets how many reads of the file may run at once; 4 by default.
+        pub fn readers(mut self, count: usize) { self.readers = count }
 
-    /// Sets how long to wait for another process that is writing before a stream fails with `UNAVAILABLE`; 10
-    /// s by default.
-    pub fn busy_timeout(mut self, timeout: Duration) -> Self {
-        self.busy_timeout = timeout;
-        self
-    }
+        /// Sets how long to wait for another process that is writing before a stream fails with
+        /// `UNAVAILABLE`; 10 s by default.
+        pub fn busy_timeout(mut self, timeout: Duration) { self.busy_timeout = timeout }
 
-    /// Sets the clock for expiry and leases; the system's clock by default.
-    pub fn clock(mut self, clock: Clock) -> Self {
-        self.clock = clock;
-        self
+        /// Sets the clock for expiry and leases; the system's clock by default.
+        pub fn clock(mut self, clock: Clock) { self.clock = clock }
     }
 
     /// Opens the log, creating the file if it does not exist and migrating an older schema.

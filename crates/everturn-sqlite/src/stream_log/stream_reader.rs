@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use everturn_core::Result;
 use everturn_core::stream_log::{Entry, JsonText, Position, StreamEvent, not_found};
+use everturn_sql::EntrySource;
 use tokio::sync::watch;
 
 use super::live::{Live, Next};
@@ -17,10 +18,8 @@ pub(super) struct Reader {
     log: SqliteStreamLog,
     row: i64,
     source: Source,
-    seen: Position,
     /// Chunks that were read from the file and not delivered yet.
     buffer: VecDeque<JsonText>,
-    is_over: bool,
 }
 
 /// The writer of the stream.
@@ -32,56 +31,44 @@ enum Source {
 }
 
 impl Reader {
-    pub(super) fn here(log: SqliteStreamLog, live: Arc<Live>, after: Position) -> Self {
+    pub(super) fn here(log: SqliteStreamLog, live: Arc<Live>) -> Self {
         let news = live.subscribe();
-        Self::new(log, live.row, Source::Here(live, news), after)
+        Self::new(log, live.row, Source::Here(live, news))
     }
 
-    pub(super) fn elsewhere(log: SqliteStreamLog, row: i64, after: Position) -> Self {
+    pub(super) fn elsewhere(log: SqliteStreamLog, row: i64) -> Self {
         let changes = log.0.shared.watch(row);
-        Self::new(log, row, Source::Elsewhere(changes), after)
+        Self::new(log, row, Source::Elsewhere(changes))
     }
 
-    fn new(log: SqliteStreamLog, row: i64, source: Source, seen: Position) -> Self {
+    fn new(log: SqliteStreamLog, row: i64, source: Source) -> Self {
         Self {
             log,
             row,
             source,
-            seen,
             buffer: VecDeque::new(),
-            is_over: false,
         }
     }
 
-    /// Returns the next entry, for `futures::stream::unfold`.
-    pub(super) async fn step(mut self) -> Option<(Result<Entry>, Self)> {
-        if self.is_over {
-            return None;
-        }
-        let next = self.next().await;
-        match &next {
-            Ok(entry) => {
-                self.seen = entry.position;
-                self.is_over = entry.event.is_end();
-            }
-            Err(_) => self.is_over = true,
-        }
-        Some((next, self))
+    /// Fills the buffer and returns the end of the stream, if the file has it.
+    async fn read_file(&mut self, after: Position) -> Result<Found> {
+        let mut found = self.log.after(self.row, after).await?.ok_or_else(not_found)?;
+        self.buffer = std::mem::take(&mut found.chunks).into();
+        Ok(found)
     }
+}
 
-    async fn next(&mut self) -> Result<Entry> {
+impl EntrySource for Reader {
+    async fn next(&mut self, after: Position) -> Result<Entry> {
         loop {
             if let Some(chunk) = self.buffer.pop_front() {
-                return Ok(Entry {
-                    position: self.seen.next(),
-                    event: StreamEvent::Chunk(chunk),
-                });
+                return Ok(Entry::new(after.next(), StreamEvent::Chunk(chunk)));
             }
             match &mut self.source {
-                Source::Here(live, news) => match live.next_after(self.seen) {
+                Source::Here(live, news) => match live.next_after(after) {
                     Next::Here(entry) => return Ok(entry),
                     Next::InFile => {
-                        self.read_file().await?;
+                        self.read_file(after).await?;
                     }
                     Next::NotYet => {
                         // The live stream owns the sender, so the channel cannot close.
@@ -91,15 +78,12 @@ impl Reader {
                 Source::Elsewhere(changes) => {
                     // Marked before the file is read: a change meanwhile is read twice rather than missed.
                     let change = *changes.borrow_and_update();
-                    let Found { written, end, .. } = self.read_file().await?;
+                    let Found { written, end, .. } = self.read_file(after).await?;
                     if !self.buffer.is_empty() {
                         continue;
                     }
                     if let Some(event) = end {
-                        return Ok(Entry {
-                            position: Position::new(written).next(),
-                            event,
-                        });
+                        return Ok(Entry::new(Position::new(written).next(), event));
                     }
                     if change == Change::Over {
                         return Err(stopped());
@@ -111,12 +95,5 @@ impl Reader {
                 }
             }
         }
-    }
-
-    /// Fills the buffer and returns the end of the stream, if the file has it.
-    async fn read_file(&mut self) -> Result<Found> {
-        let mut found = self.log.after(self.row, self.seen).await?.ok_or_else(not_found)?;
-        self.buffer = std::mem::take(&mut found.chunks).into();
-        Ok(found)
     }
 }

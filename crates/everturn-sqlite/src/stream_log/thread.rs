@@ -251,7 +251,7 @@ impl Thread {
             self.flushed_at = Some(Instant::now());
         }
         match self.transact(&group) {
-            Ok(done) => self.settle(group, done),
+            Ok(done) => self.complete(group, done),
             Err(fault) => {
                 let error = fault.into_error(&self.shared.options.path);
                 self.give_up(group, &error);
@@ -342,7 +342,7 @@ impl Thread {
         Ok(if is_ours { Fate::Written } else { Fate::Lost })
     }
 
-    fn settle(&mut self, group: Group, done: Done) {
+    fn complete(&mut self, group: Group, done: Done) {
         self.writer = done.writer;
         if group.writes.iter().any(|write| write.end.is_some()) {
             // A stream that ended now expires later.
@@ -394,11 +394,11 @@ impl Thread {
             let refusal = || live.refusal().unwrap_or_else(writer_lost);
             let _ = reply.send(if is_noted { Ok(()) } else { Err(refusal()) });
         }
-        self.settle_erasures(group.erasures, done.erased);
+        self.complete_erasures(group.erasures, done.erased);
     }
 
     /// Ends the streams that were erased, and wipes their text out of the write-ahead log.
-    fn settle_erasures(&mut self, erasures: Vec<Erasing>, erased: Vec<Vec<i64>>) {
+    fn complete_erasures(&mut self, erasures: Vec<Erasing>, erased: Vec<Vec<i64>>) {
         if erasures.is_empty() {
             return;
         }

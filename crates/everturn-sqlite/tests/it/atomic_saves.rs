@@ -11,7 +11,7 @@ use everturn_core::{Error, Reason, Status};
 use everturn_sqlite::SqliteStore;
 use serde_json::{Value, json};
 
-use crate::support::{Fixture, get, open, put, row, said, scope, set};
+use crate::support::{Fixture, get, open, put, row, scope, set, state_of};
 
 fn increment() -> Mutation {
     Mutation::new(|existing| {
@@ -165,7 +165,7 @@ async fn a_save_is_prepared_again_when_what_it_builds_on_is_deleted_meanwhile() 
     let mut first = row("first", "s", 1);
     first.state = Some(SessionState {
         custom: Some(custom.into()),
-        ..said(&["hello", &long])
+        ..state_of(&["hello", &long])
     });
     put(&fixture.store, first.clone()).await.unwrap();
     let mut second = row("second", "s", 2);

@@ -112,7 +112,7 @@ struct Program {
     model: MemoryStore,
     /// Every id there ever was.
     ids: Vec<SnapshotId>,
-    said: usize,
+    message_count: usize,
 }
 
 async fn open(folder: &std::path::Path) -> SqliteStore {
@@ -134,7 +134,7 @@ impl Program {
             store,
             model: MemoryStore::new(),
             ids: Vec::new(),
-            said: 0,
+            message_count: 0,
         }
     }
 
@@ -156,15 +156,16 @@ impl Program {
 
     fn say(&mut self, state: &mut SessionState, count: usize) {
         for _ in 0..count {
-            self.said += 1;
-            let long = if self.said.is_multiple_of(3) {
+            self.message_count += 1;
+            let long = if self.message_count.is_multiple_of(3) {
                 "leek ".repeat(80)
             } else {
                 String::new()
             };
-            state
-                .messages
-                .push(Message::user(Part::text(format!("{} {long}", self.said))));
+            state.messages.push(Message::user(Part::text(format!(
+                "{} {long}",
+                self.message_count
+            ))));
         }
     }
 

@@ -9,7 +9,7 @@ use everturn_sqlite::SqliteStore;
 use everturn_testkit::in_time;
 use futures::StreamExt;
 
-use crate::support::{Fixture, begun_save, get, put, row, said, scope};
+use crate::support::{Fixture, begun_save, get, put, row, scope, state_of};
 
 /// Asserts that the database file alone holds the row, and that there is no write-ahead log.
 async fn assert_complete(path: &Path, id: &str) {
@@ -28,7 +28,7 @@ async fn fixture_with_rows() -> Fixture {
     let fixture = Fixture::new().await;
     for number in 0..20 {
         let mut row = row(&format!("r{number}"), "s", number);
-        row.state = Some(said(&["one", "two"]));
+        row.state = Some(state_of(&["one", "two"]));
         put(&fixture.store, row).await.unwrap();
     }
     fixture

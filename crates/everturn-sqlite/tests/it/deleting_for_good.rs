@@ -8,7 +8,7 @@ use everturn_ai::{History, Message, Part};
 use serde_json::json;
 
 use crate::support;
-use crate::support::{Fixture, files, get, latest, put, row, said, scope, session_ids, texts};
+use crate::support::{Fixture, files, get, latest, put, row, scope, session_ids, state_of, texts};
 
 const CANARY: &str = "canary-7f3a9c";
 
@@ -26,7 +26,7 @@ fn is_anywhere(fixture: &Fixture, needle: &str) -> bool {
 /// A row with the canary in everything it has.
 fn rich(id: &str, session: &str, second: i64) -> Snapshot {
     let mut row = row(id, session, second);
-    let mut state = said(&[CANARY]);
+    let mut state = state_of(&[CANARY]);
     state.messages.push(Message::user(Part::media(format!(
         "data:image/png;base64,{CANARY}{}",
         "A".repeat(40_000)
@@ -94,7 +94,7 @@ async fn interleaved_sessions_are_erased_without_compaction() {
                 "x".repeat(usize::try_from(session * turn * 5).unwrap())
             );
             row.note = Some(text.clone());
-            row.state = Some(said(&[&text]));
+            row.state = Some(state_of(&[&text]));
             put(&plain, row).await.unwrap();
         }
     }
@@ -166,7 +166,7 @@ async fn a_tenants_name_goes_with_its_last_session() {
 async fn deleting_a_row_deletes_the_data_that_only_it_contained() {
     let fixture = Fixture::new().await;
     let mut history: History = [Message::user("shared")].into_iter().collect();
-    let mut state = said(&[]);
+    let mut state = state_of(&[]);
     state.messages = history.clone();
     let mut first = row("first", "s", 1);
     first.state = Some(state.clone());
@@ -193,7 +193,7 @@ async fn deleting_a_row_deletes_the_data_that_only_it_contained() {
 #[tokio::test]
 async fn data_that_other_rows_share_stays_and_children_keep_their_state() {
     let fixture = Fixture::new().await;
-    let mut state = said(&["one", "two"]);
+    let mut state = state_of(&["one", "two"]);
     let mut parent = row("parent", "s", 1);
     parent.state = Some(state.clone());
     put(&fixture.store, parent).await.unwrap();
@@ -222,7 +222,7 @@ async fn data_that_other_rows_share_stays_and_children_keep_their_state() {
 async fn a_deleted_document_does_not_live_on_under_a_patch() {
     let fixture = Fixture::new().await;
     let document = |secret: &str| {
-        let mut state = said(&["hello"]);
+        let mut state = state_of(&["hello"]);
         state.custom = Some(Arc::new(
             json!({"padding": "word ".repeat(2_000), "secret": secret}),
         ));
@@ -269,7 +269,7 @@ async fn continuing_a_history_whose_end_was_deleted_stores_it_again() {
     let fixture = Fixture::new().await;
     let other = support::open(fixture.folder.path()).await;
     let mut first = row("first", "s", 1);
-    first.state = Some(said(&["one"]));
+    first.state = Some(state_of(&["one"]));
     put(&fixture.store, first.clone()).await.unwrap();
     let mut ours = first.state.clone().unwrap();
     ours.messages.push(Message::user("ours"));
@@ -294,10 +294,10 @@ async fn continuing_a_history_whose_end_was_deleted_stores_it_again() {
 
     drop(other);
     let fixture = fixture.reopened().await;
-    let said = |row: Option<Snapshot>| texts(&row.unwrap().state.unwrap().messages);
-    assert_eq!(said(get(&fixture.store, "third").await), ["one", "theirs"]);
+    let texts_of = |row: Option<Snapshot>| texts(&row.unwrap().state.unwrap().messages);
+    assert_eq!(texts_of(get(&fixture.store, "third").await), ["one", "theirs"]);
     assert_eq!(
-        said(get(&fixture.store, "fourth").await),
+        texts_of(get(&fixture.store, "fourth").await),
         ["one", "ours", "more of ours"]
     );
     assert!(fixture.store.verify().await.unwrap().is_clean());

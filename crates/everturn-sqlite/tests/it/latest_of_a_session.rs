@@ -4,7 +4,7 @@ use everturn_agent::SnapshotStatus::{Completed, Failed, Pending};
 use everturn_agent::store::{Deletion, Detail, Precondition, SessionStore};
 use everturn_core::Status;
 
-use crate::support::{Fixture, at, latest, open, put, row, said, scope, session_ids, set, with_status};
+use crate::support::{Fixture, at, latest, open, put, row, scope, session_ids, set, state_of, with_status};
 
 #[tokio::test]
 async fn creation_decides_and_not_the_order_of_writing() {
@@ -75,7 +75,7 @@ async fn deleting_the_latest_makes_the_one_before_it_the_latest() {
 async fn metadata_comes_without_the_state_and_no_session_without_a_row() {
     let fixture = Fixture::new().await;
     let mut whole = row("a", "s", 1);
-    whole.state = Some(said(&["hello"]));
+    whole.state = Some(state_of(&["hello"]));
     put(&fixture.store, whole.clone()).await.unwrap();
 
     let metadata = fixture

@@ -3,13 +3,13 @@
 use everturn_agent::Snapshot;
 use everturn_agent::store::{Detail, Order, SessionQuery, SessionStore, SnapshotQuery};
 
-use crate::support::{Fixture, ids, put, row, said, scope, session_ids};
+use crate::support::{Fixture, ids, put, row, scope, session_ids, state_of};
 
 async fn ten_rows(fixture: &Fixture) {
     for number in 0..10 {
         let mut row = row(&format!("r{number}"), "s", number / 2);
         row.orphaned = number % 3 == 0;
-        row.state = Some(said(&["hello"]));
+        row.state = Some(state_of(&["hello"]));
         put(&fixture.store, row).await.unwrap();
     }
     put(&fixture.store, row("elsewhere", "t", 3)).await.unwrap();
@@ -99,7 +99,12 @@ async fn states_come_only_on_request() {
     let whole = fixture.store.list(&scope(), &query).await.unwrap();
 
     assert!(metadata.items.iter().all(|row| row.state.is_none()));
-    assert!(whole.items.iter().all(|row| row.state == Some(said(&["hello"]))));
+    assert!(
+        whole
+            .items
+            .iter()
+            .all(|row| row.state == Some(state_of(&["hello"])))
+    );
 }
 
 #[tokio::test]
@@ -140,7 +145,7 @@ async fn children_come_oldest_first_from_any_session_without_their_states() {
     ] {
         let mut child = row(id, session, second);
         child.parent_id = Some("root".into());
-        child.state = Some(said(&["hello"]));
+        child.state = Some(state_of(&["hello"]));
         put(&fixture.store, child).await.unwrap();
     }
 

@@ -93,7 +93,7 @@ async fn no_random_damage_gives_another_text_or_none_without_an_error() {
         for row in &rows {
             match store.get(&scope(), &row.snapshot_id, Detail::Whole).await {
                 Ok(Some(read)) => assert_eq!(read, *row, "round {round} at {at}"),
-                Ok(None) => panic!("round {round} at {at}: a snapshot is missing, and nothing is said"),
+                Ok(None) => panic!("round {round} at {at}: a snapshot is missing, without an error"),
                 Err(_) => noticed += 1,
             }
         }
@@ -104,7 +104,7 @@ async fn no_random_damage_gives_another_text_or_none_without_an_error() {
                 .find(|row| row.snapshot_id.as_str() == format!("{session}-{}", TURNS - 1));
             match store.latest(&scope(), &session.into(), Detail::Whole).await {
                 Ok(Some(read)) => assert_eq!(Some(&read), last, "round {round} at {at}"),
-                Ok(None) => panic!("round {round} at {at}: a session is missing, and nothing is said"),
+                Ok(None) => panic!("round {round} at {at}: a session is missing, without an error"),
                 Err(_) => noticed += 1,
             }
         }

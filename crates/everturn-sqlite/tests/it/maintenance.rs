@@ -7,12 +7,12 @@ use everturn_core::Status;
 use everturn_sqlite::SqliteStore;
 use serde_json::json;
 
-use crate::support::{Fixture, bytes_on_disk, get, noise, put, row, said, scope};
+use crate::support::{Fixture, bytes_on_disk, get, noise, put, row, scope, state_of};
 
 async fn filled() -> Fixture {
     let fixture = Fixture::new().await;
     let mut random = fastrand::Rng::with_seed(3);
-    let mut state = said(&["hello"]);
+    let mut state = state_of(&["hello"]);
     for second in 0..30 {
         state
             .messages

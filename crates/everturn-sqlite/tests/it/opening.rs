@@ -3,13 +3,13 @@
 use everturn_core::Status;
 use everturn_sqlite::SqliteStore;
 
-use crate::support::{Fixture, get, put, row, said};
+use crate::support::{Fixture, get, put, row, state_of};
 
 #[tokio::test]
 async fn saved_rows_are_there_after_reopening() {
     let fixture = Fixture::new().await;
     let mut kept = row("a", "s", 1);
-    kept.state = Some(said(&["one", "two"]));
+    kept.state = Some(state_of(&["one", "two"]));
     put(&fixture.store, kept.clone()).await.unwrap();
 
     let fixture = fixture.reopened().await;

@@ -7,7 +7,7 @@ use everturn_agent::store::{Precondition, SessionStore, TIP_MOVED};
 use everturn_core::Status;
 use serde_json::Value;
 
-use crate::support::{Fixture, get, put, row, said, scope, set, with_status};
+use crate::support::{Fixture, get, put, row, scope, set, state_of, with_status};
 
 #[tokio::test]
 async fn a_final_row_keeps_its_status_and_may_change_otherwise() {
@@ -130,7 +130,7 @@ async fn a_document_too_deep_to_be_read_back_is_refused() {
     let deep = |levels: usize| (0..levels).fold(Value::from(1), |inner, _| Value::Array(vec![inner]));
     let with = |id: &str, custom| {
         let mut row = row(id, "s", 1);
-        let mut state = said(&["hello"]);
+        let mut state = state_of(&["hello"]);
         state.custom = Some(Arc::new(custom));
         row.state = Some(state);
         row

@@ -8,7 +8,7 @@ use everturn_ai::{Message, Part};
 use everturn_sqlite::{Durability, SqliteStore};
 use serde_json::{Value, json};
 
-use crate::support::{Fixture, at, bytes_on_disk, get, noise, path, prose, put, row, said, scope};
+use crate::support::{Fixture, at, bytes_on_disk, get, noise, path, prose, put, row, scope, state_of};
 
 /// Adds turns of 2 KB to a session and returns its last row.
 async fn talk(
@@ -18,7 +18,7 @@ async fn talk(
     text: impl Fn(&mut fastrand::Rng) -> String,
 ) -> Snapshot {
     let mut random = fastrand::Rng::with_seed(7);
-    let mut state = said(&[]);
+    let mut state = state_of(&[]);
     let mut last: Option<Snapshot> = None;
     for turn in 0..turns {
         let text = text(&mut random);
@@ -176,7 +176,7 @@ async fn a_large_image_is_stored_once_for_all_its_references() {
     );
 
     for session in 0..2 {
-        let mut state = said(&[]);
+        let mut state = state_of(&[]);
         state.messages.push(Message::user(Part::media(image.as_str())));
         state.artifacts = Arc::new(vec![Artifact::new("picture", Part::media(image.as_str()))]);
         for turn in 0..100 {
@@ -229,7 +229,7 @@ async fn a_large_document_that_changes_a_little_costs_a_little() {
         counts[turn * 3] += 1;
         let mut row = row(&format!("r{turn:03}"), "s", i64::try_from(turn).unwrap());
         row.parent_id = parent.replace(row.snapshot_id.clone());
-        let mut state = said(&["hello"]);
+        let mut state = state_of(&["hello"]);
         state.custom = Some(Arc::new(pantry(&counts)));
         row.state = Some(state);
         rows.push(put(&fixture.store, row).await.unwrap());
@@ -256,7 +256,7 @@ async fn a_document_that_did_not_change_is_not_written_again() {
     for turn in 0..20 {
         let mut row = row(&format!("r{turn}"), "s", turn);
         row.parent_id = parent.replace(row.snapshot_id.clone());
-        let mut state = said(&["hello"]);
+        let mut state = state_of(&["hello"]);
         // Another value every time, of equal content.
         state.custom = Some(Arc::new(pantry(&counts)));
         row.state = Some(state);

@@ -6,14 +6,14 @@ use everturn_agent::store::{
 use everturn_core::Status;
 use futures::StreamExt;
 
-use crate::support::{Fixture, row, said, set};
+use crate::support::{Fixture, row, set, state_of};
 
 #[tokio::test]
 async fn the_same_ids_name_other_rows_for_another_tenant() {
     let fixture = Fixture::new().await;
     let (ours, theirs) = (Scope::new("ours"), Scope::new("theirs"));
     let mut secret = row("a", "s", 1);
-    secret.state = Some(said(&["our secret"]));
+    secret.state = Some(state_of(&["our secret"]));
     secret.parent_id = Some("root".into());
     let id = secret.snapshot_id.clone();
     fixture

@@ -12,7 +12,7 @@ use everturn_ai::Message;
 use everturn_core::Registry;
 use everturn_postgres::{PostgresStore, PostgresStoreOptions};
 
-pub(crate) use self::rows::{at, get, put, row, said, scope, set};
+pub(crate) use self::rows::{at, get, put, row, scope, set, state_of};
 
 /// How the database is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

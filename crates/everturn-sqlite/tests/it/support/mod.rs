@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use self::rows::{at, get, put, row, said, scope, set};
+pub(crate) use self::rows::{at, get, put, row, scope, set, state_of};
 
 /// A store in a temporary folder, which is removed after the test.
 pub(crate) struct Fixture {

@@ -18,7 +18,7 @@ pub(crate) fn row(id: &str, session: &str, second: i64) -> Snapshot {
     Snapshot::new(id.into(), session.into(), at(second))
 }
 
-pub(crate) fn said(texts: &[&str]) -> SessionState {
+pub(crate) fn state_of(texts: &[&str]) -> SessionState {
     SessionState {
         messages: texts.iter().map(|text| Message::user(*text)).collect(),
         ..SessionState::default()
