@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use everturn_agent::{AgentFinishReason, SessionId, UsageTotal};
-use everturn_core::{RuntimeError, Status};
-use everturn_server::{MessagePosition, hex, text_of_hex};
+use everturn_core::{RuntimeError, Status, hex};
+use everturn_server::{MessagePosition, text_of_hex};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
