@@ -10,7 +10,6 @@ mod prompt_agent;
 mod snapshot_reads;
 mod tenant_actions;
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +30,7 @@ pub use self::middleware::{
 pub use self::prompt_agent::{InlinePrompt, NamedPrompt, agent, prompt_agent};
 use crate::archive::{Archive, Tenants};
 use crate::chat::ChatBuilder;
-use crate::invocation::{Definition, RegistryGuard};
+use crate::invocation::{self, Definition, RegistryGuard};
 use crate::recovery::{self, Recovery};
 use crate::runs::run_stream::RunChunks;
 use crate::storage::session_state::AgentTypes;
@@ -418,13 +417,7 @@ impl<S, T, O> Clone for Agent<S, T, O> {
     }
 }
 
-impl<S, T, O> fmt::Debug for Agent<S, T, O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Agent")
-            .field("name", &self.parts.definition.name)
-            .finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(Agent<S, T, O>, parts.definition.name);
 
 /// The transport by which chats reach an agent in this process.
 impl<S: CustomState, T: 'static, O: 'static> AgentTransport for Agent<S, T, O> {
@@ -443,13 +436,13 @@ impl<S: CustomState, T: 'static, O: 'static> AgentTransport for Agent<S, T, O> {
         emitter: Emitter<AgentStreamChunk>,
         context: &Context,
     ) -> BoxFuture<'static, Result<AgentOutput>> {
-        let action = self.action().clone();
+        let definition = Arc::clone(self.definition());
         let context = self.with_registry(context).child();
         Box::pin(async move {
             // Dropping the call ends the agent; cancelling reaches work that it handed to others.
             let _cancel = context.cancellation().clone().drop_guard();
             let inputs = Inputs::from_stream(stream::iter([input]));
-            action.call(init, inputs, emitter, context).await
+            invocation::run(definition, init, inputs, emitter, context).await
         })
     }
 

@@ -14,8 +14,8 @@ use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
 
 use super::Beginning;
+use super::agent_session::InputValidation;
 use super::function::UntypedFunction;
-use super::input_validation::InputValidation;
 use crate::invocation::answers::RestartInputs;
 use crate::invocation::failure_log::FailedWork;
 use crate::invocation::turn_observer::TurnObservers;

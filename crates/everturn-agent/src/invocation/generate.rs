@@ -11,8 +11,8 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::conversation::conversation_so_far;
+use super::function::Committed;
 use super::prompt_turn::remember;
-use super::signals::Committed;
 use crate::journal::TurnJournal;
 use crate::{CustomState, Turn};
 

@@ -13,10 +13,10 @@ use everturn_core::{Error, HandlerResult, Result};
 use serde_json::Value;
 
 use super::added_by_client::{AddedByClient, chosen_output};
+use super::agent_session::{check_message, given_answers};
 use super::conversation::{conversation_so_far, marked};
+use super::function::Signals;
 use super::generate::ConversationObserver;
-use super::input_validation::{check_message, given_answers};
-use super::signals::Signals;
 use super::{AgentFunction, AgentPrompt};
 use crate::{AgentInput, AgentStreamChunk, CustomState, Turn, TurnDetails};
 

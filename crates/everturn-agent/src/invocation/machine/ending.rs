@@ -4,9 +4,8 @@
 use std::collections::VecDeque;
 
 use super::detaching::Detaching;
-use super::state::{Meanwhile, Phase, Step};
 use super::stopping::Stopping;
-use super::{Cause, Command, Event, Resolution, StoreSupport};
+use super::{Cause, Command, Event, Meanwhile, Phase, Resolution, Step, StoreSupport};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Concluding {

@@ -1,7 +1,6 @@
 //! A snapshot in the middle of a turn that is being written while its generation waits.
 
-use super::state::Meanwhile;
-use super::{Command, Event, TurnOutcome};
+use super::{Command, Event, Meanwhile, TurnOutcome};
 
 /// The write in flight. There is one at a time, because each snapshot is the child of the one before.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -3,8 +3,7 @@
 
 use super::ending::resolve;
 use super::saving::{Saving, TurnMeanwhile, settle_all};
-use super::state::{Meanwhile, Step};
-use super::{Cancellation, Cause, Command, EndOfInput, Event, Resolution, TurnOutcome};
+use super::{Cancellation, Cause, Command, EndOfInput, Event, Meanwhile, Resolution, Step, TurnOutcome};
 
 /// Lasts only while the function runs or a write is in flight.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -1,22 +1,20 @@
 //! The snapshots of an invocation: asking the snapshot policy and writing.
 
 use std::collections::VecDeque;
-use std::future::Future;
 use std::sync::Arc;
 
 use everturn_ai::{History, Messages, UsageTotal, reason};
 use everturn_core::{Error, Result, SpanKind, SpanRecorder, in_span};
 use futures::FutureExt;
-use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
-use super::client::lost_the_session;
-use super::conversation::conversation_so_far;
-use super::machine::{Commit, Event, TakeoverPoint};
-use super::repeated::unknown_to_client;
-use super::signals::{Answer, Committed};
 use super::{AgentEvent, Driver, Written};
+use crate::invocation::client::lost_the_session;
+use crate::invocation::conversation::conversation_so_far;
 use crate::invocation::cursor::Saved;
+use crate::invocation::function::{Answer, Committed};
+use crate::invocation::machine::{Commit, Event, TakeoverPoint};
+use crate::invocation::repeated::unknown_to_client;
 use crate::journal::TurnJournal;
 use crate::policy::state_limit::StateLimit;
 use crate::storage::content_id::SNAPSHOT_ID_ENTRY;
@@ -38,7 +36,7 @@ pub(super) struct Snapshots {
     /// Whether this invocation has written anything.
     has_written: bool,
     /// Every snapshot written, in order; heads are not among them.
-    created: CreatedSnapshots,
+    created: Arc<Mutex<Vec<SnapshotId>>>,
     /// The number of messages with which the latest turn began.
     begun_with: Option<usize>,
     /// The state that the session returns to if the turn in progress fails and has committed nothing.
@@ -51,20 +49,6 @@ pub(super) struct Snapshots {
     next_call: Option<String>,
     /// The mark of the call that the turn answers.
     call: Option<String>,
-}
-
-/// The ids of the snapshots that an invocation has written so far, in order. A clone shares them.
-#[derive(Clone, Default)]
-pub(super) struct CreatedSnapshots(Arc<Mutex<Vec<SnapshotId>>>);
-
-impl CreatedSnapshots {
-    fn note(&self, id: &SnapshotId) {
-        self.0.lock().push(id.clone());
-    }
-
-    pub(super) fn ids(&self) -> Vec<SnapshotId> {
-        self.0.lock().clone()
-    }
 }
 
 /// A round whose tools have answered.
@@ -102,7 +86,7 @@ impl Snapshots {
             written: None,
             listed,
             has_written: false,
-            created: CreatedSnapshots::default(),
+            created: Arc::default(),
             begun_with: None,
             before_turn: None,
             is_committed: false,
@@ -148,8 +132,8 @@ impl Snapshots {
     }
 
     /// Returns the ids of the snapshots, for code that runs concurrently with the driver.
-    pub(super) fn created(&self) -> CreatedSnapshots {
-        self.created.clone()
+    pub(super) fn created(&self) -> Arc<Mutex<Vec<SnapshotId>>> {
+        Arc::clone(&self.created)
     }
 
     /// Returns whether this invocation has written nothing.
@@ -159,7 +143,7 @@ impl Snapshots {
 
     pub(super) fn note_created(&mut self, id: &SnapshotId) {
         self.has_written = true;
-        self.created.note(id);
+        self.created.lock().push(id.clone());
     }
 }
 
@@ -217,46 +201,20 @@ impl Driver {
             return;
         };
         let state = self.session.state();
-        let id = self
-            .turns
-            .reserved()
-            .cloned()
-            .unwrap_or_else(SnapshotId::generate);
-        let snapshot = cursor.next_snapshot(id);
+        let id = self.turns.reserved.clone().unwrap_or_else(SnapshotId::generate);
         let messages = state.messages.clone();
-        let finish_reason = self.turns.failure();
-        let mut snapshot = Snapshot {
+        let finish_reason = self.turns.last.failure();
+        let snapshot = Snapshot {
             status: match finish_reason {
                 AgentFinishReason::Aborted => SnapshotStatus::Aborted,
                 _ => SnapshotStatus::Failed,
             },
             finish_reason: Some(finish_reason),
-            error: self.turns.error().map(Error::for_operator),
-            turn_index: Some(cursor.next_turn()),
+            error: self.turns.last.error.as_ref().map(Error::for_operator),
             state: Some(state),
-            ..snapshot
+            ..cursor.next_snapshot(id)
         };
-        snapshot.set_usage(self.used_until_now());
-        snapshot.set_counted_with(self.usage.counted_with());
-        self.add_note(&mut snapshot);
-        // Trying the turn again continues its journal.
-        if let Some(turn) = self.left_turn() {
-            snapshot.set_open_turn(turn);
-        }
-        // Repeating the call continues the turn.
-        snapshot.set_calls(self.snapshots.call.as_deref(), cursor.calls());
-        let id = snapshot.snapshot_id.clone();
-        let kept = self.traced(id.clone(), cursor.keep(snapshot).boxed());
-        let written = kept.map(move |saved| {
-            Written::Snapshot(SnapshotWritten {
-                event: SnapshotEvent::TurnEnd,
-                is_failure: true,
-                id,
-                messages,
-                saved: saved.map(Box::new),
-            })
-        });
-        self.writes.push(written.boxed());
+        self.write(snapshot, messages, SnapshotEvent::TurnEnd);
     }
 
     pub(super) fn commit_round(&mut self) {
@@ -297,7 +255,11 @@ impl Driver {
             _ => Some(next_turn),
         };
         // Only a turn's own snapshot has the reserved id: the turn's code has received that id.
-        let own = self.turns.reserved().filter(|_| event == SnapshotEvent::TurnEnd);
+        let own = self
+            .turns
+            .reserved
+            .as_ref()
+            .filter(|_| event == SnapshotEvent::TurnEnd);
         let mut snapshot = cursor.next_snapshot(own.cloned().unwrap_or_else(SnapshotId::generate));
         let moment = SnapshotMoment {
             event,
@@ -324,11 +286,11 @@ impl Driver {
         } else {
             messages.clone()
         };
-        let mut snapshot = Snapshot {
+        let snapshot = Snapshot {
             turn_index,
             event: Some(event),
             finish_reason: match event {
-                SnapshotEvent::TurnEnd => self.turns.reason(),
+                SnapshotEvent::TurnEnd => self.turns.last.reason,
                 SnapshotEvent::InvocationEnd => self.finish_reason(),
                 SnapshotEvent::RoundEnd => None,
             },
@@ -338,54 +300,55 @@ impl Driver {
             }),
             ..snapshot
         };
-        snapshot.set_usage(self.used_until_now());
-        snapshot.set_counted_with(self.usage.counted_with());
-        self.add_note(&mut snapshot);
-        // Resuming the middle of a turn continues that turn's journal.
-        if let Some(turn) = self
-            .journals
-            .under_way()
-            .filter(|_| event == SnapshotEvent::RoundEnd)
-        {
-            snapshot.set_open_turn(turn);
-        }
-        let own_call = self.snapshots.call.as_deref();
-        snapshot.set_calls(
-            own_call.filter(|_| event == SnapshotEvent::TurnEnd),
-            cursor.calls(),
-        );
-        let journals = match event {
-            SnapshotEvent::TurnEnd => self.turns_held(),
-            // The turn is still in progress, or its own snapshot has dropped them.
-            _ => Vec::new(),
-        };
-        let id = snapshot.snapshot_id.clone();
-        let written = self
-            .traced(id.clone(), cursor.create(snapshot, journals).boxed())
-            .map(move |saved| {
-                Written::Snapshot(SnapshotWritten {
-                    event,
-                    is_failure: false,
-                    id,
-                    messages,
-                    saved: saved.map(Box::new),
-                })
-            });
-        self.writes.push(written.boxed());
+        self.write(snapshot, messages, event);
         Ok(true)
     }
 
-    /// Makes a write to the store part of the trace.
-    fn traced<T>(
-        &self,
-        id: SnapshotId,
-        write: BoxFuture<'static, Result<T>>,
-    ) -> impl Future<Output = Result<T>> + Send + use<T> {
-        let context = self.client.context().clone();
-        in_span("snapshot", SpanKind::Util, context, async move |_, recorder| {
-            recorder.input(id.as_str());
-            write.await
-        })
+    /// Adds the framework's notes to a snapshot and begins to write it. `messages` are those of its state,
+    /// without the snapshot's id in the last one.
+    fn write(&mut self, mut snapshot: Snapshot, messages: History, event: SnapshotEvent) {
+        let Some(cursor) = &self.cursor else {
+            return;
+        };
+        let is_failure = snapshot.status != SnapshotStatus::Completed;
+        snapshot.set_usage(self.used_until_now());
+        snapshot.set_counted_with(self.usage.counted_with());
+        self.add_note(&mut snapshot);
+        // Resuming the middle of a turn, or trying a turn again, continues its journal.
+        let turn = match event {
+            SnapshotEvent::RoundEnd => self.journals.under_way(),
+            _ if is_failure => self.left_turn(),
+            _ => None,
+        };
+        if let Some(turn) = turn {
+            snapshot.set_open_turn(turn);
+        }
+        // Repeating the call of a turn that failed continues the turn.
+        let own_call = self.snapshots.call.as_deref();
+        let own_call = own_call.filter(|_| event == SnapshotEvent::TurnEnd);
+        snapshot.set_calls(own_call, cursor.calls());
+        let id = snapshot.snapshot_id.clone();
+        let written = match event {
+            _ if is_failure => cursor.keep(snapshot).boxed(),
+            SnapshotEvent::TurnEnd => cursor.create(snapshot, self.turns_held()).boxed(),
+            // The turn is still in progress, or its own snapshot has dropped its journals.
+            _ => cursor.create(snapshot, Vec::new()).boxed(),
+        };
+        let (context, input) = (self.client.context().clone(), id.clone());
+        let traced = in_span("snapshot", SpanKind::Util, context, async move |_, recorder| {
+            recorder.input(input.as_str());
+            written.await
+        });
+        let written = traced.map(move |saved| {
+            Written::Snapshot(SnapshotWritten {
+                event,
+                is_failure,
+                id,
+                messages,
+                saved: saved.map(Box::new),
+            })
+        });
+        self.writes.push(written.boxed());
     }
 
     /// Adds the note of the server that called.
@@ -452,7 +415,7 @@ impl Driver {
                 // The store dropped the records together with writing the snapshot.
                 self.journals.begin();
                 if !is_head {
-                    self.turns.committed(snapshot.snapshot_id);
+                    self.turns.last.snapshot = Some(snapshot.snapshot_id);
                 }
                 Event::TurnCommitted(Commit::Snapshot)
             }
@@ -477,7 +440,8 @@ impl Driver {
         self.snapshots.listed.clone_from(&snapshot.state);
         self.snapshots.written = snapshot.state;
         self.report(&snapshot.snapshot_id, SnapshotEvent::TurnEnd);
-        self.turns.keep(snapshot.snapshot_id);
+        self.turns.last.kept = Some(snapshot.snapshot_id.clone());
+        self.turns.last.snapshot = Some(snapshot.snapshot_id);
         Event::TurnKept(Commit::Snapshot)
     }
 
@@ -511,7 +475,8 @@ impl Driver {
 
     /// Returns the ids of this invocation's snapshots, if they are reported to the client.
     pub(super) fn reported_snapshots(&self) -> Option<Vec<SnapshotId>> {
-        self.reports_snapshots().then(|| self.snapshots.created.ids())
+        self.reports_snapshots()
+            .then(|| self.snapshots.created.lock().clone())
     }
 }
 
