@@ -68,7 +68,6 @@ mod tenants;
 mod tree;
 mod usage;
 
-use std::fmt;
 use std::sync::Arc;
 
 use everturn_core::stream_log::{IntoStreamLog, StreamLog};
@@ -237,10 +236,4 @@ fn named_snapshot(snapshot: impl Into<SnapshotId>) -> Result<SnapshotId> {
         .ok_or_else(|| Error::invalid_argument("the snapshot id is empty").with_public())
 }
 
-impl fmt::Debug for Archive {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Archive")
-            .field("tenant", &self.tenant)
-            .finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(Archive, tenant);

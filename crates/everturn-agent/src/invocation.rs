@@ -66,9 +66,7 @@ pub use self::agent_session::AgentSession;
 pub use self::answers::{validate_answers, validate_edited_answers};
 pub use self::client::HandOff;
 pub use self::definition::Heartbeat;
-pub(crate) use self::definition::{
-    AgentPrompt, CANCELLATION_GRACE, Definition, RespondOnly, ScopeOf, Visibility, schema_of,
-};
+pub(crate) use self::definition::{AgentPrompt, Definition, RespondOnly, Settings, Visibility, schema_of};
 use self::driver::AgentEvent;
 pub(crate) use self::driver::Driver;
 pub use self::effect::TurnEffect;

@@ -15,3 +15,21 @@ macro_rules! opaque_debug {
         }
     };
 }
+
+/// Defines setters: methods that take the value, set one of its fields, and return the value.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! setters {
+    ($(
+        $(#[$attribute:meta])*
+        $visibility:vis fn $name:ident($($argument:ident: $type:ty),*) { $($field:ident).+ = $value:expr }
+    )*) => {
+        $(
+            $(#[$attribute])*
+            $visibility fn $name(mut self $(, $argument: $type)*) -> Self {
+                self.$($field).+ = $value;
+                self
+            }
+        )*
+    };
+}

@@ -1,6 +1,5 @@
 //! All tenants of a store, for its operator.
 
-use std::fmt;
 use std::sync::Arc;
 
 use everturn_core::stream_log::{IntoStreamLog, StreamLog};
@@ -164,13 +163,7 @@ impl Tenants {
     }
 }
 
-impl fmt::Debug for Tenants {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tenants")
-            .field("store", &self.store)
-            .finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(Tenants, store);
 
 async fn page(store: &dyn SessionStore, after: Option<&Scope>) -> Result<Page<Scope, Scope>> {
     let mut page = store.tenants(after).await?;

@@ -1,6 +1,5 @@
 //! One turn of a chat, while it is in progress.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll, ready};
@@ -136,11 +135,4 @@ impl<S: CustomState, T, O> Stream for ChatTurn<'_, S, T, O> {
     }
 }
 
-impl<S, T, O> fmt::Debug for ChatTurn<'_, S, T, O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChatTurn")
-            .field("input", &self.input)
-            .field("text", &self.text)
-            .finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(ChatTurn<'a, S, T, O>, input, text);

@@ -234,8 +234,4 @@ impl<S, O> Clone for AgentReply<S, O> {
     }
 }
 
-impl<S, O> fmt::Debug for AgentReply<S, O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("AgentReply").field(&self.output).finish()
-    }
-}
+everturn_core::opaque_debug!(AgentReply<S, O>, output);

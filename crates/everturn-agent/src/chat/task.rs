@@ -1,6 +1,5 @@
 //! A client's handle on a background run.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
@@ -126,8 +125,4 @@ impl<S, T, O> AgentTask<S, T, O> {
     }
 }
 
-impl<S, T, O> fmt::Debug for AgentTask<S, T, O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("AgentTask").field(&self.id).finish()
-    }
-}
+everturn_core::opaque_debug!(AgentTask<S, T, O>, id);

@@ -1,6 +1,5 @@
 //! Watching a background run.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll};
@@ -69,10 +68,4 @@ impl<S: CustomState, T> Stream for RunWatch<S, T> {
     }
 }
 
-impl<S, T> fmt::Debug for RunWatch<S, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RunWatch")
-            .field("text", &self.text)
-            .finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(RunWatch<S, T>, text);

@@ -4,7 +4,6 @@
 //! or put to the client again. So it holds for agents around a prompt and for those that run their turns
 //! themselves.
 
-use std::fmt;
 use std::future::Future;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -382,11 +381,7 @@ impl<S> Clone for AgentSession<S> {
     }
 }
 
-impl<S: CustomState> fmt::Debug for AgentSession<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("AgentSession").field(&self.session).finish()
-    }
-}
+everturn_core::opaque_debug!(AgentSession<S>, facts.agent);
 
 /// Returns the number of open calls whose outcome is unknown.
 fn unknown_outcomes(messages: &History) -> usize {

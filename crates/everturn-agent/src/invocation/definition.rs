@@ -2,6 +2,7 @@
 
 use std::any::TypeId;
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ use crate::journal::Retention;
 use crate::policy::client_permissions::ClientRules;
 use crate::policy::failed_turns::FailedTurns;
 use crate::policy::limits::ChosenLimits;
+use crate::policy::state_limit::{MAX_STATE_BYTES, StateLimit};
 use crate::policy::transform::{StateTransform, StreamTransform};
 use crate::runs::Runs;
 use crate::runs::run_poll::RunPolls;
@@ -71,7 +73,7 @@ impl Default for Heartbeat {
 
 /// How long cancelled work may take to end by itself before it is dropped, unless the agent sets another
 /// time.
-pub(crate) const CANCELLATION_GRACE: Duration = Duration::from_secs(5);
+pub(super) const CANCELLATION_GRACE: Duration = Duration::from_secs(5);
 
 /// Returns the schema of a type; `None` if it is any JSON.
 pub(crate) fn schema_of<T: JsonSchema + 'static>() -> Option<Schema> {
@@ -121,22 +123,17 @@ pub(crate) enum Visibility {
     Internal,
 }
 
-/// The definition of an agent, which its invocations share.
-pub(crate) struct Definition {
-    pub(crate) name: String,
+/// The settings of an agent that its invocations read.
+#[derive(Default)]
+pub(crate) struct Settings {
     pub(crate) description: Option<String>,
     /// Whether spans and keys have the names of session flows.
     pub(crate) is_session_flow: bool,
-    /// Weak, because the registry holds the agent's actions, and those this definition.
-    pub(crate) registry: WeakRegistry,
-    pub(crate) function: Arc<dyn UntypedFunction>,
     pub(crate) store: Option<Arc<dyn SessionStore>>,
     pub(crate) scope: Option<ScopeOf>,
     pub(crate) state_transform: Option<StateTransform>,
     pub(crate) stream_transform: Option<StreamTransform>,
     pub(crate) concurrency: Concurrency,
-    /// The lease of turn locks in the store; `None` if turns are locked in this process only.
-    pub(crate) turn_lease: Option<Duration>,
     pub(crate) snapshots: SnapshotPolicy,
     pub(crate) snapshot_ids: SnapshotIds,
     pub(crate) timeline: Timeline,
@@ -145,8 +142,8 @@ pub(crate) struct Definition {
     pub(crate) resume_past_failures: bool,
     /// The state that failed turns leave, and whether it can be resumed.
     pub(crate) failed_turns: FailedTurns,
-    /// Whether failed tool calls are reported to the model.
-    pub(crate) tool_errors: ToolErrors,
+    /// Whether failed tool calls are reported to the model; as [`ToolErrors::Fail`] if not set.
+    pub(crate) tool_errors: Option<ToolErrors>,
     /// The part of a conversation that models see.
     pub(crate) window: Window,
     /// The limits of the agent.
@@ -159,28 +156,38 @@ pub(crate) struct Definition {
     pub(crate) worker_loss: WorkerLoss,
     /// The names of the caller's values that background runs record.
     pub(crate) recorded_context: Vec<String>,
-    pub(crate) cancellation_grace: Duration,
-    pub(crate) max_state_bytes: u64,
-    pub(crate) clock: Clock,
-    /// How long journals are kept; `None` if none are written.
-    pub(crate) journals: Option<Arc<Retention>>,
+    pub(crate) cancellation_grace: Option<Duration>,
+    pub(crate) max_state_bytes: Option<u64>,
     /// The content of new sessions.
     pub(crate) beginning: Beginning,
-    /// The schema of the custom state; `None` if that may be any JSON.
-    pub(crate) custom_schema: Option<Schema>,
     /// The schema of the statuses that the agent sends, if it declares one.
     pub(crate) status_schema: Option<Schema>,
     /// The schema of the value that the agent's function returns; `None` if that may be any JSON.
     pub(crate) output_schema: Option<Schema>,
+    pub(crate) visibility: Visibility,
+    /// The input of the agent's prompt in conversations without one.
+    pub(crate) prompt_input: Option<Arc<Value>>,
+}
+
+/// The definition of an agent, which its invocations share.
+pub(crate) struct Definition {
+    pub(crate) name: String,
+    /// Weak, because the registry holds the agent's actions, and those this definition.
+    pub(crate) registry: WeakRegistry,
+    pub(crate) function: Arc<dyn UntypedFunction>,
+    /// The lease of turn locks in the store; `None` if turns are locked in this process only.
+    pub(crate) turn_lease: Option<Duration>,
+    pub(crate) clock: Clock,
+    /// How long journals are kept; `None` if none are written.
+    pub(crate) journals: Option<Arc<Retention>>,
+    /// The schema of the custom state; `None` if that may be any JSON.
+    pub(crate) custom_schema: Option<Schema>,
     /// The agent's prompt, if it has one.
     pub(crate) prompt: Option<AgentPrompt>,
     /// The tools that only a response answers.
     pub(crate) respond_only: RespondOnly,
-    pub(crate) visibility: Visibility,
     /// The fields that clients may set in addition to their message.
     pub(crate) client_rules: ClientRules,
-    /// The input of the agent's prompt in conversations without one.
-    pub(crate) prompt_input: Option<Arc<Value>>,
     /// The drivers of all invocations in progress. Each ends with its connection, or with its background run.
     pub(crate) invocations: TaskTracker,
     /// The background runs among them.
@@ -193,6 +200,15 @@ pub(crate) struct Definition {
     pub(crate) stream_logs: StreamLogs,
     /// The observers of turns that end.
     pub(crate) turn_observers: TurnObservers,
+    pub(crate) settings: Settings,
+}
+
+impl Deref for Definition {
+    type Target = Settings;
+
+    fn deref(&self) -> &Settings {
+        &self.settings
+    }
 }
 
 impl Definition {
@@ -230,6 +246,11 @@ impl Definition {
                 .context(format_args!("'promptInput' does not fit agent '{}'", self.name))
                 .with_public()
         })
+    }
+
+    /// Returns the limit on the size of a session's state.
+    pub(super) fn state_limit(&self) -> StateLimit {
+        StateLimit::new(self.max_state_bytes.unwrap_or(MAX_STATE_BYTES))
     }
 
     /// Converts the error of a stored custom state that is not of the agent's type, and logs it.

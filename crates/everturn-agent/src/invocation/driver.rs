@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_ai::prompt::PromptOverrides;
-use everturn_ai::{is_limit, with_tool_errors, with_window};
+use everturn_ai::{ToolErrors, is_limit, with_tool_errors, with_window};
 use everturn_core::{Context, Emitter, Error, Inputs, Registry, Result, SpanRecorder};
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
@@ -30,6 +30,7 @@ use super::agent_session::InvocationFacts;
 use super::broadcast::Broadcast;
 use super::client::{AnswerSender, Client, ClientStream, ClientStreamEvent, error_of, lost_the_session};
 use super::cursor::{InvocationCursor, Saved};
+use super::definition::CANCELLATION_GRACE;
 use super::failure_log::FailedWork;
 use super::function::{ChunkSignal, MODEL_CHUNKS, Report, RunningFunction, Signal, Signals};
 use super::machine::{
@@ -43,7 +44,6 @@ use super::turn::{TurnContext, TurnReport, TurnStart, Turns};
 use super::turn_lock::{AwaitedLock, LockAnswer, SESSION_BUSY};
 use super::usage_tracker::UsageTracker;
 use super::{Definition, RegistryGuard};
-use crate::policy::state_limit::StateLimit;
 use crate::policy::transform::{shown_chunk, shown_state};
 use crate::policy::visibility::exposure;
 use crate::storage::snapshot::{BackgroundRun, Lease};
@@ -247,7 +247,7 @@ impl Driver {
             init,
             overrides,
             snapshots: snapshots.created(),
-            limit: StateLimit::new(definition.max_state_bytes),
+            limit: definition.state_limit(),
             session_flow: definition.is_session_flow.then(|| definition.name.clone()),
             agent: definition.name.clone(),
             usage: Arc::clone(&usage),
@@ -731,7 +731,8 @@ impl Driver {
             Cancellation::Fenced => Error::aborted("another worker has taken the run over"),
         };
         self.signals.end(why);
-        self.function.drop_after(self.definition.cancellation_grace);
+        let grace = self.definition.cancellation_grace;
+        self.function.drop_after(grace.unwrap_or(CANCELLATION_GRACE));
     }
 
     /// Stops following the client; chunks are for the watchers of the run from now on.
@@ -855,7 +856,7 @@ fn with_settings(context: Context, definition: &Definition, registry: &Registry)
     let context = context.with_extension(Arc::new(registry.downgrade()));
     let context = context.with_dependencies(registry.dependencies());
     let context = with_window(context, definition.window.clone());
-    with_tool_errors(context, definition.tool_errors)
+    with_tool_errors(context, definition.tool_errors.unwrap_or(ToolErrors::Fail))
 }
 
 /// Renews the lease of the lock in the store, if one is held.

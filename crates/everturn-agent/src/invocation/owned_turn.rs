@@ -1,6 +1,5 @@
 //! Turns that an agent's function ends itself.
 
-use std::fmt;
 use std::ops::Deref;
 
 use everturn_core::{Error, HandlerError, HandlerResult, Result};
@@ -89,8 +88,4 @@ impl<S> Deref for OwnedTurn<S> {
     }
 }
 
-impl<S> fmt::Debug for OwnedTurn<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("OwnedTurn").field(&self.turn).finish()
-    }
-}
+everturn_core::opaque_debug!(OwnedTurn<S>, turn);

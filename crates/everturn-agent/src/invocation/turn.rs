@@ -1,6 +1,5 @@
 //! Turns: one input, and all that follows until the agent has answered it.
 
-use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -209,14 +208,7 @@ impl<S> Deref for Turn<S> {
     }
 }
 
-impl<S> fmt::Debug for Turn<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Turn")
-            .field("input", &self.input)
-            .field("place", &self.place)
-            .finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(Turn<S>, input, place);
 
 /// The result of a turn's handler: the turn's finish reason, if the handler gives one.
 ///

@@ -1,6 +1,5 @@
 //! Observers of turns that end, for metrics.
 
-use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -78,8 +77,4 @@ impl TurnObservers {
     }
 }
 
-impl fmt::Debug for TurnObservers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("TurnObservers")
-    }
-}
+everturn_core::opaque_debug!(TurnObservers);

@@ -403,8 +403,4 @@ pub(crate) fn merged(base: Option<&Arc<Value>>, given: Value) -> Value {
     }
 }
 
-impl fmt::Debug for ClientRules {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ClientRules").field(&self.0.permissions).finish()
-    }
-}
+everturn_core::opaque_debug!(ClientRules, 0.permissions);

@@ -1,6 +1,5 @@
 //! Limits on what the turns of an agent may use.
 
-use std::fmt;
 use std::sync::Arc;
 
 use everturn_ai::Budget;
@@ -165,8 +164,4 @@ impl ChosenLimits {
     }
 }
 
-impl fmt::Debug for ChosenLimits {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ChosenLimits")
-    }
-}
+everturn_core::opaque_debug!(ChosenLimits);

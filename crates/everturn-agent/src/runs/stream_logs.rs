@@ -1,6 +1,5 @@
 //! The stream logs that hold text of an application's agents, which is erased with their sessions.
 
-use std::fmt;
 use std::sync::{Arc, Weak};
 
 use everturn_core::Registry;
@@ -44,8 +43,4 @@ impl StreamLogs {
     }
 }
 
-impl fmt::Debug for StreamLogs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("StreamLogs")
-    }
-}
+everturn_core::opaque_debug!(StreamLogs);

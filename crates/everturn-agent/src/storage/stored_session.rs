@@ -1,6 +1,5 @@
 //! Handles on a store with the tenant, and with the session, of their calls.
 
-use std::fmt;
 use std::sync::Arc;
 
 use everturn_core::Result;
@@ -13,7 +12,7 @@ use crate::store::{
 use crate::{SessionId, Snapshot, SnapshotId};
 
 /// A store as one tenant sees it. Cloning is cheap.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(crate) struct TenantStore {
     store: Arc<dyn SessionStore>,
     scope: Scope,
@@ -84,15 +83,6 @@ impl TenantStore {
 
     pub(crate) fn watch(&self, id: &SnapshotId) -> Option<StatusStream> {
         self.store.watch(&self.scope, id)
-    }
-}
-
-impl fmt::Debug for TenantStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TenantStore")
-            .field("store", &self.store)
-            .field("scope", &self.scope)
-            .finish()
     }
 }
 

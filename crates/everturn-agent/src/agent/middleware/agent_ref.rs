@@ -1,6 +1,5 @@
 //! References to agents.
 
-use std::fmt;
 use std::sync::Arc;
 
 use everturn_ai::Delegate;
@@ -144,11 +143,4 @@ impl<S: CustomState, T: 'static, O: 'static> From<&Agent<S, T, O>> for AgentRef 
     }
 }
 
-impl fmt::Debug for AgentRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AgentRef")
-            .field("name", &self.name)
-            .field("description", &self.description)
-            .finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(AgentRef, name, description);

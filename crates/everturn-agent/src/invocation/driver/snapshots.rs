@@ -16,7 +16,6 @@ use crate::invocation::function::{Answer, Committed};
 use crate::invocation::machine::{Commit, Event, TakeoverPoint};
 use crate::invocation::repeated::unknown_to_client;
 use crate::journal::TurnJournal;
-use crate::policy::state_limit::StateLimit;
 use crate::storage::content_id::SNAPSHOT_ID_ENTRY;
 use crate::storage::snapshot::OpenTurn;
 use crate::store::{JournalKey, Precondition, SAVE_UNKNOWN, TurnAccount};
@@ -172,7 +171,7 @@ impl Driver {
                 ..state
             }
         });
-        let limit = StateLimit::new(self.definition.max_state_bytes);
+        let limit = self.definition.state_limit();
         // An answer that was refused leaves no trace: the question is open as before.
         let is_kept = !lost_the_session(error) && !is_refused_answer(error);
         let committed = committed.filter(|state| is_kept && limit.check(state).is_ok());
