@@ -12,9 +12,8 @@ use crate::input::{ClientContent, ClientMessage, Resume, ResumeStatus, invalid};
 
 /// Returns the calls that wait at the end of a conversation, whose last message was added by the turn `name`.
 pub(crate) fn pending(messages: &History, name: &str, agent: &ServedAgent) -> Vec<WaitingCall> {
-    let (place, last) = match waiting_message(messages) {
-        Some(asking) => asking,
-        None => return Vec::new(),
+    let Some((place, last)) = waiting_message(messages) else {
+        return Vec::new();
     };
     pending_of(last, agent, |number| {
         MessagePosition::new(place, number).id("call", name)
@@ -62,16 +61,15 @@ pub(crate) fn interrupt(open: &WaitingCall, agent: &ServedAgent) -> Value {
         "toolCallId": open.id,
         "metadata": { "everturn": call },
     });
-    let schema = match open.kind {
-        WaitingKind::Approval => Some(json!({
+    let schema = if open.kind == WaitingKind::Approval {
+        Some(json!({
             "type": "object",
             "properties": { "approved": { "type": "boolean" }, "reason": { "type": "string" } },
             "required": ["approved"],
-        })),
-        _ => {
-            let schema = request.and_then(|request| agent.answer_schema(&request.name));
-            schema.filter(|schema| schema.is_object()).cloned()
-        }
+        }))
+    } else {
+        let schema = request.and_then(|request| agent.answer_schema(&request.name));
+        schema.filter(|schema| schema.is_object()).cloned()
     };
     if let Some(schema) = schema.filter(|_| !is_of_application(open)) {
         interrupt["responseSchema"] = schema;

@@ -322,18 +322,18 @@ impl Line {
             Some((index, parse(id)?.0))
         });
         let is_of_session = |_, found: &Snapshot| found.session_id == tip.session_id;
-        let named = agent.last_turn(names, Some(tip), is_of_session, context).await?;
+        let latest = agent.last_turn(names, Some(tip), is_of_session, context).await?;
         let is_of_tip = |found: &Snapshot| {
             let (shorter, longer) = (messages_of(found), messages_of(tip));
             longer.common_prefix(shorter) == shorter.len()
         };
-        let end = match &named {
+        let end = match &latest {
             Some((_, found)) if !is_of_tip(found) => found,
             _ => tip,
         };
         Ok(Some(Self {
             end: end.clone(),
-            named,
+            named: latest,
         }))
     }
 

@@ -239,6 +239,6 @@ impl MountedAdapter {
         let length = hyper::body::Body::size_hint(response.body()).exact();
         let ahead = length.map_or(0, |length| usize::try_from(length).unwrap_or(usize::MAX));
         counted.permit.take(ahead)?;
-        Ok(response.map(|body| CountedBody::new(body, counted, reading, ahead)))
+        Ok(response.map(|body| CountedBody::wrap(body, counted, reading, ahead)))
     }
 }

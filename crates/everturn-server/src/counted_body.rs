@@ -30,8 +30,8 @@ pub(crate) struct CountedBody {
 }
 
 impl CountedBody {
-    /// Creates a body of which `ahead` bytes are counted in advance.
-    pub(crate) fn new(body: Body, held: Held, reading: Option<ReadingPlace>, ahead: usize) -> Body {
+    /// Wraps a body of which `ahead` bytes are counted in advance.
+    pub(crate) fn wrap(body: Body, held: Held, reading: Option<ReadingPlace>, ahead: usize) -> Body {
         Body::new(Self {
             body,
             held,

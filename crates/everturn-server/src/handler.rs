@@ -317,7 +317,7 @@ impl Mounted {
         let text = if is_heavy { offload(print).await } else { print() };
         let length = text.len();
         held.permit.take_instead(length)?;
-        let body = CountedBody::new(Body::from(Bytes::from(text)), held, None, length);
+        let body = CountedBody::wrap(Body::from(Bytes::from(text)), held, None, length);
         Ok(json_text(StatusCode::OK, body))
     }
 

@@ -1,7 +1,7 @@
 //! Turns that the policy takes no snapshot of: the session's head.
 
 use everturn_agent::archive::{Archive, Import};
-use everturn_agent::store::{Detail, MemoryStore, Scope, SessionStore, SnapshotQuery};
+use everturn_agent::store::{Detail, MemoryStore, Scope, SessionQuery, SessionStore, SnapshotQuery};
 use everturn_agent::{
     Agent, AgentBuilder, AgentInit, AgentReply, AgentSession, Concurrency, GetSnapshotRequest, Snapshot,
     SnapshotEvent, SnapshotIds, SnapshotPolicy, Timeline, custom_agent,
@@ -202,7 +202,7 @@ async fn a_session_without_snapshots_has_no_latest_one_and_goes_on() {
     let sessions = agent
         .archive()
         .unwrap()
-        .sessions(&Default::default())
+        .sessions(&SessionQuery::default())
         .await
         .unwrap();
     assert_eq!(sessions.items.len(), 1);

@@ -12,10 +12,6 @@ mod foreign_files;
 mod forking_turns;
 #[path = "../fuzz_entry/mod.rs"]
 mod fuzz_entry;
-#[allow(
-    clippy::disallowed_methods,
-    reason = "polls a lock that another process holds"
-)]
 mod held_lock;
 mod interop;
 mod journal_crashes;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use everturn_agent::store::SessionStore;
 use everturn_file::{Disk, FileStore, RealDisk};
+use everturn_testkit::blocking_real_pause;
 use everturn_testkit::certify::{certify, certify_crashes, certify_processes};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,10 +38,6 @@ struct Rename {
 }
 
 impl DefectiveDisk {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "the defect is a rename that happens late"
-    )]
     fn with(defect: Defect) -> Arc<dyn Disk> {
         let (renames, queue) = mpsc::channel::<Rename>();
         let on_its_way: Arc<Mutex<HashMap<PathBuf, Vec<u8>>>> = Arc::default();
@@ -54,7 +51,8 @@ impl DefectiveDisk {
                 content,
             } in queue
             {
-                std::thread::sleep(due.saturating_duration_since(Instant::now()));
+                let late_by = due.saturating_duration_since(Instant::now());
+                blocking_real_pause(late_by, "the defect is a rename that happens late");
                 RealDisk.rename(&from, &to).unwrap();
                 let mut late = late.lock().unwrap();
                 if late.get(&to) == Some(&content) {

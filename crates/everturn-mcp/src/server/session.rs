@@ -151,7 +151,7 @@ pub(super) async fn handing_off(context: &Context) {
     if let Some(server) = context.extension::<everturn_server::ServerHandle>() {
         return server.handing_off().cancelled().await;
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// Waits until the HTTP server shuts down; forever over other transports.
@@ -161,7 +161,7 @@ async fn draining(context: Option<Context>) {
     if let Some(server) = context.and_then(|context| context.extension::<everturn_server::ServerHandle>()) {
         return server.draining().cancelled().await;
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 impl ServerHandler for Session {

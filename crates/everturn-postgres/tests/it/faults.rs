@@ -16,6 +16,7 @@ use everturn_ai::Message;
 use everturn_postgres::PostgresStore;
 use everturn_testkit::certify::faults::{Fault, Faults};
 use everturn_testkit::certify::{certify_crashes, certify_faults};
+use everturn_testkit::real_pause;
 use serde_json::json;
 
 use crate::support::proxy::Proxy;
@@ -156,10 +157,6 @@ async fn withstand(worker_url: &str, direct: &str, trouble: impl Future<Output =
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a crash may fall anywhere into the work"
-)]
 async fn crashes_of_the_server_lose_and_double_nothing() {
     let Some(server) = Server::start() else {
         return;
@@ -170,7 +167,8 @@ async fn crashes_of_the_server_lose_and_double_nothing() {
 
     let turns = withstand(&server.url(), &server.url(), async {
         for round in 0..60_u64 {
-            tokio::time::sleep(Duration::from_millis(20 + fastrand::u64(..60))).await;
+            let moment = Duration::from_millis(20 + fastrand::u64(..60));
+            real_pause(moment, "a crash may fall anywhere into the work").await;
             if round % 6 == 5 {
                 let server = Arc::clone(&server);
                 tokio::task::spawn_blocking(move || {

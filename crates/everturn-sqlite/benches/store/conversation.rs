@@ -89,8 +89,11 @@ pub(crate) fn kib(bytes: usize) -> f64 {
     bytes as f64 / 1024.0
 }
 
+/// The name of a table and the function that prints it.
+type Table<'a> = (&'a str, &'a dyn Fn(&Runtime));
+
 /// Runs the tables that the arguments name, or all.
-pub(crate) fn run_tables(tables: &[(&str, &dyn Fn(&Runtime))]) {
+pub(crate) fn run_tables(tables: &[Table<'_>]) {
     let wanted: Vec<String> = std::env::args()
         .skip(1)
         .filter(|argument| !argument.starts_with("--"))

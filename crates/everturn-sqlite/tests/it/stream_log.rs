@@ -13,7 +13,7 @@ use everturn_core::stream_log::{
 };
 use everturn_core::{Error, Exposure, Result, Status};
 use everturn_sqlite::{SqliteStore, SqliteStreamLog, SqliteStreamLogOptions};
-use everturn_testkit::eventually;
+use everturn_testkit::{eventually, real_pause};
 use futures::future::poll_fn;
 use futures::stream::FuturesUnordered;
 use futures::{FutureExt, StreamExt};
@@ -486,7 +486,6 @@ async fn a_session_database_and_a_stream_database_are_not_confused() {
 
 /// Not a test: a process that writes until it is killed. Without a path it does nothing.
 #[test]
-#[expect(clippy::disallowed_methods, reason = "paced to be killed midway")]
 fn the_other_process() {
     let Ok(path) = std::env::var(PATH) else { return };
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -500,7 +499,7 @@ fn the_other_process() {
         println!("\nopened");
         for n in 1..100_000_u64 {
             writer.append(text(n)).await.unwrap();
-            tokio::time::sleep(Duration::from_millis(1)).await;
+            real_pause(Duration::from_millis(1), "a pace at which a kill falls midway").await;
         }
     });
 }

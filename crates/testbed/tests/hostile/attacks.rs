@@ -129,7 +129,7 @@ fn schemas() -> Vec<Vec<Value>> {
     ]
 }
 
-fn get(path: String) -> Sent {
+fn get(path: &str) -> Sent {
     let request = format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n");
     Sent::Http(request)
 }
@@ -164,7 +164,7 @@ fn readings(session: &str, snapshot: &str) -> Vec<Request> {
         ),
         (
             "items",
-            get(format!("/v1/conversations/{session}/items?limit=100")),
+            get(&format!("/v1/conversations/{session}/items?limit=100")),
         ),
         mcp("mcp tools", "tools/list", "{}"),
         mcp("mcp resources", "resources/list", "{}"),
@@ -172,10 +172,10 @@ fn readings(session: &str, snapshot: &str) -> Vec<Request> {
             "mcp call",
             &format!(r#"{{"message":"hi","sessionId":"{session}"}}"#),
         ),
-        ("conversation", get(format!("/v1/conversations/{session}"))),
-        ("agents", get("/agents".to_owned())),
-        ("openapi", get("/openapi.json".to_owned())),
-        ("metrics", get("/metrics".to_owned())),
+        ("conversation", get(&format!("/v1/conversations/{session}"))),
+        ("agents", get("/agents")),
+        ("openapi", get("/openapi.json")),
+        ("metrics", get("/metrics")),
         http("connect", &format!("/agui/{OPEN}/connect"), "", &thread),
         http(
             "copilotkit connect",
@@ -241,10 +241,10 @@ fn continuing(session: &str, response: &str) -> Vec<Request> {
             "",
             r#"{"metadata":{"a":"b"}}"#,
         ),
-        ("response", get(format!("/v1/responses/{response}"))),
+        ("response", get(&format!("/v1/responses/{response}"))),
         (
             "input items",
-            get(format!("/v1/responses/{response}/input_items?limit=100")),
+            get(&format!("/v1/responses/{response}/input_items?limit=100")),
         ),
         http("detach", &format!("/{OPEN}"), "", &detach.to_string()),
     ]

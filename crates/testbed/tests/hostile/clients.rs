@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use everturn_testkit::blocking_real_pause;
 use everturn_testkit::conformance::skip;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -15,6 +16,9 @@ use crate::{MEGABYTE, alone};
 
 /// The duration of an attack.
 const ATTACK: Duration = Duration::from_secs(3);
+
+/// Why a test waits in real time.
+const MEASURED: &str = "the time over which the use of the processor is measured";
 
 /// The timeout until an attack has started, on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -270,13 +274,13 @@ fn two_thousand_watchers_of_a_silent_run() {
     // Each watcher polls once.
     let settled = || {
         let before = cpu_time(server.id());
-        std::thread::sleep(Duration::from_millis(500));
+        blocking_real_pause(Duration::from_millis(500), MEASURED);
         cpu_time(server.id()).saturating_sub(before) < Duration::from_millis(100)
     };
     assert!((0..60).any(|_| settled()), "the watchers never come to rest");
 
     let before = cpu_time(server.id());
-    std::thread::sleep(ATTACK);
+    blocking_real_pause(ATTACK, MEASURED);
     let spent = cpu_time(server.id()).saturating_sub(before);
     let observer = Observer::of(&server);
     for turn in 0..20 {
@@ -322,7 +326,7 @@ fn busy_streams_of_disconnected_clients_do_not_outlast_the_grace_period() {
         stream.read_exact(&mut [0; 512]).unwrap();
     }
     let before = cpu_time(server.id());
-    std::thread::sleep(Duration::from_millis(500));
+    blocking_real_pause(Duration::from_millis(500), MEASURED);
     let busy = cpu_time(server.id()).saturating_sub(before);
     assert!(
         busy > Duration::from_millis(50),

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use everturn_agent::SnapshotStatus;
 use everturn_agent::store::{Detail, Scope};
+use everturn_testkit::blocking_real_pause;
 use testbed::worker::StorePlace;
 
 use crate::observer::Observer;
@@ -148,7 +149,10 @@ fn a_server_ends_while_its_neighbour_is_frozen(site: Site) {
             let scene = &scene;
             scope.spawn(move || scene.turn(&format!("last-{turn}")));
         }
-        std::thread::sleep(BUSY_TIMEOUT / 4);
+        blocking_real_pause(
+            BUSY_TIMEOUT / 4,
+            "turns that began wait for the lock of the frozen neighbour",
+        );
         scene.server.signal("TERM");
         Instant::now()
     });
@@ -204,14 +208,14 @@ fn a_lost_run_is_taken_over_once_the_lock_is_free(site: Site) {
         runtime.block_on(row).unwrap().unwrap().status
     };
 
-    std::thread::sleep(2 * lease);
+    blocking_real_pause(2 * lease, "the lease expires, and nobody can take the run over");
     assert_eq!(status(), SnapshotStatus::Pending);
     neighbour.kill();
 
     let free = Instant::now();
     while !status().is_final() {
         assert!(free.elapsed() < PATIENCE, "nobody takes the run over");
-        std::thread::sleep(Duration::from_millis(50));
+        blocking_real_pause(Duration::from_millis(50), "between two readings of the row");
     }
 }
 

@@ -1,7 +1,6 @@
 //! Hostile clients, frozen neighbours and many clients at once: a server keeps its memory within bounds, and
 //! continues to answer promptly.
 #![allow(clippy::unwrap_used, reason = "what cannot be set up has failed")]
-#![allow(clippy::disallowed_methods, reason = "attacks and stops last for a time")]
 #![cfg(target_os = "linux")]
 
 mod attacks;

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use everturn_testkit::blocking_real_pause;
+
 use crate::MEGABYTE;
 use crate::served::Testbed;
 use crate::wire::exchange;
@@ -99,8 +101,8 @@ fn watch(server: &Testbed, is_over: &Arc<AtomicBool>) -> JoinHandle<Vec<Answer>>
         let mut answers = Vec::new();
         while !is_over.load(Ordering::Relaxed) || answers.is_empty() {
             answers.push(ask(&host));
-            // Often enough to detect a short stall, seldom enough not to be an attack itself.
-            std::thread::sleep(Duration::from_millis(10));
+            let reason = "often enough to detect a short stall, seldom enough not to be an attack itself";
+            blocking_real_pause(Duration::from_millis(10), reason);
         }
         answers
     })

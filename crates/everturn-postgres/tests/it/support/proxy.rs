@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use everturn_testkit::real_pause;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
@@ -65,10 +66,6 @@ impl Proxy {
 }
 
 /// Passes bytes both ways until a side ends or a fault happens.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "an answer is held back as long as the test asks"
-)]
 async fn pass(mut client: TcpStream, mut server: TcpStream, stall: Duration, faults: &watch::Sender<usize>) {
     let (mut asked, mut answered) = (vec![0; 1 << 16], vec![0; 1 << 16]);
     let mut messages = 0;
@@ -94,7 +91,7 @@ async fn pass(mut client: TcpStream, mut server: TcpStream, stall: Duration, fau
                         let _ = server.read(&mut answered).await;
                         return;
                     }
-                    Some(Fault::Stall) => tokio::time::sleep(stall).await,
+                    Some(Fault::Stall) => real_pause(stall, "a server that does not answer").await,
                     Some(Fault::CutBefore) | None => {}
                 }
             }
