@@ -135,17 +135,14 @@ impl Archive {
         }
     }
 
-    /// Refuses custom states that do not match a schema.
-    pub(crate) fn with_custom_schema(self, custom_schema: Option<Schema>) -> Self {
-        Self {
-            custom_schema,
-            ..self
+    everturn_core::setters! {
+        /// Refuses custom states that do not match a schema.
+        pub(crate) fn with_custom_schema(mut self, custom_schema: Option<Schema>) {
+            self.custom_schema = custom_schema
         }
-    }
 
-    /// Sets whether the caller named the tenant in the request, where it may be mistyped.
-    pub(crate) fn with_named_tenant(self, is_named: bool) -> Self {
-        Self { is_named, ..self }
+        /// Sets whether the caller named the tenant in the request, where it may be mistyped.
+        pub(crate) fn with_named_tenant(mut self, is_named: bool) { self.is_named = is_named }
     }
 
     /// Fails with `NOT_FOUND` if the caller named a tenant that does not exist.
@@ -173,13 +170,11 @@ impl Archive {
         self
     }
 
-    pub(crate) fn with_logs(self, streams: Vec<Arc<dyn StreamLog>>) -> Self {
-        Self { streams, ..self }
-    }
+    everturn_core::setters! {
+        pub(crate) fn with_logs(mut self, streams: Vec<Arc<dyn StreamLog>>) { self.streams = streams }
 
-    /// Sets the clock for the times of changes and forks, and for retention by age.
-    pub fn with_clock(self, clock: Clock) -> Self {
-        Self { clock, ..self }
+        /// Sets the clock for the times of changes and forks, and for retention by age.
+        pub fn with_clock(mut self, clock: Clock) { self.clock = clock }
     }
 
     /// Returns the tenant whose sessions these are.

@@ -69,16 +69,12 @@ impl<S: CustomState, T, O> ChatBuilder<S, T, O> {
         }
     }
 
-    /// Resumes a session at its tip, or begins it under this id.
-    pub fn resume(mut self, session: impl Into<SessionId>) -> Self {
-        self.init.session_id = Some(session.into());
-        self
-    }
+    everturn_core::setters! {
+        /// Resumes a session at its tip, or begins it under this id.
+        pub fn resume(mut self, session: impl Into<SessionId>) { self.init.session_id = Some(session.into()) }
 
-    /// Resumes exactly this snapshot; resuming an older one begins a branch.
-    pub fn snapshot(mut self, snapshot: impl Into<SnapshotId>) -> Self {
-        self.init.snapshot_id = Some(snapshot.into());
-        self
+        /// Resumes exactly this snapshot; resuming an older one begins a branch.
+        pub fn snapshot(mut self, snapshot: impl Into<SnapshotId>) { self.init.snapshot_id = Some(snapshot.into()) }
     }
 
     /// Resumes a state that the client kept, in place of [`ChatBuilder::custom`].
@@ -139,27 +135,21 @@ impl<S: CustomState, T, O> ChatBuilder<S, T, O> {
         self
     }
 
-    /// Sets settings that go before those of the agent and of its prompt in every turn of this chat: another
-    /// model, other tools.
-    ///
-    /// Only for agents of this process that are around a prompt. A background run that another worker takes
-    /// over continues without them.
-    pub fn overrides(mut self, overrides: PromptOverrides) -> Self {
-        self.overrides = Some(Arc::new(overrides));
-        self
-    }
+    everturn_core::setters! {
+        /// Sets settings that go before those of the agent and of its prompt in every turn of this chat:
+        /// another model, other tools.
+        ///
+        /// Only for agents of this process that are around a prompt. A background run that another worker
+        /// takes over continues without them.
+        pub fn overrides(mut self, overrides: PromptOverrides) { self.overrides = Some(Arc::new(overrides)) }
 
-    /// Sets the prompt input of the whole conversation.
-    pub fn prompt_input(mut self, input: impl Into<Value>) -> Self {
-        self.init.prompt_input = Some(input.into());
-        self
-    }
+        /// Sets the prompt input of the whole conversation.
+        pub fn prompt_input(mut self, input: impl Into<Value>) { self.init.prompt_input = Some(input.into()) }
 
-    /// Sets the context of every turn; the default is the context in which the chat is opened. A
-    /// [`Principal`](everturn_core::Principal) is converted to its context: the chat is held on its behalf.
-    pub fn context(mut self, context: impl Into<Context>) -> Self {
-        self.context = Some(context.into());
-        self
+        /// Sets the context of every turn; the default is the context in which the chat is opened. A
+        /// [`Principal`](everturn_core::Principal) is converted to its context: the chat is held on its
+        /// behalf.
+        pub fn context(mut self, context: impl Into<Context>) { self.context = Some(context.into()) }
     }
 
     fn check(&self) -> Result<()> {

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 pub(crate) use self::argument::check_tool;
 pub(crate) use self::changes::{Change, Changes};
-pub(crate) use self::core::{Core, Publisher};
+pub(crate) use self::core::{AnySession, Core, Publisher};
 pub use self::handle::SessionHandle;
 use crate::{AgentStreamChunk, Artifact, CustomState, SessionId, SessionState};
 

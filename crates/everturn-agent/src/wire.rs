@@ -11,6 +11,7 @@ mod plain_protocol;
 use everturn_ai::prompt::PromptOverrides;
 use everturn_ai::{Message, ModelResponseChunk, UsageTotal};
 use everturn_core::{Context, Error, Result, RuntimeError};
+use everturn_macros::wire;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -23,67 +24,54 @@ use crate::{
     AgentFinishReason, Artifact, SessionId, SessionState, SnapshotEvent, SnapshotId, SnapshotStatus,
 };
 
+/// Defines constructors of messages with one field that is not empty.
+macro_rules! with_one_field {
+    ($(
+        $(#[$attribute:meta])*
+        $visibility:vis fn $name:ident($value:ident: $type:ty) { $field:ident: $set:expr }
+    )*) => {$(
+        $(#[$attribute])*
+        $visibility fn $name($value: $type) -> Self {
+            Self { $field: $set, ..Self::default() }
+        }
+    )*};
+}
+
 /// The start of an invocation; without any field it begins a new session.
+#[wire(deny_unknown_fields)]
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AgentInit {
     /// Resumes this session at its tip, or begins it under this id. Server-managed agents only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<SessionId>,
     /// Resumes exactly this snapshot. Server-managed agents only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_id: Option<SnapshotId>,
     /// Resumes the state that the client kept. Client-managed agents only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<SessionState>,
     /// The prompt input of the conversation, set when the conversation begins. From clients only the fields
     /// that the agent [allows](crate::ClientPermissions::prompt_input), merged over the agent's own input.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_input: Option<Value>,
     /// The custom state of a session that begins; refused for one that exists.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub custom: Option<GivenCustom>,
 }
 
 impl AgentInit {
-    /// Resumes a session at its tip, or begins it under this id.
-    pub fn session(session: impl Into<SessionId>) -> Self {
-        Self {
-            session_id: Some(session.into()),
-            ..Self::default()
-        }
+    with_one_field! {
+        /// Resumes a session at its tip, or begins it under this id.
+        pub fn session(session: impl Into<SessionId>) { session_id: Some(session.into()) }
+
+        /// Resumes exactly this snapshot.
+        pub fn snapshot(snapshot: impl Into<SnapshotId>) { snapshot_id: Some(snapshot.into()) }
+
+        /// Resumes the state that the client kept.
+        pub fn state(state: SessionState) { state: Some(state) }
     }
 
-    /// Resumes exactly this snapshot.
-    pub fn snapshot(snapshot: impl Into<SnapshotId>) -> Self {
-        Self {
-            snapshot_id: Some(snapshot.into()),
-            ..Self::default()
-        }
-    }
+    everturn_core::setters! {
+        /// Sets the prompt input.
+        pub fn with_prompt_input(mut self, input: impl Into<Value>) { self.prompt_input = Some(input.into()) }
 
-    /// Resumes the state that the client kept.
-    pub fn state(state: SessionState) -> Self {
-        Self {
-            state: Some(state),
-            ..Self::default()
-        }
-    }
-
-    /// Sets the prompt input.
-    pub fn with_prompt_input(self, input: impl Into<Value>) -> Self {
-        Self {
-            prompt_input: Some(input.into()),
-            ..self
-        }
-    }
-
-    /// The same start, with the custom state of a session that begins.
-    pub fn with_custom(self, custom: impl Into<Value>) -> Self {
-        Self {
-            custom: Some(GivenCustom::new(custom)),
-            ..self
-        }
+        /// The same start, with the custom state of a session that begins.
+        pub fn with_custom(mut self, custom: impl Into<Value>) { self.custom = Some(GivenCustom::new(custom)) }
     }
 
     /// Returns the start as a client sends it to a server.
@@ -161,17 +149,15 @@ impl AgentInit {
 }
 
 /// The result of an agent's function; `O` is the type of its value besides the answer.
+#[wire]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
 pub struct AgentResult<O = Value> {
     /// The answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Message>,
     /// The artifacts of the reply.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub artifacts: Vec<Artifact>,
     /// The reason for the end of the invocation, if it differs from the last turn's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<AgentFinishReason>,
     /// A value of the agent's own.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -243,40 +229,30 @@ impl<O: Serialize> AgentResult<O> {
 }
 
 /// The output of an invocation.
+#[wire]
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
 pub struct AgentOutput {
     /// The session's id.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<SessionId>,
     /// The snapshot to resume: the last committed one, that of a turn which failed and was kept, or the
     /// pending snapshot of a detached run. Server-managed agents only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_id: Option<SnapshotId>,
     /// The ids of all snapshots of the invocation, in order. Only from agents with a
     /// [policy](crate::AgentBuilder::snapshots) other than the default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_ids: Option<Vec<SnapshotId>>,
     /// The state to resume, which the client keeps. Client-managed agents only.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<SessionState>,
     /// The answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Message>,
     /// The artifacts of the reply.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifacts: Option<Vec<Artifact>>,
     /// The reason for the end of the invocation, if one was given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<AgentFinishReason>,
     /// The error of a failed invocation.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<RuntimeError>,
     /// A value of the agent's own, if its function returned one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<Value>,
     /// The usage of the invocation's models and tools, if it called any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<UsageTotal>,
 }
 
@@ -292,38 +268,30 @@ impl AgentOutput {
 }
 
 /// One chunk of an agent's stream.
+#[wire]
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
 pub struct AgentStreamChunk {
     /// A chunk of the model's answer.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_chunk: Option<ModelResponseChunk>,
     /// The place, among the session's messages, of the message that the model's chunk is part of. Only if
     /// [`TurnDetails`](crate::TurnDetails) were requested, and in background runs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<usize>,
     /// The start of a turn. Only if [`TurnDetails`](crate::TurnDetails) were requested.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_start: Option<TurnStarted>,
     /// A change of the custom state; pointers are rooted at the custom document.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub custom_patch: Option<JsonPatch>,
     /// An artifact that was added or replaced.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub artifact: Option<Artifact>,
     /// The agent's activity, in a type of the agent's own.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<Value>,
     /// A snapshot that was taken. Only from agents with a [policy](crate::AgentBuilder::snapshots) other than
     /// the default.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_created: Option<SnapshotCreated>,
     /// Whether another worker took the background run over. It restarts the turn in progress, so the chunks
     /// of this turn so far do not count.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub taken_over: bool,
     /// The end of the turn.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_end: Option<TurnEnd>,
 }
 
@@ -338,14 +306,13 @@ pub struct SnapshotCreated {
 }
 
 /// The start of a turn.
+#[wire]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
 pub struct TurnStarted {
     /// The session.
     pub session_id: SessionId,
     /// The snapshot that will hold the turn, if its id is known already; see
     /// [`TurnContext::snapshot_id`](crate::TurnContext::snapshot_id).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_id: Option<SnapshotId>,
     /// The number of the session's messages before the turn.
     pub position: usize,
@@ -362,39 +329,27 @@ pub struct AddedMessages {
 }
 
 /// The end of a turn.
+#[wire]
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
 pub struct TurnEnd {
     /// The snapshot that holds the turn, or what a turn that failed had committed. It can be read as soon as
     /// this arrives.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_id: Option<SnapshotId>,
     /// The reason for the end of the turn, if one was given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<AgentFinishReason>,
     /// The usage of the turn's models and tools, if it called any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<UsageTotal>,
     /// The messages that the turn added. Only if [`TurnDetails`](crate::TurnDetails) were requested.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub added: Option<AddedMessages>,
 }
 
 impl AgentStreamChunk {
-    /// Creates a chunk with a chunk of the model.
-    pub fn model(chunk: ModelResponseChunk) -> Self {
-        Self {
-            model_chunk: Some(chunk),
-            ..Self::default()
-        }
-    }
+    with_one_field! {
+        /// Creates a chunk with a chunk of the model.
+        pub fn model(chunk: ModelResponseChunk) { model_chunk: Some(chunk) }
 
-    /// Creates a chunk that begins a turn.
-    pub fn turn_start(turn_start: TurnStarted) -> Self {
-        Self {
-            turn_start: Some(turn_start),
-            ..Self::default()
-        }
+        /// Creates a chunk that begins a turn.
+        pub fn turn_start(turn_start: TurnStarted) { turn_start: Some(turn_start) }
     }
 
     /// The same chunk, as part of the message at this place of the session.
@@ -402,36 +357,18 @@ impl AgentStreamChunk {
         Self { position, ..self }
     }
 
-    /// Creates a chunk with a change of the custom state.
-    pub fn patch(patch: JsonPatch) -> Self {
-        Self {
-            custom_patch: Some(patch),
-            ..Self::default()
-        }
-    }
+    with_one_field! {
+        /// Creates a chunk with a change of the custom state.
+        pub fn patch(patch: JsonPatch) { custom_patch: Some(patch) }
 
-    /// Creates a chunk with an artifact.
-    pub fn artifact(artifact: Artifact) -> Self {
-        Self {
-            artifact: Some(artifact),
-            ..Self::default()
-        }
-    }
+        /// Creates a chunk with an artifact.
+        pub fn artifact(artifact: Artifact) { artifact: Some(artifact) }
 
-    /// Creates a chunk with a status of the agent.
-    pub fn status(status: Value) -> Self {
-        Self {
-            status: Some(status),
-            ..Self::default()
-        }
-    }
+        /// Creates a chunk with a status of the agent.
+        pub fn status(status: Value) { status: Some(status) }
 
-    /// Creates a chunk that reports a snapshot.
-    pub fn snapshot_created(snapshot: SnapshotCreated) -> Self {
-        Self {
-            snapshot_created: Some(snapshot),
-            ..Self::default()
-        }
+        /// Creates a chunk that reports a snapshot.
+        pub fn snapshot_created(snapshot: SnapshotCreated) { snapshot_created: Some(snapshot) }
     }
 
     /// Creates a chunk that reports a takeover of the background run.
@@ -462,21 +399,18 @@ pub enum StateManagement {
 }
 
 /// The description of an agent in a listing, under the metadata key `agent`.
+#[wire]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
 pub struct AgentMetadata {
     /// Where the state is kept.
     pub state_management: StateManagement,
     /// Whether a background run can be aborted.
     pub abortable: bool,
     /// The schema of the custom state.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state_schema: Option<Value>,
     /// The schema of the status that the agent streams, if it declares one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status_schema: Option<Value>,
     /// The schema of the value that the agent's function returns, if it returns one of a type.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
 }
 
@@ -484,14 +418,12 @@ pub struct AgentMetadata {
 /// the session.
 ///
 /// Fields unknown to this version are ignored, as in all requests of Genkit's companion actions.
+#[wire]
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
 pub struct GetSnapshotRequest {
     /// The snapshot.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_id: Option<SnapshotId>,
     /// The session.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<SessionId>,
     /// Whether the snapshot is read without its state.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -503,20 +435,12 @@ pub struct GetSnapshotRequest {
 }
 
 impl GetSnapshotRequest {
-    /// Asks for the snapshot with this id.
-    pub fn snapshot(id: impl Into<SnapshotId>) -> Self {
-        Self {
-            snapshot_id: Some(id.into()),
-            ..Self::default()
-        }
-    }
+    with_one_field! {
+        /// Asks for the snapshot with this id.
+        pub fn snapshot(id: impl Into<SnapshotId>) { snapshot_id: Some(id.into()) }
 
-    /// Asks for the latest snapshot of a session.
-    pub fn latest(session: impl Into<SessionId>) -> Self {
-        Self {
-            session_id: Some(session.into()),
-            ..Self::default()
-        }
+        /// Asks for the latest snapshot of a session.
+        pub fn latest(session: impl Into<SessionId>) { session_id: Some(session.into()) }
     }
 
     /// Asks for the state from which the next turn of a session continues.
@@ -537,12 +461,11 @@ pub struct AbortRequest {
 }
 
 /// The outcome of an abort.
+#[wire]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
 pub struct AbortResponse {
     /// The run's snapshot.
     pub snapshot_id: SnapshotId,
     /// The status of the run's snapshot after the abort; before it, from some other servers.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<SnapshotStatus>,
 }

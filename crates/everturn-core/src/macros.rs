@@ -16,20 +16,35 @@ macro_rules! opaque_debug {
     };
 }
 
-/// Defines setters: methods that take the value, set one of its fields, and return the value.
+/// Defines builder methods that change one setting and return the builder: each block is the whole change.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! setters {
     ($(
         $(#[$attribute:meta])*
-        $visibility:vis fn $name:ident($($argument:ident: $type:ty),*) { $($field:ident).+ = $value:expr }
-    )*) => {
-        $(
-            $(#[$attribute])*
-            $visibility fn $name(mut self $(, $argument: $type)*) -> Self {
-                self.$($field).+ = $value;
-                self
+        $visibility:vis fn $name:ident(mut $self:ident $(, $value:ident: $type:ty)*) $change:block
+    )*) => {$(
+        $(#[$attribute])*
+        $visibility fn $name(mut $self $(, $value: $type)*) -> Self {
+            $change;
+            $self
+        }
+    )*};
+}
+
+/// Implements `From` by expressions.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conversions {
+    ($(
+        $(#[$attribute:meta])*
+        From<$from:ty> for $to:ty: |$value:ident| $converted:expr;
+    )*) => {$(
+        $(#[$attribute])*
+        impl ::std::convert::From<$from> for $to {
+            fn from($value: $from) -> Self {
+                $converted
             }
-        )*
-    };
+        }
+    )*};
 }

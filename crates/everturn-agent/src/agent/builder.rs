@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 use super::new_sessions::always;
 use crate::invocation::answers::RestartInputs;
 use crate::invocation::turn_lock::TURN_LEASE;
-use crate::invocation::turn_observer::TurnObservers;
+use crate::invocation::turn_observer::turn_observers;
 use crate::invocation::{
     AgentFunction, AgentPrompt, Definition, RespondOnly, Settings, TypedFunction, Visibility, schema_of,
 };
@@ -27,9 +27,8 @@ use crate::policy::client_permissions::ClientRules;
 use crate::policy::failed_turns::FailedTurns;
 use crate::policy::limits::ChosenLimits;
 use crate::policy::transform::{StateTransform, one_after_another, over_custom_state};
-use crate::runs::Runs;
 use crate::runs::run_stream::own_log;
-use crate::runs::stream_logs::StreamLogs;
+use crate::runs::{Runs, stream_logs};
 use crate::storage::session_state::{AgentTypes, decode_custom};
 use crate::store::{IntoStore, Scope, SessionStore, TurnLocks};
 use crate::{
@@ -303,19 +302,19 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
             .retyped()
     }
 
-    /// Keeps sessions in a store; without one, the client keeps the state.
-    ///
-    /// Agents that should see each other's turns on a session must be given the same [`Arc`].
-    pub fn store(self, store: impl IntoStore) -> Self {
-        self.set(|agent| agent.settings.store = Some(store.into_store()))
-    }
+    everturn_core::setters! {
+        /// Keeps sessions in a store; without one, the client keeps the state.
+        ///
+        /// Agents that should see each other's turns on a session must be given the same [`Arc`].
+        pub fn store(mut self, store: impl IntoStore) { self.settings.store = Some(store.into_store()) }
 
-    /// Isolates tenants: `scope` returns the tenant whose snapshots a call may see.
-    ///
-    /// By default the tenant is the [`Scope`] in the extensions of the call's context, which a server sets
-    /// for authenticated callers, or else the default scope.
-    pub fn scope(self, scope: impl Fn(&Context) -> Scope + Send + Sync + 'static) -> Self {
-        self.set(|agent| agent.settings.scope = Some(Arc::new(scope)))
+        /// Isolates tenants: `scope` returns the tenant whose snapshots a call may see.
+        ///
+        /// By default the tenant is the [`Scope`] in the extensions of the call's context, which a server
+        /// sets for authenticated callers, or else the default scope.
+        pub fn scope(mut self, scope: impl Fn(&Context) -> Scope + Send + Sync + 'static) {
+            self.settings.scope = Some(Arc::new(scope))
+        }
     }
 
     /// Transforms the custom state that clients see: in snapshot reads, client-managed outputs and
@@ -387,28 +386,22 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.set(|agent| agent.settings.stream_transform = Some(Arc::new(transform)))
     }
 
-    /// Sets the policy for concurrent turns of one session; by default the second is rejected.
-    pub fn concurrency(self, concurrency: Concurrency) -> Self {
-        self.set(|agent| agent.settings.concurrency = concurrency)
-    }
+    everturn_core::setters! {
+        /// Sets the policy for concurrent turns of one session; by default the second is rejected.
+        pub fn concurrency(mut self, concurrency: Concurrency) { self.settings.concurrency = concurrency }
 
-    /// Sets where concurrent turns of one session are detected: in the store, for turns of all processes, or
-    /// in this process. By default the store decides; `everturn-postgres` locks turns in the store.
-    ///
-    /// A lock in the store costs one more small write per turn.
-    pub fn turn_locking(self, locking: TurnLocking) -> Self {
-        self.set(|agent| agent.options.turn_locking = locking)
-    }
+        /// Sets where concurrent turns of one session are detected: in the store, for turns of all processes,
+        /// or in this process. By default the store decides; `everturn-postgres` locks turns in the store.
+        ///
+        /// A lock in the store costs one more small write per turn.
+        pub fn turn_locking(mut self, locking: TurnLocking) { self.options.turn_locking = locking }
 
-    /// Sets how long a turn holds its lock in the store after its process has died; 15 s by default. Running
-    /// processes renew it.
-    pub fn turn_lease(self, lease: Duration) -> Self {
-        self.set(|agent| agent.options.turn_lease = Some(lease))
-    }
+        /// Sets how long a turn holds its lock in the store after its process has died; 15 s by default.
+        /// Running processes renew it.
+        pub fn turn_lease(mut self, lease: Duration) { self.options.turn_lease = Some(lease) }
 
-    /// Sets which moments become snapshots; the default is the end of every successful turn.
-    pub fn snapshots(self, policy: SnapshotPolicy) -> Self {
-        self.set(|agent| agent.settings.snapshots = policy)
+        /// Sets which moments become snapshots; the default is the end of every successful turn.
+        pub fn snapshots(mut self, policy: SnapshotPolicy) { self.settings.snapshots = policy }
     }
 
     /// Takes snapshots at the moments that `decide` selects. It gets the custom state at the moment and, if
@@ -448,85 +441,74 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.snapshots(SnapshotPolicy::over_custom_state(decide))
     }
 
-    /// Sets how snapshots are named; by a UUID by default.
-    pub fn snapshot_ids(self, ids: SnapshotIds) -> Self {
-        self.set(|agent| agent.settings.snapshot_ids = ids)
-    }
+    everturn_core::setters! {
+        /// Sets how snapshots are named; by a UUID by default.
+        pub fn snapshot_ids(mut self, ids: SnapshotIds) { self.settings.snapshot_ids = ids }
 
-    /// Sets what resuming an earlier snapshot does to the later ones; by default they stay, as another
-    /// branch.
-    pub fn timeline(self, timeline: Timeline) -> Self {
-        self.set(|agent| agent.settings.timeline = timeline)
-    }
+        /// Sets what resuming an earlier snapshot does to the later ones; by default they stay, as another
+        /// branch.
+        pub fn timeline(mut self, timeline: Timeline) { self.settings.timeline = timeline }
 
-    /// Writes the id of each snapshot into the metadata entry `snapshotId` of its last message, so that a
-    /// client can offer to go back to that message. Messages keep these ids as the conversation continues.
-    ///
-    /// The message with the id replaces the original one, so each snapshot begins a new lineage.
-    pub fn snapshot_id_in_messages(self) -> Self {
-        self.set(|agent| agent.settings.names_messages = true)
-    }
+        /// Writes the id of each snapshot into the metadata entry `snapshotId` of its last message, so that a
+        /// client can offer to go back to that message. Messages keep these ids as the conversation
+        /// continues.
+        ///
+        /// The message with the id replaces the original one, so each snapshot begins a new lineage.
+        pub fn snapshot_id_in_messages(mut self) { self.settings.names_messages = true }
 
-    /// Lets a session be resumed by its id although its latest snapshot is not a resume point: a background
-    /// run in progress, or one that [left nothing](FailedTurns::Discard). The session continues from the
-    /// nearest resume point before it, or starts a new conversation if there is none.
-    pub fn resume_past_failures(self) -> Self {
-        self.set(|agent| agent.settings.resume_past_failures = true)
-    }
+        /// Lets a session be resumed by its id although its latest snapshot is not a resume point: a
+        /// background run in progress, or one that [left nothing](FailedTurns::Discard). The session
+        /// continues from the nearest resume point before it, or starts a new conversation if there is none.
+        pub fn resume_past_failures(mut self) { self.settings.resume_past_failures = true }
 
-    /// Sets the state that is left by a turn that fails, or whose client leaves: by default a snapshot with
-    /// all finished rounds, from which every client can continue ([`FailedTurns::Keep`]).
-    ///
-    /// The snapshot's id is a UUID, and comes with the end of the turn and with the output. It can be resumed
-    /// by that id, or by the session's: an input without a message ([`Chat::retry`](crate::Chat::retry))
-    /// continues the turn without repeating its effects; an input with a message continues the conversation
-    /// after the one that failed.
-    ///
-    /// The turns of a background run have no snapshots of their failures: the run's last snapshot holds its
-    /// last state.
-    pub fn failed_turns(self, failed_turns: FailedTurns) -> Self {
-        self.set(|agent| agent.settings.failed_turns = failed_turns)
-    }
+        /// Sets the state that is left by a turn that fails, or whose client leaves: by default a snapshot
+        /// with all finished rounds, from which every client can continue ([`FailedTurns::Keep`]).
+        ///
+        /// The snapshot's id is a UUID, and comes with the end of the turn and with the output. It can be
+        /// resumed by that id, or by the session's: an input without a message
+        /// ([`Chat::retry`](crate::Chat::retry)) continues the turn without repeating its effects; an input
+        /// with a message continues the conversation after the one that failed.
+        ///
+        /// The turns of a background run have no snapshots of their failures: the run's last snapshot holds
+        /// its last state.
+        pub fn failed_turns(mut self, failed_turns: FailedTurns) { self.settings.failed_turns = failed_turns }
 
-    /// Sets whether failed tool calls are reported to the model or fail the turn. By default the model
-    /// receives its own mistakes and errors that it can act on ([`ToolErrors::Fail`]).
-    ///
-    /// ```
-    /// use everturn_agent::agent;
-    /// use everturn_ai::{Tool, ToolContext, ToolErrors};
-    /// use everturn_core::{Error, Registry, Result};
-    /// # fn main() -> Result<()> {
-    /// # let registry = Registry::new();
-    /// let order = Tool::new("order", "Looks up an order.", |number: u32, _: ToolContext| async move {
-    ///     // The model reads this and asks the customer again.
-    ///     Err::<String, _>(Error::not_found(format!("there is no order {number}")).for_model().into())
-    /// });
-    /// agent(&registry, "support").tool(order).tool_errors(ToolErrors::Tell).define()?;
-    /// # Ok(()) }
-    /// ```
-    pub fn tool_errors(self, choice: ToolErrors) -> Self {
-        self.set(|agent| agent.settings.tool_errors = Some(choice))
-    }
+        /// Sets whether failed tool calls are reported to the model or fail the turn. By default the model
+        /// receives its own mistakes and errors that it can act on ([`ToolErrors::Fail`]).
+        ///
+        /// ```
+        /// use everturn_agent::agent;
+        /// use everturn_ai::{Tool, ToolContext, ToolErrors};
+        /// use everturn_core::{Error, Registry, Result};
+        /// # fn main() -> Result<()> {
+        /// # let registry = Registry::new();
+        /// let order = Tool::new("order", "Looks up an order.", |number: u32, _: ToolContext| async move {
+        ///     // The model reads this and asks the customer again.
+        ///     Err::<String, _>(Error::not_found(format!("there is no order {number}")).for_model().into())
+        /// });
+        /// agent(&registry, "support").tool(order).tool_errors(ToolErrors::Tell).define()?;
+        /// # Ok(()) }
+        /// ```
+        pub fn tool_errors(mut self, choice: ToolErrors) { self.settings.tool_errors = Some(choice) }
 
-    /// Sets the part of a long conversation that the model sees; by default as much as fits its context
-    /// window ([`Window::of_model`]). The session keeps everything.
-    ///
-    /// It applies to the agent's prompt and for [`Turn::generate`](crate::Turn::generate).
-    ///
-    /// ```
-    /// use everturn_agent::agent;
-    /// use everturn_ai::Window;
-    /// # use everturn_core::{Registry, Result};
-    /// # fn main() -> Result<()> {
-    /// # let registry = Registry::new();
-    /// agent(&registry, "support")
-    ///     .system("You help people with their orders.")
-    ///     .window(Window::last_tokens(8_000).summarize_with("small").ahead_of_time())
-    ///     .define()?;
-    /// # Ok(()) }
-    /// ```
-    pub fn window(self, window: Window) -> Self {
-        self.set(|agent| agent.settings.window = window)
+        /// Sets the part of a long conversation that the model sees; by default as much as fits its context
+        /// window ([`Window::of_model`]). The session keeps everything.
+        ///
+        /// It applies to the agent's prompt and for [`Turn::generate`](crate::Turn::generate).
+        ///
+        /// ```
+        /// use everturn_agent::agent;
+        /// use everturn_ai::Window;
+        /// # use everturn_core::{Registry, Result};
+        /// # fn main() -> Result<()> {
+        /// # let registry = Registry::new();
+        /// agent(&registry, "support")
+        ///     .system("You help people with their orders.")
+        ///     .window(Window::last_tokens(8_000).summarize_with("small").ahead_of_time())
+        ///     .define()?;
+        /// # Ok(()) }
+        /// ```
+        pub fn window(mut self, window: Window) { self.settings.window = window }
     }
 
     /// Limits what turns, invocations and sessions may use, and how often a turn may repeat a tool call. A
@@ -535,64 +517,61 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.limits_for(move |_| limits.clone())
     }
 
-    /// Computes the limits from the context of each invocation, for example from a customer's plan.
-    ///
-    /// ```
-    /// use everturn_agent::{Limits, agent};
-    /// use everturn_ai::Budget;
-    /// # use everturn_core::{Principal, Registry, Result};
-    /// # fn main() -> Result<()> {
-    /// # let registry = Registry::new();
-    /// agent(&registry, "support")
-    ///     .limits_for(|context| {
-    ///         let pays = Principal::of(context).is_some_and(|caller| caller.has_role("customer"));
-    ///         Limits::new().per_session(Budget::new().tokens(if pays { 1_000_000 } else { 20_000 }))
-    ///     })
-    ///     .define()?;
-    /// # Ok(()) }
-    /// ```
-    pub fn limits_for(self, limits: impl Fn(&Context) -> Limits + Send + Sync + 'static) -> Self {
-        self.set(|agent| agent.settings.limits = ChosenLimits::new(limits))
-    }
+    everturn_core::setters! {
+        /// Computes the limits from the context of each invocation, for example from a customer's plan.
+        ///
+        /// ```
+        /// use everturn_agent::{Limits, agent};
+        /// use everturn_ai::Budget;
+        /// # use everturn_core::{Principal, Registry, Result};
+        /// # fn main() -> Result<()> {
+        /// # let registry = Registry::new();
+        /// agent(&registry, "support")
+        ///     .limits_for(|context| {
+        ///         let pays = Principal::of(context).is_some_and(|caller| caller.has_role("customer"));
+        ///         Limits::new().per_session(Budget::new().tokens(if pays { 1_000_000 } else { 20_000 }))
+        ///     })
+        ///     .define()?;
+        /// # Ok(()) }
+        /// ```
+        pub fn limits_for(mut self, limits: impl Fn(&Context) -> Limits + Send + Sync + 'static) {
+            self.settings.limits = ChosenLimits::new(limits)
+        }
 
-    /// Sets what happens to a message that arrives while tool requests wait for answers; by default the
-    /// requests are closed, and the conversation continues.
-    ///
-    /// ```
-    /// use everturn_agent::{WhileInterrupted, agent};
-    /// # use everturn_core::{Registry, Result};
-    /// # fn main() -> Result<()> {
-    /// # let registry = Registry::new();
-    /// // Nothing else is talked about before a payment is approved or declined.
-    /// agent(&registry, "banker").while_interrupted(WhileInterrupted::Reject).define()?;
-    /// # Ok(()) }
-    /// ```
-    pub fn while_interrupted(self, policy: WhileInterrupted) -> Self {
-        self.set(|agent| agent.settings.while_interrupted = policy)
-    }
+        /// Sets what happens to a message that arrives while tool requests wait for answers; by default the
+        /// requests are closed, and the conversation continues.
+        ///
+        /// ```
+        /// use everturn_agent::{WhileInterrupted, agent};
+        /// # use everturn_core::{Registry, Result};
+        /// # fn main() -> Result<()> {
+        /// # let registry = Registry::new();
+        /// // Nothing else is talked about before a payment is approved or declined.
+        /// agent(&registry, "banker").while_interrupted(WhileInterrupted::Reject).define()?;
+        /// # Ok(()) }
+        /// ```
+        pub fn while_interrupted(mut self, policy: WhileInterrupted) { self.settings.while_interrupted = policy }
 
-    /// Lets people who answer an interrupt change the arguments of the call: a restart whose metadata
-    /// `replacedInput` repeats the recorded input ([`Part::restart`](everturn_ai::Part::restart)) runs the
-    /// tool with the input that it has, if that fits the tool's schema. By default only the recorded input
-    /// may run. A tool that [sets](everturn_ai::Tool::with_editable_input) whether its arguments may be
-    /// edited is not affected, except that an agent that runs its turns itself must allow edits, too.
-    ///
-    /// Every client of the agent then decides what an interrupted tool does, so the tools must check their
-    /// arguments. The model is not called again: it receives the tool's answer next to its own arguments.
-    pub fn allow_edited_inputs(self) -> Self {
-        self.set(|agent| agent.settings.restart_inputs = RestartInputs::Edited)
-    }
+        /// Lets people who answer an interrupt change the arguments of the call: a restart whose metadata
+        /// `replacedInput` repeats the recorded input ([`Part::restart`](everturn_ai::Part::restart)) runs
+        /// the tool with the input that it has, if that fits the tool's schema. By default only the recorded
+        /// input may run. A tool that [sets](everturn_ai::Tool::with_editable_input) whether its arguments
+        /// may be edited is not affected, except that an agent that runs its turns itself must allow edits,
+        /// too.
+        ///
+        /// Every client of the agent then decides what an interrupted tool does, so the tools must check
+        /// their arguments. The model is not called again: it receives the tool's answer next to its own
+        /// arguments.
+        pub fn allow_edited_inputs(mut self) { self.settings.restart_inputs = RestartInputs::Edited }
 
-    /// Sets how often background runs renew their heartbeat, and when one counts as lost.
-    pub fn heartbeat(self, heartbeat: Heartbeat) -> Self {
-        self.set(|agent| agent.settings.heartbeat = heartbeat)
-    }
+        /// Sets how often background runs renew their heartbeat, and when one counts as lost.
+        pub fn heartbeat(mut self, heartbeat: Heartbeat) { self.settings.heartbeat = heartbeat }
 
-    /// Sets what happens to background runs whose worker is lost; by default another worker takes them over.
-    ///
-    /// Workers find them by polling: see [`Agent::recover`] and [`recover_every`](crate::recover_every).
-    pub fn on_worker_loss(self, policy: WorkerLoss) -> Self {
-        self.set(|agent| agent.settings.worker_loss = policy)
+        /// Sets what happens to background runs whose worker is lost; by default another worker takes them
+        /// over.
+        ///
+        /// Workers find them by polling: see [`Agent::recover`] and [`recover_every`](crate::recover_every).
+        pub fn on_worker_loss(mut self, policy: WorkerLoss) { self.settings.worker_loss = policy }
     }
 
     /// Adds names of values in the caller's [`Context`], such as `auth`, that a background run records in its
@@ -611,44 +590,40 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         })
     }
 
-    /// Sets the log in which background runs keep their chunks for watchers; by default it is in this
-    /// process's memory.
-    ///
-    /// With a log that several processes share, a run can be watched from any of them, also across a
-    /// takeover.
-    pub fn run_log(self, log: impl IntoStreamLog) -> Self {
-        self.set(|agent| agent.options.run_log = Some(log.into_stream_log()))
-    }
+    everturn_core::setters! {
+        /// Sets the log in which background runs keep their chunks for watchers; by default it is in this
+        /// process's memory.
+        ///
+        /// With a log that several processes share, a run can be watched from any of them, also across a
+        /// takeover.
+        pub fn run_log(mut self, log: impl IntoStreamLog) { self.options.run_log = Some(log.into_stream_log()) }
 
-    /// Sets how long cancelled work may take to clean up before it is dropped.
-    pub fn cancellation_grace(self, grace: Duration) -> Self {
-        self.set(|agent| agent.settings.cancellation_grace = Some(grace))
-    }
+        /// Sets how long cancelled work may take to clean up before it is dropped.
+        pub fn cancellation_grace(mut self, grace: Duration) { self.settings.cancellation_grace = Some(grace) }
 
-    /// Sets the approximate maximum size of a session's state, in bytes of JSON; 64 MiB by default. The state
-    /// may take four times as many bytes of memory.
-    ///
-    /// A turn whose message, or whose outcome, makes the state larger fails with `RESOURCE_EXHAUSTED` and
-    /// [`STATE_TOO_LARGE`](crate::STATE_TOO_LARGE), and is not kept.
-    pub fn max_state_bytes(self, bytes: u64) -> Self {
-        self.set(|agent| agent.settings.max_state_bytes = Some(bytes))
-    }
+        /// Sets the approximate maximum size of a session's state, in bytes of JSON; 64 MiB by default. The
+        /// state may take four times as many bytes of memory.
+        ///
+        /// A turn whose message, or whose outcome, makes the state larger fails with `RESOURCE_EXHAUSTED` and
+        /// [`STATE_TOO_LARGE`](crate::STATE_TOO_LARGE), and is not kept.
+        pub fn max_state_bytes(mut self, bytes: u64) { self.settings.max_state_bytes = Some(bytes) }
 
-    /// Sets the fields that clients may set in a turn in addition to their message; nothing by default.
-    ///
-    /// ```
-    /// use everturn_agent::{ClientPermissions, agent};
-    /// # use everturn_core::{Registry, Result};
-    /// # fn main() -> Result<()> {
-    /// # let registry = Registry::new();
-    /// // A front end brings tools of its own, and tells the model what the user is looking at.
-    /// agent(&registry, "painter")
-    ///     .client_permissions(ClientPermissions::none().tools().instructions())
-    ///     .define()?;
-    /// # Ok(()) }
-    /// ```
-    pub fn client_permissions(self, permissions: ClientPermissions) -> Self {
-        self.set(|agent| agent.options.client_permissions = permissions)
+        /// Sets the fields that clients may set in a turn in addition to their message; nothing by default.
+        ///
+        /// ```
+        /// use everturn_agent::{ClientPermissions, agent};
+        /// # use everturn_core::{Registry, Result};
+        /// # fn main() -> Result<()> {
+        /// # let registry = Registry::new();
+        /// // A front end brings tools of its own, and tells the model what the user is looking at.
+        /// agent(&registry, "painter")
+        ///     .client_permissions(ClientPermissions::none().tools().instructions())
+        ///     .define()?;
+        /// # Ok(()) }
+        /// ```
+        pub fn client_permissions(mut self, permissions: ClientPermissions) {
+            self.options.client_permissions = permissions
+        }
     }
 
     /// Adds registered [resources](everturn_ai::Resource), by name, that clients' messages may link to; none
@@ -676,34 +651,29 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.set(|agent| agent.options.resources.extend(names.into_iter().map(Into::into)))
     }
 
-    /// Makes servers offer the agent to clients although another agent [delegates](crate::Delegation) to it.
-    /// Agents without delegation are always offered.
-    pub fn public(self) -> Self {
-        self.set(|agent| agent.settings.visibility = Visibility::Public)
-    }
+    everturn_core::setters! {
+        /// Makes servers offer the agent to clients although another agent [delegates](crate::Delegation) to
+        /// it. Agents without delegation are always offered.
+        pub fn public(mut self) { self.settings.visibility = Visibility::Public }
 
-    /// Makes the agent internal: servers do not offer it to clients.
-    ///
-    /// An agent that a prompt or the settings of another agent delegate to is internal without it. It is for
-    /// agents that only code at run time delegates to: a flow, a custom function, the overrides of a call.
-    pub fn internal(self) -> Self {
-        self.set(|agent| agent.settings.visibility = Visibility::Internal)
-    }
+        /// Makes the agent internal: servers do not offer it to clients.
+        ///
+        /// An agent that a prompt or the settings of another agent delegate to is internal without it. It is
+        /// for agents that only code at run time delegates to: a flow, a custom function, the overrides of a
+        /// call.
+        pub fn internal(mut self) { self.settings.visibility = Visibility::Internal }
 
-    /// Sets whether a turn journals its effects, so that a replay of the turn repeats none; by default it
-    /// does. See [`journal`](crate::journal).
-    pub fn journaling(self, journaling: Journaling) -> Self {
-        self.set(|agent| agent.options.journaling = journaling)
-    }
+        /// Sets whether a turn journals its effects, so that a replay of the turn repeats none; by default it
+        /// does. See [`journal`](crate::journal).
+        pub fn journaling(mut self, journaling: Journaling) { self.options.journaling = journaling }
 
-    /// Sets the clock that gives snapshots and heartbeats their times; by default that of the store.
-    pub fn clock(self, clock: Clock) -> Self {
-        self.set(|agent| agent.options.clock = Some(clock))
-    }
+        /// Sets the clock that gives snapshots and heartbeats their times; by default that of the store.
+        pub fn clock(mut self, clock: Clock) { self.options.clock = Some(clock) }
 
-    /// Sets the prompt input of conversations without one.
-    pub fn prompt_input(self, input: impl Into<Value>) -> Self {
-        self.set(|agent| agent.settings.prompt_input = Some(Arc::new(input.into())))
+        /// Sets the prompt input of conversations without one.
+        pub fn prompt_input(mut self, input: impl Into<Value>) {
+            self.settings.prompt_input = Some(Arc::new(input.into()))
+        }
     }
 
     /// Builds the agent without registering it; see [`Agent::register`].
@@ -771,8 +741,8 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
                 &self.registry,
             ),
             name: self.name,
-            stream_logs: StreamLogs::of(&self.registry),
-            turn_observers: TurnObservers::of(&self.registry),
+            stream_logs: stream_logs(&self.registry),
+            turn_observers: turn_observers(&self.registry),
             registry: self.registry.downgrade(),
             function: Arc::new(TypedFunction(function)),
             turn_lease,

@@ -13,27 +13,15 @@ use crate::archive::{
 use crate::invocation::Definition;
 use crate::store::Scope;
 
-/// Returns the actions on all tenants; none without a store.
-pub(super) fn tenant_actions(definition: &Arc<Definition>) -> Vec<Arc<dyn DynAction>> {
-    if definition.store.is_none() {
-        return Vec::new();
-    }
-    let name = &definition.name;
+/// Returns the actions on all tenants.
+pub(super) fn tenant_actions(agent: &Arc<Definition>) -> Vec<Arc<dyn DynAction>> {
+    let lists = "Lists the tenants of agent '{}'.";
+    let deletes = "Deletes everything of a tenant of agent '{}' for good.";
+    let retains = "Applies rules of retention to all tenants of agent '{}'.";
     vec![
-        Arc::new(
-            lasting_action(definition, ActionType::AGENT_TENANTS, tenants, list)
-                .with_description(format!("Lists the tenants of agent '{name}'.")),
-        ),
-        Arc::new(
-            lasting_action(definition, ActionType::AGENT_DELETE_TENANT, tenants, delete).with_description(
-                format!("Deletes everything of a tenant of agent '{name}' for good."),
-            ),
-        ),
-        Arc::new(
-            lasting_action(definition, ActionType::AGENT_RETAIN, tenants, retain).with_description(format!(
-                "Applies rules of retention to all tenants of agent '{name}'."
-            )),
-        ),
+        lasting_action(agent, ActionType::AGENT_TENANTS, lists, tenants, list),
+        lasting_action(agent, ActionType::AGENT_DELETE_TENANT, deletes, tenants, delete),
+        lasting_action(agent, ActionType::AGENT_RETAIN, retains, tenants, retain),
     ]
 }
 

@@ -30,36 +30,26 @@ pub struct Import {
 }
 
 impl Import {
-    /// Imports under another session id; snapshots get new ids, so that the original may be in the same
-    /// store.
-    pub fn into_session(mut self, session: impl Into<SessionId>) -> Self {
-        self.session = Some(session.into());
-        self
-    }
+    everturn_core::setters! {
+        /// Imports under another session id; snapshots get new ids, so that the original may be in the same
+        /// store.
+        pub fn into_session(mut self, session: impl Into<SessionId>) { self.session = Some(session.into()) }
 
-    /// Replaces an existing session of that id. It is deleted once the whole file has been read and checked.
-    pub fn replacing(mut self) -> Self {
-        self.replace = true;
-        self
+        /// Replaces an existing session of that id. It is deleted once the whole file has been read and
+        /// checked.
+        pub fn replacing(mut self) { self.replace = true }
     }
 }
 
-impl From<ImportInit> for Import {
-    fn from(init: ImportInit) -> Self {
-        Self {
-            session: init.session_id,
-            replace: init.replace,
-        }
-    }
-}
-
-impl From<Import> for ImportInit {
-    fn from(how: Import) -> Self {
-        Self {
-            session_id: how.session,
-            replace: how.replace,
-        }
-    }
+everturn_core::conversions! {
+    From<ImportInit> for Import: |init| Self {
+        session: init.session_id,
+        replace: init.replace,
+    };
+    From<Import> for ImportInit: |how| Self {
+        session_id: how.session,
+        replace: how.replace,
+    };
 }
 
 /// The outcome of an import or a copy.

@@ -33,23 +33,16 @@ pub struct Retention {
 }
 
 impl Retention {
-    /// Deletes snapshots that were created longer ago than this.
-    pub fn no_older_than(mut self, age: Duration) -> Self {
-        self.age = Some(age);
-        self
-    }
+    everturn_core::setters! {
+        /// Deletes snapshots that were created longer ago than this.
+        pub fn no_older_than(mut self, age: Duration) { self.age = Some(age) }
 
-    /// Keeps only this many of the newest snapshots of each session. Superseded snapshots are counted
-    /// separately.
-    pub fn newest(mut self, count: usize) -> Self {
-        self.count = Some(count);
-        self
-    }
+        /// Keeps only this many of the newest snapshots of each session. Superseded snapshots are counted
+        /// separately.
+        pub fn newest(mut self, count: usize) { self.count = Some(count) }
 
-    /// Deletes labelled snapshots like all others.
-    pub fn even_labelled(mut self) -> Self {
-        self.even_labelled = true;
-        self
+        /// Deletes labelled snapshots like all others.
+        pub fn even_labelled(mut self) { self.even_labelled = true }
     }
 }
 

@@ -22,19 +22,20 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::Definition;
 use super::function::Signals;
 use super::owned_turn::OwnedTurn;
 use super::turn::TurnStart;
 use super::usage_tracker::UsageTracker;
 use crate::invocation::answers::RestartInputs;
 use crate::invocation::failure_log::FailedWork;
-use crate::invocation::turn_observer::{EndedTurn, TurnObservers};
+use crate::invocation::turn_observer::EndedTurn;
 use crate::policy::client_permissions::ClientRules;
 use crate::policy::state_limit::StateLimit;
 use crate::storage::session_state::decode_custom;
 use crate::{
-    AgentFinishReason, AgentInit, AgentInput, AgentResult, AgentStreamChunk, Clock, CustomState, Session,
-    SessionId, SessionState, SnapshotId, Turn, TurnResult, WhileInterrupted,
+    AgentFinishReason, AgentInit, AgentInput, AgentResult, AgentStreamChunk, CustomState, Session, SessionId,
+    SessionState, SnapshotId, Turn, TurnResult, WhileInterrupted,
 };
 
 /// The argument of an agent's function: the [`Session`], and the turns to run on it. Cloning is cheap.
@@ -47,25 +48,21 @@ pub struct AgentSession<S = Value> {
 
 /// Facts about an invocation that its function can read.
 pub(crate) struct InvocationFacts {
+    pub(super) definition: Arc<Definition>,
+    /// Whether the inputs come from a client of the agent, and not from this program.
+    pub(super) is_of_client: bool,
+    /// Whether the conversation was supplied by a client and cannot be verified.
+    pub(super) is_clients_word: bool,
     pub(super) init: AgentInit,
     /// The call's settings for the agent's prompt.
     pub(super) overrides: Option<Arc<PromptOverrides>>,
     /// The ids of the snapshots that the invocation has written, in order.
     pub(super) snapshots: Arc<Mutex<Vec<SnapshotId>>>,
-    /// The name of the session flow, if the agent is one.
-    pub(super) session_flow: Option<String>,
     pub(super) limit: StateLimit,
-    pub(super) agent: String,
     /// The usage of the invocation so far.
     pub(super) usage: Arc<UsageTracker>,
     /// The number of equal calls that a model may make in a turn.
     pub(super) repeated_calls: u32,
-    pub(super) observers: TurnObservers,
-    pub(super) input_validation: InputValidation,
-    /// The rules that name the agent's resources.
-    pub(super) resources: ClientRules,
-    /// The schema of the custom state; `None` if that may be any JSON.
-    pub(super) custom_schema: Option<Schema>,
 }
 
 /// Decodes the custom state with which a client replaces the session's.
@@ -186,24 +183,26 @@ impl<S: CustomState> AgentSession<S> {
             mut report,
         } = start;
         self.session.core().begin_turn();
-        let name = match &self.facts.session_flow {
-            Some(_) => format!("sessionFlow/turn/{}", place.turn_index),
-            None => format!("runTurn-{}", place.turn_index + 1),
+        let facts = &*self.facts;
+        let agent = &*facts.definition;
+        let name = if agent.is_session_flow {
+            format!("sessionFlow/turn/{}", place.turn_index)
+        } else {
+            format!("runTurn-{}", place.turn_index + 1)
         };
         let place = Arc::new(place);
         let context = self.context.clone().with_extension(Arc::clone(&place));
-        let context = with_repeated_calls(context, self.facts.repeated_calls);
+        let context = with_repeated_calls(context, facts.repeated_calls);
         let context = match &journal {
             Some(journal) => journal.enter_turn(context),
             // The caller's context may hold the journal of another agent's turn, which is not this turn's.
             None => without_journal(context),
         };
         let (session, signals) = (&self.session, &self.signals);
-        let facts = &*self.facts;
-        let (flow, limit, input_validation) = (&facts.session_flow, &facts.limit, &facts.input_validation);
-        let context = input_validation.enter(context, session.core().session_id());
+        let limit = &facts.limit;
+        let context = facts.enter(context, session.session_id());
         let settle = &mut report;
-        let (began, used_before) = (Instant::now(), self.facts.usage.own());
+        let (began, used_before) = (Instant::now(), facts.usage.own());
         let mut finish_reason = None;
         let finished = &mut finish_reason;
         let outcome = in_span(
@@ -213,9 +212,9 @@ impl<S: CustomState> AgentSession<S> {
             |context, recorder| async move {
                 recorder.input(&input);
                 facts.usage.take_up_turn().await?;
-                let received = input_validation.validate(&session.messages(), &input, &context)?;
+                let received = facts.validate(&session.messages(), &input, &context)?;
                 if let Some(custom) = &input.custom {
-                    let custom = replaced_custom(custom, facts.custom_schema.clone()).await?;
+                    let custom = replaced_custom(custom, agent.custom_schema.clone()).await?;
                     session.core().replace_custom(custom);
                 }
                 // Boxed, so that the future of the handler's turn stays small.
@@ -229,7 +228,7 @@ impl<S: CustomState> AgentSession<S> {
                 let outcome = if received.is_waiting {
                     Ok(AgentFinishReason::Interrupted.into())
                 } else {
-                    let context = match &input_validation.client_rules {
+                    let context = match facts.client_rules() {
                         Some(rules) => {
                             let input = session.prompt_input();
                             rules.enter(context, &session.messages(), input.as_deref())
@@ -254,8 +253,8 @@ impl<S: CustomState> AgentSession<S> {
                 *finished = reason;
                 if let Some(snapshot) = settle.settle(Ok(reason)).await? {
                     recorder.snapshot_id(snapshot.as_str());
-                    if let Some(flow) = flow {
-                        recorder.session_flow(flow, snapshot.as_str());
+                    if agent.is_session_flow {
+                        recorder.session_flow(&agent.name, snapshot.as_str());
                     }
                 }
                 recorder.output(&TurnOutput {
@@ -268,8 +267,8 @@ impl<S: CustomState> AgentSession<S> {
         self.turn_ended(&outcome, finish_reason, (began, used_before));
         if let Err(error) = &outcome {
             let failed = FailedWork {
-                agent: &self.facts.agent,
-                session: self.session.core().session_id(),
+                agent: &self.facts.definition.name,
+                session: self.session.session_id(),
                 context: &self.context,
             };
             failed.log("a turn", error);
@@ -286,8 +285,8 @@ impl<S: CustomState> AgentSession<S> {
         finish_reason: Option<AgentFinishReason>,
         (began, used_before): (Instant, UsageTotal),
     ) {
-        self.facts.observers.notify(&EndedTurn {
-            agent: &self.facts.agent,
+        let ended = EndedTurn {
+            agent: &self.facts.definition.name,
             finish_reason: match outcome {
                 Ok(()) => finish_reason.unwrap_or(AgentFinishReason::Unknown),
                 Err(error) if is_limit(error) || self.context.is_over() => AgentFinishReason::Aborted,
@@ -301,7 +300,10 @@ impl<S: CustomState> AgentSession<S> {
             },
             usage: self.facts.usage.own() - used_before,
             took: began.elapsed(),
-        });
+        };
+        for observer in self.facts.definition.turn_observers.all() {
+            observer.turn_ended(&ended);
+        }
         self.facts.usage.turn_is_over();
     }
 
@@ -348,7 +350,7 @@ impl<S: CustomState> AgentSession<S> {
 
     /// Returns the names of the resources that messages of clients may link to.
     pub(super) fn resources(&self) -> &[String] {
-        self.facts.resources.resources()
+        self.facts.definition.client_rules.resources()
     }
 
     /// Returns the context of the invocation: who calls, and whether the work is cancelled.
@@ -381,7 +383,7 @@ impl<S> Clone for AgentSession<S> {
     }
 }
 
-everturn_core::opaque_debug!(AgentSession<S>, facts.agent);
+everturn_core::opaque_debug!(AgentSession<S>, facts.definition.name);
 
 /// Returns the number of open calls whose outcome is unknown.
 fn unknown_outcomes(messages: &History) -> usize {
@@ -390,58 +392,43 @@ fn unknown_outcomes(messages: &History) -> usize {
     open.filter(|part| part.is_outcome_unknown()).count()
 }
 
-/// The rules by which an agent validates inputs.
-#[derive(Debug, Clone)]
-pub(super) struct InputValidation {
-    /// The fields that inputs may set in addition to their message; `None` for inputs of this program.
-    pub(super) client_rules: Option<ClientRules>,
-    /// Whether the conversation was supplied by a client and cannot be verified.
-    pub(super) is_clients_word: bool,
-    pub(super) while_interrupted: WhileInterrupted,
-    /// The inputs with which the agent lets interrupted calls run again, unless a tool sets otherwise.
-    pub(super) restart_inputs: RestartInputs,
-    /// Whether a generation checks every answer against its tool, which may allow other inputs.
-    pub(super) asks_tools: bool,
-    pub(super) clock: Clock,
-}
-
 /// An input that passed validation.
-#[derive(Debug, Default)]
-pub(super) struct ValidInput {
+#[derive(Default)]
+struct ValidInput {
     /// The messages to add to the session before the turn: answers that close open requests, and the input's
     /// own.
-    pub(super) messages: Vec<Message>,
+    messages: Vec<Message>,
     /// The answers among them, or the requests that are put to the client again.
     reported: Vec<Part>,
     /// The place of the answers in the session.
     position: Option<usize>,
     /// Whether the turn ends at once, because its message waits for the answers to open requests.
-    pub(super) is_waiting: bool,
+    is_waiting: bool,
 }
 
-impl InputValidation {
+impl InvocationFacts {
+    /// Returns the fields that inputs may set in addition to their message; `None` for inputs of this program.
+    fn client_rules(&self) -> Option<&ClientRules> {
+        self.is_of_client.then_some(&self.definition.client_rules)
+    }
+
     /// Validates an input of a caller against the conversation.
     ///
     /// # Errors
     /// `INVALID_ARGUMENT` for a field that the agent does not accept from clients, and for answers that do
     /// not fit the open requests; `FAILED_PRECONDITION` for a message that the agent does not take while
     /// requests are open.
-    pub(super) fn validate(
-        &self,
-        history: &History,
-        input: &AgentInput,
-        caller: &Context,
-    ) -> Result<ValidInput> {
-        if let Some(rules) = &self.client_rules {
+    fn validate(&self, history: &History, input: &AgentInput, caller: &Context) -> Result<ValidInput> {
+        if let Some(rules) = self.client_rules() {
             rules.check(input)?;
         }
         let messages: Vec<Message> = input.messages().cloned().collect();
         if let Some(answers) = given_answers(input) {
             // Before anything runs: a forged answer must not reach a tool.
-            let inputs = if self.asks_tools {
-                RestartInputs::Edited
-            } else {
-                self.restart_inputs
+            // A generation checks every answer against its tool, which may allow other inputs.
+            let inputs = match &self.definition.prompt {
+                Some(_) => RestartInputs::Edited,
+                None => self.definition.restart_inputs,
             };
             inputs.validate(history, answers)?;
             return Ok(ValidInput::of(messages));
@@ -453,10 +440,10 @@ impl InputValidation {
         // An expired question can no longer be answered, so the conversation does not wait for it.
         let asking = asking.filter(|asking| !self.is_expired(asking));
         let is_reserved = |part: &Part| {
-            let closes_all = self.while_interrupted == WhileInterrupted::CloseAll;
+            let closes_all = self.definition.while_interrupted == WhileInterrupted::CloseAll;
             part.is_reserved(caller) && (!closes_all || part.is_outcome_unknown())
         };
-        match (self.while_interrupted, asking) {
+        match (self.definition.while_interrupted, asking) {
             (WhileInterrupted::Reject, Some(asking)) => Err(refused(asking.interrupts(), caller)),
             (WhileInterrupted::CloseOwn | WhileInterrupted::CloseAll, Some(asking))
                 if asking.interrupts().any(is_reserved) =>
@@ -487,18 +474,18 @@ impl InputValidation {
     }
 
     fn is_expired(&self, asking: &Message) -> bool {
-        let now = self.clock.now();
+        let now = self.definition.clock.now();
         let is_expired = |part: &Part| part.approval().is_some_and(|question| question.is_expired(now));
         asking.interrupts().all(is_expired)
     }
 
     /// Returns the context with the circumstances in which the turn's tools ask and their questions are
     /// answered.
-    pub(super) fn enter(&self, context: Context, session: &SessionId) -> Context {
-        let clock = self.clock.clone();
+    fn enter(&self, context: Context, session: &SessionId) -> Context {
+        let clock = self.definition.clock.clone();
         let questions = Questions::new(move || clock.now())
             .in_session(session.as_str())
-            .allowing_edits(self.restart_inputs == RestartInputs::Edited)
+            .allowing_edits(self.definition.restart_inputs == RestartInputs::Edited)
             .kept_by_client(self.is_clients_word);
         with_questions(context, questions)
     }
@@ -513,7 +500,7 @@ impl ValidInput {
     }
 
     /// Returns the chunk with the answers that were added, or with the requests that are open.
-    pub(super) fn chunk(&self, sends_positions: bool) -> Option<AgentStreamChunk> {
+    fn chunk(&self, sends_positions: bool) -> Option<AgentStreamChunk> {
         if self.reported.is_empty() {
             return None;
         }

@@ -15,11 +15,10 @@ use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
 
 use super::Beginning;
-use super::agent_session::InputValidation;
 use super::function::UntypedFunction;
 use crate::invocation::answers::RestartInputs;
 use crate::invocation::failure_log::FailedWork;
-use crate::invocation::turn_observer::TurnObservers;
+use crate::invocation::turn_observer::TurnObserver;
 use crate::journal::Retention;
 use crate::policy::client_permissions::ClientRules;
 use crate::policy::failed_turns::FailedTurns;
@@ -28,9 +27,9 @@ use crate::policy::state_limit::{MAX_STATE_BYTES, StateLimit};
 use crate::policy::transform::{StateTransform, StreamTransform};
 use crate::runs::Runs;
 use crate::runs::run_poll::RunPolls;
-use crate::runs::stream_logs::StreamLogs;
 use crate::storage::session_state::unreadable;
 use crate::store::{Scope, SessionStore};
+use crate::weak_list::WeakList;
 use crate::{
     Clock, Concurrency, SessionId, SnapshotIds, SnapshotPolicy, Timeline, WhileInterrupted, WorkerLoss,
 };
@@ -197,9 +196,9 @@ pub(crate) struct Definition {
     /// The polls of the runs that are watched, which their watchers share.
     pub(crate) run_polls: Arc<RunPolls>,
     /// The logs that hold streams of the registry's agents.
-    pub(crate) stream_logs: StreamLogs,
+    pub(crate) stream_logs: WeakList<dyn StreamLog>,
     /// The observers of turns that end.
-    pub(crate) turn_observers: TurnObservers,
+    pub(crate) turn_observers: WeakList<dyn TurnObserver>,
     pub(crate) settings: Settings,
 }
 
@@ -218,18 +217,6 @@ impl Definition {
         match &self.scope {
             Some(scope) => scope(context),
             None => Scope::brought_by(context).unwrap_or_default(),
-        }
-    }
-
-    /// Returns how the agent receives inputs, of a client or of this program.
-    pub(super) fn input_validation(&self, is_of_client: bool, is_clients_word: bool) -> InputValidation {
-        InputValidation {
-            client_rules: is_of_client.then(|| self.client_rules.clone()),
-            is_clients_word,
-            while_interrupted: self.while_interrupted,
-            restart_inputs: self.restart_inputs,
-            asks_tools: self.prompt.is_some(),
-            clock: self.clock.clone(),
         }
     }
 

@@ -76,26 +76,52 @@ pub(crate) struct Driver {
     client_stream: ClientStream,
     function: RunningFunction,
     turns: Turns,
-    /// The wait for the turn lock.
-    lock_queue: Option<BoxFuture<'static, Result<AwaitedLock>>>,
-    /// Locks in the store that are being released.
-    releases: FuturesUnordered<BoxFuture<'static, ()>>,
+    lock: LockWork,
     cursor: Option<Box<InvocationCursor>>,
     writes: FuturesUnordered<BoxFuture<'static, Written>>,
     background: RunWorker,
     broadcast: Broadcast,
     snapshots: Snapshots,
     journals: Journals,
-    /// The state for the output of an invocation that fails; only where the client keeps the state.
-    last_good: Option<Box<SessionState>>,
     /// Whether the caller gave the session its custom state.
     gives_custom: bool,
-    /// The state for the output, once the state transform was applied.
-    shown: Option<Box<SessionState>>,
-    result: Option<Result<AgentResult>>,
+    outcome: Outcome,
     /// Whether the work was cancelled because its result is no longer needed.
     is_stopped: bool,
     usage: Arc<UsageTracker>,
+}
+
+/// The work on turn locks that is in progress.
+#[derive(Default)]
+struct LockWork {
+    /// The wait for the turn lock.
+    queue: Option<BoxFuture<'static, Result<AwaitedLock>>>,
+    /// Locks in the store that are being released.
+    releases: FuturesUnordered<BoxFuture<'static, ()>>,
+}
+
+impl LockWork {
+    /// Waits until locks in the store are released. One that takes too long lapses by itself.
+    async fn settle(&mut self) {
+        if self.releases.is_empty() {
+            return;
+        }
+        let released = async { while self.releases.next().await.is_some() {} };
+        if tokio::time::timeout(RELEASE_PATIENCE, released).await.is_err() {
+            self.releases.clear();
+        }
+    }
+}
+
+/// The parts of the output.
+#[derive(Default)]
+struct Outcome {
+    /// The result of the agent's function, once it has returned.
+    result: Option<Result<AgentResult>>,
+    /// The state for the output, once the state transform was applied.
+    shown: Option<Box<SessionState>>,
+    /// The state for the output of an invocation that fails; only where the client keeps the state.
+    last_good: Option<Box<SessionState>>,
 }
 
 /// A store's answer to a command.
@@ -244,18 +270,15 @@ impl Driver {
             context = context.with_extension(Arc::new(PromptOverrides::new()));
         }
         let facts = InvocationFacts {
+            definition: Arc::clone(&definition),
+            is_of_client: !client.is_program(),
+            is_clients_word,
             init,
             overrides,
             snapshots: snapshots.created(),
             limit: definition.state_limit(),
-            session_flow: definition.is_session_flow.then(|| definition.name.clone()),
-            agent: definition.name.clone(),
             usage: Arc::clone(&usage),
             repeated_calls,
-            observers: definition.turn_observers.clone(),
-            input_validation: definition.input_validation(!client.is_program(), is_clients_word),
-            resources: definition.client_rules.clone(),
-            custom_schema: definition.custom_schema.clone(),
         };
         let running = run_function(context.clone(), signals.clone(), facts);
         let function = RunningFunction::new(&definition.name, running, context, receiver);
@@ -267,18 +290,18 @@ impl Driver {
             client_stream: ClientStream::new(emitter),
             function,
             turns: Turns::beginning_with(first_turn),
-            lock_queue: None,
-            releases: FuturesUnordered::new(),
+            lock: LockWork::default(),
             cursor,
             writes: FuturesUnordered::new(),
             background: RunWorker::new(definition.heartbeat.interval),
             broadcast: Broadcast::new(Arc::clone(&definition.run_log)),
             snapshots,
             journals: Journals::default(),
-            last_good,
             gives_custom,
-            shown: None,
-            result: None,
+            outcome: Outcome {
+                last_good,
+                ..Outcome::default()
+            },
             is_stopped: false,
             usage,
             definition,
@@ -306,13 +329,13 @@ impl Driver {
                     if !matches!(resolution, Resolution::Detached) {
                         self.release_lock();
                     }
-                    self.settle_releases().await;
+                    self.lock.settle().await;
                 }
                 self.execute(command);
             }
         }
         self.release_lock();
-        self.settle_releases().await;
+        self.lock.settle().await;
         self.broadcast.finish().await;
     }
 
@@ -328,15 +351,16 @@ impl Driver {
     /// Waits for something to happen. Of several things the client's input comes first, then its departure,
     /// then answers to commands, then the function: so a detach that could be read wins over everything.
     async fn next(&mut self) -> Happened {
+        let LockWork { queue, releases } = &mut self.lock;
         tokio::select! {
             // The order is part of the contract with the machine, see "What the driver raises" there. All
             // futures here may be dropped at any await without losing anything.
             biased;
             event = self.client.next() => Happened::Event(event),
             Some(written) = self.writes.next() => Happened::Written(written),
-            Some(()) = self.releases.next() => Happened::LockReleased,
+            Some(()) = releases.next() => Happened::LockReleased,
             never = renew_lock(&mut self.cursor) => match never {},
-            awaited = lock_awaited(&mut self.lock_queue) => Happened::LockAwaited(Box::new(awaited)),
+            awaited = lock_awaited(queue) => Happened::LockAwaited(Box::new(awaited)),
             event = self.background.next() => Happened::Event(event),
             event = self.client_stream.flush() => Happened::ClientStream(event),
             never = self.broadcast.work() => match never {},
@@ -441,7 +465,7 @@ impl Driver {
     fn returned(&mut self, result: Result<AgentResult>) -> AgentEvent {
         // The machine needs the outcome, not the result, which waits here for the output.
         let event = Event::Returned(result.as_ref().map(|_| ()).map_err(Clone::clone));
-        self.result = Some(result);
+        self.outcome.result = Some(result);
         event
     }
 
@@ -507,7 +531,7 @@ impl Driver {
         match command {
             Command::TakeLock => self.take_lock(),
             Command::LeaveQueue => {
-                self.lock_queue = None;
+                self.lock.queue = None;
                 self.release_lock();
             }
             Command::ReleaseLock => self.release_lock(),
@@ -566,7 +590,7 @@ impl Driver {
             Ok(LockAnswer::Granted) => Event::LockGranted,
             Ok(LockAnswer::Queued(turn)) => {
                 // Waiting is a separate event: meanwhile the client may leave or detach.
-                self.lock_queue = Some(turn.wait().boxed());
+                self.lock.queue = Some(turn.wait().boxed());
                 return;
             }
             Err(error) => Event::LockRefused(error),
@@ -586,7 +610,7 @@ impl Driver {
                 }
                 Some(moved_to) => {
                     self.usage.moved_to(moved_to.usage());
-                    let reloaded = self.session.reload(moved_to.state.unwrap_or_default());
+                    let reloaded = self.session.live().reload(moved_to.state.unwrap_or_default());
                     reloaded.map_err(|error| {
                         let (session, caller) = (self.session.session_id(), self.client.context());
                         self.definition.unreadable_state(session, caller, &error)
@@ -611,18 +635,7 @@ impl Driver {
 
     fn release_lock(&mut self) {
         if let Some(cursor) = &mut self.cursor {
-            self.releases.extend(cursor.release_lock());
-        }
-    }
-
-    /// Waits until locks in the store are released. One that takes too long lapses by itself.
-    async fn settle_releases(&mut self) {
-        if self.releases.is_empty() {
-            return;
-        }
-        let released = async { while self.releases.next().await.is_some() {} };
-        if tokio::time::timeout(RELEASE_PATIENCE, released).await.is_err() {
-            self.releases.clear();
+            self.lock.releases.extend(cursor.release_lock());
         }
     }
 
@@ -743,12 +756,12 @@ impl Driver {
 
     /// Applies the state transform to the output's state, after every chunk was taken.
     fn drained(&mut self) -> AgentEvent {
-        if self.cursor.is_some() || !matches!(self.result, Some(Ok(_))) {
+        if self.cursor.is_some() || !matches!(self.outcome.result, Some(Ok(_))) {
             return Event::Drained;
         }
         match self.shape(self.session.state()) {
             Ok(shown) => {
-                self.shown = shown.map(Box::new);
+                self.outcome.shown = shown.map(Box::new);
                 Event::Drained
             }
             Err(error) => Event::TransformFailed(error),
@@ -807,9 +820,14 @@ impl Driver {
             artifacts,
             output,
             ..
-        } = self.result.take().and_then(Result::ok).unwrap_or_default();
+        } = self
+            .outcome
+            .result
+            .take()
+            .and_then(Result::ok)
+            .unwrap_or_default();
         AgentOutput {
-            state: self.shown.take().map(|shown| *shown),
+            state: self.outcome.shown.take().map(|shown| *shown),
             message,
             artifacts: (!artifacts.is_empty()).then_some(artifacts),
             finish_reason,
@@ -822,6 +840,7 @@ impl Driver {
     /// that state too, the output holds none: the caller must receive the first error.
     fn failed(&mut self, error: &Error) -> AgentOutput {
         let state = self
+            .outcome
             .last_good
             .take()
             .and_then(|state| self.shape(*state).ok().flatten());
@@ -843,6 +862,7 @@ impl Driver {
     /// Returns the finish reason that the function gives, else that of the last turn.
     fn finish_reason(&self) -> Option<AgentFinishReason> {
         let given = self
+            .outcome
             .result
             .as_ref()
             .and_then(|result| result.as_ref().ok()?.finish_reason);

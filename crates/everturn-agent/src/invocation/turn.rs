@@ -227,18 +227,11 @@ impl From<()> for TurnResult {
     }
 }
 
-impl From<AgentFinishReason> for TurnResult {
-    fn from(reason: AgentFinishReason) -> Self {
-        Self {
-            finish_reason: Some(reason),
-        }
-    }
-}
-
-impl From<FinishReason> for TurnResult {
-    fn from(reason: FinishReason) -> Self {
-        AgentFinishReason::from(reason).into()
-    }
+everturn_core::conversions! {
+    From<AgentFinishReason> for TurnResult: |reason| Self {
+        finish_reason: Some(reason),
+    };
+    From<FinishReason> for TurnResult: |reason| AgentFinishReason::from(reason).into();
 }
 
 impl<R: Into<AgentFinishReason>> From<Option<R>> for TurnResult {

@@ -21,6 +21,7 @@ mod transition;
 
 use everturn_ai::JsonObject;
 use everturn_core::{Error, Result, RuntimeError, TraceParent};
+use everturn_macros::wire;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::de::IntoDeserializer;
@@ -49,8 +50,8 @@ const ORIGIN: &str = "traceparent";
 ///
 /// The *store* makes an id where none is given and keeps the session id of a stored snapshot. The *caller*
 /// sets everything else. Fields unknown to this version survive.
+#[wire]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
 pub struct Snapshot {
     /// The snapshot's id.
     pub snapshot_id: SnapshotId,
@@ -72,30 +73,23 @@ pub struct Snapshot {
     #[schemars(with = "String")]
     pub created_at: Timestamp,
     /// When the snapshot last changed, heartbeats apart.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub updated_at: Option<Timestamp>,
     /// The last heartbeat of a pending snapshot's worker.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub heartbeat_at: Option<Timestamp>,
     /// The status.
     #[serde(default, deserialize_with = "status_or_completed")]
     pub status: SnapshotStatus,
     /// How the turn or the run ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<AgentFinishReason>,
     /// Why the run failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<RuntimeError>,
     /// The snapshot's number in the session, counted from zero.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<u64>,
     /// The number of the turn, counted from zero over all ancestors of the snapshot.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_index: Option<u64>,
     /// The event at which the snapshot was taken.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<SnapshotEvent>,
     /// Whether a rewind superseded the snapshot.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -104,10 +98,8 @@ pub struct Snapshot {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
     /// The note that people wrote on the snapshot.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// The session's state at this point; a pending snapshot has none yet.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<SessionState>,
     /// The framework's own notes. Clients see only the usage among them.
     #[serde(flatten)]

@@ -33,5 +33,6 @@ mod error;
 mod operation;
 mod pointer;
 
+pub(crate) use apply::same_value;
 pub use error::PatchError;
 pub use operation::{JsonPatch, PatchOperation};

@@ -88,20 +88,19 @@ impl AgentRef {
         }
     }
 
-    /// Sets the description for the model; without it, the agent's own.
-    pub fn description(mut self, description: impl Into<String>) -> Self {
-        self.description = Some(description.into());
-        self
-    }
+    everturn_core::setters! {
+        /// Sets the description for the model; without it, the agent's own.
+        pub fn description(mut self, description: impl Into<String>) { self.description = Some(description.into()) }
 
-    /// Sets the function that makes the context of the agent's invocations from the context of the call that
-    /// delegates to it.
-    ///
-    /// The agent sees the result as its caller's context: who calls, for which tenant, with what deadline.
-    /// For an agent on another server it is the context that the client's header provider is given.
-    pub fn seed(mut self, seed: impl Fn(Context) -> Context + Send + Sync + 'static) -> Self {
-        self.seed = Some(Arc::new(seed));
-        self
+        /// Sets the function that makes the context of the agent's invocations from the context of the call
+        /// that delegates to it.
+        ///
+        /// The agent sees the result as its caller's context: who calls, for which tenant, with what
+        /// deadline. For an agent on another server it is the context that the client's header provider is
+        /// given.
+        pub fn seed(mut self, seed: impl Fn(Context) -> Context + Send + Sync + 'static) {
+            self.seed = Some(Arc::new(seed))
+        }
     }
 
     /// Returns the agent if it is one of this process.
@@ -121,16 +120,9 @@ impl AgentRef {
     }
 }
 
-impl From<&str> for AgentRef {
-    fn from(name: &str) -> Self {
-        Self::new(name)
-    }
-}
-
-impl From<String> for AgentRef {
-    fn from(name: String) -> Self {
-        Self::new(name)
-    }
+everturn_core::conversions! {
+    From<&str> for AgentRef: |name| Self::new(name);
+    From<String> for AgentRef: |name| Self::new(name);
 }
 
 impl<S: CustomState, T: 'static, O: 'static> From<&Agent<S, T, O>> for AgentRef {

@@ -85,29 +85,19 @@ impl Delegation {
         }
     }
 
-    /// Sets the prefix of the tools' names; empty for the bare names of the agents.
-    pub fn tool_prefix(mut self, prefix: impl Into<String>) -> Self {
-        self.tool_prefix = prefix.into();
-        self
-    }
+    everturn_core::setters! {
+        /// Sets the prefix of the tools' names; empty for the bare names of the agents.
+        pub fn tool_prefix(mut self, prefix: impl Into<String>) { self.tool_prefix = prefix.into() }
 
-    /// Sets how many tasks may be handed on in one generation.
-    pub fn max_delegations(mut self, limit: u32) -> Self {
-        self.max_delegations = Some(limit);
-        self
-    }
+        /// Sets how many tasks may be handed on in one generation.
+        pub fn max_delegations(mut self, limit: u32) { self.max_delegations = Some(limit) }
 
-    /// Sets how many of the last messages a sub-agent is shown, text only; only for agents that keep no
-    /// sessions.
-    pub fn history_length(mut self, messages: usize) -> Self {
-        self.history_length = messages;
-        self
-    }
+        /// Sets how many of the last messages a sub-agent is shown, text only; only for agents that keep no
+        /// sessions.
+        pub fn history_length(mut self, messages: usize) { self.history_length = messages }
 
-    /// Sets how a sub-agent's artifacts reach the model.
-    pub fn artifact_strategy(mut self, strategy: ArtifactStrategy) -> Self {
-        self.artifact_strategy = strategy;
-        self
+        /// Sets how a sub-agent's artifacts reach the model.
+        pub fn artifact_strategy(mut self, strategy: ArtifactStrategy) { self.artifact_strategy = strategy }
     }
 
     /// Returns the sub-agents of this process.

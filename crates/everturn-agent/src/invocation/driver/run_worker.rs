@@ -225,7 +225,7 @@ impl Driver {
         self.broadcast.expect();
         self.signals.play_to_watchers();
         // The watchers have not received the custom state, so the next patch must be a whole document.
-        self.session.arm_patcher();
+        self.session.live().arm_patcher();
     }
 
     /// Tells the watchers of the run where a turn ends.
@@ -325,6 +325,7 @@ impl Driver {
             lease: run.lease,
             end: Box::new(RunEnd {
                 output: self
+                    .outcome
                     .result
                     .as_ref()
                     .and_then(|result| result.as_ref().ok()?.output.clone()),

@@ -151,7 +151,7 @@ impl Driver {
         let state = self.session.state();
         // Without a store a failed invocation returns this state, from which the client continues.
         if self.cursor.is_none() {
-            self.last_good = Some(Box::new(state.clone()));
+            self.outcome.last_good = Some(Box::new(state.clone()));
         }
         let saved = self.save(SnapshotEvent::TurnEnd, state);
         self.answer_unless_written(saved, Event::TurnCommitted(Commit::Nothing));
@@ -167,7 +167,7 @@ impl Driver {
             };
             let conversation = conversation_so_far(&state.messages, &history, &request);
             SessionState {
-                messages: self.session.state_with(conversation).messages,
+                messages: self.session.live().state_with(conversation).messages,
                 ..state
             }
         });
@@ -179,12 +179,12 @@ impl Driver {
         let Some(state) = committed.or_else(|| self.snapshots.before_turn.take()) else {
             return;
         };
-        if let Err(error) = self.session.reload(state) {
+        if let Err(error) = self.session.live().reload(state) {
             self.failed_work().log("rolling back a turn that failed", &error);
         }
         // Without a store a failed invocation returns this state, from which the client continues.
         if self.cursor.is_none() && self.definition.failed_turns == FailedTurns::Keep {
-            self.last_good = Some(Box::new(self.session.state()));
+            self.outcome.last_good = Some(Box::new(self.session.state()));
         }
     }
 
@@ -220,7 +220,7 @@ impl Driver {
         let waiting = self.snapshots.rounds.front_mut();
         let saved = match waiting.and_then(|round| round.conversation.take()) {
             Some(conversation) => {
-                let state = self.session.state_with(conversation);
+                let state = self.session.live().state_with(conversation);
                 self.save(SnapshotEvent::RoundEnd, state)
             }
             None => Ok(false),
@@ -394,8 +394,8 @@ impl Driver {
         let Saved { snapshot, is_new, .. } = *saved;
         if let Some(named) = snapshot.state.as_ref().map(|state| &state.messages) {
             match event {
-                SnapshotEvent::RoundEnd => self.session.saved_ahead(&messages, named),
-                _ if self.definition.names_messages => self.session.adopt_named(&messages, named),
+                SnapshotEvent::RoundEnd => self.session.live().saved_ahead(&messages, named),
+                _ if self.definition.names_messages => self.session.live().adopt_named(&messages, named),
                 _ => {}
             }
         }

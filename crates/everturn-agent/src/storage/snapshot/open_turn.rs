@@ -1,6 +1,7 @@
 //! A snapshot's reference to an unfinished turn.
 
 use everturn_ai::JsonObject;
+use everturn_macros::wire;
 use serde::{Deserialize, Serialize};
 
 /// A turn that was in progress when a snapshot was taken: its journal, and how much of the journal the
@@ -8,6 +9,7 @@ use serde::{Deserialize, Serialize};
 ///
 /// A turn that continues from the snapshot continues the same journal, so it repeats nothing that came after
 /// the snapshot.
+#[wire]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct OpenTurn {
     /// The turn's part of the journal's key.
@@ -15,7 +17,6 @@ pub(crate) struct OpenTurn {
     /// The number of journal records whose effects are part of the snapshot.
     pub(crate) records: u64,
     /// The turn's name; absent if it is that of the journal.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) turn: Option<String>,
     /// Fields of other versions.
     #[serde(flatten)]

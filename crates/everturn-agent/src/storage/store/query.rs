@@ -76,34 +76,21 @@ impl SnapshotQuery {
         }
     }
 
-    /// Sorts the earliest first.
-    pub fn oldest_first(mut self) -> Self {
-        self.order = Order::Oldest;
-        self
-    }
+    everturn_core::setters! {
+        /// Sorts the earliest first.
+        pub fn oldest_first(mut self) { self.order = Order::Oldest }
 
-    /// Includes superseded snapshots.
-    pub fn with_orphaned(mut self) -> Self {
-        self.orphaned = true;
-        self
-    }
+        /// Includes superseded snapshots.
+        pub fn with_orphaned(mut self) { self.orphaned = true }
 
-    /// Reads whole snapshots, with their states.
-    pub fn whole(mut self) -> Self {
-        self.detail = Detail::Whole;
-        self
-    }
+        /// Reads whole snapshots, with their states.
+        pub fn whole(mut self) { self.detail = Detail::Whole }
 
-    /// Sets the number of items on a page.
-    pub fn limit(mut self, limit: usize) -> Self {
-        self.limit = limit;
-        self
-    }
+        /// Sets the number of items on a page.
+        pub fn limit(mut self, limit: usize) { self.limit = limit }
 
-    /// Continues after the end of a page.
-    pub fn after(mut self, cursor: Cursor) -> Self {
-        self.after = Some(cursor);
-        self
+        /// Continues after the end of a page.
+        pub fn after(mut self, cursor: Cursor) { self.after = Some(cursor) }
     }
 
     /// Returns the number of snapshots on a page of this query.
