@@ -1,5 +1,7 @@
 //! Log lines: the layer that exports them, and their format in OpenTelemetry's exporters.
 
+use std::cell::Cell;
+
 use everturn_core::LogLine;
 use opentelemetry::logs::{AnyValue, LogRecord as _, Logger, LoggerProvider as _, Severity};
 use opentelemetry::trace::{SpanId, TraceFlags, TraceId};
@@ -9,7 +11,11 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
 use crate::queue::Queue;
-use crate::worker::is_worker;
+
+thread_local! {
+    /// Whether this is the exporting thread, whose own lines are not exported.
+    pub(crate) static EXPORTS: Cell<bool> = const { Cell::new(false) };
+}
 
 /// Creates records of log lines.
 pub(crate) struct Records(SdkLogger);
@@ -57,7 +63,7 @@ pub struct LogLayer(pub(crate) Queue);
 impl<S: Subscriber> Layer<S> for LogLayer {
     fn on_event(&self, event: &Event<'_>, _context: Context<'_, S>) {
         // Exporting the exporter's own lines would never end.
-        if *event.metadata().level() > Level::INFO || is_worker() {
+        if *event.metadata().level() > Level::INFO || EXPORTS.get() {
             return;
         }
         self.0.log(LogLine::of(event));

@@ -1,7 +1,6 @@
 //! The thread that sends spans and lines. It has its own runtime, so it neither slows down the program's
 //! runtime nor ends with it.
 
-use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::mpsc as blocking;
 use std::thread::JoinHandle;
@@ -16,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::log_lines::Records;
+use crate::log_lines::{EXPORTS, Records};
 use crate::queue::{Counts, Item};
 use crate::span_data::{Redaction, scope, span_data};
 
@@ -28,15 +27,6 @@ const GATHERING: Duration = Duration::from_millis(200);
 
 /// The interval of reports about losses.
 const REPORT_EVERY: Duration = Duration::from_mins(1);
-
-thread_local! {
-    static IS_WORKER: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Returns whether this is the exporting thread.
-pub(crate) fn is_worker() -> bool {
-    IS_WORKER.get()
-}
 
 /// The parts that the thread uses.
 pub(crate) struct Worker {
@@ -87,7 +77,7 @@ impl Worker {
         let thread = std::thread::Builder::new()
             .name("everturn-otlp".to_owned())
             .spawn(move || {
-                IS_WORKER.set(true);
+                EXPORTS.set(true);
                 runtime.block_on(self.run(cancelled));
                 let _ = end.send(());
             })

@@ -40,9 +40,9 @@ pub use self::waiting_call::{
 };
 use crate::context_provider::Provided;
 use crate::correlation::Correlation;
-use crate::counted_body::CountedBody;
+use crate::counted_body::{CountedBody, Held};
 use crate::error_body::Refusal;
-use crate::handler::{Held, Shared, caller_of};
+use crate::handler::{Shared, caller_of};
 use crate::metrics::{CallMeter, RouteMetrics};
 use crate::request_body;
 use crate::request_body::check_content_type;

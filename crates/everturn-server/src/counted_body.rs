@@ -8,11 +8,17 @@ use axum::body::Body;
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 
-use crate::handler::Held;
-use crate::permits::ReadingPlace;
+use crate::metrics::CallMeter;
+use crate::permits::{Permit, ReadingPlace};
 
 /// The most bytes that are passed to the connection at once. Bytes count until the connection asks for more.
 const PIECE: usize = 64 * 1024;
+
+/// The values that are held until the last byte of a call's response is sent.
+pub(crate) struct Held {
+    pub(crate) meter: CallMeter,
+    pub(crate) permit: Permit,
+}
 
 /// The body of a response. The call counts as running, and its bytes count for its caller, until they are
 /// sent.

@@ -30,7 +30,7 @@ use crate::archive_access::ArchiveAccess;
 use crate::connection::Peer;
 use crate::context_provider::{CallRequest, ContextProvider, Provided};
 use crate::correlation::{Correlation, Trace};
-use crate::counted_body::CountedBody;
+use crate::counted_body::{CountedBody, Held};
 use crate::error_body::{Refusal, json_response, json_text};
 use crate::event::{AnswerForm, is_stream_requested};
 use crate::logged_calls::{LoggedCalls, STREAM_ID};
@@ -181,12 +181,6 @@ pub(crate) struct Mounted {
 #[derive(Serialize)]
 struct Output {
     result: Value,
-}
-
-/// The values that are held until the last byte of a call's response is sent.
-pub(crate) struct Held {
-    pub(crate) meter: CallMeter,
-    pub(crate) permit: Permit,
 }
 
 /// Answers a request.

@@ -73,7 +73,7 @@ async fn a_chat_that_is_resumed_is_read_first_and_one_id_is_enough_for_any_serve
     let asked = server.received();
     assert_eq!(chat.messages().len(), 1);
     assert_eq!(asked[0].path, "/agent/getSnapshot");
-    assert_eq!(asked[0].body, json!({"data": {"sessionId": "s"}}));
+    assert_eq!(asked[0].body, json!({"data": {"sessionId": "s", "head": true}}));
     assert_eq!(asked[1].body, json!({"data": {"snapshotId": "r1"}}));
 }
 

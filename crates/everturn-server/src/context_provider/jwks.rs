@@ -97,6 +97,7 @@ impl Jwks {
                 "keys must be fetched over https, not from '{url}': an attacker who can change them can impersonate every caller"
             )));
         }
+        everturn_core::install_tls_provider();
         let client = reqwest::Client::builder()
             .timeout(FETCH_TIME)
             .redirect(reqwest::redirect::Policy::none())

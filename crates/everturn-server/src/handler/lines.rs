@@ -15,8 +15,9 @@ use everturn_core::{Error, JsonConnection, Result, Sender};
 use http_body_util::BodyExt;
 use serde_json::Value;
 
-use super::{Held, Mounted};
+use super::Mounted;
 use crate::action_call::CallEvents;
+use crate::counted_body::Held;
 use crate::error_body::{Refusal, json_response};
 use crate::event::Event;
 use crate::permits::Permit;

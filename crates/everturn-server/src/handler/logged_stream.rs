@@ -11,9 +11,10 @@ use everturn_core::stream_log::{Entries, Entry, StreamEvent};
 use everturn_core::{Error, Exposure, Result, Scope};
 use futures::{Stream, StreamExt};
 
-use super::{Held, Mounted, event_stream, stream};
+use super::{Mounted, event_stream, stream};
 use crate::action_call::ActionCall;
 use crate::correlation::Correlation;
+use crate::counted_body::Held;
 use crate::error_body::Refusal;
 use crate::event::{AnswerForm, Event};
 use crate::logged_calls::{LoggedCalls, LoggedStream, Reconnection, STREAM_ID, stream_id};

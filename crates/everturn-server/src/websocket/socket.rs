@@ -23,8 +23,9 @@ use super::frame::{ClientFrame, Ending, text};
 use super::{Stream, WebSockets};
 use crate::context_provider::Provided;
 use crate::correlation::Correlation;
+use crate::counted_body::Held;
 use crate::event::AnswerForm;
-use crate::handler::{Held, Mounted};
+use crate::handler::Mounted;
 use crate::permits::Permit;
 
 /// How many aborts may run at once.

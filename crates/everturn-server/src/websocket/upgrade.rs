@@ -14,9 +14,10 @@ use tokio_tungstenite::tungstenite::protocol::Role;
 use super::socket::{Socket, buffers};
 use super::{PROTOCOL, Stream, WebSockets};
 use crate::correlation::Correlation;
+use crate::counted_body::Held;
 use crate::error_body::Refusal;
 use crate::event::AnswerForm;
-use crate::handler::{Held, Mounted, caller_of};
+use crate::handler::{Mounted, caller_of};
 use crate::request_body::Envelope;
 
 /// An agent and the path of its WebSocket.

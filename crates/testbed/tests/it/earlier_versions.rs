@@ -459,6 +459,19 @@ async fn sessions_are_exported_to_the_same_files() {
     }
 }
 
+/// Returns a snapshot as it is imported: no worker continues a run or a turn of a file.
+fn without_run(mut snapshot: Value) -> Snapshot {
+    let members = snapshot.as_object_mut().unwrap();
+    for note in ["backgroundRun", "openTurn"] {
+        members.remove(note);
+    }
+    if members["status"] == "pending" {
+        members.remove("heartbeatAt");
+        members["status"] = json!("aborted");
+    }
+    serde_json::from_value(snapshot).unwrap()
+}
+
 #[tokio::test]
 async fn exported_sessions_are_imported_whole_and_continue() {
     for recording in recording::all().await {
@@ -470,8 +483,12 @@ async fn exported_sessions_are_imported_whole_and_continue() {
             archive.import(file.as_slice(), Import::default()).await.unwrap();
 
             let expected = &recording.conversations()["sessions"][tenant][session];
-            let expected: Vec<Snapshot> = serde_json::from_value(expected.clone()).unwrap();
-            assert_eq!(snapshots(store.as_ref(), tenant, session).await, expected);
+            let expected: Vec<Value> = serde_json::from_value(expected.clone()).unwrap();
+            let expected = expected.into_iter().map(without_run);
+            assert_eq!(
+                snapshots(store.as_ref(), tenant, session).await,
+                expected.collect::<Vec<_>>()
+            );
             if session == "kitchen" {
                 let output = invoke(
                     &scribe(&store, &Clock::system()),
