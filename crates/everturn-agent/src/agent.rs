@@ -8,7 +8,6 @@ mod middleware;
 mod new_sessions;
 mod prompt_agent;
 mod snapshot_reads;
-mod tenant_actions;
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -85,7 +84,7 @@ impl<S: CustomState, T, O> Agent<S, T, O> {
         let mut archive = Vec::new();
         if is_stored {
             archive = archive_actions::archive_actions(&definition);
-            archive.extend(tenant_actions::tenant_actions(&definition));
+            archive.extend(archive_actions::tenant_actions(&definition));
         }
         let parts = AgentParts {
             registry,

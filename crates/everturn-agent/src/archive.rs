@@ -52,16 +52,13 @@
 
 mod bounded_page;
 mod copying;
-mod deletion;
 mod difference;
 mod export;
 mod import;
-mod intake;
 mod labels;
 mod look_up;
 mod plain;
 mod record;
-mod repair;
 mod request;
 mod retention;
 mod tenants;
@@ -97,15 +94,17 @@ use crate::{Clock, SessionId, Snapshot, SnapshotId, Timeline};
 /// A tenant's stored sessions. Cloning is cheap, and clones share the store.
 #[derive(Clone)]
 pub struct Archive {
-    tenant: TenantStore,
-    clock: Clock,
-    showing: Option<Showing>,
-    custom_schema: Option<Schema>,
-    timeline: Timeline,
-    /// Whether the caller named the tenant in the request.
-    is_named: bool,
+    pub(crate) tenant: TenantStore,
+    pub(crate) clock: Clock,
+    /// Shows snapshots as an agent's clients see them; without it they are shown as they are stored.
+    pub(crate) showing: Option<Showing>,
+    /// The schema that custom states must match.
+    pub(crate) custom_schema: Option<Schema>,
+    pub(crate) timeline: Timeline,
+    /// Whether the caller named the tenant in the request, where it may be mistyped.
+    pub(crate) is_named: bool,
     /// The logs from which deleted sessions are erased.
-    streams: Vec<Arc<dyn StreamLog>>,
+    pub(crate) streams: Vec<Arc<dyn StreamLog>>,
 }
 
 impl Archive {
@@ -122,29 +121,6 @@ impl Archive {
         }
     }
 
-    /// Creates the archive of an agent's tenant; it shows snapshots as the agent's clients see them.
-    pub(crate) fn shown(tenant: TenantStore, clock: Clock, showing: Showing) -> Self {
-        Self {
-            tenant,
-            clock,
-            showing: Some(showing),
-            custom_schema: None,
-            timeline: Timeline::default(),
-            is_named: false,
-            streams: Vec::new(),
-        }
-    }
-
-    everturn_core::setters! {
-        /// Refuses custom states that do not match a schema.
-        pub(crate) fn with_custom_schema(mut self, custom_schema: Option<Schema>) {
-            self.custom_schema = custom_schema
-        }
-
-        /// Sets whether the caller named the tenant in the request, where it may be mistyped.
-        pub(crate) fn with_named_tenant(mut self, is_named: bool) { self.is_named = is_named }
-    }
-
     /// Fails with `NOT_FOUND` if the caller named a tenant that does not exist.
     pub(crate) async fn check_named_tenant(&self) -> Result<()> {
         if !self.is_named {
@@ -155,11 +131,6 @@ impl Archive {
             Err(error) if error.status() == Status::Unimplemented => Ok(()),
             found => found.map(drop),
         }
-    }
-
-    /// Sets whether the sessions may branch.
-    pub(crate) fn with_timeline(self, timeline: Timeline) -> Self {
-        Self { timeline, ..self }
     }
 
     /// Adds a log that keeps streams of the tenant: deleted sessions are erased there too. An agent's archive

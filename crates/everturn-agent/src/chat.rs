@@ -6,11 +6,8 @@
 mod chat_turn;
 mod chunk;
 pub(crate) mod connection;
-mod interrupt;
 mod reply;
 mod task;
-mod turn_text;
-mod watch;
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -27,11 +24,9 @@ pub use self::chat_turn::ChatTurn;
 use self::chat_turn::HeldChat;
 pub use self::chunk::AgentChunk;
 pub use self::connection::{AgentConnection, TurnChunks};
-pub use self::interrupt::Interrupt;
-pub use self::reply::AgentReply;
 pub(crate) use self::reply::output_of;
-pub use self::task::AgentTask;
-pub use self::watch::RunWatch;
+pub use self::reply::{AgentReply, Interrupt};
+pub use self::task::{AgentTask, RunWatch};
 use crate::chat::connection::CustomView;
 use crate::policy::visibility::SNAPSHOT_NOT_FOUND;
 use crate::runs::run_stream::RunChunks;

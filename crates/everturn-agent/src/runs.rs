@@ -1,7 +1,6 @@
 //! Background runs: those in progress in this process, the streams of their chunks, and the logs that keep
 //! them.
 
-pub(crate) mod run_poll;
 pub(crate) mod run_stream;
 
 use std::collections::HashSet;

@@ -8,25 +8,20 @@
 pub(crate) mod agent_input;
 pub(crate) mod artifact;
 pub(crate) mod client_tool;
-pub(crate) mod clock;
 pub(crate) mod content_id;
-pub(crate) mod finish_reason;
 pub(crate) mod id;
 pub(crate) mod lifecycle;
 pub(crate) mod session_state;
 pub(crate) mod snapshot;
 pub mod store;
 pub(crate) mod stored_session;
-pub(crate) mod timeline;
 
 pub use self::agent_input::AgentInput;
 pub use self::artifact::Artifact;
 pub use self::client_tool::ClientTool;
-pub use self::clock::Clock;
 pub use self::content_id::SnapshotIds;
-pub use self::finish_reason::AgentFinishReason;
 pub use self::id::{SessionId, SnapshotId};
-pub use self::lifecycle::{OtherStatus, SnapshotEvent, SnapshotStatus};
+pub use self::lifecycle::{AgentFinishReason, Clock, OtherStatus, SnapshotEvent, SnapshotStatus};
 pub use self::session_state::{CustomState, STATE_UNREADABLE, SessionState};
 pub use self::snapshot::Snapshot;
-pub use self::timeline::Timeline;
+pub use self::stored_session::Timeline;

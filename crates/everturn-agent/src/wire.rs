@@ -4,20 +4,21 @@
 //! dropped.
 
 pub(crate) mod call_options;
-mod given_custom;
 pub mod patch;
 mod plain_protocol;
+
+use std::borrow::Cow;
+use std::sync::Arc;
 
 use everturn_ai::prompt::PromptOverrides;
 use everturn_ai::{Message, ModelResponseChunk, UsageTotal};
 use everturn_core::{Context, Error, Result, RuntimeError};
 use everturn_macros::wire;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use self::call_options::{IdempotencyKey, NewConversation, ServerNote, TurnDetails, Unstored};
-pub use self::given_custom::GivenCustom;
 use self::patch::JsonPatch;
 pub use self::plain_protocol::PlainProtocol;
 use crate::{
@@ -204,11 +205,15 @@ impl<P> AgentResult<P> {
     /// # Ok(()) }
     /// ```
     pub fn with_output<O>(self, output: O) -> AgentResult<O> {
+        self.replacing(Some(output))
+    }
+
+    fn replacing<O>(self, output: Option<O>) -> AgentResult<O> {
         AgentResult {
             message: self.message,
             artifacts: self.artifacts,
             finish_reason: self.finish_reason,
-            output: Some(output),
+            output,
         }
     }
 }
@@ -219,12 +224,7 @@ impl<O: Serialize> AgentResult<O> {
     pub(crate) fn untyped(self) -> Result<AgentResult> {
         let output = self.output.as_ref().map(serde_json::to_value).transpose();
         let output = output.map_err(|error| Error::from(error).context("the agent's output"))?;
-        Ok(AgentResult {
-            message: self.message,
-            artifacts: self.artifacts,
-            finish_reason: self.finish_reason,
-            output,
-        })
+        Ok(self.replacing(output))
     }
 }
 
@@ -468,4 +468,44 @@ pub struct AbortResponse {
     pub snapshot_id: SnapshotId,
     /// The status of the run's snapshot after the abort; before it, from some other servers.
     pub status: Option<SnapshotStatus>,
+}
+
+/// The custom state that a caller gives to a new session.
+///
+/// An agent that keeps its sessions takes it from clients only if it
+/// [allows](crate::ClientPermissions::custom) that.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct GivenCustom(Arc<Value>);
+
+impl GivenCustom {
+    /// Creates the custom state of a new session.
+    pub fn new(value: impl Into<Value>) -> Self {
+        Self(Arc::new(value.into()))
+    }
+
+    /// Returns the custom state.
+    pub fn value(&self) -> &Arc<Value> {
+        &self.0
+    }
+
+    pub(super) fn into_value(self) -> Arc<Value> {
+        self.0
+    }
+}
+
+impl From<Arc<Value>> for GivenCustom {
+    fn from(value: Arc<Value>) -> Self {
+        Self(value)
+    }
+}
+
+impl JsonSchema for GivenCustom {
+    fn schema_name() -> Cow<'static, str> {
+        "CustomState".into()
+    }
+
+    fn json_schema(_generator: &mut SchemaGenerator) -> Schema {
+        Schema::from(true)
+    }
 }

@@ -1,15 +1,16 @@
-//! An agent's archive as actions. Actions that change or export sessions are for operators: the server
-//! decides who may call them.
+//! An agent's archive as actions. Actions that change or export sessions are for operators, and those on all
+//! tenants for the store's operator: the server decides who may call them.
 
 use std::convert::Infallible;
 use std::future::Future;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use everturn_core::offload::{HEAVY, is_heavy, offload};
 use everturn_core::{
     Action, ActionType, BidiAction, Context, DynAction, Emitter, Error, HandlerResult, Inputs, Payload,
-    Result, Schema,
+    Principal, Result, Schema,
 };
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
@@ -17,13 +18,14 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 use super::actions::companion;
 use crate::Snapshot;
 use crate::archive::{
-    Archive, CopyRequest, DeleteRequest, Deleted, DiffRequest, Difference, Exported, ForkRequest,
-    GetSessionRequest, Import, ImportInit, Imported, LabelRequest, ListSessionsRequest, SessionList,
-    TreePage, TreeRequest, UsageReport, UsageRequest,
+    Archive, CopyRequest, DeleteRequest, DeleteTenantRequest, Deleted, DiffRequest, Difference, Exported,
+    ForkRequest, GetSessionRequest, Import, ImportInit, Imported, LabelRequest, ListSessionsRequest,
+    ListTenantsRequest, RetainRequest, Retained, Retention, SessionList, TenantList, Tenants, TreePage,
+    TreeRequest, UsageReport, UsageRequest,
 };
 use crate::invocation::Definition;
 use crate::policy::visibility::nothing_in;
-use crate::store::{DEFAULT_PAGE, Detail, SessionSummary};
+use crate::store::{DEFAULT_PAGE, Detail, Scope, SessionSummary};
 
 /// The greatest size of an export that is not streamed, in bytes.
 const MAX_GATHERED: usize = 16 * 1024 * 1024;
@@ -338,4 +340,69 @@ async fn feed(mut writer: DuplexStream, mut inputs: Inputs<Value>) -> Infallible
     }
     drop(writer);
     std::future::pending().await
+}
+
+/// Returns the actions on all tenants.
+pub(super) fn tenant_actions(agent: &Arc<Definition>) -> Vec<Arc<dyn DynAction>> {
+    let lists = "Lists the tenants of agent '{}'.";
+    let deletes = "Deletes everything of a tenant of agent '{}' for good.";
+    let retains = "Applies rules of retention to all tenants of agent '{}'.";
+    vec![
+        lasting_action(agent, ActionType::AGENT_TENANTS, lists, tenants, list_tenants),
+        lasting_action(
+            agent,
+            ActionType::AGENT_DELETE_TENANT,
+            deletes,
+            tenants,
+            delete_tenant,
+        ),
+        lasting_action(agent, ActionType::AGENT_RETAIN, retains, tenants, retain),
+    ]
+}
+
+fn tenants(definition: &Definition, _: &Context) -> Result<Tenants> {
+    definition.tenants()
+}
+
+async fn list_tenants(tenants: Tenants, request: Option<ListTenantsRequest>) -> Result<TenantList> {
+    let after = request.unwrap_or_default().after.map(Scope::new);
+    let page = tenants.list(after.as_ref()).await?;
+    let name = |tenant: &Scope| tenant.as_str().to_owned();
+    let readable = |tenant: &Scope| Some((name(tenant), tenant.tenant()?.to_owned()));
+    Ok(TenantList {
+        tenants: page.items.iter().map(name).collect(),
+        principals: page.items.iter().filter_map(readable).collect(),
+        next: page.next.as_ref().map(name),
+    })
+}
+
+async fn delete_tenant(tenants: Tenants, request: DeleteTenantRequest) -> Result<Deleted> {
+    let scope = match (request.tenant, request.principal) {
+        (Some(tenant), None) => Scope::new(tenant),
+        (None, Some(principal)) => Principal::new(principal).scope(),
+        _ => {
+            let message = "say whose sessions to delete: a 'tenant' by its name in the list, or a 'principal' by its id";
+            return Err(Error::invalid_argument(message).with_public());
+        }
+    };
+    let snapshots = tenants.delete(&scope, request.request_id.as_deref()).await?;
+    Ok(Deleted { snapshots })
+}
+
+async fn retain(tenants: Tenants, request: RetainRequest) -> Result<Retained> {
+    let mut rules = Retention::default();
+    if let Some(seconds) = request.max_age_seconds {
+        rules = rules.no_older_than(Duration::from_secs(seconds));
+    }
+    if let Some(count) = request.newest {
+        rules = rules.newest(count);
+    }
+    if request.even_labelled {
+        rules = rules.even_labelled();
+    }
+    let report = tenants.retain(&rules).await?;
+    Ok(Retained {
+        sessions: report.sessions,
+        snapshots: report.snapshots,
+    })
 }

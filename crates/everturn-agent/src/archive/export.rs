@@ -9,14 +9,11 @@ use everturn_core::{Error, Result};
 use serde::Serialize;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 
+use super::import::remember;
 use super::record::{Base, EXPORT_VERSION, End, Entry, FORMAT, Field, Header, MAX_LINE, Record};
 use super::{Archive, named_session};
 use crate::store::Detail;
 use crate::{SessionId, SessionState, Snapshot, SnapshotId};
-
-/// The number of recent snapshots that are remembered, because the next ones probably follow them; older ones
-/// are read again.
-const RECENT: usize = 8;
 
 impl Archive {
     /// Writes a session to a file or another writer, and returns the number of its snapshots. Every snapshot
@@ -133,10 +130,7 @@ impl Written {
         let number = self.numbers.len();
         self.numbers.insert(snapshot.snapshot_id, number);
         if let Some(state) = snapshot.state {
-            if self.recent.len() == RECENT {
-                self.recent.pop_front();
-            }
-            self.recent.push_back((number, state));
+            remember(&mut self.recent, number, state);
         }
     }
 }

@@ -9,7 +9,7 @@ use futures::Stream;
 use futures::future::BoxFuture;
 use serde_json::Value;
 
-use super::turn_text::TurnText;
+use super::chunk::TurnText;
 use super::{AgentChunk, AgentReply, Chat};
 use crate::{AgentInput, AgentOutput, AgentStreamChunk, CustomState};
 

@@ -17,14 +17,15 @@ use everturn_ai::{
     UsageTotal, is_limit, metadata, with_questions, with_repeated_calls,
 };
 use everturn_core::offload::{is_heavy, offload};
-use everturn_core::{Context, Error, HandlerResult, Result, Schema, SpanKind, in_span};
+use everturn_core::{Context, Error, HandlerError, HandlerResult, Result, Schema, SpanKind, in_span};
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 
 use super::Definition;
 use super::function::Signals;
-use super::owned_turn::OwnedTurn;
 use super::turn::TurnStart;
 use super::usage_tracker::UsageTracker;
 use crate::invocation::answers::RestartInputs;
@@ -39,11 +40,12 @@ use crate::{
 };
 
 /// The argument of an agent's function: the [`Session`], and the turns to run on it. Cloning is cheap.
+#[derive(Clone)]
 pub struct AgentSession<S = Value> {
-    session: Session<S>,
-    context: Context,
-    signals: Signals,
-    facts: Arc<InvocationFacts>,
+    pub(super) session: Session<S>,
+    pub(super) context: Context,
+    pub(super) signals: Signals,
+    pub(super) facts: Arc<InvocationFacts>,
 }
 
 /// Facts about an invocation that its function can read.
@@ -90,20 +92,6 @@ struct TurnOutput {
 }
 
 impl<S: CustomState> AgentSession<S> {
-    pub(super) fn new(
-        session: Session<S>,
-        context: Context,
-        signals: Signals,
-        facts: InvocationFacts,
-    ) -> Self {
-        Self {
-            session,
-            context,
-            signals,
-            facts: Arc::new(facts),
-        }
-    }
-
     /// Runs `handler` on every input, one turn after the other, until the client has no more.
     ///
     /// Before a turn its answers to interrupts are [checked](crate::validate_answers), open requests are
@@ -176,21 +164,16 @@ impl<S: CustomState> AgentSession<S> {
         Fut: Future<Output = HandlerResult<R>> + Send,
         R: Into<TurnResult>,
     {
-        let TurnStart {
-            input,
-            place,
-            journal,
-            mut report,
-        } = start;
         self.session.core().begin_turn();
         let facts = &*self.facts;
         let agent = &*facts.definition;
         let name = if agent.is_session_flow {
-            format!("sessionFlow/turn/{}", place.turn_index)
+            format!("sessionFlow/turn/{}", start.place.turn_index)
         } else {
-            format!("runTurn-{}", place.turn_index + 1)
+            format!("runTurn-{}", start.place.turn_index + 1)
         };
-        let place = Arc::new(place);
+        let (input, journal, mut report) = (start.input, start.journal, start.report);
+        let place = Arc::new(start.place);
         let context = self.context.clone().with_extension(Arc::clone(&place));
         let context = with_repeated_calls(context, facts.repeated_calls);
         let context = match &journal {
@@ -235,7 +218,13 @@ impl<S: CustomState> AgentSession<S> {
                         }
                         None => context,
                     };
-                    let turn = Turn::new(session.clone(), *input, place, context, signals.clone());
+                    let turn = Turn {
+                        session: session.clone(),
+                        input: *input,
+                        place,
+                        context,
+                        signals: signals.clone(),
+                    };
                     handler(turn).await.map(Into::into).map_err(Error::from)
                 };
                 let outcome: Result<TurnResult> =
@@ -369,17 +358,6 @@ impl<S> Deref for AgentSession<S> {
 
     fn deref(&self) -> &Session<S> {
         &self.session
-    }
-}
-
-impl<S> Clone for AgentSession<S> {
-    fn clone(&self) -> Self {
-        Self {
-            session: self.session.clone(),
-            context: self.context.clone(),
-            signals: self.signals.clone(),
-            facts: Arc::clone(&self.facts),
-        }
     }
 }
 
@@ -581,3 +559,82 @@ fn answerer(part: &Part, caller: &Context) -> Option<String> {
     };
     Some(format!("{what} {who}"))
 }
+
+/// A turn that [`AgentSession::next_turn`] returned, with the [`Turn`] through `Deref`. [`OwnedTurn::end`]
+/// ends it; one that is dropped instead has failed.
+///
+/// The loop's code runs in the context of the invocation. Code that looks for the turn in its context, for
+/// example with [`TurnContext::current`](crate::TurnContext::current), is run as
+/// `turn.context().clone().scope(..)`; [`Turn::generate`] and [`Turn::effect`] do so by themselves.
+#[must_use = "a turn that is dropped has failed"]
+pub struct OwnedTurn<S = Value> {
+    turn: Turn<S>,
+    /// Tells the handler how the turn ended.
+    end: oneshot::Sender<HandlerResult<TurnResult>>,
+    /// The turn, run as [`AgentSession::run`] runs it, with a handler that waits for `end`.
+    running: BoxFuture<'static, Result<()>>,
+}
+
+impl<S: CustomState> OwnedTurn<S> {
+    /// Runs a turn up to its handler; `None` if it ends before that.
+    pub(super) async fn begin(session: AgentSession<S>, start: TurnStart) -> Result<Option<Self>> {
+        let (show, shown) = oneshot::channel();
+        let (end, ended) = oneshot::channel();
+        let mut running: BoxFuture<'static, Result<()>> = Box::pin(async move {
+            let mut channels = Some((show, ended));
+            let mut handler = |turn: Turn<S>| {
+                let channels = channels.take();
+                async move {
+                    let (show, ended) = channels.expect("a turn is handled once");
+                    // The code that waits for the turn polls this future.
+                    let _ = show.send(turn);
+                    ended.await.unwrap_or_else(|_| Err(dropped().into()))
+                }
+            };
+            session.run_turn(start, &mut handler).await
+        });
+        tokio::select! {
+            biased;
+            turn = shown => Ok(Some(Self {
+                turn: turn.map_err(|_| dropped())?,
+                end,
+                running,
+            })),
+            outcome = &mut running => outcome.map(|()| None),
+        }
+    }
+
+    /// Ends the turn: saves the session if there is a store, and then sends the end of the turn.
+    ///
+    /// # Errors
+    /// The error of the store if the turn could not be saved; the client then receives the failure.
+    /// `CANCELLED` or `DEADLINE_EXCEEDED` if the invocation has ended.
+    pub async fn end(self, result: impl Into<TurnResult>) -> Result<()> {
+        // The handler waits for as long as the turn is held here.
+        let _ = self.end.send(Ok(result.into()));
+        self.running.await
+    }
+
+    /// Ends the turn as failed, sends the failure to the client, and returns the error for the function to
+    /// pass on. A function that continues with the next turn instead works on the session as it was before
+    /// this turn, or as this turn [committed](Turn::committed) it.
+    pub async fn fail(self, error: impl Into<HandlerError>) -> Error {
+        let error = error.into();
+        let _ = self.end.send(Err(error));
+        self.running.await.err().unwrap_or_else(dropped)
+    }
+}
+
+fn dropped() -> Error {
+    Error::cancelled("the turn was dropped before its end")
+}
+
+impl<S> Deref for OwnedTurn<S> {
+    type Target = Turn<S>;
+
+    fn deref(&self) -> &Turn<S> {
+        &self.turn
+    }
+}
+
+everturn_core::opaque_debug!(OwnedTurn<S>, turn);

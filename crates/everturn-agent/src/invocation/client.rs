@@ -135,7 +135,12 @@ async fn next_input(inputs: &mut Option<Inputs<AgentInput>>, detached: &mut bool
                 riding
                     .into_iter()
                     .filter(AgentInput::has_payload)
-                    .map(|input| Box::new(without_directive(input)))
+                    .map(|input| {
+                        Box::new(AgentInput {
+                            detach: None,
+                            ..input
+                        })
+                    })
                     .collect(),
             )
         }
@@ -152,13 +157,6 @@ async fn departure(ended: &mut BoxFuture<'static, Error>, answer: Option<&mut An
         biased;
         error = ended => error,
         () = answer.closed() => Error::cancelled("the caller is gone"),
-    }
-}
-
-fn without_directive(input: AgentInput) -> AgentInput {
-    AgentInput {
-        detach: None,
-        ..input
     }
 }
 

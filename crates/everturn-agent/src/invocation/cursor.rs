@@ -6,21 +6,19 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use everturn_ai::UsageTotal;
-use everturn_core::{Error, Result, Status};
+use everturn_core::{Error, Result};
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
-use tokio_util::task::TaskTracker;
 
 use crate::invocation::turn_lock::{
-    AwaitedLock, EarlyLock, LockAnswer, QueuedTurn, Seen, SessionLocks, StoreLock, TurnLock, TurnLockGuard,
+    AwaitedLock, LockAnswer, QueuedTurn, Seen, SessionLocks, StoreLock, TurnLock, TurnLockGuard,
 };
+use crate::invocation::usage_tracker::UsedBefore;
 use crate::journal::{JournalLocation, TurnKey, journal_key, turn_key};
 use crate::policy::failed_turns::FailedTurns;
 use crate::storage::snapshot::{Lease, OpenTurn, Rewind, Transition};
 use crate::storage::stored_session::{StoredSession, TenantStore};
-use crate::store::{
-    Detail, JournalGuard, JournalKey, LockPlace, LockRequest, Precondition, drop_journals, tip_moved,
-};
+use crate::store::{Detail, JournalGuard, JournalKey, LockPlace, LockRequest, Precondition, drop_journals};
 use crate::{
     AgentInput, Clock, Concurrency, SessionId, SessionState, Snapshot, SnapshotEvent, SnapshotId,
     SnapshotIds, SnapshotStatus, Timeline,
@@ -77,19 +75,6 @@ struct TakenOver {
     turn: Option<OpenTurn>,
     lease: Lease,
     used: UsedBefore,
-}
-
-/// The usage before an invocation began.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(crate) struct UsedBefore {
-    /// The usage of the conversation up to the snapshot that the invocation continues.
-    pub(crate) session: UsageTotal,
-    /// The usage of earlier workers of the invocation, which is part of the above.
-    pub(crate) invocation: UsageTotal,
-    /// The usage of earlier attempts at the replayed turn, which is part of the above.
-    pub(crate) turn: UsageTotal,
-    /// Whether the invocation continues a run.
-    pub(crate) is_takeover: bool,
 }
 
 /// A turn lock in the store, and the work that renews its lease.
@@ -209,11 +194,6 @@ impl InvocationCursor {
         self
     }
 
-    /// Begins the session.
-    pub(crate) fn begin(&mut self) {
-        self.watch_lock();
-    }
-
     /// Continues from exactly this snapshot, where `latest` is the session's latest. If another snapshot
     /// follows it, this begins a branch; on a linear timeline, resuming a snapshot before the latest is a
     /// rewind.
@@ -268,7 +248,7 @@ impl InvocationCursor {
     }
 
     /// Gets a handle on the lock of the next turn, so that a faster turn is noticed.
-    fn watch_lock(&mut self) {
+    pub(crate) fn watch_lock(&mut self) {
         let place = match self.rules.timeline {
             Timeline::Linear => LockPlace::Session,
             Timeline::Branching => LockPlace::Branch(self.lock.seen.snapshot.clone()),
@@ -391,7 +371,7 @@ impl InvocationCursor {
         }
         let guard = match self.lock.held.take() {
             Some(guard) => Ok(guard),
-            None => self.try_take(&lock, turn),
+            None => lock.try_take_at(turn, &self.lock.seen),
         };
         let guard = match guard {
             Ok(guard) if in_store.is_none() => {
@@ -412,53 +392,6 @@ impl InvocationCursor {
             seen: self.lock.seen.clone(),
             failed_turns: self.rules.failed_turns,
         })))
-    }
-
-    /// Takes the lock of the first turn before the invocation begins, if it is free and the session has the
-    /// version at which the store recalled it. The tracker owns the task that releases the lock if the
-    /// invocation does not begin.
-    ///
-    /// # Errors
-    /// The store's own errors.
-    pub(crate) async fn take_early(
-        &mut self,
-        turn: &SnapshotId,
-        version: i64,
-        tasks: &TaskTracker,
-    ) -> Result<Option<EarlyLock>> {
-        let Ok(LockAnswer::Queued(queued)) = self.take_lock(turn) else {
-            return Ok(None);
-        };
-        let Some(asked) = self.lock.requested.clone().filter(|_| queued.guard.is_some()) else {
-            return Ok(None);
-        };
-        let early = EarlyLock::guarding(asked, tasks);
-        match queued.at_version(version).wait().await {
-            Ok(awaited) => {
-                self.keep_lock(awaited)?;
-                Ok(Some(early))
-            }
-            Err(error) if error.status() == Status::Aborted => {
-                early.hand_over();
-                Ok(None)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Takes the lock of this process without waiting.
-    fn try_take(&self, lock: &TurnLock, turn: &SnapshotId) -> Result<TurnLockGuard> {
-        let guard = lock.try_take(turn)?;
-        // The lock may be free because another turn has just committed. The store would refuse the snapshot
-        // of a turn that missed it, but only after all of the turn's work.
-        match lock.moved_since(&self.lock.seen) {
-            Some(tip) => Err(tip_moved(
-                self.session_id(),
-                self.lock.seen.snapshot.as_ref(),
-                Some(&tip.id),
-            )),
-            None => Ok(guard),
-        }
     }
 
     /// Creates the lock in the store for a turn, if turns are locked there.
@@ -755,21 +688,31 @@ impl InvocationCursor {
         snapshot: Snapshot,
         journals: Vec<JournalKey>,
     ) -> impl Future<Output = Result<Saved>> + Send + use<> {
-        let named_by_content =
-            self.rules.ids == SnapshotIds::ContentAddressed && snapshot.snapshot_id.is_content_addressed();
         // On a linear timeline every snapshot must become the tip, even one that existed before.
         let only_tip = self.tip_id().filter(|_| self.rules.timeline == Timeline::Linear);
         let new = NewSnapshot {
-            session: self.session.clone(),
-            precondition: self.condition(releases_lock(&snapshot)),
             rewind: self.rewind.as_deref().cloned(),
-            named_by_content,
-            as_of: self.lock.session.commits(),
+            named_by_content: self.rules.ids == SnapshotIds::ContentAddressed
+                && snapshot.snapshot_id.is_content_addressed(),
             only_tip: only_tip.cloned(),
-            snapshot,
             journals,
+            ..self.new_snapshot(self.condition(releases_lock(&snapshot)), snapshot)
         };
         new.write()
+    }
+
+    /// Returns a snapshot to write that belongs to no rewind.
+    fn new_snapshot(&self, precondition: Precondition, snapshot: Snapshot) -> NewSnapshot {
+        NewSnapshot {
+            session: self.session.clone(),
+            precondition,
+            rewind: None,
+            named_by_content: false,
+            as_of: self.lock.session.commits(),
+            only_tip: None,
+            snapshot,
+            journals: Vec::new(),
+        }
     }
 
     /// Moves to a saved snapshot, which the next one follows. It has no successor, unless it existed before
@@ -824,21 +767,13 @@ impl InvocationCursor {
     /// [`InvocationCursor::kept`].
     pub(crate) fn keep(&self, snapshot: Snapshot) -> impl Future<Output = Result<Saved>> + Send + use<> {
         let orphaned = self.rewind.is_some();
-        let new = NewSnapshot {
-            session: self.session.clone(),
-            precondition: if orphaned {
-                Precondition::None
-            } else {
-                self.condition(true)
-            },
-            rewind: None,
-            named_by_content: false,
-            as_of: self.lock.session.commits(),
-            only_tip: None,
-            snapshot: Snapshot { orphaned, ..snapshot },
-            journals: Vec::new(),
+        let precondition = if orphaned {
+            Precondition::None
+        } else {
+            self.condition(true)
         };
-        new.write()
+        self.new_snapshot(precondition, Snapshot { orphaned, ..snapshot })
+            .write()
     }
 
     /// Moves to the snapshot of a turn that failed, unless it is superseded.
@@ -916,93 +851,83 @@ enum RewindDue {
 }
 
 impl NewSnapshot {
-    async fn write(self) -> Result<Saved> {
-        let Self {
-            session,
-            precondition,
-            rewind,
-            named_by_content,
-            as_of,
-            only_tip,
-            snapshot,
-            journals,
-        } = self;
-        let id = snapshot.snapshot_id.clone();
+    async fn write(mut self) -> Result<Saved> {
+        let id = self.snapshot.snapshot_id.clone();
         // Few turns rewind. Their futures are boxed, so that the others do not carry the size.
-        let rewind = match rewind {
-            Some(RewindDue::To(to)) => Some(Box::pin(session.rewind_to(&to)).await?.extended_to(&id)),
+        let rewind = match self.rewind.take() {
+            Some(RewindDue::To(to)) => Some(Box::pin(self.session.rewind_to(&to)).await?.extended_to(&id)),
             Some(RewindDue::Unfinished(rewind)) => Some(rewind.extended_to(&id)),
             None => None,
         };
-        let mut written = snapshot.clone();
+        let mut written = self.snapshot.clone();
         if let Some(rewind) = &rewind {
             written.set_unfinished_rewind(rewind.clone());
         }
         let create = Transition::Create {
             snapshot: Box::new(written),
-            named_by_content,
+            named_by_content: self.named_by_content,
         };
-        let saved = session.tenant().commit(&id, precondition, create, &journals);
+        let (store, scope) = (self.session.tenant().store(), self.session.tenant().scope());
+        let saved = store.commit(
+            scope,
+            Some(&id),
+            self.precondition.clone(),
+            create.into(),
+            &self.journals,
+        );
         if saved.await?.is_none() {
-            let existing = continue_from_existing(&session, snapshot, only_tip, &journals);
-            return Box::pin(existing).await.map(|saved| Saved { as_of, ..saved });
+            return Box::pin(self.continue_from_existing()).await;
         }
         let unfinished = match rewind {
             Some(rewind) => {
-                let finished = Box::pin(session.finish_rewind(&rewind, &snapshot)).await;
+                let finished = Box::pin(self.session.finish_rewind(&rewind, &self.snapshot)).await;
                 Some(rewind).filter(|_| !is_finished(&finished, &id))
             }
             None => None,
         };
         Ok(Saved {
-            predecessor: Predecessor::of(&snapshot)?,
-            snapshot,
+            predecessor: Predecessor::of(&self.snapshot)?,
+            snapshot: self.snapshot,
             is_new: true,
             unfinished,
             is_tip: true,
             is_followed: false,
-            as_of,
+            as_of: self.as_of,
         })
     }
-}
 
-/// Continues from the existing snapshot instead of writing a duplicate. `tip` is the session's tip, if the
-/// session may not branch.
-async fn continue_from_existing(
-    session: &StoredSession,
-    snapshot: Snapshot,
-    tip: Option<SnapshotId>,
-    journals: &[JournalKey],
-) -> Result<Saved> {
-    let tenant = session.tenant();
-    let id = snapshot.snapshot_id;
-    let found = tenant.get(&id, Detail::Metadata).await?;
-    let found = found.ok_or_else(|| {
-        Error::aborted(format!(
-            "snapshot '{id}' was deleted while this turn was saved: retry the turn"
-        ))
-    })?;
-    // On a linear timeline the existing snapshot has to become the tip, even if it was superseded.
-    if let Some(tip) = tip.as_ref().filter(|tip| **tip != id) {
-        session.move_tip_to(&found, tip).await?;
+    /// Continues from the existing snapshot instead of writing a duplicate.
+    async fn continue_from_existing(self) -> Result<Saved> {
+        let tenant = self.session.tenant();
+        let id = self.snapshot.snapshot_id;
+        let found = tenant.get(&id, Detail::Metadata).await?;
+        let found = found.ok_or_else(|| {
+            Error::aborted(format!(
+                "snapshot '{id}' was deleted while this turn was saved: retry the turn"
+            ))
+        })?;
+        // On a linear timeline the existing snapshot has to become the tip, even if it was superseded.
+        if let Some(tip) = self.only_tip.as_ref().filter(|tip| **tip != id) {
+            self.session.move_tip_to(&found, tip).await?;
+        }
+        let is_followed = self.only_tip.is_none() && self.session.is_followed(&found).await?;
+        if let Some(journal) = tenant.store().journal() {
+            drop_journals(journal, tenant.scope(), &self.journals).await;
+        }
+        Ok(Saved {
+            predecessor: Predecessor::of(&found)?,
+            snapshot: Snapshot {
+                // Equal to the stored state, and shared with the session instead of read again.
+                state: self.snapshot.state,
+                ..found
+            },
+            is_new: false,
+            unfinished: None,
+            is_tip: self.only_tip.is_some(),
+            is_followed,
+            as_of: self.as_of,
+        })
     }
-    let is_followed = tip.is_none() && session.is_followed(&found).await?;
-    if let Some(journal) = tenant.store().journal() {
-        drop_journals(journal, tenant.scope(), journals).await;
-    }
-    Ok(Saved {
-        predecessor: Predecessor::of(&found)?,
-        snapshot: Snapshot {
-            // Equal to the stored state, and shared with the session instead of read again.
-            state: snapshot.state,
-            ..found
-        },
-        is_new: false,
-        unfinished: None,
-        is_tip: tip.is_some(),
-        is_followed,
-        as_of: 0,
-    })
 }
 
 /// Returns whether a rewind is finished. An unfinished rewind is not a failure of the turn, which is durable:

@@ -1,4 +1,5 @@
-//! The definition of an agent, as its invocations need it.
+//! The definition of an agent, as its invocations need it, and the guard that keeps its registry until an
+//! invocation has begun.
 
 use std::any::TypeId;
 use std::collections::BTreeMap;
@@ -10,14 +11,15 @@ use everturn_ai::prompt::{Prompt, WeakPrompt};
 use everturn_ai::{ToolErrors, Window};
 use everturn_core::stream_log::StreamLog;
 use everturn_core::{Context, Error, Registry, Result, Schema, WeakRegistry};
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
 
 use super::Beginning;
+use super::failure_log::FailedWork;
 use super::function::UntypedFunction;
 use crate::invocation::answers::RestartInputs;
-use crate::invocation::failure_log::FailedWork;
 use crate::invocation::turn_observer::TurnObserver;
 use crate::journal::Retention;
 use crate::policy::client_permissions::ClientRules;
@@ -26,7 +28,7 @@ use crate::policy::limits::ChosenLimits;
 use crate::policy::state_limit::{MAX_STATE_BYTES, StateLimit};
 use crate::policy::transform::{StateTransform, StreamTransform};
 use crate::runs::Runs;
-use crate::runs::run_poll::RunPolls;
+use crate::runs::run_stream::RunPolls;
 use crate::storage::session_state::unreadable;
 use crate::store::{Scope, SessionStore};
 use crate::weak_list::WeakList;
@@ -258,5 +260,35 @@ impl Definition {
             .iter()
             .filter_map(|name| Some((name.clone(), context.value(name)?.clone())))
             .collect()
+    }
+}
+
+/// A registry in the context of a call, which the invocation takes over when it begins.
+///
+/// It must not stay there: a context may be kept by a model or a tool, which the registry holds.
+pub(crate) struct RegistryGuard(Mutex<Option<Registry>>);
+
+impl RegistryGuard {
+    /// Returns a context that keeps the registry.
+    pub(crate) fn in_context(context: &Context, registry: &Registry) -> Context {
+        let guard = Self(Mutex::new(Some(registry.clone())));
+        context.clone().with_extension(Arc::new(guard))
+    }
+
+    /// Returns whether a call comes from a handle of the agent, which is this program. Every other call is a
+    /// client's.
+    ///
+    /// The contexts of calls that the invocation makes itself have an guard that was released.
+    pub(super) fn is_held(context: &Context) -> bool {
+        let guard = context.extension::<Self>();
+        guard.is_some_and(|guard| guard.0.lock().is_some())
+    }
+
+    /// Lets the registry of a context go.
+    pub(super) fn release(context: &Context) {
+        if let Some(guard) = context.extension::<Self>() {
+            // Every change is a single assignment.
+            guard.0.lock().take();
+        }
     }
 }

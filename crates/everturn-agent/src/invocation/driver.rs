@@ -32,7 +32,7 @@ use super::client::{AnswerSender, Client, ClientStream, ClientStreamEvent, error
 use super::cursor::{InvocationCursor, Saved};
 use super::definition::CANCELLATION_GRACE;
 use super::failure_log::FailedWork;
-use super::function::{ChunkSignal, MODEL_CHUNKS, Report, RunningFunction, Signal, Signals};
+use super::function::{Audience, ChunkSignal, MODEL_CHUNKS, Report, RunningFunction, Signal, Signals};
 use super::machine::{
     Cancellation, Cause, Command, EndOfInput, Event, Machine, Resolution, StoreSupport, TurnOutcome,
     TurnSnapshot,
@@ -204,18 +204,7 @@ impl Driver {
         emitter: Emitter<AgentStreamChunk>,
         machine: Machine<QueuedInput, Error>,
     ) -> Result<Box<Self>> {
-        let Opening {
-            session_id,
-            state,
-            cursor,
-            differs_from_snapshot,
-            init,
-            is_clients_word,
-            gives_custom,
-            first_turn,
-            call,
-            listed,
-        } = opening;
+        let (cursor, init) = (opening.cursor, opening.init);
         let caller = client.context().clone();
         let work = CancellationToken::new();
         let keeps_rounds = cursor.is_some() && definition.snapshots.listens_to(SnapshotEvent::RoundEnd);
@@ -227,10 +216,14 @@ impl Driver {
             caller.extension::<TurnDetails>().is_some(),
         );
         let transform = definition.state_transform.clone();
-        let opened_session = session_id.clone();
-        let opened = definition
-            .function
-            .open(session_id, state, &signals, transform, caller.clone());
+        let opened_session = opening.session_id.clone();
+        let opened = definition.function.open(
+            opening.session_id,
+            opening.state,
+            &signals,
+            transform,
+            caller.clone(),
+        );
         let is_stored = cursor.is_some() || init.session_id.is_some() || init.snapshot_id.is_some();
         let (session, run_function) = opened.map_err(|error| {
             if is_stored {
@@ -244,10 +237,14 @@ impl Driver {
         let last_good = cursor.is_none().then(|| Box::new(session.state()));
         let resumed = cursor.as_ref().is_some_and(|cursor| cursor.last().is_some());
         let newest = resumed.then(|| session.state());
-        let unsaved = differs_from_snapshot.then(|| session.state());
+        let unsaved = opening.differs_from_snapshot.then(|| session.state());
         let is_at_head = cursor.as_ref().is_some_and(|cursor| cursor.is_at_head());
-        let listed = if is_at_head { listed } else { newest.clone() };
-        let snapshots = Snapshots::after(newest, unsaved, listed, call);
+        let listed = if is_at_head {
+            opening.listed
+        } else {
+            newest.clone()
+        };
+        let snapshots = Snapshots::after(newest, unsaved, listed, opening.call);
 
         // The work is cancelled by the machine alone: after a detach it must outlive its caller's
         // cancellation.
@@ -272,7 +269,7 @@ impl Driver {
         let facts = InvocationFacts {
             definition: Arc::clone(&definition),
             is_of_client: !client.is_program(),
-            is_clients_word,
+            is_clients_word: opening.is_clients_word,
             init,
             overrides,
             snapshots: snapshots.created(),
@@ -289,7 +286,7 @@ impl Driver {
             client,
             client_stream: ClientStream::new(emitter),
             function,
-            turns: Turns::beginning_with(first_turn),
+            turns: Turns::beginning_with(opening.first_turn),
             lock: LockWork::default(),
             cursor,
             writes: FuturesUnordered::new(),
@@ -297,7 +294,7 @@ impl Driver {
             broadcast: Broadcast::new(Arc::clone(&definition.run_log)),
             snapshots,
             journals: Journals::default(),
-            gives_custom,
+            gives_custom: opening.gives_custom,
             outcome: Outcome {
                 last_good,
                 ..Outcome::default()
@@ -547,7 +544,7 @@ impl Driver {
             Command::SendTurnEnd(outcome) => self.send_turn_end(outcome),
             Command::SettleTurn(outcome) => self.turns.settle(outcome),
             Command::SilenceClient => {
-                self.signals.silence();
+                self.signals.play_to(Audience::Nobody);
                 self.client_stream.silence();
             }
             Command::Drain => self.client_stream.drain(),
@@ -576,7 +573,7 @@ impl Driver {
             }
             // The function may have left tasks behind, which hold the session's signals.
             Command::Release => {
-                self.signals.silence();
+                self.signals.play_to(Audience::Nobody);
                 self.signals.close();
             }
         }

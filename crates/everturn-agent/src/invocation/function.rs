@@ -30,7 +30,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
 
 use super::agent_session::InvocationFacts;
-use super::message_positions::MessagePositions;
+use super::generate::MessagePositions;
 use super::turn::TurnStart;
 use crate::policy::transform::StateTransform;
 use crate::session::{Core, Publisher};
@@ -97,7 +97,13 @@ impl<S: CustomState> UntypedFunction for TypedFunction<S> {
         let session = Session::new(Arc::new(core));
         let (handle, function) = (session.handle(), Arc::clone(&self.0));
         let begin = move |context: Context, signals: Signals, facts: InvocationFacts| {
-            function(AgentSession::new(session, context, signals, facts))
+            let facts = Arc::new(facts);
+            function(AgentSession {
+                session,
+                context,
+                signals,
+                facts,
+            })
         };
         Ok((handle, Box::new(begin)))
     }
@@ -309,7 +315,7 @@ pub(crate) struct Committed {
 /// The listeners to chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-enum Audience {
+pub(crate) enum Audience {
     Client,
     /// The watchers of a background run.
     Watchers,
@@ -397,22 +403,9 @@ impl Signals {
         )
     }
 
-    /// Drops chunks from now on; all other signals still pass.
-    pub(crate) fn silence(&self) {
-        self.play_to(Audience::Nobody);
-    }
-
-    /// Passes chunks to the watchers of the run from now on.
-    pub(crate) fn play_to_watchers(&self) {
-        self.play_to(Audience::Watchers);
-    }
-
-    fn play_to(&self, audience: Audience) {
+    /// Passes chunks to these listeners from now on; all other signals pass in any case.
+    pub(crate) fn play_to(&self, audience: Audience) {
         self.0.audience.store(audience as u8, Ordering::Release);
-    }
-
-    fn plays_to(&self, audience: Audience) -> bool {
-        self.0.plays_to(audience)
     }
 
     pub(crate) fn is_silenced(&self) -> bool {
@@ -426,7 +419,7 @@ impl Signals {
 
     /// Returns whether chunks of models carry their position in the session.
     pub(crate) fn sends_positions(&self) -> bool {
-        self.0.sends_positions || self.plays_to(Audience::Watchers)
+        self.0.sends_positions || self.0.plays_to(Audience::Watchers)
     }
 
     /// Notes the state that is left of the turn if it fails from now on.
@@ -563,7 +556,7 @@ impl Signals {
 
     /// Returns the emitter for the chunks of a generation; it is silent without a listener.
     pub(crate) fn model_emitter(&self, positions: Option<MessagePositions>) -> Emitter<ModelResponseChunk> {
-        let listened_to = self.plays_to(Audience::Watchers) || self.0.streaming && !self.is_silenced();
+        let listened_to = self.0.plays_to(Audience::Watchers) || self.0.streaming && !self.is_silenced();
         if !listened_to {
             return Emitter::silent();
         }

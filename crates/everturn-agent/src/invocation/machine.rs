@@ -150,7 +150,6 @@ mod command;
 mod detaching;
 mod ending;
 mod event;
-mod saving;
 mod stopping;
 mod takeover_point;
 
@@ -162,9 +161,8 @@ use std::collections::VecDeque;
 use self::background::{Background, Finalizing, WindingDown};
 pub(crate) use self::command::{Cancellation, Cause, Command, EndOfInput, Ending, Resolution, TurnSnapshot};
 use self::detaching::Detaching;
-use self::ending::{Concluding, Draining};
+use self::ending::{Concluding, Draining, Saving, TurnMeanwhile, settle_all};
 pub(crate) use self::event::{Commit, Event, TurnOutcome};
-use self::saving::{Saving, TurnMeanwhile, settle_all};
 use self::stopping::Stopping;
 pub(crate) use self::takeover_point::TakeoverPoint;
 

@@ -351,12 +351,7 @@ async fn complete(
     prompt_input: Option<GivenInput>,
     context: &Context,
 ) -> Result<Opening> {
-    let Start {
-        session_id,
-        mut state,
-        cursor,
-        is_new,
-    } = start;
+    let (session_id, mut state, cursor) = (start.session_id, start.state, start.cursor);
     let compared = cursor.as_ref().filter(|_| definition.snapshots.compares());
     let listed = match compared.map(|cursor| cursor.state_before_head()) {
         Some(reading) => Box::pin(reading).await?,
@@ -364,7 +359,7 @@ async fn complete(
     };
     let stored = state.clone();
     let gives_custom = custom.is_some();
-    if is_new {
+    if start.is_new {
         definition.beginning.fill(&mut state, custom, context).await?;
     } else if gives_custom {
         return Err(session_exists(&session_id));
@@ -448,7 +443,7 @@ impl Stored<'_> {
     fn begin(&self) -> Start {
         let session_id = SessionId::generate();
         let mut cursor = self.cursor(session_id.clone());
-        cursor.begin();
+        cursor.watch_lock();
         resumed(session_id, None, cursor)
     }
 
@@ -495,11 +490,8 @@ impl Stored<'_> {
         }
         let mut cursor = self.cursor(session_id.clone());
         cursor.resume_from(&snapshot, Some(&snapshot), false)?;
-        let lock = read(
-            cursor
-                .take_early(turn, version, &self.definition.invocations)
-                .await,
-        )?;
+        let lock = EarlyLock::take(&mut cursor, turn, version, &self.definition.invocations).await;
+        let lock = read(lock)?;
         Ok(lock.map(|lock| (resumed(session_id, Some(snapshot), cursor), lock)))
     }
 

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::function::{Answer, Committed, Signal, Signals};
-use super::message_positions::MessagePositions;
+use super::generate::MessagePositions;
 use crate::journal::TurnJournal;
 use crate::{AgentFinishReason, AgentInput, AgentStreamChunk, Artifact, CustomState, Session, SnapshotId};
 
@@ -36,31 +36,16 @@ impl TurnContext {
 
 /// A turn as its handler sees it: one input to be answered, and the [`Session`] through `Deref`. Cloning
 /// gives another handle to the same turn.
+#[derive(Clone)]
 pub struct Turn<S = Value> {
-    session: Session<S>,
-    input: AgentInput,
-    place: Arc<TurnContext>,
-    context: Context,
-    signals: Signals,
+    pub(super) session: Session<S>,
+    pub(super) input: AgentInput,
+    pub(super) place: Arc<TurnContext>,
+    pub(super) context: Context,
+    pub(super) signals: Signals,
 }
 
 impl<S: CustomState> Turn<S> {
-    pub(crate) fn new(
-        session: Session<S>,
-        input: AgentInput,
-        place: Arc<TurnContext>,
-        context: Context,
-        signals: Signals,
-    ) -> Self {
-        Self {
-            session,
-            input,
-            place,
-            context,
-            signals,
-        }
-    }
-
     /// Returns the input that the client sent. Its message is already part of the session.
     pub fn input(&self) -> &AgentInput {
         &self.input
@@ -185,18 +170,6 @@ impl<S: CustomState> Turn<S> {
 
     pub(super) fn signals(&self) -> &Signals {
         &self.signals
-    }
-}
-
-impl<S> Clone for Turn<S> {
-    fn clone(&self) -> Self {
-        Self {
-            session: self.session.clone(),
-            input: self.input.clone(),
-            place: Arc::clone(&self.place),
-            context: self.context.clone(),
-            signals: self.signals.clone(),
-        }
     }
 }
 

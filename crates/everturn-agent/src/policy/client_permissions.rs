@@ -99,23 +99,19 @@ impl ClientPermissions {
         Self::default()
     }
 
-    /// Allows texts that follow the agent's system text for one turn ([`AgentInput::instructions`]).
-    pub fn instructions(self) -> Self {
-        self.allow(Field::Instructions)
-    }
+    everturn_core::setters! {
+        /// Allows texts that follow the agent's system text for one turn ([`AgentInput::instructions`]).
+        pub fn instructions(mut self) { self.fields.insert(Field::Instructions); }
 
-    /// Allows tools that the client runs itself, for one turn ([`AgentInput::tools`]).
-    pub fn tools(self) -> Self {
-        self.allow(Field::Tools)
-    }
+        /// Allows tools that the client runs itself, for one turn ([`AgentInput::tools`]).
+        pub fn tools(mut self) { self.fields.insert(Field::Tools); }
 
-    /// Allows the custom state of a new session ([`AgentInit::custom`](crate::AgentInit::custom)), and one
-    /// that replaces the session's at the start of a turn ([`AgentInput::custom`]), as front ends send it
-    /// that share their state with an agent.
-    ///
-    /// Both are checked against the schema of the custom state before the session is touched.
-    pub fn custom(self) -> Self {
-        self.allow(Field::Custom)
+        /// Allows the custom state of a new session ([`AgentInit::custom`](crate::AgentInit::custom)), and
+        /// one that replaces the session's at the start of a turn ([`AgentInput::custom`]), as front ends
+        /// send it that share their state with an agent.
+        ///
+        /// Both are checked against the schema of the custom state before the session is touched.
+        pub fn custom(mut self) { self.fields.insert(Field::Custom); }
     }
 
     /// Allows these top-level fields of the prompt input of a new conversation
@@ -131,8 +127,9 @@ impl ClientPermissions {
     /// Allows the JSON Schema of the answer to a turn ([`AgentInput::output_schema`]), which then replaces
     /// the prompt's. A custom function finds the schema in [`Turn::input`](crate::Turn::input) and has to
     /// apply it.
-    pub fn output_schema(self) -> Self {
-        self.allow(Field::OutputSchema)
+    pub fn output_schema(mut self) -> Self {
+        self.fields.insert(Field::OutputSchema);
+        self
     }
 
     /// Allows the server to fetch media behind URLs of the conversation, for models that do not fetch URLs
@@ -151,11 +148,6 @@ impl ClientPermissions {
     /// ```
     pub fn fetch_media(mut self, rules: FetchRules) -> Self {
         self.fetch_media = Some(rules);
-        self
-    }
-
-    fn allow(mut self, field: Field) -> Self {
-        self.fields.insert(field);
         self
     }
 

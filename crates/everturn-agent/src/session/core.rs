@@ -1,16 +1,18 @@
-//! The live state of a session, shared by all code that runs in one invocation.
+//! The live state of a session, shared by all code that runs in one invocation, and its changes.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use std::thread::{self, ThreadId};
 
-use everturn_ai::{History, Message, Messages, messages::Segment};
+use everturn_ai::messages::Segment;
+use everturn_ai::{History, Message, Messages};
 use everturn_core::{Context, Error, Result};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::change_lock::ChangeLock;
-use super::patcher::Patcher;
+use super::SessionHandle;
 use super::typed_write::{is_covered, rewritten};
-use super::{Change, Changes, SessionHandle};
 use crate::patch::JsonPatch;
 use crate::policy::transform::{StateTransform, shown_state};
 use crate::storage::artifact::put;
@@ -472,8 +474,145 @@ fn shared_prefix(current: &History, wanted: &Messages) -> usize {
     kept
 }
 
+/// Remembers the document that was sent last. The first patch of every turn replaces the whole document, so a
+/// client's view is wrong for one turn at most.
+#[derive(Debug, Default)]
+pub(super) struct Patcher {
+    sent: Option<Arc<Value>>,
+}
+
+impl Patcher {
+    /// Makes the next patch a whole document.
+    pub(super) fn arm(&mut self) {
+        self.sent = None;
+    }
+
+    /// Returns the patch that turns the client's view into `current`; `None` if the two are equal.
+    pub(super) fn patch_to(&mut self, current: Arc<Value>) -> Option<JsonPatch> {
+        let patch = match self.sent.as_deref() {
+            None => JsonPatch::replace_document(Arc::clone(&current)),
+            Some(sent) => JsonPatch::diff(sent, &current),
+        };
+        self.sent = Some(current);
+        (!patch.is_empty()).then_some(patch)
+    }
+}
+
+/// A lock under which a user's function runs. If that function takes the same lock again, it panics with a
+/// message; with a plain mutex the thread would wait for itself.
+#[derive(Debug, Default)]
+pub(crate) struct ChangeLock<T> {
+    value: Mutex<T>,
+    holder: Mutex<Option<ThreadId>>,
+}
+
+/// Holds a [`ChangeLock`] until it is dropped.
+pub(crate) struct ChangeGuard<'a, T> {
+    value: MutexGuard<'a, T>,
+    holder: &'a Mutex<Option<ThreadId>>,
+}
+
+impl<T> ChangeLock<T> {
+    /// Waits for the lock; `what` names the guarded value in the message of the panic.
+    ///
+    /// # Panics
+    /// If this thread holds the lock already.
+    pub(crate) fn enter(&self, what: &str) -> ChangeGuard<'_, T> {
+        let this = Some(thread::current().id());
+        assert!(
+            *self.holder.lock() != this,
+            "{what} cannot be changed from inside a function that is changing {what}: let that function return first"
+        );
+        let value = self.value.lock();
+        *self.holder.lock() = this;
+        ChangeGuard {
+            value,
+            holder: &self.holder,
+        }
+    }
+}
+
+impl<T> Deref for ChangeGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T> DerefMut for ChangeGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.value
+    }
+}
+
+impl<T> Drop for ChangeGuard<'_, T> {
+    fn drop(&mut self) {
+        // The holder is removed before the value is unlocked, so that the next holder's name is not
+        // overwritten.
+        *self.holder.lock() = None;
+    }
+}
+
+/// One change of a session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Change {
+    /// A change of the custom state.
+    Custom(JsonPatch),
+    /// An artifact that was added or replaced.
+    Artifact(Artifact),
+    /// The artifacts that replaced all others.
+    Artifacts(Vec<Artifact>),
+    /// A message that was added.
+    Message(Message),
+}
+
+/// The changes that one tool call or effect makes; an extension of the context in which it runs.
+///
+/// Calls that run at the same time have one each, so their changes are separate. Changes made in tasks that
+/// are spawned without the context are not seen.
+#[derive(Debug)]
+pub(crate) struct Changes {
+    session: SessionId,
+    made: Mutex<Vec<Change>>,
+}
+
+impl Changes {
+    pub(crate) fn of(session: SessionId) -> Arc<Self> {
+        Arc::new(Self {
+            session,
+            made: Mutex::default(),
+        })
+    }
+
+    /// Makes changes seen that are made in `context`.
+    pub(crate) fn enter(self: &Arc<Self>, context: Context) -> Context {
+        context.with_extension(Arc::clone(self))
+    }
+
+    /// Returns the changes of the call in which the calling code runs, if they are those of `session`. An
+    /// agent that is called from a tool inherits the tool's context but has a separate session.
+    pub(super) fn current(session: &SessionId) -> Option<Arc<Self>> {
+        Context::current()
+            .extension::<Self>()
+            .filter(|changes| changes.session == *session)
+    }
+
+    pub(super) fn note(&self, change: Change) {
+        self.made.lock().push(change);
+    }
+
+    /// Returns the changes so far.
+    pub(crate) fn made(&self) -> Vec<Change> {
+        self.made.lock().clone()
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn history(texts: &[&str]) -> History {
@@ -517,5 +656,20 @@ mod tests {
 
         assert_eq!(shared_prefix(&current, &wanted), 3);
         assert_eq!(shared_prefix(&current, &wanted.slice(1..3)), 0);
+    }
+
+    #[test]
+    fn the_first_patch_is_the_whole_document_even_if_nothing_changed() {
+        let mut patcher = Patcher::default();
+        let document = Arc::new(json!({"n": 1}));
+
+        let first = patcher.patch_to(Arc::clone(&document));
+        let unchanged = patcher.patch_to(Arc::clone(&document));
+        patcher.arm();
+        let rearmed = patcher.patch_to(document);
+
+        assert_eq!(first, Some(JsonPatch::replace_document(json!({"n": 1}))));
+        assert_eq!(unchanged, None);
+        assert_eq!(rearmed, first);
     }
 }

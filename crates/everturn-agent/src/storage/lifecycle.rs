@@ -1,7 +1,11 @@
-//! The statuses of a snapshot, and the events at which one is taken.
+//! The statuses of a snapshot, the events at which one is taken, the reasons for the end of a turn, and the
+//! clock.
 
 use std::fmt;
+use std::sync::Arc;
 
+use everturn_ai::FinishReason;
+use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -150,6 +154,95 @@ pub enum SnapshotEvent {
     /// The invocation ended.
     InvocationEnd,
 }
+
+/// The reason why a turn, a run or an invocation ended: the model's reasons and three of the agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum AgentFinishReason {
+    /// The model completed its answer.
+    Stop,
+    /// The model reached its limit.
+    Length,
+    /// The model's provider refused.
+    Blocked,
+    /// A tool waits for an answer from outside.
+    Interrupted,
+    /// Something else.
+    Other,
+    /// The run was aborted.
+    Aborted,
+    /// The client left; the work continues.
+    Detached,
+    /// The turn or the agent failed.
+    Failed,
+    /// No reason was given, or one unknown to this version.
+    #[serde(other)]
+    Unknown,
+}
+
+impl AgentFinishReason {
+    /// Returns the word for the reason on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::Length => "length",
+            Self::Blocked => "blocked",
+            Self::Interrupted => "interrupted",
+            Self::Other => "other",
+            Self::Aborted => "aborted",
+            Self::Detached => "detached",
+            Self::Failed => "failed",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl From<FinishReason> for AgentFinishReason {
+    fn from(reason: FinishReason) -> Self {
+        match reason {
+            FinishReason::Stop => Self::Stop,
+            FinishReason::Length => Self::Length,
+            FinishReason::Blocked => Self::Blocked,
+            FinishReason::Aborted => Self::Aborted,
+            FinishReason::Failed => Self::Failed,
+            FinishReason::Interrupted => Self::Interrupted,
+            FinishReason::Other => Self::Other,
+            FinishReason::Unknown => Self::Unknown,
+        }
+    }
+}
+
+/// A source of the times in snapshots. Cloning is cheap.
+///
+/// Snapshots carry wall-clock times because other processes read them; tests inject a clock.
+#[derive(Clone)]
+pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
+
+impl Clock {
+    /// Returns the system's clock.
+    pub fn system() -> Self {
+        Self::new(Timestamp::now)
+    }
+
+    /// Creates a clock that calls `now`.
+    pub fn new(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
+        Self(Arc::new(now))
+    }
+
+    /// Returns the current time.
+    pub fn now(&self) -> Timestamp {
+        (self.0)()
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self::system()
+    }
+}
+
+everturn_core::opaque_debug!(Clock);
 
 #[cfg(test)]
 mod tests {

@@ -10,12 +10,9 @@
 //! | `transition` | every way in which a stored snapshot may change, with a table of all cases |
 //! | `mutation` | a transition as a store sees it |
 
-mod annotation;
 mod bookkeeping;
 mod lease;
 mod mutation;
-mod open_turn;
-mod position;
 mod rewind;
 mod transition;
 
@@ -28,15 +25,13 @@ use serde::de::IntoDeserializer;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-pub(crate) use self::annotation::Annotation;
-pub use self::annotation::MAX_LABELS;
 pub use self::bookkeeping::Bookkeeping;
-pub(crate) use self::lease::BackgroundRun;
 pub use self::lease::Lease;
+pub(crate) use self::lease::{BackgroundRun, OpenTurn};
 pub use self::mutation::Mutation;
-pub(crate) use self::open_turn::OpenTurn;
-pub use self::position::Cursor;
 pub(crate) use self::rewind::Rewind;
+pub(crate) use self::transition::Annotation;
+pub use self::transition::MAX_LABELS;
 pub(crate) use self::transition::{Progress, RUN_OUTPUT, RunEnd, Transition};
 use crate::{AgentFinishReason, SessionId, SessionState, SnapshotEvent, SnapshotId, SnapshotStatus};
 
@@ -195,6 +190,32 @@ fn status_or_completed<'de, D: Deserializer<'de>>(
     match Option::<String>::deserialize(deserializer)? {
         Some(name) if !name.is_empty() => SnapshotStatus::deserialize(name.into_deserializer()),
         _ => Ok(SnapshotStatus::Completed),
+    }
+}
+
+/// A position in a listing: the snapshot that ended a page. Snapshots written meanwhile do not move it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Cursor {
+    /// When the snapshot was created.
+    #[schemars(with = "String")]
+    pub created_at: Timestamp,
+    /// The snapshot's id.
+    pub snapshot_id: SnapshotId,
+}
+
+impl Cursor {
+    /// Creates the position of a snapshot.
+    pub fn at(snapshot: &Snapshot) -> Self {
+        Self {
+            created_at: snapshot.created_at,
+            snapshot_id: snapshot.snapshot_id.clone(),
+        }
+    }
+
+    /// Returns the position as a sort key.
+    pub fn position(&self) -> (Timestamp, &SnapshotId) {
+        (self.created_at, &self.snapshot_id)
     }
 }
 

@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
 use super::{AgentEvent, Driver, QueuedInput, Written};
+use crate::invocation::function::Audience;
 use crate::invocation::machine::{Ending, Event, TurnOutcome};
 use crate::runs::RunEntry;
 use crate::runs::run_stream::stream_key_in;
@@ -223,7 +224,7 @@ impl Driver {
     /// Shows chunks to the watchers of the run from now on.
     pub(super) fn play_to_watchers(&mut self) {
         self.broadcast.expect();
-        self.signals.play_to_watchers();
+        self.signals.play_to(Audience::Watchers);
         // The watchers have not received the custom state, so the next patch must be a whole document.
         self.session.live().arm_patcher();
     }

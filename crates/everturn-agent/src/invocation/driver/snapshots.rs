@@ -10,9 +10,9 @@ use parking_lot::Mutex;
 
 use super::{AgentEvent, Driver, Written};
 use crate::invocation::client::lost_the_session;
-use crate::invocation::conversation::conversation_so_far;
 use crate::invocation::cursor::Saved;
 use crate::invocation::function::{Answer, Committed};
+use crate::invocation::generate::conversation_so_far;
 use crate::invocation::machine::{Commit, Event, TakeoverPoint};
 use crate::invocation::repeated::unknown_to_client;
 use crate::journal::TurnJournal;
@@ -359,14 +359,8 @@ impl Driver {
 
     /// Handles the outcome of writing a snapshot.
     pub(super) fn snapshot_written(&mut self, written: SnapshotWritten) -> AgentEvent {
-        let SnapshotWritten {
-            event,
-            is_failure,
-            id,
-            messages,
-            saved,
-        } = written;
-        let saved = match saved {
+        let (event, is_failure, messages) = (written.event, written.is_failure, written.messages);
+        let saved = match written.saved {
             Ok(saved) => saved,
             Err(error) if is_failure => {
                 self.failed_work().log("keeping a turn that failed", &error);
@@ -374,7 +368,7 @@ impl Driver {
             }
             Err(error) if error.is(SAVE_UNKNOWN) => {
                 let (context, session) = (self.client.context(), self.session.session_id());
-                return Event::CommitFailed(unknown_to_client(error, context, session, &id));
+                return Event::CommitFailed(unknown_to_client(error, context, session, &written.id));
             }
             Err(error) => {
                 return Event::CommitFailed(error.context(match event {

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use super::background::{Background, Finalizing, TurnAtDetach};
-use super::saving::{Saving, TurnMeanwhile, settle_all};
+use super::ending::{Saving, TurnMeanwhile, settle_all};
 use super::stopping::Stopping;
 use super::{Cause, Command, Event, Meanwhile, Resolution, Step, TurnOutcome};
 

@@ -2,7 +2,7 @@
 //! yet to return.
 
 use super::ending::resolve;
-use super::saving::{Saving, TurnMeanwhile, settle_all};
+use super::ending::{Saving, TurnMeanwhile, settle_all};
 use super::{Cancellation, Cause, Command, EndOfInput, Event, Meanwhile, Resolution, Step, TurnOutcome};
 
 /// Lasts only while the function runs or a write is in flight.
