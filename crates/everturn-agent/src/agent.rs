@@ -115,11 +115,11 @@ impl<S: CustomState, T, O> Agent<S, T, O> {
             registry.register_under(&key, Arc::new(parts.run.clone()))?;
         }
         let stores = ["snapshot-store", "session-store"];
-        self.register_companion(registry, &parts.snapshot, &stores, "getSnapshot")?;
-        self.register_companion(registry, &parts.snapshots, &stores, "listSnapshots")?;
-        self.register_companion(registry, &parts.session, &["session-store"], "getSession")?;
-        self.register_companion(registry, &parts.abort, &[], "")?;
-        self.register_companion(registry, &parts.watch, &[], "")?;
+        self.register_companion(registry, parts.snapshot.as_ref(), &stores, "getSnapshot")?;
+        self.register_companion(registry, parts.snapshots.as_ref(), &stores, "listSnapshots")?;
+        self.register_companion(registry, parts.session.as_ref(), &["session-store"], "getSession")?;
+        self.register_companion(registry, parts.abort.as_ref(), &[], "")?;
+        self.register_companion(registry, parts.watch.as_ref(), &[], "")?;
         // Last, so that an agent whose name is taken is not recovered under it.
         for action in &self.parts.archive {
             registry.register(Arc::clone(action))?;
@@ -140,7 +140,7 @@ impl<S: CustomState, T, O> Agent<S, T, O> {
     fn register_companion<A: DynAction + Clone>(
         &self,
         registry: &Registry,
-        action: &Option<A>,
+        action: Option<&A>,
         stores: &[&str],
         operation: &str,
     ) -> Result<()> {

@@ -40,8 +40,8 @@
 //! These are twelve files, from `agent.rs` to `storage/store.rs`. The others are not on the path:
 //! `driver/run_worker.rs` and `broadcast.rs` are for turns whose client has left, `turn_lock.rs` is for turns
 //! that want one session, `journaling/` for turns that run again. A call that comes through the registry
-//! passes the agent's action (`agent/actions.rs`) in place of `agent.rs` and `chat.rs`. The type of the custom
-//! state is hidden from everything but the function (`function.rs`).
+//! passes the agent's action (`agent/actions.rs`) in place of `agent.rs` and `chat.rs`. The type of the
+//! custom state is hidden from everything but the function (`function.rs`).
 
 mod agent_session;
 pub(crate) mod answers;

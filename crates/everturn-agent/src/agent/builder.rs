@@ -23,8 +23,8 @@ use crate::invocation::{
     AgentFunction, AgentPrompt, Definition, RespondOnly, Settings, TypedFunction, Visibility, schema_of,
 };
 use crate::journal::Retention;
-use crate::policy::client_permissions::ClientRules;
-use crate::policy::failed_turns::FailedTurns;
+use crate::policy::FailedTurns;
+use crate::policy::client_permissions::{ClientRules, Rules};
 use crate::policy::limits::ChosenLimits;
 use crate::policy::transform::{StateTransform, one_after_another, over_custom_state};
 use crate::runs::run_stream::own_log;
@@ -313,7 +313,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         /// By default the tenant is the [`Scope`] in the extensions of the call's context, which a server
         /// sets for authenticated callers, or else the default scope.
         pub fn scope(mut self, scope: impl Fn(&Context) -> Scope + Send + Sync + 'static) {
-            self.settings.scope = Some(Arc::new(scope))
+            self.settings.scope = Some(Arc::new(scope));
         }
     }
 
@@ -535,7 +535,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         /// # Ok(()) }
         /// ```
         pub fn limits_for(mut self, limits: impl Fn(&Context) -> Limits + Send + Sync + 'static) {
-            self.settings.limits = ChosenLimits::new(limits)
+            self.settings.limits = ChosenLimits::new(limits);
         }
 
         /// Sets what happens to a message that arrives while tool requests wait for answers; by default the
@@ -622,7 +622,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         /// # Ok(()) }
         /// ```
         pub fn client_permissions(mut self, permissions: ClientPermissions) {
-            self.options.client_permissions = permissions
+            self.options.client_permissions = permissions;
         }
     }
 
@@ -672,7 +672,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
 
         /// Sets the prompt input of conversations without one.
         pub fn prompt_input(mut self, input: impl Into<Value>) {
-            self.settings.prompt_input = Some(Arc::new(input.into()))
+            self.settings.prompt_input = Some(Arc::new(input.into()));
         }
     }
 
@@ -733,13 +733,13 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         }
         settings.state_transform = one_after_another(options.custom_transform, settings.state_transform);
         let definition = Definition {
-            client_rules: ClientRules::new(
-                &self.name,
-                options.client_permissions,
-                options.resources,
-                settings.prompt_input.clone(),
-                &self.registry,
-            ),
+            client_rules: ClientRules(Arc::new(Rules {
+                agent: self.name.clone(),
+                permissions: options.client_permissions,
+                resources: options.resources,
+                own_prompt_input: settings.prompt_input.clone(),
+                registry: self.registry.downgrade(),
+            })),
             name: self.name,
             stream_logs: stream_logs(&self.registry),
             turn_observers: turn_observers(&self.registry),

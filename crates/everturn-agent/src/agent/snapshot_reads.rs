@@ -28,11 +28,11 @@ impl Definition {
     /// # Errors
     /// As [`Definition::tenant_store`].
     pub(crate) fn tenants(&self) -> Result<Tenants> {
-        Ok(Tenants::with(
-            self.kept_in()?,
-            self.clock.clone(),
-            self.stream_logs(),
-        ))
+        Ok(Tenants {
+            store: self.kept_in()?,
+            clock: self.clock.clone(),
+            streams: self.stream_logs(),
+        })
     }
 
     fn kept_in(&self) -> Result<Arc<dyn SessionStore>> {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::import::{Intake, Names};
 use super::{Archive, named_session, named_snapshot};
-use crate::policy::failed_turns::{FailedTurns, resumable};
+use crate::policy::{FailedTurns, resumable};
 use crate::storage::snapshot::Transition;
 use crate::store::{Detail, Precondition};
 use crate::{SessionId, SessionState, Snapshot, SnapshotId, Timeline};

@@ -42,9 +42,10 @@ const DELETIONS: &str = "deletions";
 /// ```
 #[derive(Clone)]
 pub struct Tenants {
-    store: Arc<dyn SessionStore>,
-    clock: Clock,
-    streams: Vec<Arc<dyn StreamLog>>,
+    pub(crate) store: Arc<dyn SessionStore>,
+    pub(crate) clock: Clock,
+    /// The logs from which deleted sessions are erased.
+    pub(crate) streams: Vec<Arc<dyn StreamLog>>,
 }
 
 impl Tenants {
@@ -54,14 +55,6 @@ impl Tenants {
             store: store.into_store(),
             clock: Clock::system(),
             streams: Vec::new(),
-        }
-    }
-
-    pub(crate) fn with(store: Arc<dyn SessionStore>, clock: Clock, streams: Vec<Arc<dyn StreamLog>>) -> Self {
-        Self {
-            store,
-            clock,
-            streams,
         }
     }
 

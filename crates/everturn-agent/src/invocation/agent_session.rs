@@ -385,7 +385,8 @@ struct ValidInput {
 }
 
 impl InvocationFacts {
-    /// Returns the fields that inputs may set in addition to their message; `None` for inputs of this program.
+    /// Returns the fields that inputs may set in addition to their message; `None` for inputs of this
+    /// program.
     fn client_rules(&self) -> Option<&ClientRules> {
         self.is_of_client.then_some(&self.definition.client_rules)
     }

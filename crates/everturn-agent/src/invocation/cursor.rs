@@ -15,13 +15,13 @@ use crate::invocation::turn_lock::{
 };
 use crate::invocation::usage_tracker::UsedBefore;
 use crate::journal::{JournalLocation, TurnKey, journal_key, turn_key};
-use crate::policy::failed_turns::FailedTurns;
+use crate::policy::FailedTurns;
 use crate::storage::snapshot::{Lease, OpenTurn, Rewind, Transition};
 use crate::storage::stored_session::{StoredSession, TenantStore};
 use crate::store::{Detail, JournalGuard, JournalKey, LockPlace, LockRequest, Precondition, drop_journals};
 use crate::{
-    AgentInput, Clock, Concurrency, SessionId, SessionState, Snapshot, SnapshotEvent, SnapshotId,
-    SnapshotIds, SnapshotStatus, Timeline,
+    AgentInput, Clock, Concurrency, SessionId, Snapshot, SnapshotEvent, SnapshotId, SnapshotIds,
+    SnapshotStatus, Timeline,
 };
 
 /// The position of an invocation among the snapshots of its session.
@@ -533,24 +533,6 @@ impl InvocationCursor {
         self.last() != self.listed()
     }
 
-    /// Reads the state in the last snapshot if the next one follows a head.
-    ///
-    /// # Errors
-    /// The store's own errors.
-    pub(crate) fn state_before_head(
-        &self,
-    ) -> impl Future<Output = Result<Option<SessionState>>> + Send + use<> {
-        let listed = self.listed().filter(|_| self.is_at_head()).cloned();
-        let tenant = self.session.tenant().clone();
-        async move {
-            let Some(listed) = listed else {
-                return Ok(None);
-            };
-            let snapshot = tenant.get(&listed, Detail::Whole).await?;
-            Ok(snapshot.and_then(|snapshot| snapshot.state))
-        }
-    }
-
     /// Returns the last snapshot, past the heads after it.
     pub(crate) fn listed(&self) -> Option<&SnapshotId> {
         self.last.as_ref()?.listed.as_ref()
@@ -629,22 +611,17 @@ impl InvocationCursor {
     /// repetition of the call finds the turn wherever the session has moved to; without a call, the reserved
     /// id distinguishes them.
     fn turn_place(&self, length: usize, reserved: &SnapshotId, call: Option<&str>) -> TurnPlace {
-        let base = self.last().cloned();
-        match (self.rules.concurrency, call) {
-            (Concurrency::Fork, Some(call)) => TurnPlace {
+        let forks = self.rules.concurrency == Concurrency::Fork;
+        match call.filter(|_| forks) {
+            Some(call) => TurnPlace {
                 base: None,
                 length: 0,
                 own: Some(call.into()),
             },
-            (Concurrency::Fork, None) => TurnPlace {
-                base,
+            None => TurnPlace {
+                base: self.last().cloned(),
                 length,
-                own: Some(reserved.clone()),
-            },
-            _ => TurnPlace {
-                base,
-                length,
-                own: None,
+                own: forks.then(|| reserved.clone()),
             },
         }
     }
@@ -764,7 +741,7 @@ impl InvocationCursor {
 
     /// Writes the snapshot of a turn that failed. It carries out no rewind: next to the snapshots that a
     /// rewind would have replaced, it is superseded until it is resumed. Pass the outcome to
-    /// [`InvocationCursor::kept`].
+    /// [`InvocationCursor::wrote`] unless it is superseded.
     pub(crate) fn keep(&self, snapshot: Snapshot) -> impl Future<Output = Result<Saved>> + Send + use<> {
         let orphaned = self.rewind.is_some();
         let precondition = if orphaned {
@@ -776,15 +753,8 @@ impl InvocationCursor {
             .write()
     }
 
-    /// Moves to the snapshot of a turn that failed, unless it is superseded.
-    pub(crate) fn kept(&mut self, saved: &Saved) {
-        if !saved.snapshot.orphaned {
-            self.wrote(saved);
-        }
-    }
-
-    /// Changes a snapshot, which then holds the turns of these journals. Returns whether anything was written,
-    /// and the snapshot as it is stored if not.
+    /// Changes a snapshot, which then holds the turns of these journals. Returns whether anything was
+    /// written, and the snapshot as it is stored if not.
     pub(crate) fn change(
         &self,
         id: SnapshotId,

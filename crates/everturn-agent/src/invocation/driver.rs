@@ -316,8 +316,14 @@ impl Driver {
     /// Runs the invocation to its end.
     pub(crate) async fn run(mut self: Box<Self>) {
         while !self.machine.is_released() {
-            let Some(event) = self.next_event().await else {
-                continue;
+            let event = if let Some(event) = self.raised.pop_front() {
+                event
+            } else {
+                let happened = self.next().await;
+                let Some(event) = self.interpret(happened) else {
+                    continue;
+                };
+                event
             };
             self.note(&event);
             for command in self.machine.handle(event) {
@@ -334,15 +340,6 @@ impl Driver {
         self.release_lock();
         self.lock.settle().await;
         self.broadcast.finish().await;
-    }
-
-    /// Waits for something to happen and returns it as an event; `None` if the machine does not handle it.
-    async fn next_event(&mut self) -> Option<AgentEvent> {
-        if let Some(event) = self.raised.pop_front() {
-            return Some(event);
-        }
-        let happened = self.next().await;
-        self.interpret(happened)
     }
 
     /// Waits for something to happen. Of several things the client's input comes first, then its departure,
@@ -375,7 +372,12 @@ impl Driver {
             Happened::ClientStream(ClientStreamEvent::Broken(error)) => Some(Event::ClientGone(error)),
             Happened::ClientStream(ClientStreamEvent::Empty) => Some(self.drained()),
             Happened::Function(Report::Signal(signal)) => self.signalled(signal),
-            Happened::Function(Report::Returned(result)) => Some(self.returned(result)),
+            Happened::Function(Report::Returned(result)) => {
+                // The machine needs the outcome, not the result, which waits here for the output.
+                let event = Event::Returned(result.as_ref().map(|_| ()).map_err(Clone::clone));
+                self.outcome.result = Some(result);
+                Some(event)
+            }
         }
     }
 
@@ -457,13 +459,6 @@ impl Driver {
     fn hide(&mut self, error: Error) -> AgentEvent {
         self.broadcast.close();
         Event::TransformFailed(error)
-    }
-
-    fn returned(&mut self, result: Result<AgentResult>) -> AgentEvent {
-        // The machine needs the outcome, not the result, which waits here for the output.
-        let event = Event::Returned(result.as_ref().map(|_| ()).map_err(Clone::clone));
-        self.outcome.result = Some(result);
-        event
     }
 
     fn written(&mut self, written: Written) -> Option<AgentEvent> {
@@ -863,7 +858,7 @@ impl Driver {
             .result
             .as_ref()
             .and_then(|result| result.as_ref().ok()?.finish_reason);
-        given.or_else(|| self.turns.last.reason)
+        given.or(self.turns.last.reason)
     }
 }
 

@@ -10,7 +10,6 @@
 
 use std::any::type_name;
 use std::future::poll_fn;
-use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context as TaskContext, Poll, Waker};
@@ -500,51 +499,25 @@ impl Signals {
         }
     }
 
-    /// Leaves a model's chunk in the queue if there is room for it, or gives it back.
-    fn stream_now(
-        &self,
-        chunk: ModelResponseChunk,
-        positions: Option<&MessagePositions>,
-    ) -> ControlFlow<Result<()>, ModelResponseChunk> {
-        if let Err(error) = self.goes_on() {
-            return ControlFlow::Break(Err(error));
-        }
-        if self.is_silenced() {
-            return ControlFlow::Break(Ok(()));
-        }
-        match Arc::clone(&self.0.room).try_acquire_owned() {
-            Ok(room) => {
-                self.place(chunk, positions, room);
-                ControlFlow::Break(Ok(()))
-            }
-            Err(_) => ControlFlow::Continue(chunk),
-        }
-    }
-
     /// Leaves a model's chunk in the queue as soon as there is room for it.
     async fn stream(&self, chunk: ModelResponseChunk, positions: Option<&MessagePositions>) -> Result<()> {
+        self.goes_on()?;
+        if self.is_silenced() {
+            return Ok(());
+        }
         let room = tokio::select! {
             biased;
             room = Arc::clone(&self.0.room).acquire_owned() => room.expect("the semaphore is never closed"),
             () = self.0.work.cancelled() => return Err(self.why_ended()),
         };
         if !self.is_silenced() {
-            self.place(chunk, positions, room);
+            let position = positions.map(|positions| positions.of(&chunk));
+            self.signal(Signal::Chunk(ChunkSignal {
+                chunk: Some(Box::new(AgentStreamChunk::model(chunk).at(position))),
+                taken: Some(Receipt::Room(room)),
+            }));
         }
         Ok(())
-    }
-
-    fn place(
-        &self,
-        chunk: ModelResponseChunk,
-        positions: Option<&MessagePositions>,
-        room: OwnedSemaphorePermit,
-    ) {
-        let position = positions.map(|positions| positions.of(&chunk));
-        self.signal(Signal::Chunk(ChunkSignal {
-            chunk: Some(Box::new(AgentStreamChunk::model(chunk).at(position))),
-            taken: Some(Receipt::Room(room)),
-        }));
     }
 
     fn goes_on(&self) -> Result<()> {
@@ -560,15 +533,11 @@ impl Signals {
         if !listened_to {
             return Emitter::silent();
         }
-        let (signals, waiting) = (self.clone(), self.clone());
-        let waiting_positions = positions.clone();
-        Emitter::placing(
-            move |chunk| signals.stream_now(chunk, positions.as_ref()),
-            move |chunk| {
-                let (signals, positions) = (waiting.clone(), waiting_positions.clone());
-                async move { Ok(signals.stream(chunk, positions.as_ref()).await?) }
-            },
-        )
+        let signals = self.clone();
+        Emitter::new(move |chunk| {
+            let (signals, positions) = (signals.clone(), positions.clone());
+            async move { Ok(signals.stream(chunk, positions.as_ref()).await?) }
+        })
     }
 
     /// Waits for the next turn; `None` when no more come.

@@ -180,8 +180,8 @@ impl<I: Clone, E: Clone> Machine<I, E> {
         }
     }
 
-    /// Sets whether the end of the invocation may become a snapshot, and whether turns that failed are kept as
-    /// snapshots if there is a store.
+    /// Sets whether the end of the invocation may become a snapshot, and whether turns that failed are kept
+    /// as snapshots if there is a store.
     pub(crate) fn keeping(mut self, ends: bool, failures: bool) -> Self {
         if let Phase::Attached(attached) = &mut self.phase {
             attached.keeps_end = ends;

@@ -23,8 +23,8 @@ use super::repeated::{Found, Repeated};
 use super::turn_lock::EarlyLock;
 use super::{Definition, Driver, RegistryGuard};
 use crate::journal::call_mark;
-use crate::policy::failed_turns::why_not;
 use crate::policy::visibility::{check_owner, not_found};
+use crate::policy::why_not;
 use crate::storage::stored_session::TenantStore;
 use crate::store::{Detail, Recalled, ResumeAt, check_id};
 use crate::{
@@ -352,11 +352,15 @@ async fn complete(
     context: &Context,
 ) -> Result<Opening> {
     let (session_id, mut state, cursor) = (start.session_id, start.state, start.cursor);
-    let compared = cursor.as_ref().filter(|_| definition.snapshots.compares());
-    let listed = match compared.map(|cursor| cursor.state_before_head()) {
-        Some(reading) => Box::pin(reading).await?,
+    let is_compared = definition.snapshots.compares();
+    let at_head = cursor
+        .as_ref()
+        .filter(|cursor| is_compared && cursor.is_at_head());
+    let listed = match at_head.and_then(|cursor| Some((cursor.tenant().clone(), cursor.listed()?.clone()))) {
+        Some((tenant, listed)) => Box::pin(tenant.get(&listed, Detail::Whole)).await?,
         None => None,
     };
+    let listed = listed.and_then(|snapshot| snapshot.state);
     let stored = state.clone();
     let gives_custom = custom.is_some();
     if start.is_new {

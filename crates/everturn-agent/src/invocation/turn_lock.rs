@@ -20,7 +20,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub use self::in_store::TurnLocking;
 pub(crate) use self::in_store::{EarlyLock, StoreLock, TURN_LEASE};
-use crate::policy::failed_turns::{FailedTurns, resumable};
+use crate::policy::{FailedTurns, resumable};
 use crate::storage::stored_session::StoredSession;
 use crate::store::{Detail, LockPlace, Scope, tip_moved};
 use crate::{SessionId, Snapshot, SnapshotId};
@@ -256,8 +256,9 @@ impl TurnLock {
     /// Takes the lock for a turn that has seen this, without waiting.
     ///
     /// # Errors
-    /// As [`TurnLock::try_take`]; `ABORTED` with [`TIP_MOVED`](crate::store::TIP_MOVED) if another turn has just
-    /// committed: the store would refuse the snapshot of this one, but only after all of the turn's work.
+    /// As [`TurnLock::try_take`]; `ABORTED` with [`TIP_MOVED`](crate::store::TIP_MOVED) if another turn has
+    /// just committed: the store would refuse the snapshot of this one, but only after all of the turn's
+    /// work.
     pub(crate) fn try_take_at(&self, turn: &SnapshotId, seen: &Seen) -> Result<TurnLockGuard> {
         let guard = self.try_take(turn)?;
         match self.moved_since(seen) {

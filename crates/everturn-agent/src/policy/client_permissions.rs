@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use everturn_ai::{ClientMedia, Feature, FetchRules, History, Message, Messages, Part, Resource, Role};
-use everturn_core::{ActionType, Context, Error, Registry, Result, WeakRegistry};
+use everturn_core::{ActionType, Context, Error, Result, WeakRegistry};
 use serde_json::Value;
 
 use crate::{AgentInput, SessionState};
@@ -169,35 +169,19 @@ impl ClientPermissions {
 
 /// The rules for calls of an agent's clients. Cloning is cheap.
 #[derive(Clone)]
-pub(crate) struct ClientRules(Arc<Rules>);
+pub(crate) struct ClientRules(pub(crate) Arc<Rules>);
 
-struct Rules {
-    agent: String,
-    permissions: ClientPermissions,
+pub(crate) struct Rules {
+    pub(crate) agent: String,
+    pub(crate) permissions: ClientPermissions,
     /// The names of the resources that messages may link to.
-    resources: Vec<String>,
+    pub(crate) resources: Vec<String>,
     /// The agent's own prompt input.
-    own_prompt_input: Option<Arc<Value>>,
-    registry: WeakRegistry,
+    pub(crate) own_prompt_input: Option<Arc<Value>>,
+    pub(crate) registry: WeakRegistry,
 }
 
 impl ClientRules {
-    pub(crate) fn new(
-        agent: &str,
-        permissions: ClientPermissions,
-        resources: Vec<String>,
-        own_prompt_input: Option<Arc<Value>>,
-        registry: &Registry,
-    ) -> Self {
-        Self(Arc::new(Rules {
-            agent: agent.to_owned(),
-            permissions,
-            resources,
-            own_prompt_input,
-            registry: registry.downgrade(),
-        }))
-    }
-
     pub(crate) fn permissions(&self) -> &ClientPermissions {
         &self.0.permissions
     }

@@ -371,7 +371,7 @@ impl AgentRef {
         /// deadline. For an agent on another server it is the context that the client's header provider is
         /// given.
         pub fn seed(mut self, seed: impl Fn(Context) -> Context + Send + Sync + 'static) {
-            self.seed = Some(Arc::new(seed))
+            self.seed = Some(Arc::new(seed));
         }
     }
 

@@ -426,8 +426,8 @@ impl Driver {
 
     /// Takes note that a turn that failed was kept. Its journal stays, for the turn that tries again.
     fn turn_kept(&mut self, saved: Saved) -> AgentEvent {
-        if let Some(cursor) = &mut self.cursor {
-            cursor.kept(&saved);
+        if let Some(cursor) = self.cursor.as_mut().filter(|_| !saved.snapshot.orphaned) {
+            cursor.wrote(&saved);
         }
         let Saved { snapshot, .. } = saved;
         self.snapshots.listed.clone_from(&snapshot.state);
