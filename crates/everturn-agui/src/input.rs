@@ -3,6 +3,8 @@
 //! Unknown members, roles and kinds of parts are ignored, as the protocol requires; an invalid value of a
 //! known member is an error.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use everturn_agent::{ClientTool, SessionId};
 use everturn_ai::{Media, Part, PartKind};
@@ -55,7 +57,7 @@ struct RawFunction {
 struct RawTool {
     name: String,
     description: Option<String>,
-    parameters: Option<Value>,
+    parameters: Option<Arc<Value>>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -176,7 +178,7 @@ impl RunInput {
     pub(crate) fn tools(&self) -> Vec<ClientTool> {
         let tool = |tool: &RawTool| ClientTool {
             description: tool.description.clone(),
-            input_schema: tool.parameters.clone().filter(Value::is_object),
+            input_schema: tool.parameters.clone().filter(|schema| schema.is_object()),
             ..ClientTool::new(&tool.name)
         };
         self.tools.iter().flatten().map(tool).collect()

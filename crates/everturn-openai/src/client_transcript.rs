@@ -1,5 +1,7 @@
 //! The conversation that a client sends: the items or messages of either protocol, in one form.
 
+use std::sync::Arc;
+
 use everturn_agent::ClientTool;
 use everturn_ai::{Media, Part, PartKind};
 use everturn_server::ServedAgent;
@@ -359,7 +361,7 @@ pub(crate) fn tools(
         };
         tools.push(ClientTool {
             description: text(function, "description")?.map(str::to_owned),
-            input_schema: field(function, "parameters").cloned(),
+            input_schema: field(function, "parameters").cloned().map(Arc::new),
             ..ClientTool::new(required(function, &at, "name")?)
         });
     }

@@ -1,6 +1,5 @@
 //! Writing a session to one file.
 
-use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use everturn_ai::History;
@@ -8,19 +7,23 @@ use everturn_core::offload::{is_heavy_to_serialize, offload};
 use everturn_core::{Error, Result};
 use serde::Serialize;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::sync::Semaphore;
 
-use super::import::remember;
 use super::record::{Base, EXPORT_VERSION, End, Entry, FORMAT, Field, Header, MAX_LINE, Record};
 use super::{Archive, named_session};
 use crate::store::Detail;
 use crate::{SessionId, SessionState, Snapshot, SnapshotId};
+
+/// The number of exports in this process that read a snapshot at once. A snapshot and the one it follows are
+/// in memory then, and only the next line while a reader takes its time.
+static READING: Semaphore = Semaphore::const_new(2);
 
 impl Archive {
     /// Writes a session to a file or another writer, and returns the number of its snapshots. Every snapshot
     /// is written as it is stored, including pending and superseded ones, and each message once.
     /// [`Archive::import`] reads it.
     ///
-    /// Snapshots are written one at a time: memory holds their ids and the latest few. Equal sessions give
+    /// Snapshots are read and written one at a time: memory holds their ids and one line. Equal sessions give
     /// equal bytes. Snapshots that are added meanwhile are not part of the export.
     ///
     /// # Errors
@@ -39,9 +42,10 @@ impl Archive {
             session_id: session,
         };
         to.write_all(&print_line(&header)?).await?;
-        let mut written = Written::default();
+        let mut written = Vec::new();
         let mut end = End::default();
         for id in ids {
+            let reading = READING.acquire().await.map_err(Error::foreign)?;
             // A snapshot that was deleted since the ids were read is not exported.
             let Some(snapshot) = self.tenant.get(&id, Detail::Whole).await? else {
                 continue;
@@ -50,95 +54,52 @@ impl Archive {
                 Some(state) => self.base(&snapshot, state, &written).await?,
                 None => None,
             };
-            let record = Entry::going_on(&snapshot, base);
+            let record = Entry::going_on(snapshot, base);
             let added = record.snapshot.state.as_ref();
             end.messages += added.map_or(0, |state| state.messages.len()) as u64;
             end.snapshots += 1;
             let is_heavy = is_heavy_to_serialize(&record.snapshot);
             let print = move || print_line(&Record::Entry(Box::new(record)));
             let line = if is_heavy { offload(print).await } else { print() }?;
+            drop(reading);
             to.write_all(&line).await?;
-            written.note(snapshot);
+            written.push(id);
         }
         to.write_all(&print_line(&Record::End(end))?).await?;
         to.flush().await?;
         Ok(end.snapshots)
     }
 
-    /// Finds the written snapshot from which a snapshot takes the beginning of its state: its parent, or a
-    /// recently written one that begins equally.
+    /// Returns what a snapshot shares with its parent, or with the snapshot that was written last if the
+    /// parent is not in the file.
     async fn base(
         &self,
         snapshot: &Snapshot,
         state: &SessionState,
-        written: &Written,
+        written: &[SnapshotId],
     ) -> Result<Option<Base>> {
-        let mut candidates: Vec<(usize, SessionState)> = Vec::new();
-        if let Some(parent) = &snapshot.parent_id
-            && let Some(number) = written.numbers.get(parent)
-        {
-            let known = written.recent.iter().find(|(recent, _)| recent == number);
-            let known = match known {
-                Some((_, state)) => Some(state.clone()),
-                None => self
-                    .tenant
-                    .get(parent, Detail::Whole)
-                    .await?
-                    .and_then(|parent| parent.state),
-            };
-            candidates.extend(known.map(|state| (*number, state)));
-        }
-        // If a snapshot holds all of its parent's messages, no other candidate can share more.
-        let settled = candidates.first().is_some_and(|(_, parent)| {
-            state.messages.common_prefix(&parent.messages) == parent.messages.len()
-                && !parent.messages.is_empty()
-        });
-        if !settled {
-            candidates.extend(written.recent.iter().rev().cloned());
-        }
-        let shared = |(number, other): (usize, SessionState)| {
-            let messages = state.messages.common_prefix(&other.messages);
-            (number, messages, other)
+        let parent = snapshot.parent_id.as_ref();
+        let parent = parent.and_then(|parent| written.iter().rposition(|id| id == parent));
+        let Some(entry) = parent.or_else(|| written.len().checked_sub(1)) else {
+            return Ok(None);
         };
-        let mut best: Option<(usize, usize, SessionState)> = None;
-        // On a tie the first candidate stays: the parent before recently written snapshots.
-        for (number, messages, other) in candidates.into_iter().map(shared) {
-            if best.as_ref().is_none_or(|best| messages > best.1) {
-                best = Some((number, messages, other));
-            }
-        }
-        Ok(best.and_then(|(entry, messages, other)| {
-            let same = same_fields(state, &other);
-            (messages > 0 || !same.is_empty()).then_some(Base {
-                entry,
-                messages,
-                same,
-            })
+        let earlier = self.tenant.get(&written[entry], Detail::Whole).await?;
+        let Some(earlier) = earlier.and_then(|earlier| earlier.state) else {
+            return Ok(None);
+        };
+        let messages = state.messages.common_prefix(&earlier.messages);
+        let same = same_fields(state, &earlier);
+        Ok((messages > 0 || !same.is_empty()).then_some(Base {
+            entry,
+            messages,
+            same,
         }))
-    }
-}
-
-/// The snapshots written so far.
-#[derive(Default)]
-struct Written {
-    numbers: HashMap<SnapshotId, usize>,
-    recent: VecDeque<(usize, SessionState)>,
-}
-
-impl Written {
-    fn note(&mut self, snapshot: Snapshot) {
-        let number = self.numbers.len();
-        self.numbers.insert(snapshot.snapshot_id, number);
-        if let Some(state) = snapshot.state {
-            remember(&mut self.recent, number, state);
-        }
     }
 }
 
 impl Entry {
     /// Creates the entry of a snapshot without the part that it takes from `base`.
-    fn going_on(snapshot: &Snapshot, base: Option<Base>) -> Self {
-        let mut snapshot = snapshot.clone();
+    fn going_on(mut snapshot: Snapshot, base: Option<Base>) -> Self {
         if let (Some(state), Some(base)) = (&mut snapshot.state, &base) {
             let added = state.messages.since(base.messages).cloned();
             state.messages = added.collect::<History>();

@@ -21,14 +21,6 @@ use crate::{SessionId, SessionState, Snapshot, SnapshotId, SnapshotStatus};
 /// are read from the store again.
 const RECENT: usize = 8;
 
-/// Remembers the state of the snapshot with this number among the recent ones.
-pub(super) fn remember(recent: &mut VecDeque<(usize, SessionState)>, number: usize, state: SessionState) {
-    if recent.len() == RECENT {
-        recent.pop_front();
-    }
-    recent.push_back((number, state));
-}
-
 /// The options of an import. By default the session keeps its id, which must be free.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[must_use = "settings alone import nothing"]
@@ -204,7 +196,10 @@ impl Archive {
                 .await
                 .map_err(|error| error.context(format_args!("line {number} of the export")))?;
             if let Some(state) = written.state {
-                remember(&mut recent, place, state);
+                if recent.len() == RECENT {
+                    recent.pop_front();
+                }
+                recent.push_back((place, state));
             }
         }
         // A file that was appended to by mistake is refused as a whole.

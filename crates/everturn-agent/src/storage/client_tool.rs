@@ -1,5 +1,7 @@
 //! Tools that a client brings.
 
+use std::sync::Arc;
+
 use everturn_ai::Tool;
 use everturn_core::{Error, Result, Schema};
 use everturn_macros::wire;
@@ -26,7 +28,7 @@ pub struct ClientTool {
     /// The description for the model.
     pub description: Option<String>,
     /// The JSON Schema of the input; any input if not given.
-    pub input_schema: Option<Value>,
+    pub input_schema: Option<Arc<Value>>,
 }
 
 impl ClientTool {
@@ -97,13 +99,13 @@ impl ClientTool {
             )));
         }
         let schema = match input_schema {
-            Some(schema) => Some(
-                Schema::from_client(schema.clone(), LARGEST_TOOL).map_err(|error| {
+            Some(schema) => Some(Schema::from_client(Value::clone(schema), LARGEST_TOOL).map_err(
+                |error| {
                     error
                         .context(format_args!("the input schema of the client's tool '{name}'"))
                         .with_public()
-                })?,
-            ),
+                },
+            )?),
             None => None,
         };
         let description = description.clone().unwrap_or_default();

@@ -1,11 +1,8 @@
-//! The statuses of a snapshot, the events at which one is taken, the reasons for the end of a turn, and the
-//! clock.
+//! The statuses of a snapshot, the events at which one is taken, and the reasons for the end of a turn.
 
 use std::fmt;
-use std::sync::Arc;
 
 use everturn_ai::FinishReason;
-use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -212,37 +209,6 @@ impl From<FinishReason> for AgentFinishReason {
         }
     }
 }
-
-/// A source of the times in snapshots. Cloning is cheap.
-///
-/// Snapshots carry wall-clock times because other processes read them; tests inject a clock.
-#[derive(Clone)]
-pub struct Clock(Arc<dyn Fn() -> Timestamp + Send + Sync>);
-
-impl Clock {
-    /// Returns the system's clock.
-    pub fn system() -> Self {
-        Self::new(Timestamp::now)
-    }
-
-    /// Creates a clock that calls `now`.
-    pub fn new(now: impl Fn() -> Timestamp + Send + Sync + 'static) -> Self {
-        Self(Arc::new(now))
-    }
-
-    /// Returns the current time.
-    pub fn now(&self) -> Timestamp {
-        (self.0)()
-    }
-}
-
-impl Default for Clock {
-    fn default() -> Self {
-        Self::system()
-    }
-}
-
-everturn_core::opaque_debug!(Clock);
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,8 @@
 //! Tools, instructions, an output schema, a custom state, a prompt input and several messages that a client
 //! brings to a turn, and what it may bring.
 
+use std::sync::Arc;
+
 use everturn_agent::store::MemoryStore;
 use everturn_agent::{
     Agent, AgentInit, AgentInput, AgentReply, AgentSession, ClientPermissions, ClientTool, SnapshotStatus,
@@ -18,7 +20,9 @@ use crate::prompt_support::{answering, asked, call, said};
 fn paint() -> ClientTool {
     ClientTool {
         description: Some("Paints the page.".into()),
-        input_schema: Some(json!({"type": "object", "properties": {"color": {"type": "string"}}})),
+        input_schema: Some(Arc::new(
+            json!({"type": "object", "properties": {"color": {"type": "string"}}}),
+        )),
         ..ClientTool::new("paint")
     }
 }
@@ -126,7 +130,7 @@ async fn a_tool_of_the_client_never_replaces_one_of_the_agent() {
         (vec![ClientTool::new("no spaces")], "needs a name"),
         (
             vec![ClientTool {
-                input_schema: Some(json!({"type": "nothing"})),
+                input_schema: Some(Arc::new(json!({"type": "nothing"}))),
                 ..ClientTool::new("odd")
             }],
             "the input schema of the client's tool 'odd'",
