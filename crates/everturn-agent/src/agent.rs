@@ -8,9 +8,7 @@ mod middleware;
 mod new_sessions;
 mod prompt_agent;
 mod snapshot_reads;
-mod tenant_actions;
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,7 +29,7 @@ pub use self::middleware::{
 pub use self::prompt_agent::{InlinePrompt, NamedPrompt, agent, prompt_agent};
 use crate::archive::{Archive, Tenants};
 use crate::chat::ChatBuilder;
-use crate::invocation::{Definition, RegistryGuard};
+use crate::invocation::{self, Definition, RegistryGuard};
 use crate::recovery::{self, Recovery};
 use crate::runs::run_stream::RunChunks;
 use crate::storage::session_state::AgentTypes;
@@ -80,19 +78,23 @@ struct AgentParts {
 impl<S: CustomState, T, O> Agent<S, T, O> {
     pub(crate) fn new(definition: Definition, registry: Registry) -> Self {
         let definition = Arc::new(definition);
+        let is_stored = definition.store.is_some();
+        // Without notifications, agents have no background runs: no worker would notice an abort.
+        let has_runs = definition.store.as_ref().is_some_and(|store| store.can_watch());
+        let mut archive = Vec::new();
+        if is_stored {
+            archive = archive_actions::archive_actions(&definition);
+            archive.extend(archive_actions::tenant_actions(&definition));
+        }
         let parts = AgentParts {
             registry,
             run: actions::run_action(&definition),
-            snapshot: actions::snapshot_action(&definition),
-            snapshots: actions::snapshots_action(&definition),
-            session: actions::session_action(&definition),
-            abort: actions::abort_action(&definition),
-            watch: background_runs::watch_action(&definition),
-            archive: [
-                archive_actions::archive_actions(&definition),
-                tenant_actions::tenant_actions(&definition),
-            ]
-            .concat(),
+            snapshot: is_stored.then(|| actions::snapshot_action(&definition)),
+            snapshots: is_stored.then(|| actions::snapshots_action(&definition)),
+            session: is_stored.then(|| actions::session_action(&definition)),
+            abort: has_runs.then(|| actions::abort_action(&definition)),
+            watch: has_runs.then(|| background_runs::watch_action(&definition)),
+            archive,
             definition,
         };
         Self {
@@ -106,41 +108,18 @@ impl<S: CustomState, T, O> Agent<S, T, O> {
     /// # Errors
     /// `ALREADY_EXISTS` if the name is taken.
     pub fn register(&self, registry: &Registry) -> Result<()> {
-        registry.register(Arc::new(self.parts.run.clone()))?;
-        if self.parts.definition.is_session_flow {
-            registry.register_under(
-                &format!("/session-flow/{}", self.name()),
-                Arc::new(self.parts.run.clone()),
-            )?;
+        let parts = &*self.parts;
+        registry.register(Arc::new(parts.run.clone()))?;
+        if parts.definition.is_session_flow {
+            let key = format!("/session-flow/{}", self.name());
+            registry.register_under(&key, Arc::new(parts.run.clone()))?;
         }
-        if let Some(snapshot) = &self.parts.snapshot {
-            let snapshot = Arc::new(snapshot.clone());
-            registry.register(snapshot.clone())?;
-            for store in EARLIER_STORES {
-                registry.register_under(&earlier_key(store, self.name(), "getSnapshot"), snapshot.clone())?;
-            }
-        }
-        if let Some(snapshots) = &self.parts.snapshots {
-            let snapshots = Arc::new(snapshots.clone());
-            registry.register(snapshots.clone())?;
-            for store in EARLIER_STORES {
-                registry.register_under(
-                    &earlier_key(store, self.name(), "listSnapshots"),
-                    snapshots.clone(),
-                )?;
-            }
-        }
-        if let Some(session) = &self.parts.session {
-            let session = Arc::new(session.clone());
-            registry.register(session.clone())?;
-            registry.register_under(&earlier_key("session-store", self.name(), "getSession"), session)?;
-        }
-        if let Some(abort) = &self.parts.abort {
-            registry.register(Arc::new(abort.clone()))?;
-        }
-        if let Some(watch) = &self.parts.watch {
-            registry.register(Arc::new(watch.clone()))?;
-        }
+        let stores = ["snapshot-store", "session-store"];
+        self.register_companion(registry, parts.snapshot.as_ref(), &stores, "getSnapshot")?;
+        self.register_companion(registry, parts.snapshots.as_ref(), &stores, "listSnapshots")?;
+        self.register_companion(registry, parts.session.as_ref(), &["session-store"], "getSession")?;
+        self.register_companion(registry, parts.abort.as_ref(), &[], "")?;
+        self.register_companion(registry, parts.watch.as_ref(), &[], "")?;
         // Last, so that an agent whose name is taken is not recovered under it.
         for action in &self.parts.archive {
             registry.register(Arc::clone(action))?;
@@ -154,6 +133,26 @@ impl<S: CustomState, T, O> Agent<S, T, O> {
         }
         recovery::register(registry, &self.parts.definition);
         Ok(())
+    }
+
+    /// Registers a companion action, if the agent has it, also under the keys that it had in earlier designs
+    /// of the protocol, as an operation of the agent's stores.
+    fn register_companion<A: DynAction + Clone>(
+        &self,
+        registry: &Registry,
+        action: Option<&A>,
+        stores: &[&str],
+        operation: &str,
+    ) -> Result<()> {
+        let Some(action) = action else {
+            return Ok(());
+        };
+        let action: Arc<dyn DynAction> = Arc::new(action.clone());
+        registry.register(Arc::clone(&action))?;
+        stores.iter().try_for_each(|store| {
+            let key = format!("/{store}/{}/{operation}", self.name());
+            registry.register_under(&key, Arc::clone(&action))
+        })
     }
 
     /// Returns the agent's name.
@@ -401,14 +400,6 @@ impl<S: CustomState, T, O> Agent<S, T, O> {
     }
 }
 
-/// The names under which earlier designs of the protocol had the actions of an agent's store.
-const EARLIER_STORES: [&str; 2] = ["snapshot-store", "session-store"];
-
-/// Returns the key that a companion action had in an earlier design of the protocol.
-fn earlier_key(store: &str, agent: &str, operation: &str) -> String {
-    format!("/{store}/{agent}/{operation}")
-}
-
 impl<S, T, O> Clone for Agent<S, T, O> {
     fn clone(&self) -> Self {
         Self {
@@ -418,13 +409,7 @@ impl<S, T, O> Clone for Agent<S, T, O> {
     }
 }
 
-impl<S, T, O> fmt::Debug for Agent<S, T, O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Agent")
-            .field("name", &self.parts.definition.name)
-            .finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(Agent<S, T, O>, parts.definition.name);
 
 /// The transport by which chats reach an agent in this process.
 impl<S: CustomState, T: 'static, O: 'static> AgentTransport for Agent<S, T, O> {
@@ -443,13 +428,13 @@ impl<S: CustomState, T: 'static, O: 'static> AgentTransport for Agent<S, T, O> {
         emitter: Emitter<AgentStreamChunk>,
         context: &Context,
     ) -> BoxFuture<'static, Result<AgentOutput>> {
-        let action = self.action().clone();
+        let definition = Arc::clone(self.definition());
         let context = self.with_registry(context).child();
         Box::pin(async move {
             // Dropping the call ends the agent; cancelling reaches work that it handed to others.
             let _cancel = context.cancellation().clone().drop_guard();
             let inputs = Inputs::from_stream(stream::iter([input]));
-            action.call(init, inputs, emitter, context).await
+            invocation::run(definition, init, inputs, emitter, context).await
         })
     }
 

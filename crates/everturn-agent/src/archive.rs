@@ -52,23 +52,19 @@
 
 mod bounded_page;
 mod copying;
-mod deletion;
 mod difference;
 mod export;
 mod import;
-mod intake;
 mod labels;
 mod look_up;
 mod plain;
 mod record;
-mod repair;
 mod request;
 mod retention;
 mod tenants;
 mod tree;
 mod usage;
 
-use std::fmt;
 use std::sync::Arc;
 
 use everturn_core::stream_log::{IntoStreamLog, StreamLog};
@@ -98,15 +94,17 @@ use crate::{Clock, SessionId, Snapshot, SnapshotId, Timeline};
 /// A tenant's stored sessions. Cloning is cheap, and clones share the store.
 #[derive(Clone)]
 pub struct Archive {
-    tenant: TenantStore,
-    clock: Clock,
-    showing: Option<Showing>,
-    custom_schema: Option<Schema>,
-    timeline: Timeline,
-    /// Whether the caller named the tenant in the request.
-    is_named: bool,
+    pub(crate) tenant: TenantStore,
+    pub(crate) clock: Clock,
+    /// Shows snapshots as an agent's clients see them; without it they are shown as they are stored.
+    pub(crate) showing: Option<Showing>,
+    /// The schema that custom states must match.
+    pub(crate) custom_schema: Option<Schema>,
+    pub(crate) timeline: Timeline,
+    /// Whether the caller named the tenant in the request, where it may be mistyped.
+    pub(crate) is_named: bool,
     /// The logs from which deleted sessions are erased.
-    streams: Vec<Arc<dyn StreamLog>>,
+    pub(crate) streams: Vec<Arc<dyn StreamLog>>,
 }
 
 impl Archive {
@@ -123,32 +121,6 @@ impl Archive {
         }
     }
 
-    /// Creates the archive of an agent's tenant; it shows snapshots as the agent's clients see them.
-    pub(crate) fn shown(tenant: TenantStore, clock: Clock, showing: Showing) -> Self {
-        Self {
-            tenant,
-            clock,
-            showing: Some(showing),
-            custom_schema: None,
-            timeline: Timeline::default(),
-            is_named: false,
-            streams: Vec::new(),
-        }
-    }
-
-    /// Refuses custom states that do not match a schema.
-    pub(crate) fn with_custom_schema(self, custom_schema: Option<Schema>) -> Self {
-        Self {
-            custom_schema,
-            ..self
-        }
-    }
-
-    /// Sets whether the caller named the tenant in the request, where it may be mistyped.
-    pub(crate) fn with_named_tenant(self, is_named: bool) -> Self {
-        Self { is_named, ..self }
-    }
-
     /// Fails with `NOT_FOUND` if the caller named a tenant that does not exist.
     pub(crate) async fn check_named_tenant(&self) -> Result<()> {
         if !self.is_named {
@@ -161,11 +133,6 @@ impl Archive {
         }
     }
 
-    /// Sets whether the sessions may branch.
-    pub(crate) fn with_timeline(self, timeline: Timeline) -> Self {
-        Self { timeline, ..self }
-    }
-
     /// Adds a log that keeps streams of the tenant: deleted sessions are erased there too. An agent's archive
     /// includes the log of its background runs, and the logs of servers in front of it.
     #[must_use]
@@ -174,13 +141,11 @@ impl Archive {
         self
     }
 
-    pub(crate) fn with_logs(self, streams: Vec<Arc<dyn StreamLog>>) -> Self {
-        Self { streams, ..self }
-    }
+    everturn_core::setters! {
+        pub(crate) fn with_logs(mut self, streams: Vec<Arc<dyn StreamLog>>) { self.streams = streams }
 
-    /// Sets the clock for the times of changes and forks, and for retention by age.
-    pub fn with_clock(self, clock: Clock) -> Self {
-        Self { clock, ..self }
+        /// Sets the clock for the times of changes and forks, and for retention by age.
+        pub fn with_clock(mut self, clock: Clock) { self.clock = clock }
     }
 
     /// Returns the tenant whose sessions these are.
@@ -237,10 +202,4 @@ fn named_snapshot(snapshot: impl Into<SnapshotId>) -> Result<SnapshotId> {
         .ok_or_else(|| Error::invalid_argument("the snapshot id is empty").with_public())
 }
 
-impl fmt::Debug for Archive {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Archive")
-            .field("tenant", &self.tenant)
-            .finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(Archive, tenant);

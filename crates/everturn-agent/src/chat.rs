@@ -1,44 +1,202 @@
-//! Chats: a client's handle on a session of many turns.
+//! Chats: a client's handle on a session of many turns, and the connection between a chat and its agent.
+//!
+//! Chats, turns, tasks and interrupts are implemented once, on top of [`AgentTransport`], for agents of this
+//! process and of other machines. The conformance cases run over both.
 
-mod chat_builder;
 mod chat_turn;
 mod chunk;
 pub(crate) mod connection;
-mod interrupt;
 mod reply;
 mod task;
-mod transport;
-mod turn_text;
-mod watch;
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::time::Duration;
 
+use everturn_ai::prompt::PromptOverrides;
 use everturn_ai::{Answers, History};
 use everturn_core::{Connection, Context, Emitter, Error, Result};
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-pub use self::chat_builder::ChatBuilder;
 pub use self::chat_turn::ChatTurn;
 use self::chat_turn::HeldChat;
 pub use self::chunk::AgentChunk;
 pub use self::connection::{AgentConnection, TurnChunks};
-pub use self::interrupt::Interrupt;
-pub use self::reply::AgentReply;
 pub(crate) use self::reply::output_of;
-pub use self::task::AgentTask;
-pub use self::transport::{Abort, AgentTransport};
-pub use self::watch::RunWatch;
+pub use self::reply::{AgentReply, Interrupt};
+pub use self::task::{AgentTask, RunWatch};
 use crate::chat::connection::CustomView;
 use crate::policy::visibility::SNAPSHOT_NOT_FOUND;
+use crate::runs::run_stream::RunChunks;
 use crate::storage::artifact::put;
 use crate::storage::session_state::AgentTypes;
+use crate::store::StatusStream;
 use crate::{
     AgentFinishReason, AgentInit, AgentInput, AgentOutput, AgentStreamChunk, Artifact, CustomState,
-    GetSnapshotRequest, SessionId, SessionState, SnapshotId,
+    GetSnapshotRequest, GivenCustom, SessionId, SessionState, Snapshot, SnapshotId, SnapshotStatus,
+    StateManagement,
 };
+
+/// The settings of a chat before it is opened. A setting that is given again replaces the earlier one.
+#[must_use = "a chat exists once it is opened"]
+pub struct ChatBuilder<S, T = Value, O = Value> {
+    agent: Arc<dyn AgentTransport>,
+    init: AgentInit,
+    context: Option<Context>,
+    overrides: Option<Arc<PromptOverrides>>,
+    /// The error of a custom state that could not be written as JSON.
+    problem: Option<Error>,
+    types: AgentTypes<S, T, O>,
+}
+
+impl<S: CustomState, T, O> ChatBuilder<S, T, O> {
+    /// Creates a builder for a chat with the agent that `agent` reaches.
+    pub fn new(agent: Arc<dyn AgentTransport>) -> Self {
+        Self {
+            agent,
+            init: AgentInit::default(),
+            context: None,
+            overrides: None,
+            problem: None,
+            types: PhantomData,
+        }
+    }
+
+    everturn_core::setters! {
+        /// Resumes a session at its tip, or begins it under this id.
+        pub fn resume(mut self, session: impl Into<SessionId>) { self.init.session_id = Some(session.into()) }
+
+        /// Resumes exactly this snapshot; resuming an older one begins a branch.
+        pub fn snapshot(mut self, snapshot: impl Into<SnapshotId>) { self.init.snapshot_id = Some(snapshot.into()) }
+    }
+
+    /// Resumes a state that the client kept, in place of [`ChatBuilder::custom`].
+    pub fn state(mut self, state: SessionState) -> Self {
+        self.init.state = Some(state);
+        self.init.custom = None;
+        self.problem = None;
+        self
+    }
+
+    /// Begins a new session with this custom state, in place of [`ChatBuilder::state`] and of the agent's
+    /// [own initial one](crate::AgentBuilder::initial_custom).
+    ///
+    /// A session that exists refuses it. An agent on another server that keeps its sessions has to
+    /// [allow](crate::ClientPermissions::custom) it.
+    ///
+    /// ```
+    /// # use everturn_agent::{AgentSession, custom_agent, store::MemoryStore};
+    /// # use everturn_core::{Registry, Result, Status};
+    /// # use schemars::JsonSchema;
+    /// # use serde::{Deserialize, Serialize};
+    /// #[derive(Debug, Default, Clone, Serialize, Deserialize, JsonSchema)]
+    /// struct Kitchen {
+    ///     pantry: Vec<String>,
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
+    /// # let registry = Registry::new();
+    /// # let chef = custom_agent(&registry, "chef", |session: AgentSession<Kitchen>| async move {
+    /// #     session.run(|_turn| async { Ok(()) }).await?;
+    /// #     Ok(session.result())
+    /// # })
+    /// # .store(MemoryStore::new())
+    /// # .define()?;
+    /// let stocked = Kitchen { pantry: vec!["leeks".into()] };
+    ///
+    /// chef.chat().resume("monday").custom(stocked.clone()).run("Something with leeks?").await?;
+    ///
+    /// let chat = chef.chat().resume("monday").open().await?;
+    /// assert_eq!(chat.custom()?.pantry, ["leeks"]);
+    /// let refused = chef.chat().resume("monday").custom(stocked).run("And without butter?").await;
+    /// assert_eq!(refused.unwrap_err().status(), Status::FailedPrecondition);
+    /// # Ok(()) }
+    /// ```
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "the state is the chat's from here on"
+    )]
+    pub fn custom(mut self, custom: S) -> Self {
+        self.init.state = None;
+        match serde_json::to_value(&custom) {
+            Ok(custom) => {
+                self.init.custom = Some(GivenCustom::new(custom));
+                self.problem = None;
+            }
+            Err(error) => self.problem = Some(error.into()),
+        }
+        self
+    }
+
+    everturn_core::setters! {
+        /// Sets settings that go before those of the agent and of its prompt in every turn of this chat:
+        /// another model, other tools.
+        ///
+        /// Only for agents of this process that are around a prompt. A background run that another worker
+        /// takes over continues without them.
+        pub fn overrides(mut self, overrides: PromptOverrides) { self.overrides = Some(Arc::new(overrides)) }
+
+        /// Sets the prompt input of the whole conversation.
+        pub fn prompt_input(mut self, input: impl Into<Value>) { self.init.prompt_input = Some(input.into()) }
+
+        /// Sets the context of every turn; the default is the context in which the chat is opened. A
+        /// [`Principal`](everturn_core::Principal) is converted to its context: the chat is held on its
+        /// behalf.
+        pub fn context(mut self, context: impl Into<Context>) { self.context = Some(context.into()) }
+    }
+
+    fn check(&self) -> Result<()> {
+        match &self.problem {
+            Some(problem) => Err(problem.clone()),
+            None => self.init.check(),
+        }
+    }
+
+    /// Opens the chat. A resumed session is read first, so that its messages, artifacts and custom state are
+    /// known.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for an empty id and for both a state and an id; `NOT_FOUND` for a snapshot that
+    /// does not exist; the errors of reading.
+    pub async fn open(self) -> Result<Chat<S, T, O>> {
+        let mut chat = self.unread()?;
+        chat.read().await?;
+        Ok(chat)
+    }
+
+    /// Opens the chat, runs one turn and returns the reply.
+    ///
+    /// # Errors
+    /// As [`ChatBuilder::open`], without reading first; the error of the turn.
+    pub async fn run(self, input: impl Into<AgentInput>) -> Result<AgentReply<S, O>> {
+        self.unread()?.run(input).await
+    }
+
+    /// Opens the chat, starts one turn and streams it: chunks, then the [reply](ChatTurn::output).
+    ///
+    /// # Errors
+    /// As [`ChatBuilder::open`], without reading first. Every other failure is the turn's: see [`ChatTurn`].
+    pub async fn stream(self, input: impl Into<AgentInput>) -> Result<ChatTurn<'static, S, T, O>>
+    where
+        T: 'static,
+        O: 'static,
+    {
+        Ok(self.unread()?.into_turn(input.into()).await)
+    }
+
+    /// Opens the chat without reading it.
+    fn unread(self) -> Result<Chat<S, T, O>> {
+        self.check()?;
+        let context = self.context.unwrap_or_else(Context::current);
+        let context = match self.overrides {
+            Some(overrides) => context.with_extension(overrides),
+            None => context,
+        };
+        Ok(Chat::new(self.agent, self.init, context))
+    }
+}
 
 /// A client's handle on a session. Each turn is a separate invocation that starts where the last one ended,
 /// so the chat can be dropped and the session resumed at any time.
@@ -287,11 +445,79 @@ impl<S: CustomState, T, O> Chat<S, T, O> {
     }
 }
 
-impl<S, T, O> fmt::Debug for Chat<S, T, O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Chat")
-            .field("session_id", &self.session_id)
-            .field("snapshot_id", &self.snapshot_id)
-            .finish_non_exhaustive()
+everturn_core::opaque_debug!(Chat<S, T, O>, session_id, snapshot_id);
+
+/// The outcome of an abort.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Abort {
+    /// The status of the run's snapshot before the abort.
+    pub previous: SnapshotStatus,
+    /// The status of the run's snapshot after the abort.
+    pub status: SnapshotStatus,
+}
+
+/// A connection between a chat and an agent, in this process or on another machine.
+pub trait AgentTransport: Send + Sync + 'static {
+    /// Opens an invocation.
+    fn connect(
+        &self,
+        init: AgentInit,
+        context: &Context,
+    ) -> Connection<AgentInput, AgentOutput, AgentStreamChunk>;
+
+    /// Runs an invocation of one input and sends its chunks to `emitter`. Dropping the future cancels the
+    /// work.
+    ///
+    /// A transport in this process does the work in the caller's task; by default it is done over a
+    /// [connection](AgentTransport::connect).
+    fn run(
+        &self,
+        init: AgentInit,
+        input: AgentInput,
+        emitter: Emitter<AgentStreamChunk>,
+        context: &Context,
+    ) -> BoxFuture<'static, Result<AgentOutput>> {
+        let mut connection = self.connect(init, context);
+        Box::pin(async move {
+            // An invocation that was refused takes no input; its output holds the reason.
+            let _ = connection.send(input).await;
+            connection.close();
+            let mut chunks = connection.receive();
+            while let Some(chunk) = chunks.next().await {
+                emitter.send(chunk).await?;
+            }
+            connection.into_output().await
+        })
+    }
+
+    /// Reads a snapshot.
+    ///
+    /// Fails with `NOT_FOUND` if there is none.
+    fn snapshot(&self, request: GetSnapshotRequest, context: Context) -> BoxFuture<'_, Result<Snapshot>>;
+
+    /// Aborts a background run; `None` if the run does not exist.
+    fn abort(&self, id: SnapshotId, context: Context) -> BoxFuture<'_, Result<Option<Abort>>>;
+
+    /// Streams the statuses of a background run as they change; `None` if the transport cannot, and the run
+    /// is then polled.
+    fn watch(&self, id: &SnapshotId, context: &Context) -> Option<StatusStream> {
+        let _ = (id, context);
+        None
+    }
+
+    /// Streams the chunks of a background run from its beginning to its end; `None` if the transport cannot.
+    fn follow(&self, id: &SnapshotId, context: &Context) -> Option<RunChunks> {
+        let _ = (id, context);
+        None
+    }
+
+    /// Returns who keeps the agent's sessions; `None` if that is not known.
+    fn state_management(&self) -> Option<StateManagement> {
+        None
+    }
+
+    /// Returns how long an expired run may yet be taken over. After that time, waiting for the run fails.
+    fn takeover_patience(&self) -> Duration {
+        Duration::ZERO
     }
 }

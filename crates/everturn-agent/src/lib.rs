@@ -88,6 +88,7 @@ pub mod archive;
 // Settings, wire format and storage. They use none of the modules above.
 mod policy;
 mod storage;
+mod weak_list;
 mod wire;
 
 pub use self::agent::{

@@ -1,19 +1,30 @@
 //! Background runs: those in progress in this process, the streams of their chunks, and the logs that keep
 //! them.
 
-pub(crate) mod run_poll;
 pub(crate) mod run_stream;
-pub(crate) mod stream_logs;
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use everturn_core::Registry;
+use everturn_core::stream_log::StreamLog;
 use parking_lot::{Mutex, MutexGuard};
 
 pub use self::run_stream::RunChunks;
-pub use self::stream_logs::erase_streams_in;
 use crate::SnapshotId;
 use crate::store::Scope;
+use crate::weak_list::WeakList;
+
+/// Adds a log that keeps streams of a registry's agents, including agents defined later. Sessions deleted
+/// from an archive are erased from the log too. A server does this for its log. The log is not kept alive.
+pub fn erase_streams_in(registry: &Registry, log: &Arc<dyn StreamLog>) {
+    stream_logs(registry).add(log);
+}
+
+/// Returns the logs that hold streams of a registry's agents.
+pub(crate) fn stream_logs(registry: &Registry) -> WeakList<dyn StreamLog> {
+    WeakList::of(registry, "everturn/streamLogs")
+}
 
 type Key = (Scope, SnapshotId);
 

@@ -1,24 +1,18 @@
 //! Sessions: the conversation during an invocation, for the agent's function, its turns and its tools.
 
-mod argument;
-mod change_lock;
-mod changes;
 mod core;
 mod handle;
-mod patcher;
 mod typed_write;
 
-use std::fmt;
 use std::sync::Arc;
 
 use everturn_ai::{History, Message, Messages};
 use everturn_core::{Context, Error};
 use serde_json::Value;
 
-pub(crate) use self::argument::check_tool;
-pub(crate) use self::changes::{Change, Changes};
-pub(crate) use self::core::{Core, Publisher};
+pub(crate) use self::core::{AnySession, Change, Changes, Core, Publisher};
 pub use self::handle::SessionHandle;
+pub(crate) use self::handle::check_tool;
 use crate::{AgentStreamChunk, Artifact, CustomState, SessionId, SessionState};
 
 /// A session during an invocation: its messages, its custom state of type `S`, and its artifacts.
@@ -198,13 +192,4 @@ impl<S> Clone for Session<S> {
     }
 }
 
-impl<S: CustomState> fmt::Debug for Session<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = self.state();
-        f.debug_struct("Session")
-            .field("session_id", self.session_id())
-            .field("messages", &state.messages.len())
-            .field("artifacts", &state.artifacts.len())
-            .finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(Session<S>);

@@ -12,6 +12,7 @@ mod input;
 mod options;
 mod output;
 mod payload;
+mod wire;
 
 use proc_macro::TokenStream;
 use syn::parse_macro_input;
@@ -40,4 +41,13 @@ pub fn payload(arguments: TokenStream, item: TokenStream) -> TokenStream {
     payload::expand(&root, &item)
         .unwrap_or_else(syn::Error::into_compile_error)
         .into()
+}
+
+/// Gives a struct its form on the wire: names in camelCase, and no member for a field that is `None`.
+///
+/// It comes before the derives. Its arguments are further attributes for serde.
+#[doc(hidden)]
+#[proc_macro_attribute]
+pub fn wire(arguments: TokenStream, item: TokenStream) -> TokenStream {
+    wire::expand(&arguments.into(), parse_macro_input!(item as syn::ItemStruct)).into()
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use everturn_core::{Action, ActionType, BidiAction, Schema};
+use everturn_core::{Action, ActionType, BidiAction, Context, HandlerResult, Payload, Schema};
 use futures::TryFutureExt as _;
 use serde_json::{Map, json};
 
@@ -86,99 +86,80 @@ pub(super) fn run_action(definition: &Arc<Definition>) -> AgentAction {
     }
 }
 
-/// Creates the companion action if there is a store.
-pub(super) fn snapshot_action(definition: &Arc<Definition>) -> Option<SnapshotAction> {
-    definition.store.as_ref()?;
+/// Creates a companion action; `{}` in its description stands for the name of the agent.
+pub(super) fn companion<I: Payload, O: Payload, Fut>(
+    definition: &Arc<Definition>,
+    action_type: ActionType,
+    description: &str,
+    answer: impl Fn(Arc<Definition>, I, Context) -> Fut + Send + Sync + 'static,
+) -> Action<I, O>
+where
+    Fut: Future<Output = HandlerResult<O>> + Send + 'static,
+{
     let this = Arc::clone(definition);
-    let action = Action::new(
+    Action::new(action_type, &definition.name, move |request, context| {
+        answer(Arc::clone(&this), request, context)
+    })
+    .with_description(description.replace("{}", &definition.name))
+}
+
+/// Creates the companion action that reads snapshots.
+pub(super) fn snapshot_action(definition: &Arc<Definition>) -> SnapshotAction {
+    companion(
+        definition,
         ActionType::AGENT_SNAPSHOT,
-        &definition.name,
-        move |request, context| {
-            let this = Arc::clone(&this);
-            async move { Ok(this.read_snapshot(request, &context).await?) }
-        },
-    );
-    let description = format!("Reads a snapshot of agent '{}'.", definition.name);
-    Some(
-        action
-            .with_description(description)
-            .with_output_schema(Schema::lenient::<Snapshot>()),
+        "Reads a snapshot of agent '{}'.",
+        |this, request, context| async move { Ok(this.read_snapshot(request, &context).await?) },
     )
+    .with_output_schema(Schema::lenient::<Snapshot>())
 }
 
-/// Creates the companion action if there is a store.
-pub(super) fn snapshots_action(definition: &Arc<Definition>) -> Option<SnapshotsAction> {
-    definition.store.as_ref()?;
-    let this = Arc::clone(definition);
-    let action = Action::new(
+/// Creates the companion action that lists a session's snapshots.
+pub(super) fn snapshots_action(definition: &Arc<Definition>) -> SnapshotsAction {
+    companion(
+        definition,
         ActionType::AGENT_SNAPSHOTS,
-        &definition.name,
-        move |request: ListSnapshotsRequest, context| {
-            let this = Arc::clone(&this);
-            async move {
-                let query = request.query()?;
-                Ok(this.archive(&context)?.bounded_page(&query).await?.into())
-            }
+        "Lists the snapshots of a session of agent '{}'.",
+        |this, request: ListSnapshotsRequest, context| async move {
+            let query = request.query()?;
+            Ok(this.archive(&context)?.bounded_page(&query).await?.into())
         },
-    );
-    let description = format!("Lists the snapshots of a session of agent '{}'.", definition.name);
-    Some(
-        action
-            .with_description(description)
-            .with_output_schema(Schema::lenient::<SnapshotList>()),
     )
+    .with_output_schema(Schema::lenient::<SnapshotList>())
 }
 
-/// Creates the companion action if there is a store.
-pub(super) fn session_action(definition: &Arc<Definition>) -> Option<SessionAction> {
-    definition.store.as_ref()?;
-    let this = Arc::clone(definition);
-    let action = Action::new(
+/// Creates the companion action that reads a session.
+pub(super) fn session_action(definition: &Arc<Definition>) -> SessionAction {
+    companion(
+        definition,
         ActionType::AGENT_SESSION,
-        &definition.name,
-        move |request: GetSessionRequest, context| {
-            let this = Arc::clone(&this);
-            async move {
-                let latest = this.archive(&context)?.latest(request.session_id.clone()).await?;
-                Ok(SessionView {
-                    session_id: request.session_id,
-                    latest,
-                })
-            }
+        "Reads a session of agent '{}' as it is now.",
+        |this, request: GetSessionRequest, context| async move {
+            let latest = this.archive(&context)?.latest(request.session_id.clone()).await?;
+            Ok(SessionView {
+                session_id: request.session_id,
+                latest,
+            })
         },
-    );
-    let description = format!("Reads a session of agent '{}' as it is now.", definition.name);
-    Some(
-        action
-            .with_description(description)
-            .with_output_schema(Schema::lenient::<SessionView>()),
     )
+    .with_output_schema(Schema::lenient::<SessionView>())
 }
 
-/// Creates the companion action if there is a store whose snapshots can be watched: otherwise no worker would
-/// notice an abort.
-pub(super) fn abort_action(definition: &Arc<Definition>) -> Option<AbortAction> {
-    definition.store.as_ref().filter(|store| store.can_watch())?;
-    let this = Arc::clone(definition);
-    let action = Action::new(
+/// Creates the companion action that aborts background runs.
+pub(super) fn abort_action(definition: &Arc<Definition>) -> AbortAction {
+    companion(
+        definition,
         ActionType::AGENT_ABORT,
-        &definition.name,
-        move |request: AbortRequest, context| {
-            let this = Arc::clone(&this);
-            async move {
-                let AbortRequest { snapshot_id } = request;
-                let abort = this
-                    .abort_run(&snapshot_id, &context)
-                    .await?
-                    .ok_or_else(|| not_found(&snapshot_id))?;
-                Ok(AbortResponse {
-                    snapshot_id,
-                    status: Some(abort.status),
-                })
-            }
+        "Aborts a background run of agent '{}'.",
+        |this, AbortRequest { snapshot_id }, context| async move {
+            let abort = this.abort_run(&snapshot_id, &context).await?;
+            let abort = abort.ok_or_else(|| not_found(&snapshot_id))?;
+            Ok(AbortResponse {
+                snapshot_id,
+                status: Some(abort.status),
+            })
         },
-    );
-    Some(action.with_description(format!("Aborts a background run of agent '{}'.", definition.name)))
+    )
 }
 
 /// Returns the time, in milliseconds, after which no worker takes over a run whose worker is silent: one

@@ -1,27 +1,31 @@
-//! An agent's archive as actions. Actions that change or export sessions are for operators: the server
-//! decides who may call them.
+//! An agent's archive as actions. Actions that change or export sessions are for operators, and those on all
+//! tenants for the store's operator: the server decides who may call them.
 
 use std::convert::Infallible;
 use std::future::Future;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use everturn_core::offload::{HEAVY, is_heavy, offload};
 use everturn_core::{
-    Action, ActionType, BidiAction, Context, DynAction, Emitter, Error, HandlerResult, Inputs, Result, Schema,
+    Action, ActionType, BidiAction, Context, DynAction, Emitter, Error, HandlerResult, Inputs, Payload,
+    Principal, Result, Schema,
 };
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream};
 
+use super::actions::companion;
 use crate::Snapshot;
 use crate::archive::{
-    Archive, CopyRequest, DeleteRequest, Deleted, DiffRequest, Difference, Exported, ForkRequest,
-    GetSessionRequest, Import, ImportInit, Imported, LabelRequest, ListSessionsRequest, SessionList,
-    TreePage, TreeRequest, UsageReport, UsageRequest,
+    Archive, CopyRequest, DeleteRequest, DeleteTenantRequest, Deleted, DiffRequest, Difference, Exported,
+    ForkRequest, GetSessionRequest, Import, ImportInit, Imported, LabelRequest, ListSessionsRequest,
+    ListTenantsRequest, RetainRequest, Retained, Retention, SessionList, TenantList, Tenants, TreePage,
+    TreeRequest, UsageReport, UsageRequest,
 };
 use crate::invocation::Definition;
 use crate::policy::visibility::nothing_in;
-use crate::store::{DEFAULT_PAGE, Detail, SessionSummary};
+use crate::store::{DEFAULT_PAGE, Detail, Scope, SessionSummary};
 
 /// The greatest size of an export that is not streamed, in bytes.
 const MAX_GATHERED: usize = 16 * 1024 * 1024;
@@ -29,97 +33,76 @@ const MAX_GATHERED: usize = 16 * 1024 * 1024;
 /// How much of an export or an import is on its way between its writer and its reader, in bytes.
 const IN_TRANSIT: usize = 64 * 1024;
 
-/// The actions of an agent's archive; none without a store.
-pub(super) fn archive_actions(definition: &Arc<Definition>) -> Vec<Arc<dyn DynAction>> {
-    if definition.store.is_none() {
-        return Vec::new();
-    }
-    let name = &definition.name;
+/// The actions of an agent's archive.
+pub(super) fn archive_actions(agent: &Arc<Definition>) -> Vec<Arc<dyn DynAction>> {
+    let sessions = "Lists the sessions of agent '{}'.";
+    let snapshots = "Shows the snapshots of a session of agent '{}' as a tree.";
+    let used = "Tells what the tenant, and a session, of agent '{}' have used.";
+    let labels = "Writes labels and notes on snapshots of agent '{}'.";
+    let forks = "Begins a session of agent '{}' at a snapshot.";
+    let copies = "Copies a session of agent '{}'.";
+    let deletes = "Deletes sessions and snapshots of agent '{}' for good.";
     vec![
-        Arc::new(
-            action(definition, ActionType::AGENT_SESSIONS, list_sessions)
-                .with_description(format!("Lists the sessions of agent '{name}'."))
-                .with_output_schema(Schema::lenient::<SessionList>()),
+        archive_action(agent, ActionType::AGENT_SESSIONS, sessions, list_sessions),
+        archive_action(agent, ActionType::AGENT_TREE, snapshots, tree),
+        archive_action(
+            agent,
+            ActionType::AGENT_DIFF,
+            "Compares two snapshots of agent '{}'.",
+            diff,
         ),
-        Arc::new(
-            action(definition, ActionType::AGENT_TREE, tree)
-                .with_description(format!(
-                    "Shows the snapshots of a session of agent '{name}' as a tree."
-                ))
-                .with_output_schema(Schema::lenient::<TreePage>()),
+        archive_action(agent, ActionType::AGENT_USAGE, used, usage),
+        archive_action(agent, ActionType::AGENT_LABEL, labels, label),
+        archive_action(agent, ActionType::AGENT_FORK, forks, fork),
+        lasting_action(agent, ActionType::AGENT_COPY, copies, Definition::archive, copy),
+        lasting_action(
+            agent,
+            ActionType::AGENT_DELETE,
+            deletes,
+            Definition::archive,
+            delete,
         ),
-        Arc::new(
-            action(definition, ActionType::AGENT_DIFF, diff)
-                .with_description(format!("Compares two snapshots of agent '{name}'."))
-                .with_output_schema(Schema::lenient::<Difference>()),
-        ),
-        Arc::new(
-            action(definition, ActionType::AGENT_USAGE, usage)
-                .with_description(format!(
-                    "Tells what the tenant, and a session, of agent '{name}' have used."
-                ))
-                .with_output_schema(Schema::lenient::<UsageReport>()),
-        ),
-        Arc::new(
-            action(definition, ActionType::AGENT_LABEL, label)
-                .with_description(format!("Writes labels and notes on snapshots of agent '{name}'."))
-                .with_output_schema(Schema::lenient::<Snapshot>()),
-        ),
-        Arc::new(
-            action(definition, ActionType::AGENT_FORK, fork)
-                .with_description(format!("Begins a session of agent '{name}' at a snapshot."))
-                .with_output_schema(Schema::lenient::<Snapshot>()),
-        ),
-        Arc::new(
-            lasting_action(definition, ActionType::AGENT_COPY, Definition::archive, copy)
-                .with_description(format!("Copies a session of agent '{name}'.")),
-        ),
-        Arc::new(
-            lasting_action(definition, ActionType::AGENT_DELETE, Definition::archive, delete)
-                .with_description(format!(
-                    "Deletes sessions and snapshots of agent '{name}' for good."
-                )),
-        ),
-        Arc::new(export_action(definition)),
-        Arc::new(import_action(definition)),
+        Arc::new(export_action(agent)),
+        Arc::new(import_action(agent)),
     ]
 }
 
-fn action<I, O, F, Fut>(definition: &Arc<Definition>, action_type: ActionType, answer: F) -> Action<I, O>
-where
-    I: everturn_core::Payload,
-    O: everturn_core::Payload,
-    F: Fn(Archive, I) -> Fut + Copy + Send + Sync + 'static,
-    Fut: Future<Output = Result<O>> + Send + 'static,
-{
-    let this = Arc::clone(definition);
-    Action::new(action_type, &definition.name, move |request, context: Context| {
-        let archive = this.archive(&context);
-        async move { Ok(answer(archive?, request).await?) }
-    })
-}
-
-/// An action that is carried out to its end even if its caller leaves: half of it would be worse than all or
-/// nothing. `subject` returns the part of the store that it works on.
-pub(super) fn lasting_action<T, I, O, F, Fut>(
+/// Creates an action on the archive of its caller's tenant.
+fn archive_action<I: Payload, O: Payload, Fut>(
     definition: &Arc<Definition>,
     action_type: ActionType,
-    subject: fn(&Definition, &Context) -> Result<T>,
-    answer: F,
-) -> Action<I, O>
+    description: &str,
+    answer: fn(Archive, I) -> Fut,
+) -> Arc<dyn DynAction>
 where
-    T: Send + 'static,
-    I: everturn_core::Payload,
-    O: everturn_core::Payload,
-    F: Fn(T, I) -> Fut + Copy + Send + Sync + 'static,
     Fut: Future<Output = Result<O>> + Send + 'static,
 {
-    let this = Arc::clone(definition);
-    Action::new(action_type, &definition.name, move |request, context: Context| {
-        let subject = subject(&this, &context);
-        let this = Arc::clone(&this);
-        async move { Ok(this.invocations.spawn(answer(subject?, request)).await??) }
-    })
+    let action = companion(
+        definition,
+        action_type,
+        description,
+        move |this, request, context| async move { Ok(answer(this.archive(&context)?, request).await?) },
+    );
+    Arc::new(action.with_output_schema(Schema::lenient::<O>()))
+}
+
+/// Creates an action that is carried out to its end even if its caller leaves: half of it would be worse than
+/// all or nothing. `subject` returns the part of the store that it works on.
+pub(super) fn lasting_action<T: Send + 'static, I: Payload, O: Payload, Fut>(
+    definition: &Arc<Definition>,
+    action_type: ActionType,
+    description: &str,
+    subject: fn(&Definition, &Context) -> Result<T>,
+    answer: fn(T, I) -> Fut,
+) -> Arc<dyn DynAction>
+where
+    Fut: Future<Output = Result<O>> + Send + 'static,
+{
+    let work = move |this: Arc<Definition>, request, context: Context| async move {
+        let answering = answer(subject(&this, &context)?, request);
+        HandlerResult::Ok(this.invocations.spawn(answering).await??)
+    };
+    Arc::new(companion(definition, action_type, description, work))
 }
 
 async fn usage(archive: Archive, request: Option<UsageRequest>) -> Result<UsageReport> {
@@ -357,4 +340,69 @@ async fn feed(mut writer: DuplexStream, mut inputs: Inputs<Value>) -> Infallible
     }
     drop(writer);
     std::future::pending().await
+}
+
+/// Returns the actions on all tenants.
+pub(super) fn tenant_actions(agent: &Arc<Definition>) -> Vec<Arc<dyn DynAction>> {
+    let lists = "Lists the tenants of agent '{}'.";
+    let deletes = "Deletes everything of a tenant of agent '{}' for good.";
+    let retains = "Applies rules of retention to all tenants of agent '{}'.";
+    vec![
+        lasting_action(agent, ActionType::AGENT_TENANTS, lists, tenants, list_tenants),
+        lasting_action(
+            agent,
+            ActionType::AGENT_DELETE_TENANT,
+            deletes,
+            tenants,
+            delete_tenant,
+        ),
+        lasting_action(agent, ActionType::AGENT_RETAIN, retains, tenants, retain),
+    ]
+}
+
+fn tenants(definition: &Definition, _: &Context) -> Result<Tenants> {
+    definition.tenants()
+}
+
+async fn list_tenants(tenants: Tenants, request: Option<ListTenantsRequest>) -> Result<TenantList> {
+    let after = request.unwrap_or_default().after.map(Scope::new);
+    let page = tenants.list(after.as_ref()).await?;
+    let name = |tenant: &Scope| tenant.as_str().to_owned();
+    let readable = |tenant: &Scope| Some((name(tenant), tenant.tenant()?.to_owned()));
+    Ok(TenantList {
+        tenants: page.items.iter().map(name).collect(),
+        principals: page.items.iter().filter_map(readable).collect(),
+        next: page.next.as_ref().map(name),
+    })
+}
+
+async fn delete_tenant(tenants: Tenants, request: DeleteTenantRequest) -> Result<Deleted> {
+    let scope = match (request.tenant, request.principal) {
+        (Some(tenant), None) => Scope::new(tenant),
+        (None, Some(principal)) => Principal::new(principal).scope(),
+        _ => {
+            let message = "say whose sessions to delete: a 'tenant' by its name in the list, or a 'principal' by its id";
+            return Err(Error::invalid_argument(message).with_public());
+        }
+    };
+    let snapshots = tenants.delete(&scope, request.request_id.as_deref()).await?;
+    Ok(Deleted { snapshots })
+}
+
+async fn retain(tenants: Tenants, request: RetainRequest) -> Result<Retained> {
+    let mut rules = Retention::default();
+    if let Some(seconds) = request.max_age_seconds {
+        rules = rules.no_older_than(Duration::from_secs(seconds));
+    }
+    if let Some(count) = request.newest {
+        rules = rules.newest(count);
+    }
+    if request.even_labelled {
+        rules = rules.even_labelled();
+    }
+    let report = tenants.retain(&rules).await?;
+    Ok(Retained {
+        sessions: report.sessions,
+        snapshots: report.snapshots,
+    })
 }

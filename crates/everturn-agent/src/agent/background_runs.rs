@@ -33,12 +33,10 @@ pub struct WatchRequest {
     pub snapshot_id: SnapshotId,
 }
 
-/// Creates the companion action if there is a store whose snapshots can be watched: other agents have no
-/// background runs.
-pub(super) fn watch_action(definition: &Arc<Definition>) -> Option<WatchAction> {
-    definition.store.as_ref().filter(|store| store.can_watch())?;
+/// Creates the companion action that shows background runs.
+pub(super) fn watch_action(definition: &Arc<Definition>) -> WatchAction {
     let this = Arc::clone(definition);
-    let action = Action::streaming(
+    Action::streaming(
         ActionType::AGENT_WATCH,
         &definition.name,
         move |request: WatchRequest, context: Context, emitter| {
@@ -53,13 +51,9 @@ pub(super) fn watch_action(definition: &Arc<Definition>) -> Option<WatchAction> 
                 }?)
             }
         },
-    );
-    let description = format!("Shows a background run of agent '{}'.", definition.name);
-    Some(
-        action
-            .with_description(description)
-            .with_output_schema(Schema::lenient::<AgentOutput>()),
     )
+    .with_description(format!("Shows a background run of agent '{}'.", definition.name))
+    .with_output_schema(Schema::lenient::<AgentOutput>())
 }
 
 impl Definition {

@@ -8,7 +8,7 @@ use everturn_ai::prompt::{Prompt, note_model};
 use everturn_ai::{ToolErrors, Window};
 use everturn_core::stream_log::{IntoStreamLog, StreamLog};
 use everturn_core::{
-    ActionType, Context, Error, Function, HandlerResult, Registry, Requirement, Result, Schema, Status,
+    ActionType, Context, Error, Function, HandlerResult, Registry, Requirement, Result, Status,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -18,20 +18,17 @@ use tokio_util::task::TaskTracker;
 use super::new_sessions::always;
 use crate::invocation::answers::RestartInputs;
 use crate::invocation::turn_lock::TURN_LEASE;
-use crate::invocation::turn_observer::TurnObservers;
+use crate::invocation::turn_observer::turn_observers;
 use crate::invocation::{
-    AgentFunction, AgentPrompt, Beginning, CANCELLATION_GRACE, Definition, RespondOnly, ScopeOf,
-    TypedFunction, Visibility, schema_of,
+    AgentFunction, AgentPrompt, Definition, RespondOnly, Settings, TypedFunction, Visibility, schema_of,
 };
 use crate::journal::Retention;
-use crate::policy::client_permissions::ClientRules;
-use crate::policy::failed_turns::FailedTurns;
+use crate::policy::FailedTurns;
+use crate::policy::client_permissions::{ClientRules, Rules};
 use crate::policy::limits::ChosenLimits;
-use crate::policy::state_limit::MAX_STATE_BYTES;
-use crate::policy::transform::{StateTransform, StreamTransform, one_after_another, over_custom_state};
-use crate::runs::Runs;
+use crate::policy::transform::{StateTransform, one_after_another, over_custom_state};
 use crate::runs::run_stream::own_log;
-use crate::runs::stream_logs::StreamLogs;
+use crate::runs::{Runs, stream_logs};
 use crate::storage::session_state::{AgentTypes, decode_custom};
 use crate::store::{IntoStore, Scope, SessionStore, TurnLocks};
 use crate::{
@@ -118,7 +115,7 @@ where
         requirements: F::requirements(),
     };
     let builder = AgentBuilder::new(registry, name, kind);
-    builder.set(|options| options.output_schema = schema_of::<O>())
+    builder.set(|agent| agent.settings.output_schema = schema_of::<O>())
 }
 
 /// Defines an agent whose turn loop is `function`, under the name of earlier designs: a session flow, which
@@ -168,7 +165,7 @@ where
     O: Serialize + JsonSchema + Send + 'static,
     F: Function<(AgentSession<S>,), AgentResult<O>, A>,
 {
-    custom_agent(registry, name, function).set(|options| options.is_session_flow = true)
+    custom_agent(registry, name, function).set(|agent| agent.settings.is_session_flow = true)
 }
 
 /// The settings of an agent before it is defined. A setting that is given again replaces the earlier one.
@@ -181,7 +178,8 @@ pub struct AgentBuilder<S, K = Custom<S>, T = Value, O = Value> {
     registry: Registry,
     name: String,
     pub(crate) kind: K,
-    options: Options,
+    pub(super) settings: Settings,
+    pub(super) options: Options,
     types: AgentTypes<S, T, O>,
 }
 
@@ -238,45 +236,17 @@ impl<S> AgentKind<S> for Custom<S> {
     }
 }
 
-/// The settings that every kind of agent has.
+/// The settings that are used up when the agent is built.
 #[derive(Default)]
 pub(super) struct Options {
-    description: Option<String>,
-    is_session_flow: bool,
-    store: Option<Arc<dyn SessionStore>>,
-    scope: Option<ScopeOf>,
     custom_transform: Option<StateTransform>,
-    state_transform: Option<StateTransform>,
-    stream_transform: Option<StreamTransform>,
-    concurrency: Concurrency,
     turn_locking: TurnLocking,
     turn_lease: Option<Duration>,
-    snapshots: SnapshotPolicy,
-    snapshot_ids: SnapshotIds,
-    timeline: Timeline,
-    names_messages: bool,
     journaling: Journaling,
-    resume_past_failures: bool,
-    failed_turns: FailedTurns,
-    heartbeat: Heartbeat,
-    worker_loss: WorkerLoss,
-    recorded_context: Vec<String>,
     run_log: Option<Arc<dyn StreamLog>>,
-    cancellation_grace: Option<Duration>,
-    max_state_bytes: Option<u64>,
-    tool_errors: Option<ToolErrors>,
-    window: Option<Window>,
-    limits: ChosenLimits,
-    restart_inputs: RestartInputs,
-    while_interrupted: WhileInterrupted,
     clock: Option<Clock>,
-    prompt_input: Option<Arc<Value>>,
-    status_schema: Option<Schema>,
-    output_schema: Option<Schema>,
     client_permissions: ClientPermissions,
     resources: Vec<String>,
-    visibility: Visibility,
-    pub(super) beginning: Beginning,
     /// The initial custom state, if it was given as a value.
     pub(super) initial_custom: Option<Result<Value>>,
 }
@@ -287,6 +257,7 @@ impl<S, K, T, O> AgentBuilder<S, K, T, O> {
             registry: registry.clone(),
             name: name.into(),
             kind,
+            settings: Settings::default(),
             options: Options::default(),
             types: PhantomData,
         }
@@ -298,6 +269,7 @@ impl<S, K, T, O> AgentBuilder<S, K, T, O> {
             registry: self.registry,
             name: self.name,
             kind: self.kind,
+            settings: self.settings,
             options: self.options,
             types: PhantomData,
         }
@@ -308,8 +280,8 @@ impl<S, K, T, O> AgentBuilder<S, K, T, O> {
         self.retyped()
     }
 
-    pub(super) fn set(mut self, change: impl FnOnce(&mut Options)) -> Self {
-        change(&mut self.options);
+    pub(super) fn set(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
         self
     }
 }
@@ -317,7 +289,7 @@ impl<S, K, T, O> AgentBuilder<S, K, T, O> {
 impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
     /// Sets the description of the agent's purpose, for people and for models that delegate to it.
     pub fn description(self, description: impl Into<String>) -> Self {
-        self.set(|options| options.description = Some(description.into()))
+        self.set(|agent| agent.settings.description = Some(description.into()))
     }
 
     /// Declares the type of the status that the agent streams
@@ -326,23 +298,23 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
     /// Callers in Rust read it as that type ([`AgentChunk::status`](crate::AgentChunk::status)), the agent's
     /// metadata has its schema, and sending a status that does not fit fails.
     pub fn status<U: JsonSchema + 'static>(self) -> AgentBuilder<S, K, U, O> {
-        self.set(|options| options.status_schema = schema_of::<U>())
+        self.set(|agent| agent.settings.status_schema = schema_of::<U>())
             .retyped()
     }
 
-    /// Keeps sessions in a store; without one, the client keeps the state.
-    ///
-    /// Agents that should see each other's turns on a session must be given the same [`Arc`].
-    pub fn store(self, store: impl IntoStore) -> Self {
-        self.set(|options| options.store = Some(store.into_store()))
-    }
+    everturn_core::setters! {
+        /// Keeps sessions in a store; without one, the client keeps the state.
+        ///
+        /// Agents that should see each other's turns on a session must be given the same [`Arc`].
+        pub fn store(mut self, store: impl IntoStore) { self.settings.store = Some(store.into_store()) }
 
-    /// Isolates tenants: `scope` returns the tenant whose snapshots a call may see.
-    ///
-    /// By default the tenant is the [`Scope`] in the extensions of the call's context, which a server sets
-    /// for authenticated callers, or else the default scope.
-    pub fn scope(self, scope: impl Fn(&Context) -> Scope + Send + Sync + 'static) -> Self {
-        self.set(|options| options.scope = Some(Arc::new(scope)))
+        /// Isolates tenants: `scope` returns the tenant whose snapshots a call may see.
+        ///
+        /// By default the tenant is the [`Scope`] in the extensions of the call's context, which a server
+        /// sets for authenticated callers, or else the default scope.
+        pub fn scope(mut self, scope: impl Fn(&Context) -> Scope + Send + Sync + 'static) {
+            self.settings.scope = Some(Arc::new(scope));
+        }
     }
 
     /// Transforms the custom state that clients see: in snapshot reads, client-managed outputs and
@@ -381,7 +353,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self,
         transform: impl Fn(S, &Context) -> HandlerResult<Option<C>> + Send + Sync + 'static,
     ) -> Self {
-        self.set(|options| options.custom_transform = Some(over_custom_state(transform)))
+        self.set(|agent| agent.options.custom_transform = Some(over_custom_state(transform)))
     }
 
     /// Transforms every state that leaves the agent: snapshot reads, client-managed outputs and custom-state
@@ -395,7 +367,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self,
         transform: impl Fn(SessionState, &Context) -> HandlerResult<Option<SessionState>> + Send + Sync + 'static,
     ) -> Self {
-        self.set(|options| options.state_transform = Some(Arc::new(transform)))
+        self.set(|agent| agent.settings.state_transform = Some(Arc::new(transform)))
     }
 
     /// Transforms every chunk that leaves the agent.
@@ -411,31 +383,25 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         + Sync
         + 'static,
     ) -> Self {
-        self.set(|options| options.stream_transform = Some(Arc::new(transform)))
+        self.set(|agent| agent.settings.stream_transform = Some(Arc::new(transform)))
     }
 
-    /// Sets the policy for concurrent turns of one session; by default the second is rejected.
-    pub fn concurrency(self, concurrency: Concurrency) -> Self {
-        self.set(|options| options.concurrency = concurrency)
-    }
+    everturn_core::setters! {
+        /// Sets the policy for concurrent turns of one session; by default the second is rejected.
+        pub fn concurrency(mut self, concurrency: Concurrency) { self.settings.concurrency = concurrency }
 
-    /// Sets where concurrent turns of one session are detected: in the store, for turns of all processes, or
-    /// in this process. By default the store decides; `everturn-postgres` locks turns in the store.
-    ///
-    /// A lock in the store costs one more small write per turn.
-    pub fn turn_locking(self, locking: TurnLocking) -> Self {
-        self.set(|options| options.turn_locking = locking)
-    }
+        /// Sets where concurrent turns of one session are detected: in the store, for turns of all processes,
+        /// or in this process. By default the store decides; `everturn-postgres` locks turns in the store.
+        ///
+        /// A lock in the store costs one more small write per turn.
+        pub fn turn_locking(mut self, locking: TurnLocking) { self.options.turn_locking = locking }
 
-    /// Sets how long a turn holds its lock in the store after its process has died; 15 s by default. Running
-    /// processes renew it.
-    pub fn turn_lease(self, lease: Duration) -> Self {
-        self.set(|options| options.turn_lease = Some(lease))
-    }
+        /// Sets how long a turn holds its lock in the store after its process has died; 15 s by default.
+        /// Running processes renew it.
+        pub fn turn_lease(mut self, lease: Duration) { self.options.turn_lease = Some(lease) }
 
-    /// Sets which moments become snapshots; the default is the end of every successful turn.
-    pub fn snapshots(self, policy: SnapshotPolicy) -> Self {
-        self.set(|options| options.snapshots = policy)
+        /// Sets which moments become snapshots; the default is the end of every successful turn.
+        pub fn snapshots(mut self, policy: SnapshotPolicy) { self.settings.snapshots = policy }
     }
 
     /// Takes snapshots at the moments that `decide` selects. It gets the custom state at the moment and, if
@@ -475,85 +441,74 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.snapshots(SnapshotPolicy::over_custom_state(decide))
     }
 
-    /// Sets how snapshots are named; by a UUID by default.
-    pub fn snapshot_ids(self, ids: SnapshotIds) -> Self {
-        self.set(|options| options.snapshot_ids = ids)
-    }
+    everturn_core::setters! {
+        /// Sets how snapshots are named; by a UUID by default.
+        pub fn snapshot_ids(mut self, ids: SnapshotIds) { self.settings.snapshot_ids = ids }
 
-    /// Sets what resuming an earlier snapshot does to the later ones; by default they stay, as another
-    /// branch.
-    pub fn timeline(self, timeline: Timeline) -> Self {
-        self.set(|options| options.timeline = timeline)
-    }
+        /// Sets what resuming an earlier snapshot does to the later ones; by default they stay, as another
+        /// branch.
+        pub fn timeline(mut self, timeline: Timeline) { self.settings.timeline = timeline }
 
-    /// Writes the id of each snapshot into the metadata entry `snapshotId` of its last message, so that a
-    /// client can offer to go back to that message. Messages keep these ids as the conversation continues.
-    ///
-    /// The message with the id replaces the original one, so each snapshot begins a new lineage.
-    pub fn snapshot_id_in_messages(self) -> Self {
-        self.set(|options| options.names_messages = true)
-    }
+        /// Writes the id of each snapshot into the metadata entry `snapshotId` of its last message, so that a
+        /// client can offer to go back to that message. Messages keep these ids as the conversation
+        /// continues.
+        ///
+        /// The message with the id replaces the original one, so each snapshot begins a new lineage.
+        pub fn snapshot_id_in_messages(mut self) { self.settings.names_messages = true }
 
-    /// Lets a session be resumed by its id although its latest snapshot is not a resume point: a background
-    /// run in progress, or one that [left nothing](FailedTurns::Discard). The session continues from the
-    /// nearest resume point before it, or starts a new conversation if there is none.
-    pub fn resume_past_failures(self) -> Self {
-        self.set(|options| options.resume_past_failures = true)
-    }
+        /// Lets a session be resumed by its id although its latest snapshot is not a resume point: a
+        /// background run in progress, or one that [left nothing](FailedTurns::Discard). The session
+        /// continues from the nearest resume point before it, or starts a new conversation if there is none.
+        pub fn resume_past_failures(mut self) { self.settings.resume_past_failures = true }
 
-    /// Sets the state that is left by a turn that fails, or whose client leaves: by default a snapshot with
-    /// all finished rounds, from which every client can continue ([`FailedTurns::Keep`]).
-    ///
-    /// The snapshot's id is a UUID, and comes with the end of the turn and with the output. It can be resumed
-    /// by that id, or by the session's: an input without a message ([`Chat::retry`](crate::Chat::retry))
-    /// continues the turn without repeating its effects; an input with a message continues the conversation
-    /// after the one that failed.
-    ///
-    /// The turns of a background run have no snapshots of their failures: the run's last snapshot holds its
-    /// last state.
-    pub fn failed_turns(self, failed_turns: FailedTurns) -> Self {
-        self.set(|options| options.failed_turns = failed_turns)
-    }
+        /// Sets the state that is left by a turn that fails, or whose client leaves: by default a snapshot
+        /// with all finished rounds, from which every client can continue ([`FailedTurns::Keep`]).
+        ///
+        /// The snapshot's id is a UUID, and comes with the end of the turn and with the output. It can be
+        /// resumed by that id, or by the session's: an input without a message
+        /// ([`Chat::retry`](crate::Chat::retry)) continues the turn without repeating its effects; an input
+        /// with a message continues the conversation after the one that failed.
+        ///
+        /// The turns of a background run have no snapshots of their failures: the run's last snapshot holds
+        /// its last state.
+        pub fn failed_turns(mut self, failed_turns: FailedTurns) { self.settings.failed_turns = failed_turns }
 
-    /// Sets whether failed tool calls are reported to the model or fail the turn. By default the model
-    /// receives its own mistakes and errors that it can act on ([`ToolErrors::Fail`]).
-    ///
-    /// ```
-    /// use everturn_agent::agent;
-    /// use everturn_ai::{Tool, ToolContext, ToolErrors};
-    /// use everturn_core::{Error, Registry, Result};
-    /// # fn main() -> Result<()> {
-    /// # let registry = Registry::new();
-    /// let order = Tool::new("order", "Looks up an order.", |number: u32, _: ToolContext| async move {
-    ///     // The model reads this and asks the customer again.
-    ///     Err::<String, _>(Error::not_found(format!("there is no order {number}")).for_model().into())
-    /// });
-    /// agent(&registry, "support").tool(order).tool_errors(ToolErrors::Tell).define()?;
-    /// # Ok(()) }
-    /// ```
-    pub fn tool_errors(self, choice: ToolErrors) -> Self {
-        self.set(|options| options.tool_errors = Some(choice))
-    }
+        /// Sets whether failed tool calls are reported to the model or fail the turn. By default the model
+        /// receives its own mistakes and errors that it can act on ([`ToolErrors::Fail`]).
+        ///
+        /// ```
+        /// use everturn_agent::agent;
+        /// use everturn_ai::{Tool, ToolContext, ToolErrors};
+        /// use everturn_core::{Error, Registry, Result};
+        /// # fn main() -> Result<()> {
+        /// # let registry = Registry::new();
+        /// let order = Tool::new("order", "Looks up an order.", |number: u32, _: ToolContext| async move {
+        ///     // The model reads this and asks the customer again.
+        ///     Err::<String, _>(Error::not_found(format!("there is no order {number}")).for_model().into())
+        /// });
+        /// agent(&registry, "support").tool(order).tool_errors(ToolErrors::Tell).define()?;
+        /// # Ok(()) }
+        /// ```
+        pub fn tool_errors(mut self, choice: ToolErrors) { self.settings.tool_errors = Some(choice) }
 
-    /// Sets the part of a long conversation that the model sees; by default as much as fits its context
-    /// window ([`Window::of_model`]). The session keeps everything.
-    ///
-    /// It applies to the agent's prompt and for [`Turn::generate`](crate::Turn::generate).
-    ///
-    /// ```
-    /// use everturn_agent::agent;
-    /// use everturn_ai::Window;
-    /// # use everturn_core::{Registry, Result};
-    /// # fn main() -> Result<()> {
-    /// # let registry = Registry::new();
-    /// agent(&registry, "support")
-    ///     .system("You help people with their orders.")
-    ///     .window(Window::last_tokens(8_000).summarize_with("small").ahead_of_time())
-    ///     .define()?;
-    /// # Ok(()) }
-    /// ```
-    pub fn window(self, window: Window) -> Self {
-        self.set(|options| options.window = Some(window))
+        /// Sets the part of a long conversation that the model sees; by default as much as fits its context
+        /// window ([`Window::of_model`]). The session keeps everything.
+        ///
+        /// It applies to the agent's prompt and for [`Turn::generate`](crate::Turn::generate).
+        ///
+        /// ```
+        /// use everturn_agent::agent;
+        /// use everturn_ai::Window;
+        /// # use everturn_core::{Registry, Result};
+        /// # fn main() -> Result<()> {
+        /// # let registry = Registry::new();
+        /// agent(&registry, "support")
+        ///     .system("You help people with their orders.")
+        ///     .window(Window::last_tokens(8_000).summarize_with("small").ahead_of_time())
+        ///     .define()?;
+        /// # Ok(()) }
+        /// ```
+        pub fn window(mut self, window: Window) { self.settings.window = window }
     }
 
     /// Limits what turns, invocations and sessions may use, and how often a turn may repeat a tool call. A
@@ -562,64 +517,61 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         self.limits_for(move |_| limits.clone())
     }
 
-    /// Computes the limits from the context of each invocation, for example from a customer's plan.
-    ///
-    /// ```
-    /// use everturn_agent::{Limits, agent};
-    /// use everturn_ai::Budget;
-    /// # use everturn_core::{Principal, Registry, Result};
-    /// # fn main() -> Result<()> {
-    /// # let registry = Registry::new();
-    /// agent(&registry, "support")
-    ///     .limits_for(|context| {
-    ///         let pays = Principal::of(context).is_some_and(|caller| caller.has_role("customer"));
-    ///         Limits::new().per_session(Budget::new().tokens(if pays { 1_000_000 } else { 20_000 }))
-    ///     })
-    ///     .define()?;
-    /// # Ok(()) }
-    /// ```
-    pub fn limits_for(self, limits: impl Fn(&Context) -> Limits + Send + Sync + 'static) -> Self {
-        self.set(|options| options.limits = ChosenLimits::new(limits))
-    }
+    everturn_core::setters! {
+        /// Computes the limits from the context of each invocation, for example from a customer's plan.
+        ///
+        /// ```
+        /// use everturn_agent::{Limits, agent};
+        /// use everturn_ai::Budget;
+        /// # use everturn_core::{Principal, Registry, Result};
+        /// # fn main() -> Result<()> {
+        /// # let registry = Registry::new();
+        /// agent(&registry, "support")
+        ///     .limits_for(|context| {
+        ///         let pays = Principal::of(context).is_some_and(|caller| caller.has_role("customer"));
+        ///         Limits::new().per_session(Budget::new().tokens(if pays { 1_000_000 } else { 20_000 }))
+        ///     })
+        ///     .define()?;
+        /// # Ok(()) }
+        /// ```
+        pub fn limits_for(mut self, limits: impl Fn(&Context) -> Limits + Send + Sync + 'static) {
+            self.settings.limits = ChosenLimits::new(limits);
+        }
 
-    /// Sets what happens to a message that arrives while tool requests wait for answers; by default the
-    /// requests are closed, and the conversation continues.
-    ///
-    /// ```
-    /// use everturn_agent::{WhileInterrupted, agent};
-    /// # use everturn_core::{Registry, Result};
-    /// # fn main() -> Result<()> {
-    /// # let registry = Registry::new();
-    /// // Nothing else is talked about before a payment is approved or declined.
-    /// agent(&registry, "banker").while_interrupted(WhileInterrupted::Reject).define()?;
-    /// # Ok(()) }
-    /// ```
-    pub fn while_interrupted(self, policy: WhileInterrupted) -> Self {
-        self.set(|options| options.while_interrupted = policy)
-    }
+        /// Sets what happens to a message that arrives while tool requests wait for answers; by default the
+        /// requests are closed, and the conversation continues.
+        ///
+        /// ```
+        /// use everturn_agent::{WhileInterrupted, agent};
+        /// # use everturn_core::{Registry, Result};
+        /// # fn main() -> Result<()> {
+        /// # let registry = Registry::new();
+        /// // Nothing else is talked about before a payment is approved or declined.
+        /// agent(&registry, "banker").while_interrupted(WhileInterrupted::Reject).define()?;
+        /// # Ok(()) }
+        /// ```
+        pub fn while_interrupted(mut self, policy: WhileInterrupted) { self.settings.while_interrupted = policy }
 
-    /// Lets people who answer an interrupt change the arguments of the call: a restart whose metadata
-    /// `replacedInput` repeats the recorded input ([`Part::restart`](everturn_ai::Part::restart)) runs the
-    /// tool with the input that it has, if that fits the tool's schema. By default only the recorded input
-    /// may run. A tool that [sets](everturn_ai::Tool::with_editable_input) whether its arguments may be
-    /// edited is not affected, except that an agent that runs its turns itself must allow edits, too.
-    ///
-    /// Every client of the agent then decides what an interrupted tool does, so the tools must check their
-    /// arguments. The model is not called again: it receives the tool's answer next to its own arguments.
-    pub fn allow_edited_inputs(self) -> Self {
-        self.set(|options| options.restart_inputs = RestartInputs::Edited)
-    }
+        /// Lets people who answer an interrupt change the arguments of the call: a restart whose metadata
+        /// `replacedInput` repeats the recorded input ([`Part::restart`](everturn_ai::Part::restart)) runs
+        /// the tool with the input that it has, if that fits the tool's schema. By default only the recorded
+        /// input may run. A tool that [sets](everturn_ai::Tool::with_editable_input) whether its arguments
+        /// may be edited is not affected, except that an agent that runs its turns itself must allow edits,
+        /// too.
+        ///
+        /// Every client of the agent then decides what an interrupted tool does, so the tools must check
+        /// their arguments. The model is not called again: it receives the tool's answer next to its own
+        /// arguments.
+        pub fn allow_edited_inputs(mut self) { self.settings.restart_inputs = RestartInputs::Edited }
 
-    /// Sets how often background runs renew their heartbeat, and when one counts as lost.
-    pub fn heartbeat(self, heartbeat: Heartbeat) -> Self {
-        self.set(|options| options.heartbeat = heartbeat)
-    }
+        /// Sets how often background runs renew their heartbeat, and when one counts as lost.
+        pub fn heartbeat(mut self, heartbeat: Heartbeat) { self.settings.heartbeat = heartbeat }
 
-    /// Sets what happens to background runs whose worker is lost; by default another worker takes them over.
-    ///
-    /// Workers find them by polling: see [`Agent::recover`] and [`recover_every`](crate::recover_every).
-    pub fn on_worker_loss(self, policy: WorkerLoss) -> Self {
-        self.set(|options| options.worker_loss = policy)
+        /// Sets what happens to background runs whose worker is lost; by default another worker takes them
+        /// over.
+        ///
+        /// Workers find them by polling: see [`Agent::recover`] and [`recover_every`](crate::recover_every).
+        pub fn on_worker_loss(mut self, policy: WorkerLoss) { self.settings.worker_loss = policy }
     }
 
     /// Adds names of values in the caller's [`Context`], such as `auth`, that a background run records in its
@@ -629,53 +581,49 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
     /// with a [`scope`](AgentBuilder::scope) must name the values from which the scope is computed, or its
     /// runs are not taken over. Without one, the tenant of a run follows from its place in the store.
     pub fn record_context<N: Into<String>>(self, names: impl IntoIterator<Item = N>) -> Self {
-        self.set(|options| {
+        self.set(|agent| {
             for name in names.into_iter().map(Into::into) {
-                if !options.recorded_context.contains(&name) {
-                    options.recorded_context.push(name);
+                if !agent.settings.recorded_context.contains(&name) {
+                    agent.settings.recorded_context.push(name);
                 }
             }
         })
     }
 
-    /// Sets the log in which background runs keep their chunks for watchers; by default it is in this
-    /// process's memory.
-    ///
-    /// With a log that several processes share, a run can be watched from any of them, also across a
-    /// takeover.
-    pub fn run_log(self, log: impl IntoStreamLog) -> Self {
-        self.set(|options| options.run_log = Some(log.into_stream_log()))
-    }
+    everturn_core::setters! {
+        /// Sets the log in which background runs keep their chunks for watchers; by default it is in this
+        /// process's memory.
+        ///
+        /// With a log that several processes share, a run can be watched from any of them, also across a
+        /// takeover.
+        pub fn run_log(mut self, log: impl IntoStreamLog) { self.options.run_log = Some(log.into_stream_log()) }
 
-    /// Sets how long cancelled work may take to clean up before it is dropped.
-    pub fn cancellation_grace(self, grace: Duration) -> Self {
-        self.set(|options| options.cancellation_grace = Some(grace))
-    }
+        /// Sets how long cancelled work may take to clean up before it is dropped.
+        pub fn cancellation_grace(mut self, grace: Duration) { self.settings.cancellation_grace = Some(grace) }
 
-    /// Sets the approximate maximum size of a session's state, in bytes of JSON; 64 MiB by default. The state
-    /// may take four times as many bytes of memory.
-    ///
-    /// A turn whose message, or whose outcome, makes the state larger fails with `RESOURCE_EXHAUSTED` and
-    /// [`STATE_TOO_LARGE`](crate::STATE_TOO_LARGE), and is not kept.
-    pub fn max_state_bytes(self, bytes: u64) -> Self {
-        self.set(|options| options.max_state_bytes = Some(bytes))
-    }
+        /// Sets the approximate maximum size of a session's state, in bytes of JSON; 64 MiB by default. The
+        /// state may take four times as many bytes of memory.
+        ///
+        /// A turn whose message, or whose outcome, makes the state larger fails with `RESOURCE_EXHAUSTED` and
+        /// [`STATE_TOO_LARGE`](crate::STATE_TOO_LARGE), and is not kept.
+        pub fn max_state_bytes(mut self, bytes: u64) { self.settings.max_state_bytes = Some(bytes) }
 
-    /// Sets the fields that clients may set in a turn in addition to their message; nothing by default.
-    ///
-    /// ```
-    /// use everturn_agent::{ClientPermissions, agent};
-    /// # use everturn_core::{Registry, Result};
-    /// # fn main() -> Result<()> {
-    /// # let registry = Registry::new();
-    /// // A front end brings tools of its own, and tells the model what the user is looking at.
-    /// agent(&registry, "painter")
-    ///     .client_permissions(ClientPermissions::none().tools().instructions())
-    ///     .define()?;
-    /// # Ok(()) }
-    /// ```
-    pub fn client_permissions(self, permissions: ClientPermissions) -> Self {
-        self.set(|options| options.client_permissions = permissions)
+        /// Sets the fields that clients may set in a turn in addition to their message; nothing by default.
+        ///
+        /// ```
+        /// use everturn_agent::{ClientPermissions, agent};
+        /// # use everturn_core::{Registry, Result};
+        /// # fn main() -> Result<()> {
+        /// # let registry = Registry::new();
+        /// // A front end brings tools of its own, and tells the model what the user is looking at.
+        /// agent(&registry, "painter")
+        ///     .client_permissions(ClientPermissions::none().tools().instructions())
+        ///     .define()?;
+        /// # Ok(()) }
+        /// ```
+        pub fn client_permissions(mut self, permissions: ClientPermissions) {
+            self.options.client_permissions = permissions;
+        }
     }
 
     /// Adds registered [resources](everturn_ai::Resource), by name, that clients' messages may link to; none
@@ -700,37 +648,32 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
     /// # Ok(()) }
     /// ```
     pub fn resources<N: Into<String>>(self, names: impl IntoIterator<Item = N>) -> Self {
-        self.set(|options| options.resources.extend(names.into_iter().map(Into::into)))
+        self.set(|agent| agent.options.resources.extend(names.into_iter().map(Into::into)))
     }
 
-    /// Makes servers offer the agent to clients although another agent [delegates](crate::Delegation) to it.
-    /// Agents without delegation are always offered.
-    pub fn public(self) -> Self {
-        self.set(|options| options.visibility = Visibility::Public)
-    }
+    everturn_core::setters! {
+        /// Makes servers offer the agent to clients although another agent [delegates](crate::Delegation) to
+        /// it. Agents without delegation are always offered.
+        pub fn public(mut self) { self.settings.visibility = Visibility::Public }
 
-    /// Makes the agent internal: servers do not offer it to clients.
-    ///
-    /// An agent that a prompt or the settings of another agent delegate to is internal without it. It is for
-    /// agents that only code at run time delegates to: a flow, a custom function, the overrides of a call.
-    pub fn internal(self) -> Self {
-        self.set(|options| options.visibility = Visibility::Internal)
-    }
+        /// Makes the agent internal: servers do not offer it to clients.
+        ///
+        /// An agent that a prompt or the settings of another agent delegate to is internal without it. It is
+        /// for agents that only code at run time delegates to: a flow, a custom function, the overrides of a
+        /// call.
+        pub fn internal(mut self) { self.settings.visibility = Visibility::Internal }
 
-    /// Sets whether a turn journals its effects, so that a replay of the turn repeats none; by default it
-    /// does. See [`journal`](crate::journal).
-    pub fn journaling(self, journaling: Journaling) -> Self {
-        self.set(|options| options.journaling = journaling)
-    }
+        /// Sets whether a turn journals its effects, so that a replay of the turn repeats none; by default it
+        /// does. See [`journal`](crate::journal).
+        pub fn journaling(mut self, journaling: Journaling) { self.options.journaling = journaling }
 
-    /// Sets the clock that gives snapshots and heartbeats their times; by default that of the store.
-    pub fn clock(self, clock: Clock) -> Self {
-        self.set(|options| options.clock = Some(clock))
-    }
+        /// Sets the clock that gives snapshots and heartbeats their times; by default that of the store.
+        pub fn clock(mut self, clock: Clock) { self.options.clock = Some(clock) }
 
-    /// Sets the prompt input of conversations without one.
-    pub fn prompt_input(self, input: impl Into<Value>) -> Self {
-        self.set(|options| options.prompt_input = Some(Arc::new(input.into())))
+        /// Sets the prompt input of conversations without one.
+        pub fn prompt_input(mut self, input: impl Into<Value>) {
+            self.settings.prompt_input = Some(Arc::new(input.into()));
+        }
     }
 
     /// Builds the agent without registering it; see [`Agent::register`].
@@ -744,18 +687,18 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         if self.name.is_empty() {
             return Err(Error::invalid_argument("an agent needs a name"));
         }
-        let options = self.options;
-        if options.timeline == Timeline::Linear && options.concurrency == Concurrency::Fork {
+        let (mut settings, options) = (self.settings, self.options);
+        if settings.timeline == Timeline::Linear && settings.concurrency == Concurrency::Fork {
             return Err(Error::invalid_argument(format!(
                 "the timeline of agent '{}' is linear, so turns at the same time cannot fork it: reject or queue them",
                 self.name
             )));
         }
-        let turn_lease = turn_lease(&self.name, &options)?;
-        let of_store = || options.store.as_ref().map(|store| store.clock());
+        let turn_lease = turn_lease(&self.name, settings.store.as_ref(), &options)?;
+        let of_store = || settings.store.as_ref().map(|store| store.clock());
         let clock = options.clock.clone().or_else(of_store).unwrap_or_default();
-        options.heartbeat.check()?;
-        if options.worker_loss == (WorkerLoss::TakeOver { attempts: 0 }) {
+        settings.heartbeat.check()?;
+        if settings.worker_loss == (WorkerLoss::TakeOver { attempts: 0 }) {
             return Err(Error::invalid_argument(format!(
                 "agent '{}' needs at least one attempt at its background runs",
                 self.name
@@ -764,7 +707,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
         let origin = AgentOrigin {
             registry: &self.registry,
             name: &self.name,
-            prompt_input: options.prompt_input.as_ref(),
+            prompt_input: settings.prompt_input.as_ref(),
         };
         // After the cheap checks: an inline prompt is registered here, under the agent's name.
         let AgentProgram {
@@ -775,71 +718,44 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
             .kind
             .into_program(&origin)
             .map_err(|error| defined_twice(&origin, error))?;
-        if let (Some(prompt), Some(input)) = (&prompt, &options.prompt_input) {
+        if let (Some(prompt), Some(input)) = (&prompt, &settings.prompt_input) {
             let checked = prompt.check_input(input);
             checked.map_err(|error| error.context(format_args!("agent '{}'", self.name)))?;
         }
-        if let Some(model) = options.window.as_ref().and_then(Window::summary_model) {
+        if let Some(model) = settings.window.summary_model() {
             note_model(&self.registry, &self.name, model);
         }
-        let mut beginning = options.beginning;
         if let Some(custom) = options.initial_custom.transpose()? {
             decode_custom::<S>(Some(&custom)).map_err(|error| {
                 error.context(format_args!("agent '{}': its initial custom state", self.name))
             })?;
-            beginning.custom = Some(always(custom));
+            settings.beginning.custom = Some(always(custom));
         }
+        settings.state_transform = one_after_another(options.custom_transform, settings.state_transform);
         let definition = Definition {
-            client_rules: ClientRules::new(
-                &self.name,
-                options.client_permissions,
-                options.resources,
-                options.prompt_input.clone(),
-                &self.registry,
-            ),
-            visibility: options.visibility,
+            client_rules: ClientRules(Arc::new(Rules {
+                agent: self.name.clone(),
+                permissions: options.client_permissions,
+                resources: options.resources,
+                own_prompt_input: settings.prompt_input.clone(),
+                registry: self.registry.downgrade(),
+            })),
             name: self.name,
-            description: options.description,
-            is_session_flow: options.is_session_flow,
-            stream_logs: StreamLogs::of(&self.registry),
-            turn_observers: TurnObservers::of(&self.registry),
+            stream_logs: stream_logs(&self.registry),
+            turn_observers: turn_observers(&self.registry),
             registry: self.registry.downgrade(),
             function: Arc::new(TypedFunction(function)),
-            store: options.store,
-            scope: options.scope,
-            state_transform: one_after_another(options.custom_transform, options.state_transform),
-            stream_transform: options.stream_transform,
-            concurrency: options.concurrency,
             turn_lease,
-            snapshots: options.snapshots,
-            snapshot_ids: options.snapshot_ids,
-            timeline: options.timeline,
-            names_messages: options.names_messages,
-            resume_past_failures: options.resume_past_failures,
-            failed_turns: options.failed_turns,
-            tool_errors: options.tool_errors.unwrap_or(ToolErrors::Fail),
-            window: options.window.unwrap_or_default(),
-            limits: options.limits,
-            restart_inputs: options.restart_inputs,
-            while_interrupted: options.while_interrupted,
-            heartbeat: options.heartbeat,
-            worker_loss: options.worker_loss,
-            recorded_context: options.recorded_context,
-            cancellation_grace: options.cancellation_grace.unwrap_or(CANCELLATION_GRACE),
-            max_state_bytes: options.max_state_bytes.unwrap_or(MAX_STATE_BYTES),
             journals: Retention::of(options.journaling, clock.clone()).map(Arc::new),
             clock,
-            beginning,
             custom_schema: schema_of::<S>(),
-            status_schema: options.status_schema,
-            output_schema: options.output_schema,
             respond_only,
             prompt: prompt.map(|prompt| AgentPrompt::new(prompt, &self.registry)),
-            prompt_input: options.prompt_input,
             invocations: TaskTracker::new(),
             runs: Runs::default(),
             run_log: options.run_log.unwrap_or_else(own_log),
             run_polls: Arc::default(),
+            settings,
         };
         Ok(Agent::new(definition, self.registry))
     }
@@ -881,8 +797,12 @@ fn defined_twice(agent: &AgentOrigin<'_>, error: Error) -> Error {
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` if the agent requires locks and the store keeps none, or if the lease is too short.
-fn turn_lease(agent: &str, options: &Options) -> Result<Option<Duration>> {
-    let locks = options.store.as_ref().and_then(|store| store.turn_locks());
+fn turn_lease(
+    agent: &str,
+    store: Option<&Arc<dyn SessionStore>>,
+    options: &Options,
+) -> Result<Option<Duration>> {
+    let locks = store.and_then(|store| store.turn_locks());
     let in_store = match options.turn_locking {
         TurnLocking::InProcess => false,
         TurnLocking::StoreDefault => locks.is_some_and(TurnLocks::is_default),

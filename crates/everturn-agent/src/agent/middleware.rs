@@ -8,7 +8,6 @@
 //! Both are values for `.use_middleware(..)` and, after [`register_agent_middleware`], names for `.prompt`
 //! files.
 
-mod agent_ref;
 mod artifacts;
 mod delegation;
 mod subagent;
@@ -21,9 +20,8 @@ use everturn_ai::{Delegate, MiddlewareDefinition, define_middleware};
 use everturn_core::{ActionType, DynAction, Error, Registry, Result};
 use serde_json::Value;
 
-pub use self::agent_ref::AgentRef;
 pub use self::artifacts::Artifacts;
-pub use self::delegation::{ArtifactStrategy, Delegation};
+pub use self::delegation::{AgentRef, ArtifactStrategy, Delegation};
 
 /// Returns the names of the registered agents that are internal: they are defined as
 /// [internal](crate::AgentBuilder::internal), or others delegate to them and they are not

@@ -51,7 +51,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
 
     /// Adds messages to the beginning of every new session, each as [`AgentBuilder::initial_message`] does.
     pub fn initial_messages(self, messages: impl IntoIterator<Item = Message>) -> Self {
-        self.set(|options| options.beginning.messages.extend(messages))
+        self.set(|agent| agent.settings.beginning.messages.extend(messages))
     }
 
     /// Sets the custom state of new sessions; without it, that is the default of its type. A caller may give
@@ -62,7 +62,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
     )]
     pub fn initial_custom(self, custom: S) -> Self {
         let custom = serde_json::to_value(&custom).map_err(Error::from);
-        self.set(|options| options.initial_custom = Some(custom))
+        self.set(|agent| agent.options.initial_custom = Some(custom))
     }
 
     /// Makes the custom state of each new session from its caller's context. Takes the place of
@@ -106,9 +106,9 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
             let making = make(context);
             Box::pin(async move { Ok(serde_json::to_value(making.await?)?) })
         });
-        self.set(|options| {
-            options.initial_custom = None;
-            options.beginning.custom = Some(make);
+        self.set(|agent| {
+            agent.options.initial_custom = None;
+            agent.settings.beginning.custom = Some(make);
         })
     }
 }

@@ -28,11 +28,11 @@ impl Definition {
     /// # Errors
     /// As [`Definition::tenant_store`].
     pub(crate) fn tenants(&self) -> Result<Tenants> {
-        Ok(Tenants::with(
-            self.kept_in()?,
-            self.clock.clone(),
-            self.stream_logs(),
-        ))
+        Ok(Tenants {
+            store: self.kept_in()?,
+            clock: self.clock.clone(),
+            streams: self.stream_logs(),
+        })
     }
 
     fn kept_in(&self) -> Result<Arc<dyn SessionStore>> {
@@ -93,29 +93,34 @@ impl Definition {
 
     /// Returns how this agent's snapshots are shown to readers in a context.
     pub(crate) fn showing(&self, context: &Context) -> Showing {
-        Showing::new(self.state_transform.clone(), self.liveness(), context.clone())
+        Showing {
+            transform: self.state_transform.clone(),
+            liveness: self.liveness(),
+            context: context.clone(),
+        }
     }
 
     /// Returns the rule by which runs expire.
     pub(crate) fn liveness(&self) -> Liveness {
-        Liveness::new(self.clock.clone(), self.heartbeat.expiry)
+        Liveness {
+            clock: self.clock.clone(),
+            expiry: self.heartbeat.expiry,
+        }
     }
-}
 
-impl Definition {
     /// Returns the archive of a context's tenant.
     ///
     /// # Errors
     /// `FAILED_PRECONDITION` if there is no store.
     pub(crate) fn archive(&self, context: &Context) -> Result<Archive> {
-        Ok(Archive::shown(
-            self.tenant_store(context)?,
-            self.clock.clone(),
-            self.showing(context),
-        )
-        .with_custom_schema(self.custom_schema.clone())
-        .with_named_tenant(context.has_named_tenant())
-        .with_logs(self.stream_logs())
-        .with_timeline(self.timeline))
+        Ok(Archive {
+            tenant: self.tenant_store(context)?,
+            clock: self.clock.clone(),
+            showing: Some(self.showing(context)),
+            custom_schema: self.custom_schema.clone(),
+            timeline: self.timeline,
+            is_named: context.has_named_tenant(),
+            streams: self.stream_logs(),
+        })
     }
 }

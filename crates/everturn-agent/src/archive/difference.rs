@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use everturn_ai::Message;
 use everturn_core::Result;
+use everturn_macros::wire;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -25,8 +26,8 @@ const SHOWN_ID: usize = 256;
 /// The difference between two snapshots. A snapshot without a state counts as an empty conversation.
 ///
 /// If the two come from a store that shares common messages, computing it costs as much as they differ.
+#[wire]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Difference {
     /// The id of the left snapshot.
@@ -34,11 +35,9 @@ pub struct Difference {
     /// The id of the right snapshot.
     pub right: SnapshotId,
     /// The time of the left snapshot.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub left_at: Option<Timestamp>,
     /// The time of the right snapshot.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub right_at: Option<Timestamp>,
     /// The number of messages that both begin with.

@@ -6,6 +6,7 @@
 //! recognised.
 
 use everturn_core::{Error, Result};
+use everturn_macros::wire;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt};
 
@@ -46,11 +47,10 @@ pub(super) enum Record {
 }
 
 /// A line that holds a snapshot.
+#[wire(deny_unknown_fields)]
 #[derive(Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct Entry {
     pub(super) snapshot: Snapshot,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) base: Option<Base>,
 }
 

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use everturn_ai::Part;
 use everturn_core::Result;
+use everturn_macros::wire;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -15,13 +16,12 @@ use crate::store::{Cursor, Detail, Order, Page, SessionQuery, SessionSummary, Sn
 use crate::{SessionId, Snapshot, SnapshotId};
 
 /// A request for one page of a session's snapshots.
+#[wire(deny_unknown_fields)]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListSnapshotsRequest {
     /// The session's id.
     pub session_id: SessionId,
     /// The sort order; by default the newest first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<Order>,
     /// Whether to include superseded snapshots.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -31,10 +31,8 @@ pub struct ListSnapshotsRequest {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub whole: bool,
     /// The greatest number of snapshots on a page.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
     /// The end of the page before this one: its `next`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Cursor>,
 }
 
@@ -83,32 +81,24 @@ impl From<SnapshotQuery> for ListSnapshotsRequest {
 }
 
 /// One page of a session's snapshots.
+#[wire]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
 pub struct SnapshotList {
     /// The snapshots.
     pub snapshots: Vec<Snapshot>,
     /// The end of this page, to pass as `after`; absent on the last page.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Cursor>,
 }
 
-impl From<Page<Snapshot>> for SnapshotList {
-    fn from(page: Page<Snapshot>) -> Self {
-        Self {
-            snapshots: page.items,
-            next: page.next,
-        }
-    }
-}
-
-impl From<SnapshotList> for Page<Snapshot> {
-    fn from(list: SnapshotList) -> Self {
-        Self {
-            items: list.snapshots,
-            next: list.next,
-        }
-    }
+everturn_core::conversions! {
+    From<Page<Snapshot>> for SnapshotList: |page| Self {
+        snapshots: page.items,
+        next: page.next,
+    };
+    From<SnapshotList> for Page<Snapshot>: |list| Self {
+        items: list.snapshots,
+        next: list.next,
+    };
 }
 
 /// A request for a session at its tip.
@@ -130,17 +120,14 @@ pub struct SessionView {
 }
 
 /// Asks for one page of the tenant's sessions, or of its background runs.
+#[wire(deny_unknown_fields)]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListSessionsRequest {
     /// The order of the sessions' latest snapshots; by default the newest first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub order: Option<Order>,
     /// The number of sessions on a page.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
     /// The end of the page before this one: its `next`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Cursor>,
     /// Whether to list background runs in progress instead, the earliest first: each with its session, and
     /// with its own snapshot as `latest`. It cannot be combined with `order`.
@@ -186,13 +173,12 @@ impl From<SessionQuery> for ListSessionsRequest {
 }
 
 /// One page of the tenant's sessions.
+#[wire]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
 pub struct SessionList {
     /// The sessions.
     pub sessions: Vec<SessionSummary>,
     /// The end of this page, to pass as `after`; absent on the last page.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Cursor>,
     /// The questions that wait for answers, if the request is for sessions that wait.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -214,36 +200,27 @@ pub struct OpenQuestion {
     pub request: Part,
 }
 
-impl From<Page<SessionSummary>> for SessionList {
-    fn from(page: Page<SessionSummary>) -> Self {
-        Self {
-            sessions: page.items,
-            next: page.next,
-            questions: Vec::new(),
-        }
-    }
-}
-
-impl From<SessionList> for Page<SessionSummary> {
-    fn from(list: SessionList) -> Self {
-        Self {
-            items: list.sessions,
-            next: list.next,
-        }
-    }
+everturn_core::conversions! {
+    From<Page<SessionSummary>> for SessionList: |page| Self {
+        sessions: page.items,
+        next: page.next,
+        questions: Vec::new(),
+    };
+    From<SessionList> for Page<SessionSummary>: |list| Self {
+        items: list.sessions,
+        next: list.next,
+    };
 }
 
 /// Asks for one page of a session's tree of snapshots.
+#[wire(deny_unknown_fields)]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TreeRequest {
     /// The session's id.
     pub session_id: SessionId,
     /// The number of snapshots on a page; by default as many as a page may have.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<usize>,
     /// The end of the page before this one: its `next`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<Cursor>,
     /// Whether to add the first words of each snapshot's last user message, and the tools that were called
     /// since. A page with first words holds at most 100 snapshots.
@@ -253,22 +230,19 @@ pub struct TreeRequest {
 
 /// One page of a session's tree: its snapshots without their states, oldest first, superseded ones included.
 /// Each names the snapshot it continues from as `parentId`.
+#[wire]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
 pub struct TreePage {
     /// The session's id.
     pub session_id: SessionId,
     /// The id of the snapshot at which the session is resumed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latest: Option<SnapshotId>,
     /// The snapshots.
     pub snapshots: Vec<Snapshot>,
     /// The first words of the last user message and the names of the tools that were called since, by
     /// snapshot, if they were requested.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub excerpts: Option<BTreeMap<SnapshotId, String>>,
     /// The end of this page, to pass as `after`; absent on the last page.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Cursor>,
 }
 
@@ -284,19 +258,16 @@ pub struct DiffRequest {
 
 /// Asks for a snapshot to be annotated. Each field that is given is applied: a label is taken off, one is put
 /// on, the note is replaced.
+#[wire(deny_unknown_fields)]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LabelRequest {
     /// The snapshot.
     pub snapshot_id: SnapshotId,
     /// The label to take off.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unlabel: Option<String>,
     /// The label to put on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// The note to write; an empty one takes the note off.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
@@ -313,8 +284,8 @@ impl LabelRequest {
 }
 
 /// Asks for a new session that begins with the state of a snapshot.
+#[wire(deny_unknown_fields)]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ForkRequest {
     /// The snapshot.
     pub snapshot_id: SnapshotId,
@@ -322,7 +293,6 @@ pub struct ForkRequest {
     /// state then follows the snapshot.
     pub session_id: SessionId,
     /// The custom state, if it is not the snapshot's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub custom: Option<Value>,
 }
 
@@ -337,22 +307,20 @@ pub struct CopyRequest {
 }
 
 /// The outcome of an export.
+#[wire]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
 pub struct Exported {
     /// The number of snapshots.
     pub snapshots: u64,
     /// The lines of the export, if they were not streamed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lines: Option<Vec<Value>>,
 }
 
 /// Says how a session is imported.
+#[wire(deny_unknown_fields)]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ImportInit {
     /// The id of the imported session, if it is not the one that it had.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<SessionId>,
     /// Whether to replace a session of that id.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -360,14 +328,12 @@ pub struct ImportInit {
 }
 
 /// Asks for deletion: of a session, of a snapshot, or of a snapshot and all that came of it.
+#[wire(deny_unknown_fields)]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DeleteRequest {
     /// The session to delete.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<SessionId>,
     /// The snapshot to delete.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_id: Option<SnapshotId>,
     /// Whether to delete all that came of the snapshot too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -383,17 +349,16 @@ pub struct Deleted {
 }
 
 /// Asks for the tenants of an agent's store.
+#[wire(deny_unknown_fields)]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ListTenantsRequest {
     /// The last tenant of the page before.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
 }
 
 /// A page of tenants.
+#[wire]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
 pub struct TenantList {
     /// The tenants, by name.
     pub tenants: Vec<String>,
@@ -401,35 +366,29 @@ pub struct TenantList {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub principals: BTreeMap<String, String>,
     /// The tenant to pass as `after` for the next page; missing on the last one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
 
 /// Asks for the deletion of everything of a tenant, which is named as it is listed or by the id of its
 /// principal.
+#[wire(deny_unknown_fields)]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DeleteTenantRequest {
     /// The tenant's name in the list of tenants.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
     /// The id of the principal whose tenant is deleted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<String>,
     /// The id of the request: the same request again returns the first outcome.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
 }
 
 /// Asks for rules of retention to be applied to all tenants.
+#[wire(deny_unknown_fields)]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RetainRequest {
     /// Snapshots that are older than this many seconds are deleted.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_age_seconds: Option<u64>,
     /// Only this many of the newest snapshots of each session are kept.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub newest: Option<usize>,
     /// Whether labelled snapshots are deleted like all others.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

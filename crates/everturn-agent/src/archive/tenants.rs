@@ -1,6 +1,5 @@
 //! All tenants of a store, for its operator.
 
-use std::fmt;
 use std::sync::Arc;
 
 use everturn_core::stream_log::{IntoStreamLog, StreamLog};
@@ -43,9 +42,10 @@ const DELETIONS: &str = "deletions";
 /// ```
 #[derive(Clone)]
 pub struct Tenants {
-    store: Arc<dyn SessionStore>,
-    clock: Clock,
-    streams: Vec<Arc<dyn StreamLog>>,
+    pub(crate) store: Arc<dyn SessionStore>,
+    pub(crate) clock: Clock,
+    /// The logs from which deleted sessions are erased.
+    pub(crate) streams: Vec<Arc<dyn StreamLog>>,
 }
 
 impl Tenants {
@@ -55,14 +55,6 @@ impl Tenants {
             store: store.into_store(),
             clock: Clock::system(),
             streams: Vec::new(),
-        }
-    }
-
-    pub(crate) fn with(store: Arc<dyn SessionStore>, clock: Clock, streams: Vec<Arc<dyn StreamLog>>) -> Self {
-        Self {
-            store,
-            clock,
-            streams,
         }
     }
 
@@ -164,13 +156,7 @@ impl Tenants {
     }
 }
 
-impl fmt::Debug for Tenants {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tenants")
-            .field("store", &self.store)
-            .finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(Tenants, store);
 
 async fn page(store: &dyn SessionStore, after: Option<&Scope>) -> Result<Page<Scope, Scope>> {
     let mut page = store.tenants(after).await?;

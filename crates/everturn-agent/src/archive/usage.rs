@@ -2,6 +2,7 @@
 
 use everturn_ai::UsageTotal;
 use everturn_core::Result;
+use everturn_macros::wire;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -11,24 +12,21 @@ use crate::store::{Detail, Expense, JournalKey, SessionExpense, TurnExpenses, Us
 use crate::{SessionId, Snapshot};
 
 /// A request for what was used.
+#[wire(deny_unknown_fields, default)]
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct UsageRequest {
     /// The session to report in addition to the tenant.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub session_id: Option<SessionId>,
 }
 
 /// The usage.
+#[wire(default)]
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
 #[non_exhaustive]
 pub struct UsageReport {
     /// The tenant's usage in agents that count tenants; `None` if the store keeps no ledger.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant: Option<UsageTotal>,
     /// The session's usage, if a session was requested.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<UsageTotal>,
 }
 

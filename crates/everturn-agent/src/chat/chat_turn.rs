@@ -1,6 +1,5 @@
 //! One turn of a chat, while it is in progress.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll, ready};
@@ -10,7 +9,7 @@ use futures::Stream;
 use futures::future::BoxFuture;
 use serde_json::Value;
 
-use super::turn_text::TurnText;
+use super::chunk::TurnText;
 use super::{AgentChunk, AgentReply, Chat};
 use crate::{AgentInput, AgentOutput, AgentStreamChunk, CustomState};
 
@@ -136,11 +135,4 @@ impl<S: CustomState, T, O> Stream for ChatTurn<'_, S, T, O> {
     }
 }
 
-impl<S, T, O> fmt::Debug for ChatTurn<'_, S, T, O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChatTurn")
-            .field("input", &self.input)
-            .field("text", &self.text)
-            .finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(ChatTurn<'a, S, T, O>, input, text);

@@ -1,6 +1,5 @@
 //! An open invocation, from its client's side.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -166,11 +165,7 @@ impl<S: CustomState> AgentConnection<S> {
     }
 }
 
-impl<S> fmt::Debug for AgentConnection<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("AgentConnection").field(&self.connection).finish()
-    }
-}
+everturn_core::opaque_debug!(AgentConnection<S>, connection);
 
 /// A stream of the chunks of one turn, which ends with its `turnEnd`.
 #[derive(Debug)]

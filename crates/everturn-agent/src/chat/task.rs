@@ -1,18 +1,23 @@
 //! A client's handle on a background run.
 
-use std::fmt;
 use std::marker::PhantomData;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
 use everturn_core::{Context, Error, Result};
-use futures::StreamExt;
+use futures::{Stream, StreamExt};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{AgentReply, AgentTransport, RunWatch};
+use super::chunk::TurnText;
+use super::{AgentChunk, AgentReply, AgentTransport};
+use crate::chat::connection::CustomView;
 use crate::storage::session_state::AgentTypes;
-use crate::{Abort, GetSnapshotRequest, Snapshot, SnapshotId, SnapshotStatus};
+use crate::{
+    Abort, AgentStreamChunk, CustomState, GetSnapshotRequest, RunChunks, Snapshot, SnapshotId, SnapshotStatus,
+};
 
 /// How often a run is polled; with a store that reports changes, how soon an expired run is noticed.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -126,8 +131,61 @@ impl<S, T, O> AgentTask<S, T, O> {
     }
 }
 
-impl<S, T, O> fmt::Debug for AgentTask<S, T, O> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("AgentTask").field(&self.id).finish()
+everturn_core::opaque_debug!(AgentTask<S, T, O>, id);
+
+/// The chunks of a background run: a stream that ends with the run. Dropping it leaves the run alone.
+pub struct RunWatch<S, T = Value> {
+    chunks: RunChunks,
+    custom: CustomView,
+    /// The text of the turn so far.
+    text: TurnText,
+    types: PhantomData<fn() -> (S, T)>,
+}
+
+impl<S, T> RunWatch<S, T> {
+    pub(super) fn new(chunks: RunChunks) -> Self {
+        Self {
+            chunks,
+            custom: CustomView::default(),
+            text: TurnText::default(),
+            types: PhantomData,
+        }
+    }
+
+    /// Waits for the next chunk; `None` after the last.
+    pub async fn next(&mut self) -> Option<Result<AgentChunk<S, T>>>
+    where
+        S: CustomState,
+    {
+        StreamExt::next(self).await
+    }
+
+    fn chunk(&mut self, raw: AgentStreamChunk) -> AgentChunk<S, T> {
+        self.custom.take_in(&raw);
+        if raw.taken_over {
+            self.text.begin();
+        }
+        let accumulated = self.text.add(&raw);
+        if raw.turn_end.is_some() {
+            self.text.begin();
+        }
+        AgentChunk {
+            accumulated,
+            custom: self.custom.json().cloned(),
+            raw,
+            types: PhantomData,
+        }
     }
 }
+
+impl<S: CustomState, T> Stream for RunWatch<S, T> {
+    type Item = Result<AgentChunk<S, T>>;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut TaskContext<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        let next = this.chunks.poll_next_unpin(cx);
+        next.map(|next| next.map(|chunk| chunk.map(|raw| this.chunk(raw))))
+    }
+}
+
+everturn_core::opaque_debug!(RunWatch<S, T>, text);

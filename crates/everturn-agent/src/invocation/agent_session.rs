@@ -1,64 +1,70 @@
 //! The session as an agent's function sees it, and the loop that runs its turns.
+//!
+//! Every input is validated before its turn is handled: its answers are checked, and open requests are closed
+//! or put to the client again. So it holds for agents around a prompt and for those that run their turns
+//! themselves.
 
-use std::fmt;
 use std::future::Future;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Instant;
 
 use everturn_ai::effect::without_journal;
-use everturn_ai::history::awaiting;
+use everturn_ai::history::{awaiting, closing};
 use everturn_ai::prompt::PromptOverrides;
-use everturn_ai::{History, Message, UsageTotal, is_limit, with_repeated_calls};
+use everturn_ai::{
+    Answerer, Answers, History, Message, ModelResponseChunk, OPERATOR, Part, PartKind, Questions, Role,
+    UsageTotal, is_limit, metadata, with_questions, with_repeated_calls,
+};
 use everturn_core::offload::{is_heavy, offload};
-use everturn_core::{Context, Error, HandlerResult, Result, Schema, SpanKind, in_span};
+use everturn_core::{Context, Error, HandlerError, HandlerResult, Result, Schema, SpanKind, in_span};
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
 
-use super::input_validation::InputValidation;
-use super::owned_turn::OwnedTurn;
-use super::signals::Signals;
-use super::snapshots::CreatedSnapshots;
+use super::Definition;
+use super::function::Signals;
 use super::turn::TurnStart;
 use super::usage_tracker::UsageTracker;
+use crate::invocation::answers::RestartInputs;
 use crate::invocation::failure_log::FailedWork;
-use crate::invocation::turn_observer::{EndedTurn, TurnObservers};
+use crate::invocation::turn_observer::EndedTurn;
 use crate::policy::client_permissions::ClientRules;
 use crate::policy::state_limit::StateLimit;
 use crate::storage::session_state::decode_custom;
 use crate::{
-    AgentFinishReason, AgentInit, AgentResult, CustomState, Session, SessionState, SnapshotId, Turn,
-    TurnResult,
+    AgentFinishReason, AgentInit, AgentInput, AgentResult, AgentStreamChunk, CustomState, Session, SessionId,
+    SessionState, SnapshotId, Turn, TurnResult, WhileInterrupted,
 };
 
 /// The argument of an agent's function: the [`Session`], and the turns to run on it. Cloning is cheap.
+#[derive(Clone)]
 pub struct AgentSession<S = Value> {
-    session: Session<S>,
-    context: Context,
-    signals: Signals,
-    facts: Arc<InvocationFacts>,
+    pub(super) session: Session<S>,
+    pub(super) context: Context,
+    pub(super) signals: Signals,
+    pub(super) facts: Arc<InvocationFacts>,
 }
 
 /// Facts about an invocation that its function can read.
 pub(crate) struct InvocationFacts {
+    pub(super) definition: Arc<Definition>,
+    /// Whether the inputs come from a client of the agent, and not from this program.
+    pub(super) is_of_client: bool,
+    /// Whether the conversation was supplied by a client and cannot be verified.
+    pub(super) is_clients_word: bool,
     pub(super) init: AgentInit,
     /// The call's settings for the agent's prompt.
     pub(super) overrides: Option<Arc<PromptOverrides>>,
-    pub(super) snapshots: CreatedSnapshots,
-    /// The name of the session flow, if the agent is one.
-    pub(super) session_flow: Option<String>,
+    /// The ids of the snapshots that the invocation has written, in order.
+    pub(super) snapshots: Arc<Mutex<Vec<SnapshotId>>>,
     pub(super) limit: StateLimit,
-    pub(super) agent: String,
     /// The usage of the invocation so far.
     pub(super) usage: Arc<UsageTracker>,
     /// The number of equal calls that a model may make in a turn.
     pub(super) repeated_calls: u32,
-    pub(super) observers: TurnObservers,
-    pub(super) input_validation: InputValidation,
-    /// The rules that name the agent's resources.
-    pub(super) resources: ClientRules,
-    /// The schema of the custom state; `None` if that may be any JSON.
-    pub(super) custom_schema: Option<Schema>,
 }
 
 /// Decodes the custom state with which a client replaces the session's.
@@ -86,20 +92,6 @@ struct TurnOutput {
 }
 
 impl<S: CustomState> AgentSession<S> {
-    pub(super) fn new(
-        session: Session<S>,
-        context: Context,
-        signals: Signals,
-        facts: InvocationFacts,
-    ) -> Self {
-        Self {
-            session,
-            context,
-            signals,
-            facts: Arc::new(facts),
-        }
-    }
-
     /// Runs `handler` on every input, one turn after the other, until the client has no more.
     ///
     /// Before a turn its answers to interrupts are [checked](crate::validate_answers), open requests are
@@ -172,31 +164,28 @@ impl<S: CustomState> AgentSession<S> {
         Fut: Future<Output = HandlerResult<R>> + Send,
         R: Into<TurnResult>,
     {
-        let TurnStart {
-            input,
-            place,
-            journal,
-            mut report,
-        } = start;
         self.session.core().begin_turn();
-        let name = match &self.facts.session_flow {
-            Some(_) => format!("sessionFlow/turn/{}", place.turn_index),
-            None => format!("runTurn-{}", place.turn_index + 1),
+        let facts = &*self.facts;
+        let agent = &*facts.definition;
+        let name = if agent.is_session_flow {
+            format!("sessionFlow/turn/{}", start.place.turn_index)
+        } else {
+            format!("runTurn-{}", start.place.turn_index + 1)
         };
-        let place = Arc::new(place);
+        let (input, journal, mut report) = (start.input, start.journal, start.report);
+        let place = Arc::new(start.place);
         let context = self.context.clone().with_extension(Arc::clone(&place));
-        let context = with_repeated_calls(context, self.facts.repeated_calls);
+        let context = with_repeated_calls(context, facts.repeated_calls);
         let context = match &journal {
             Some(journal) => journal.enter_turn(context),
             // The caller's context may hold the journal of another agent's turn, which is not this turn's.
             None => without_journal(context),
         };
         let (session, signals) = (&self.session, &self.signals);
-        let facts = &*self.facts;
-        let (flow, limit, input_validation) = (&facts.session_flow, &facts.limit, &facts.input_validation);
-        let context = input_validation.enter(context, session.core().session_id());
+        let limit = &facts.limit;
+        let context = facts.enter(context, session.session_id());
         let settle = &mut report;
-        let (began, used_before) = (Instant::now(), self.facts.usage.own());
+        let (began, used_before) = (Instant::now(), facts.usage.own());
         let mut finish_reason = None;
         let finished = &mut finish_reason;
         let outcome = in_span(
@@ -206,9 +195,9 @@ impl<S: CustomState> AgentSession<S> {
             |context, recorder| async move {
                 recorder.input(&input);
                 facts.usage.take_up_turn().await?;
-                let received = input_validation.validate(&session.messages(), &input, &context)?;
+                let received = facts.validate(&session.messages(), &input, &context)?;
                 if let Some(custom) = &input.custom {
-                    let custom = replaced_custom(custom, facts.custom_schema.clone()).await?;
+                    let custom = replaced_custom(custom, agent.custom_schema.clone()).await?;
                     session.core().replace_custom(custom);
                 }
                 // Boxed, so that the future of the handler's turn stays small.
@@ -222,14 +211,20 @@ impl<S: CustomState> AgentSession<S> {
                 let outcome = if received.is_waiting {
                     Ok(AgentFinishReason::Interrupted.into())
                 } else {
-                    let context = match &input_validation.client_rules {
+                    let context = match facts.client_rules() {
                         Some(rules) => {
                             let input = session.prompt_input();
                             rules.enter(context, &session.messages(), input.as_deref())
                         }
                         None => context,
                     };
-                    let turn = Turn::new(session.clone(), *input, place, context, signals.clone());
+                    let turn = Turn {
+                        session: session.clone(),
+                        input: *input,
+                        place,
+                        context,
+                        signals: signals.clone(),
+                    };
                     handler(turn).await.map(Into::into).map_err(Error::from)
                 };
                 let outcome: Result<TurnResult> =
@@ -247,8 +242,8 @@ impl<S: CustomState> AgentSession<S> {
                 *finished = reason;
                 if let Some(snapshot) = settle.settle(Ok(reason)).await? {
                     recorder.snapshot_id(snapshot.as_str());
-                    if let Some(flow) = flow {
-                        recorder.session_flow(flow, snapshot.as_str());
+                    if agent.is_session_flow {
+                        recorder.session_flow(&agent.name, snapshot.as_str());
                     }
                 }
                 recorder.output(&TurnOutput {
@@ -261,8 +256,8 @@ impl<S: CustomState> AgentSession<S> {
         self.turn_ended(&outcome, finish_reason, (began, used_before));
         if let Err(error) = &outcome {
             let failed = FailedWork {
-                agent: &self.facts.agent,
-                session: self.session.core().session_id(),
+                agent: &self.facts.definition.name,
+                session: self.session.session_id(),
                 context: &self.context,
             };
             failed.log("a turn", error);
@@ -279,8 +274,8 @@ impl<S: CustomState> AgentSession<S> {
         finish_reason: Option<AgentFinishReason>,
         (began, used_before): (Instant, UsageTotal),
     ) {
-        self.facts.observers.notify(&EndedTurn {
-            agent: &self.facts.agent,
+        let ended = EndedTurn {
+            agent: &self.facts.definition.name,
             finish_reason: match outcome {
                 Ok(()) => finish_reason.unwrap_or(AgentFinishReason::Unknown),
                 Err(error) if is_limit(error) || self.context.is_over() => AgentFinishReason::Aborted,
@@ -294,7 +289,10 @@ impl<S: CustomState> AgentSession<S> {
             },
             usage: self.facts.usage.own() - used_before,
             took: began.elapsed(),
-        });
+        };
+        for observer in self.facts.definition.turn_observers.all() {
+            observer.turn_ended(&ended);
+        }
         self.facts.usage.turn_is_over();
     }
 
@@ -331,7 +329,7 @@ impl<S: CustomState> AgentSession<S> {
 
     /// Returns the ids of the snapshots that this invocation has written so far, in order.
     pub fn snapshot_ids(&self) -> Vec<SnapshotId> {
-        self.facts.snapshots.ids()
+        self.facts.snapshots.lock().clone()
     }
 
     /// Returns the call's settings for the agent's prompt.
@@ -341,7 +339,7 @@ impl<S: CustomState> AgentSession<S> {
 
     /// Returns the names of the resources that messages of clients may link to.
     pub(super) fn resources(&self) -> &[String] {
-        self.facts.resources.resources()
+        self.facts.definition.client_rules.resources()
     }
 
     /// Returns the context of the invocation: who calls, and whether the work is cancelled.
@@ -363,22 +361,7 @@ impl<S> Deref for AgentSession<S> {
     }
 }
 
-impl<S> Clone for AgentSession<S> {
-    fn clone(&self) -> Self {
-        Self {
-            session: self.session.clone(),
-            context: self.context.clone(),
-            signals: self.signals.clone(),
-            facts: Arc::clone(&self.facts),
-        }
-    }
-}
-
-impl<S: CustomState> fmt::Debug for AgentSession<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("AgentSession").field(&self.session).finish()
-    }
-}
+everturn_core::opaque_debug!(AgentSession<S>, facts.definition.name);
 
 /// Returns the number of open calls whose outcome is unknown.
 fn unknown_outcomes(messages: &History) -> usize {
@@ -386,3 +369,273 @@ fn unknown_outcomes(messages: &History) -> usize {
     let open = asking.into_iter().flat_map(Message::interrupts);
     open.filter(|part| part.is_outcome_unknown()).count()
 }
+
+/// An input that passed validation.
+#[derive(Default)]
+struct ValidInput {
+    /// The messages to add to the session before the turn: answers that close open requests, and the input's
+    /// own.
+    messages: Vec<Message>,
+    /// The answers among them, or the requests that are put to the client again.
+    reported: Vec<Part>,
+    /// The place of the answers in the session.
+    position: Option<usize>,
+    /// Whether the turn ends at once, because its message waits for the answers to open requests.
+    is_waiting: bool,
+}
+
+impl InvocationFacts {
+    /// Returns the fields that inputs may set in addition to their message; `None` for inputs of this
+    /// program.
+    fn client_rules(&self) -> Option<&ClientRules> {
+        self.is_of_client.then_some(&self.definition.client_rules)
+    }
+
+    /// Validates an input of a caller against the conversation.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for a field that the agent does not accept from clients, and for answers that do
+    /// not fit the open requests; `FAILED_PRECONDITION` for a message that the agent does not take while
+    /// requests are open.
+    fn validate(&self, history: &History, input: &AgentInput, caller: &Context) -> Result<ValidInput> {
+        if let Some(rules) = self.client_rules() {
+            rules.check(input)?;
+        }
+        let messages: Vec<Message> = input.messages().cloned().collect();
+        if let Some(answers) = given_answers(input) {
+            // Before anything runs: a forged answer must not reach a tool.
+            // A generation checks every answer against its tool, which may allow other inputs.
+            let inputs = match &self.definition.prompt {
+                Some(_) => RestartInputs::Edited,
+                None => self.definition.restart_inputs,
+            };
+            inputs.validate(history, answers)?;
+            return Ok(ValidInput::of(messages));
+        }
+        if messages.is_empty() {
+            return Ok(ValidInput::default());
+        }
+        let asking = awaiting(history).and_then(|place| history.get(place));
+        // An expired question can no longer be answered, so the conversation does not wait for it.
+        let asking = asking.filter(|asking| !self.is_expired(asking));
+        let is_reserved = |part: &Part| {
+            let closes_all = self.definition.while_interrupted == WhileInterrupted::CloseAll;
+            part.is_reserved(caller) && (!closes_all || part.is_outcome_unknown())
+        };
+        match (self.definition.while_interrupted, asking) {
+            (WhileInterrupted::Reject, Some(asking)) => Err(refused(asking.interrupts(), caller)),
+            (WhileInterrupted::CloseOwn | WhileInterrupted::CloseAll, Some(asking))
+                if asking.interrupts().any(is_reserved) =>
+            {
+                let reserved = asking.interrupts().filter(|part| is_reserved(part));
+                Err(refused(reserved, caller))
+            }
+            (WhileInterrupted::Ask, Some(asking)) => {
+                messages.iter().try_for_each(check_message)?;
+                let waiting = messages
+                    .into_iter()
+                    .map(|message| message.with_metadata_entry(metadata::WAITING, true));
+                Ok(ValidInput {
+                    reported: asking.interrupts().cloned().collect(),
+                    is_waiting: true,
+                    ..ValidInput::of(waiting.collect())
+                })
+            }
+            _ => {
+                let closing = closing(history);
+                Ok(ValidInput {
+                    reported: closing.iter().flat_map(Message::content).cloned().collect(),
+                    position: closing.is_some().then(|| history.len()),
+                    ..ValidInput::of(closing.into_iter().chain(messages).collect())
+                })
+            }
+        }
+    }
+
+    fn is_expired(&self, asking: &Message) -> bool {
+        let now = self.definition.clock.now();
+        let is_expired = |part: &Part| part.approval().is_some_and(|question| question.is_expired(now));
+        asking.interrupts().all(is_expired)
+    }
+
+    /// Returns the context with the circumstances in which the turn's tools ask and their questions are
+    /// answered.
+    fn enter(&self, context: Context, session: &SessionId) -> Context {
+        let clock = self.definition.clock.clone();
+        let questions = Questions::new(move || clock.now())
+            .in_session(session.as_str())
+            .allowing_edits(self.definition.restart_inputs == RestartInputs::Edited)
+            .kept_by_client(self.is_clients_word);
+        with_questions(context, questions)
+    }
+}
+
+impl ValidInput {
+    fn of(messages: Vec<Message>) -> Self {
+        Self {
+            messages,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the chunk with the answers that were added, or with the requests that are open.
+    fn chunk(&self, sends_positions: bool) -> Option<AgentStreamChunk> {
+        if self.reported.is_empty() {
+            return None;
+        }
+        let chunk = ModelResponseChunk {
+            role: Some(Role::Tool),
+            content: self.reported.clone(),
+            ..ModelResponseChunk::default()
+        };
+        Some(AgentStreamChunk::model(chunk).at(self.position.filter(|_| sends_positions)))
+    }
+}
+
+/// Returns the answers to interrupts, if the input brings any.
+pub(super) fn given_answers(input: &AgentInput) -> Option<&Answers> {
+    input.answers.as_ref().filter(|answers| !answers.is_empty())
+}
+
+/// Refuses a message that is not the user's.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` for another role, and for tool requests and responses.
+pub(super) fn check_message(message: &Message) -> Result<()> {
+    if message.role() != Role::User {
+        return Err(Error::invalid_argument(format!(
+            "clients send user messages only; a message of role '{}' is not accepted",
+            message.role()
+        ))
+        .with_public());
+    }
+    // A tool response in a message would be a forged result.
+    let is_tool_part =
+        |part: &Part| matches!(part.kind(), PartKind::ToolRequest(_) | PartKind::ToolResponse(_));
+    if message.content().iter().any(is_tool_part) {
+        return Err(
+            Error::invalid_argument("answers to tool requests go into 'resume', not into a message")
+                .with_public(),
+        );
+    }
+    Ok(())
+}
+
+/// Refuses a message because of requests that are open, and names who may answer them.
+fn refused<'a>(open: impl Iterator<Item = &'a Part>, caller: &Context) -> Error {
+    let mut names = Vec::new();
+    let mut texts = Vec::new();
+    for part in open {
+        let Some(request) = part.as_tool_request() else {
+            continue;
+        };
+        names.push(request.to_string());
+        texts.push(match answerer(part, caller) {
+            Some(by) => format!("'{request}' ({by})"),
+            None => format!("'{request}'"),
+        });
+    }
+    Error::failed_precondition(format!(
+        "the conversation waits for answers to the tool requests {}: answer them in 'resume' before the next message",
+        texts.join(", ")
+    ))
+    .with_details(json!({ "open": names }))
+    .with_public()
+}
+
+/// Returns words for the callers who may answer a request, if this one may not.
+fn answerer(part: &Part, caller: &Context) -> Option<String> {
+    if !part.is_reserved(caller) {
+        return None;
+    }
+    let what = if part.is_outcome_unknown() {
+        "its outcome is unknown, and is settled by"
+    } else {
+        "it is answered by"
+    };
+    let who = match part.approval().and_then(|question| question.answered_by) {
+        Some(Answerer::Role(role)) => format!("callers with the role '{role}'"),
+        None if part.is_outcome_unknown() => format!("callers with the role '{OPERATOR}'"),
+        _ => "another person".to_owned(),
+    };
+    Some(format!("{what} {who}"))
+}
+
+/// A turn that [`AgentSession::next_turn`] returned, with the [`Turn`] through `Deref`. [`OwnedTurn::end`]
+/// ends it; one that is dropped instead has failed.
+///
+/// The loop's code runs in the context of the invocation. Code that looks for the turn in its context, for
+/// example with [`TurnContext::current`](crate::TurnContext::current), is run as
+/// `turn.context().clone().scope(..)`; [`Turn::generate`] and [`Turn::effect`] do so by themselves.
+#[must_use = "a turn that is dropped has failed"]
+pub struct OwnedTurn<S = Value> {
+    turn: Turn<S>,
+    /// Tells the handler how the turn ended.
+    end: oneshot::Sender<HandlerResult<TurnResult>>,
+    /// The turn, run as [`AgentSession::run`] runs it, with a handler that waits for `end`.
+    running: BoxFuture<'static, Result<()>>,
+}
+
+impl<S: CustomState> OwnedTurn<S> {
+    /// Runs a turn up to its handler; `None` if it ends before that.
+    pub(super) async fn begin(session: AgentSession<S>, start: TurnStart) -> Result<Option<Self>> {
+        let (show, shown) = oneshot::channel();
+        let (end, ended) = oneshot::channel();
+        let mut running: BoxFuture<'static, Result<()>> = Box::pin(async move {
+            let mut channels = Some((show, ended));
+            let mut handler = |turn: Turn<S>| {
+                let channels = channels.take();
+                async move {
+                    let (show, ended) = channels.expect("a turn is handled once");
+                    // The code that waits for the turn polls this future.
+                    let _ = show.send(turn);
+                    ended.await.unwrap_or_else(|_| Err(dropped().into()))
+                }
+            };
+            session.run_turn(start, &mut handler).await
+        });
+        tokio::select! {
+            biased;
+            turn = shown => Ok(Some(Self {
+                turn: turn.map_err(|_| dropped())?,
+                end,
+                running,
+            })),
+            outcome = &mut running => outcome.map(|()| None),
+        }
+    }
+
+    /// Ends the turn: saves the session if there is a store, and then sends the end of the turn.
+    ///
+    /// # Errors
+    /// The error of the store if the turn could not be saved; the client then receives the failure.
+    /// `CANCELLED` or `DEADLINE_EXCEEDED` if the invocation has ended.
+    pub async fn end(self, result: impl Into<TurnResult>) -> Result<()> {
+        // The handler waits for as long as the turn is held here.
+        let _ = self.end.send(Ok(result.into()));
+        self.running.await
+    }
+
+    /// Ends the turn as failed, sends the failure to the client, and returns the error for the function to
+    /// pass on. A function that continues with the next turn instead works on the session as it was before
+    /// this turn, or as this turn [committed](Turn::committed) it.
+    pub async fn fail(self, error: impl Into<HandlerError>) -> Error {
+        let error = error.into();
+        let _ = self.end.send(Err(error));
+        self.running.await.err().unwrap_or_else(dropped)
+    }
+}
+
+fn dropped() -> Error {
+    Error::cancelled("the turn was dropped before its end")
+}
+
+impl<S> Deref for OwnedTurn<S> {
+    type Target = Turn<S>;
+
+    fn deref(&self) -> &Turn<S> {
+        &self.turn
+    }
+}
+
+everturn_core::opaque_debug!(OwnedTurn<S>, turn);

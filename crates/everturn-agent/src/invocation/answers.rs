@@ -11,6 +11,8 @@ use everturn_ai::{Answers, History, Message, Part, Role, ToolRequest};
 use everturn_core::{Error, Result};
 use serde_json::Value;
 
+use crate::patch::same_value;
+
 /// Checks answers to interrupts against the conversation: every entry must name a tool request of the most
 /// recent model message, and a restart must repeat that request's input (except for the order of members and
 /// the spelling of numbers).
@@ -134,22 +136,6 @@ fn not_pending(history: &History, call: Call<'_>) -> Error {
 /// Compares JSON values without regard to the spelling of numbers; a missing input is null.
 fn same_json(one: Option<&Value>, other: Option<&Value>) -> bool {
     same_value(one.unwrap_or(&Value::Null), other.unwrap_or(&Value::Null))
-}
-
-fn same_value(one: &Value, other: &Value) -> bool {
-    match (one, other) {
-        (Value::Number(one), Value::Number(other)) => one == other || one.as_f64() == other.as_f64(),
-        (Value::Array(one), Value::Array(other)) => {
-            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| same_value(one, other))
-        }
-        (Value::Object(one), Value::Object(other)) => {
-            one.len() == other.len()
-                && one
-                    .iter()
-                    .all(|(key, one)| other.get(key).is_some_and(|other| same_value(one, other)))
-        }
-        _ => one == other,
-    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use everturn_core::stream_log::{JsonText, StreamKey, StreamLog, StreamWriter};
 use everturn_core::{Error, Result};
 use futures::future::BoxFuture;
 
-use super::signals::Receipt;
+use super::function::Receipt;
 use crate::AgentStreamChunk;
 
 /// The run's stream, and the chunks on their way to it. The stream is opened with the first chunk. If it

@@ -1,24 +1,19 @@
-//! The client of an invocation: the inputs it sends, the chunks and the output it gets, whether it is still
-//! there.
+//! The client of an invocation: the inputs it sends, the chunks and the answer it gets, and whether it is
+//! still there.
 
 use std::collections::VecDeque;
-use std::fmt;
 
-use everturn_core::{Context, Emitter, Error, Inputs, Result, Sending, SpanRecorder};
+use everturn_core::{Context, Emitter, Error, Inputs, Result, Sending};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::machine::{Cause, Event, Resolution};
-use super::run_worker::{no_pending_snapshot, no_store, no_subscription};
-use super::signals::Receipt;
-use super::{AgentEvent, Driver, RegistryGuard};
-use crate::invocation::cursor::InvocationCursor;
-use crate::policy::transform::shown_state;
-use crate::policy::visibility::exposure;
+use super::function::Receipt;
+use super::machine::{Cause, Event};
+use super::{AgentEvent, RegistryGuard};
 use crate::store::{RECORD_TAKEN, TIP_MOVED, TURN_TAKEN_OVER};
-use crate::{AgentFinishReason, AgentInput, AgentOutput, AgentResult, AgentStreamChunk, SessionState};
+use crate::{AgentInput, AgentOutput, AgentStreamChunk};
 
 /// Sends the output to the client. It is boxed because the channel has room for it from the beginning.
 pub(super) type AnswerSender = oneshot::Sender<Result<Box<AgentOutput>>>;
@@ -140,7 +135,12 @@ async fn next_input(inputs: &mut Option<Inputs<AgentInput>>, detached: &mut bool
                 riding
                     .into_iter()
                     .filter(AgentInput::has_payload)
-                    .map(|input| Box::new(without_directive(input)))
+                    .map(|input| {
+                        Box::new(AgentInput {
+                            detach: None,
+                            ..input
+                        })
+                    })
                     .collect(),
             )
         }
@@ -157,13 +157,6 @@ async fn departure(ended: &mut BoxFuture<'static, Error>, answer: Option<&mut An
         biased;
         error = ended => error,
         () = answer.closed() => Error::cancelled("the caller is gone"),
-    }
-}
-
-fn without_directive(input: AgentInput) -> AgentInput {
-    AgentInput {
-        detach: None,
-        ..input
     }
 }
 
@@ -308,123 +301,7 @@ impl HandOff {
     }
 }
 
-impl fmt::Debug for HandOff {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HandOff")
-            .field("requested", &self.0.is_cancelled())
-            .finish()
-    }
-}
-
-impl Driver {
-    /// Applies the state transform to the output's state, after every chunk was taken.
-    pub(super) fn drained(&mut self) -> AgentEvent {
-        if self.cursor.is_some() || !matches!(self.result, Some(Ok(_))) {
-            return Event::Drained;
-        }
-        match self.shape(self.session.state()) {
-            Ok(shown) => {
-                self.shown = shown.map(Box::new);
-                Event::Drained
-            }
-            Err(error) => Event::TransformFailed(error),
-        }
-    }
-
-    fn shape(&self, state: SessionState) -> Result<Option<SessionState>> {
-        let transform = self.definition.state_transform.as_ref();
-        shown_state(
-            transform,
-            state,
-            Some(self.session.session_id()),
-            self.client.context(),
-        )
-    }
-
-    pub(super) fn output(&mut self, resolution: Resolution<Error>) -> Result<AgentOutput> {
-        match resolution {
-            Resolution::Completed => Ok(self.completed()),
-            Resolution::Failed(cause) => {
-                let error = error_of(cause);
-                // Another process was first, and nothing has happened here: the caller gets the error itself,
-                // as if the turn lock of this process had refused it.
-                if self.snapshots.is_none_written() && lost_the_session(&error) {
-                    Err(error)
-                } else {
-                    // The call succeeds with an output that holds the failure. Its span shows the failure.
-                    SpanRecorder::of(self.client.context()).mark_failed(&error);
-                    self.failed_work().log("an invocation", &error);
-                    Ok(self.failed(&error))
-                }
-            }
-            Resolution::Detached => Ok(AgentOutput {
-                snapshot_id: self.background.snapshot().cloned(),
-                finish_reason: Some(AgentFinishReason::Detached),
-                ..self.identity()
-            }),
-            Resolution::Rejected(cause) => Err(error_of(cause)),
-        }
-    }
-
-    fn identity(&self) -> AgentOutput {
-        AgentOutput {
-            session_id: Some(self.session.session_id().clone()),
-            snapshot_id: self.cursor.as_deref().and_then(InvocationCursor::last).cloned(),
-            snapshot_ids: self.reported_snapshots(),
-            usage: self.usage.of_invocation(),
-            ..AgentOutput::default()
-        }
-    }
-
-    fn completed(&mut self) -> AgentOutput {
-        let finish_reason = self.finish_reason();
-        let AgentResult {
-            message,
-            artifacts,
-            output,
-            ..
-        } = self.result.take().and_then(Result::ok).unwrap_or_default();
-        AgentOutput {
-            state: self.shown.take().map(|shown| *shown),
-            message,
-            artifacts: (!artifacts.is_empty()).then_some(artifacts),
-            finish_reason,
-            output,
-            ..self.identity()
-        }
-    }
-
-    /// Returns the output of an invocation that failed, with the last good state. If the transform fails on
-    /// that state too, the output holds none: the caller must receive the first error.
-    fn failed(&mut self, error: &Error) -> AgentOutput {
-        let state = self
-            .last_good
-            .take()
-            .and_then(|state| self.shape(*state).ok().flatten());
-        let identity = self.identity();
-        AgentOutput {
-            state,
-            // A turn that was kept can be tried again from its own snapshot.
-            snapshot_id: self.turns.snapshot().cloned().or(identity.snapshot_id),
-            finish_reason: Some(if self.is_stop(error) {
-                AgentFinishReason::Aborted
-            } else {
-                AgentFinishReason::Failed
-            }),
-            error: Some(error.to_wire(exposure(self.client.context()))),
-            ..identity
-        }
-    }
-
-    /// Returns the finish reason that the function gives, else that of the last turn.
-    pub(super) fn finish_reason(&self) -> Option<AgentFinishReason> {
-        let given = self
-            .result
-            .as_ref()
-            .and_then(|result| result.as_ref().ok()?.finish_reason);
-        given.or_else(|| self.turns.reason())
-    }
-}
+everturn_core::opaque_debug!(HandOff);
 
 /// Returns whether a turn failed because a turn of another process has the session.
 pub(super) fn lost_the_session(error: &Error) -> bool {
@@ -440,8 +317,13 @@ pub(super) fn error_of(cause: Cause<Error>) -> Error {
         | Cause::Transform(error)
         | Cause::LockRefused(error)
         | Cause::ClientGone(error) => error,
-        Cause::DetachWithoutStore => no_store(),
-        Cause::DetachWithoutSubscription => no_subscription(),
-        Cause::PendingSnapshot(error) => no_pending_snapshot(error),
+        Cause::DetachWithoutStore => {
+            Error::failed_precondition("a detach needs a session store, and the agent has none")
+        }
+        // No abort would be noticed.
+        Cause::DetachWithoutSubscription => Error::failed_precondition(
+            "a detach needs a store that tells when a snapshot changes, and the agent's does not",
+        ),
+        Cause::PendingSnapshot(error) => error.context("the pending snapshot could not be saved"),
     }
 }

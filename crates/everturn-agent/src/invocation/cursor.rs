@@ -1,51 +1,34 @@
-//! The cursor of an invocation: which snapshot the next one follows, and under which precondition.
-
-mod new_snapshot;
+//! The cursor of an invocation: which snapshot the next one follows, under which precondition and under which
+//! turn lock, and how it is written.
 
 use std::convert::Infallible;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use everturn_ai::UsageTotal;
-use everturn_core::{Result, Status};
+use everturn_core::{Error, Result};
 use futures::future::BoxFuture;
 use jiff::{SignedDuration, Timestamp};
-use tokio_util::task::TaskTracker;
 
-pub(crate) use self::new_snapshot::Saved;
-use self::new_snapshot::{NewSnapshot, RewindDue};
 use crate::invocation::turn_lock::{
-    AwaitedLock, EarlyLock, LockAnswer, QueuedTurn, Seen, SessionLocks, StoreLock, TurnLock, TurnLockGuard,
+    AwaitedLock, LockAnswer, QueuedTurn, Seen, SessionLocks, StoreLock, TurnLock, TurnLockGuard,
 };
+use crate::invocation::usage_tracker::UsedBefore;
 use crate::journal::{JournalLocation, TurnKey, journal_key, turn_key};
-use crate::policy::failed_turns::FailedTurns;
-use crate::storage::snapshot::{Lease, OpenTurn, Transition};
+use crate::policy::FailedTurns;
+use crate::storage::snapshot::{Lease, OpenTurn, Rewind, Transition};
 use crate::storage::stored_session::{StoredSession, TenantStore};
-use crate::store::{
-    Detail, JournalGuard, JournalKey, LockPlace, LockRequest, Precondition, Scope, StatusStream, tip_moved,
-};
+use crate::store::{Detail, JournalGuard, JournalKey, LockPlace, LockRequest, Precondition, drop_journals};
 use crate::{
-    AgentInput, Clock, Concurrency, SessionId, SessionState, Snapshot, SnapshotEvent, SnapshotId,
-    SnapshotIds, SnapshotStatus, Timeline,
+    AgentInput, Clock, Concurrency, SessionId, Snapshot, SnapshotEvent, SnapshotId, SnapshotIds,
+    SnapshotStatus, Timeline,
 };
 
-/// The position of an invocation among the snapshots of its session. Its boxed fields are rarely set.
+/// The position of an invocation among the snapshots of its session.
 pub(crate) struct InvocationCursor {
     session: StoredSession,
-    clock: Clock,
-    policy: Concurrency,
-    timeline: Timeline,
-    ids: SnapshotIds,
-    failed_turns: FailedTurns,
-    locks: Arc<SessionLocks>,
-    /// The lock that the next turn takes; `None` if it needs none.
-    turn_lock: Option<Arc<TurnLock>>,
-    held: Option<TurnLockGuard>,
-    /// The lease of locks in the store; `None` if turns are locked in this process only.
-    turn_lease: Option<Duration>,
-    /// The lock in the store that a turn requests.
-    asked: Option<StoreLock>,
-    held_in_store: Option<Box<HeldInStore>>,
+    rules: Rules,
+    lock: Lock,
     /// The snapshot that the next one follows.
     last: Option<Predecessor>,
     /// Successors of `last` that do not count: a run that the invocation passed over, or the invocation's
@@ -53,32 +36,45 @@ pub(crate) struct InvocationCursor {
     beside: Vec<SnapshotId>,
     /// The session's latest snapshot as known to this invocation.
     tip: Option<Predecessor>,
-    /// The snapshot and the number of commits that the invocation has seen under the turn lock.
-    seen: Seen,
     /// Whether the snapshot that the next one follows has no successor; if it has, the next one begins a
     /// branch. On a linear timeline, whether it is the tip.
     at_tip: bool,
     /// On a linear timeline, the rewind that the next snapshot carries out.
     rewind: Option<Box<RewindDue>>,
-    /// The open turn of another worker, which this invocation replays first.
-    taken_up: Option<Box<OpenTurn>>,
-    /// The lease of the background run that the invocation is or may become.
-    lease: Lease,
-    /// The earlier usage, if the invocation takes a run over.
-    taken_over: Option<Box<UsedBefore>>,
+    /// The background run, if the invocation takes one over.
+    taken_over: Option<Box<TakenOver>>,
 }
 
-/// The usage before an invocation began.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(crate) struct UsedBefore {
-    /// The usage of the conversation up to the snapshot that the invocation continues.
-    pub(crate) session: UsageTotal,
-    /// The usage of earlier workers of the invocation, which is part of the above.
-    pub(crate) invocation: UsageTotal,
-    /// The usage of earlier attempts at the replayed turn, which is part of the above.
-    pub(crate) turn: UsageTotal,
-    /// Whether the invocation continues a run.
-    pub(crate) is_takeover: bool,
+/// The settings of the agent that apply to the snapshots of a session.
+struct Rules {
+    clock: Clock,
+    concurrency: Concurrency,
+    timeline: Timeline,
+    ids: SnapshotIds,
+    failed_turns: FailedTurns,
+    /// The lease of locks in the store; `None` if turns are locked in this process only.
+    turn_lease: Option<Duration>,
+}
+
+/// The turn lock of the invocation's next turn.
+struct Lock {
+    session: Arc<SessionLocks>,
+    /// The lock in this process; `None` if the turn needs none.
+    next: Option<Arc<TurnLock>>,
+    held: Option<TurnLockGuard>,
+    /// The lock in the store that a turn requests.
+    requested: Option<StoreLock>,
+    in_store: Option<Box<HeldInStore>>,
+    /// The snapshot and the number of commits that the invocation has seen under the lock.
+    seen: Seen,
+}
+
+/// A background run that the invocation continues.
+struct TakenOver {
+    /// The open turn of another worker, which this invocation replays first.
+    turn: Option<OpenTurn>,
+    lease: Lease,
+    used: UsedBefore,
 }
 
 /// A turn lock in the store, and the work that renews its lease.
@@ -145,7 +141,7 @@ impl Predecessor {
 }
 
 impl InvocationCursor {
-    pub(crate) fn new(session: StoredSession, policy: Concurrency, clock: Clock) -> Self {
+    pub(crate) fn new(session: StoredSession, concurrency: Concurrency, clock: Clock) -> Self {
         // Entered before anything of the session is read, so that no later commit is missed.
         let locks = SessionLocks::of(&session);
         let seen = Seen {
@@ -154,50 +150,48 @@ impl InvocationCursor {
         };
         Self {
             session,
-            locks,
-            clock,
-            policy,
-            timeline: Timeline::default(),
-            ids: SnapshotIds::default(),
-            failed_turns: FailedTurns::default(),
-            turn_lock: None,
-            held: None,
-            turn_lease: None,
-            asked: None,
-            held_in_store: None,
+            rules: Rules {
+                clock,
+                concurrency,
+                timeline: Timeline::default(),
+                ids: SnapshotIds::default(),
+                failed_turns: FailedTurns::default(),
+                turn_lease: None,
+            },
+            lock: Lock {
+                session: locks,
+                next: None,
+                held: None,
+                requested: None,
+                in_store: None,
+                seen,
+            },
             last: None,
             beside: Vec::new(),
             tip: None,
-            seen,
             at_tip: true,
             rewind: None,
-            taken_up: None,
-            lease: Lease::first(),
             taken_over: None,
         }
     }
 
     /// Sets what resuming an earlier snapshot does to later ones, and how snapshots are named.
-    pub(crate) fn with_rules(self, timeline: Timeline, ids: SnapshotIds, failed_turns: FailedTurns) -> Self {
-        Self {
-            timeline,
-            ids,
-            failed_turns,
-            ..self
-        }
+    pub(crate) fn with_rules(
+        mut self,
+        timeline: Timeline,
+        ids: SnapshotIds,
+        failed_turns: FailedTurns,
+    ) -> Self {
+        self.rules.timeline = timeline;
+        self.rules.ids = ids;
+        self.rules.failed_turns = failed_turns;
+        self
     }
 
     /// Locks turns in the store too, with leases of this length.
-    pub(crate) fn with_store_locks(self, lease: Option<Duration>) -> Self {
-        Self {
-            turn_lease: lease,
-            ..self
-        }
-    }
-
-    /// Begins the session.
-    pub(crate) fn begin(&mut self) {
-        self.watch_lock();
+    pub(crate) fn with_store_locks(mut self, lease: Option<Duration>) -> Self {
+        self.rules.turn_lease = lease;
+        self
     }
 
     /// Continues from exactly this snapshot, where `latest` is the session's latest. If another snapshot
@@ -219,11 +213,11 @@ impl InvocationCursor {
 
     /// Makes the next snapshot follow this one.
     fn follow(&mut self, snapshot: Predecessor, is_followed: bool) {
-        let is_linear = self.timeline == Timeline::Linear;
+        let is_linear = self.rules.timeline == Timeline::Linear;
         let is_latest = Some(&snapshot.id) == self.tip_id();
         self.at_tip = if is_linear { is_latest } else { !is_followed };
         self.rewind = (is_linear && !is_latest).then(|| Box::new(RewindDue::To(snapshot.id.clone())));
-        self.seen.snapshot = if is_linear {
+        self.lock.seen.snapshot = if is_linear {
             self.tip_id().cloned()
         } else {
             Some(snapshot.id.clone())
@@ -246,7 +240,7 @@ impl InvocationCursor {
     ) -> Result<()> {
         self.last = good.map(Predecessor::of).transpose()?;
         self.tip = latest.map(Predecessor::of).transpose()?;
-        self.seen.snapshot = self.tip_id().cloned();
+        self.lock.seen.snapshot = self.tip_id().cloned();
         self.beside = beside;
         self.at_tip = true;
         self.watch_lock();
@@ -254,12 +248,14 @@ impl InvocationCursor {
     }
 
     /// Gets a handle on the lock of the next turn, so that a faster turn is noticed.
-    fn watch_lock(&mut self) {
-        let place = match self.timeline {
+    pub(crate) fn watch_lock(&mut self) {
+        let place = match self.rules.timeline {
             Timeline::Linear => LockPlace::Session,
-            Timeline::Branching => LockPlace::Branch(self.seen.snapshot.clone()),
+            Timeline::Branching => LockPlace::Branch(self.lock.seen.snapshot.clone()),
         };
-        self.turn_lock = self.is_exclusive().then(|| Arc::new(self.locks.lock(place)));
+        self.lock.next = self
+            .is_exclusive()
+            .then(|| Arc::new(self.lock.session.lock(place)));
     }
 
     /// Continues the background run of the snapshot `run`, whose parent is `parent`, beginning with the turn
@@ -273,9 +269,6 @@ impl InvocationCursor {
         parent: Option<&Snapshot>,
         turn: Option<OpenTurn>,
     ) -> Result<()> {
-        self.taken_up = turn.map(Box::new);
-        // The lease in the snapshot is already this worker's: the takeover has written it.
-        self.lease = run.lease()?.unwrap_or_else(Lease::first);
         self.last = parent.map(Predecessor::of).transpose()?;
         if let Some(last) = &mut self.last {
             last.counted_with = run.counted_with().cloned();
@@ -283,14 +276,19 @@ impl InvocationCursor {
         let session = run.usage().unwrap_or_default();
         let note = run.background_run()?;
         let before_run = note.and_then(|run| run.used_before);
-        self.taken_over = Some(Box::new(UsedBefore {
-            session,
-            invocation: session - before_run.unwrap_or_default(),
-            turn: note.and_then(|run| run.used_in_turn).unwrap_or_default(),
-            is_takeover: true,
+        self.taken_over = Some(Box::new(TakenOver {
+            turn,
+            // Already this worker's: the takeover has written it.
+            lease: run.lease()?.unwrap_or_else(Lease::first),
+            used: UsedBefore {
+                session,
+                invocation: session - before_run.unwrap_or_default(),
+                turn: note.and_then(|run| run.used_in_turn).unwrap_or_default(),
+                is_takeover: true,
+            },
         }));
         self.tip = Some(Predecessor::of(run)?);
-        self.seen.snapshot = Some(run.snapshot_id.clone());
+        self.lock.seen.snapshot = Some(run.snapshot_id.clone());
         self.beside = vec![run.snapshot_id.clone()];
         self.watch_lock();
         // The run writes only its own, existing snapshot, so nothing depends on the turn lock.
@@ -298,13 +296,9 @@ impl InvocationCursor {
         Ok(())
     }
 
-    /// Returns the tenant whose session this is.
-    pub(crate) fn scope(&self) -> &Scope {
-        self.session.tenant().scope()
-    }
-
-    pub(crate) fn can_watch(&self) -> bool {
-        self.session.tenant().store().can_watch()
+    /// Returns the store as the tenant sees it whose session this is.
+    pub(crate) fn tenant(&self) -> &TenantStore {
+        self.session.tenant()
     }
 
     /// Returns the last snapshot that this invocation committed or resumed from.
@@ -341,10 +335,13 @@ impl InvocationCursor {
 
     /// Returns what was used before the invocation.
     pub(crate) fn used_before(&self) -> UsedBefore {
-        self.taken_over.as_deref().copied().unwrap_or_else(|| UsedBefore {
-            session: self.last.as_ref().and_then(|last| last.usage).unwrap_or_default(),
-            ..UsedBefore::default()
-        })
+        match &self.taken_over {
+            Some(run) => run.used,
+            None => UsedBefore {
+                session: self.last.as_ref().and_then(|last| last.usage).unwrap_or_default(),
+                ..UsedBefore::default()
+            },
+        }
     }
 
     /// Returns the session's latest snapshot as known to this invocation.
@@ -355,7 +352,8 @@ impl InvocationCursor {
     /// Returns whether no other turn may follow the snapshot that the next one follows. A rewind must be
     /// alone in its session: otherwise it could supersede a snapshot that it never saw.
     fn is_exclusive(&self) -> bool {
-        (self.at_tip || self.timeline == Timeline::Linear) && self.policy != Concurrency::Fork
+        (self.at_tip || self.rules.timeline == Timeline::Linear)
+            && self.rules.concurrency != Concurrency::Fork
     }
 
     /// Asks for the turn lock, for a turn or a background run of that id.
@@ -363,93 +361,46 @@ impl InvocationCursor {
     /// # Errors
     /// `ABORTED` if the policy is to reject and another turn holds the lock or was faster.
     pub(crate) fn take_lock(&mut self, turn: &SnapshotId) -> Result<LockAnswer> {
-        let Some(lock) = self.turn_lock.clone() else {
+        let Some(lock) = self.lock.next.clone() else {
             return Ok(LockAnswer::Granted);
         };
         // A commit releases the lock in the store: a run that follows its turn has to request it again.
-        let in_store = self.store_lock(turn).filter(|_| self.held_in_store.is_none());
-        if self.held.is_some() && in_store.is_none() {
+        let in_store = self.store_lock(turn).filter(|_| self.lock.in_store.is_none());
+        if self.lock.held.is_some() && in_store.is_none() {
             return Ok(LockAnswer::Granted);
         }
-        let guard = match self.held.take() {
+        let guard = match self.lock.held.take() {
             Some(guard) => Ok(guard),
-            None => self.try_take(&lock, turn),
+            None => lock.try_take_at(turn, &self.lock.seen),
         };
         let guard = match guard {
             Ok(guard) if in_store.is_none() => {
-                self.held = Some(guard);
+                self.lock.held = Some(guard);
                 return Ok(LockAnswer::Granted);
             }
             Ok(guard) => Some(guard),
-            Err(_) if self.policy == Concurrency::Queue => None,
+            Err(_) if self.rules.concurrency == Concurrency::Queue => None,
             Err(error) => return Err(error),
         };
-        self.asked.clone_from(&in_store);
+        self.lock.requested.clone_from(&in_store);
         Ok(LockAnswer::Queued(Box::new(QueuedTurn {
             session: self.session.clone(),
             lock,
             guard,
             in_store,
             turn: turn.clone(),
-            seen: self.seen.clone(),
-            failed_turns: self.failed_turns,
+            seen: self.lock.seen.clone(),
+            failed_turns: self.rules.failed_turns,
         })))
-    }
-
-    /// Takes the lock of the first turn before the invocation begins, if it is free and the session has the
-    /// version at which the store recalled it. The tracker owns the task that releases the lock if the
-    /// invocation does not begin.
-    ///
-    /// # Errors
-    /// The store's own errors.
-    pub(crate) async fn take_early(
-        &mut self,
-        turn: &SnapshotId,
-        version: i64,
-        tasks: &TaskTracker,
-    ) -> Result<Option<EarlyLock>> {
-        let Ok(LockAnswer::Queued(queued)) = self.take_lock(turn) else {
-            return Ok(None);
-        };
-        let Some(asked) = self.asked.clone().filter(|_| queued.guard.is_some()) else {
-            return Ok(None);
-        };
-        let early = EarlyLock::guarding(asked, tasks);
-        match queued.at_version(version).wait().await {
-            Ok(awaited) => {
-                self.keep_lock(awaited)?;
-                Ok(Some(early))
-            }
-            Err(error) if error.status() == Status::Aborted => {
-                early.hand_over();
-                Ok(None)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Takes the lock of this process without waiting.
-    fn try_take(&self, lock: &TurnLock, turn: &SnapshotId) -> Result<TurnLockGuard> {
-        let guard = lock.try_take(turn)?;
-        // The lock may be free because another turn has just committed. The store would refuse the snapshot
-        // of a turn that missed it, but only after all of the turn's work.
-        match lock.moved_since(&self.seen) {
-            Some(tip) => Err(tip_moved(
-                self.session_id(),
-                self.seen.snapshot.as_ref(),
-                Some(&tip.id),
-            )),
-            None => Ok(guard),
-        }
     }
 
     /// Creates the lock in the store for a turn, if turns are locked there.
     fn store_lock(&self, turn: &SnapshotId) -> Option<StoreLock> {
-        let lease = self.turn_lease?;
+        let lease = self.rules.turn_lease?;
         let condition = self.on_snapshots();
         condition.lock_place()?;
         let request = LockRequest::new(self.session_id().clone(), turn.clone(), condition, lease);
-        let request = match self.policy {
+        let request = match self.rules.concurrency {
             Concurrency::Queue => request.waiting(),
             _ => request,
         };
@@ -462,20 +413,20 @@ impl InvocationCursor {
     /// # Errors
     /// As [`InvocationCursor::resume_from`].
     pub(crate) fn keep_lock(&mut self, awaited: AwaitedLock) -> Result<Option<Snapshot>> {
-        self.held = Some(awaited.guard);
-        self.asked = None;
-        self.held_in_store = awaited.in_store.map(|lock| {
+        self.lock.held = Some(awaited.guard);
+        self.lock.requested = None;
+        self.lock.in_store = awaited.in_store.map(|lock| {
             let renewal = lock.renewed();
             Box::new(HeldInStore { lock, renewal })
         });
-        self.seen.commits = awaited.commits;
+        self.lock.seen.commits = awaited.commits;
         let Some(snapshot) = awaited.moved_to else {
             return Ok(None);
         };
         let moved_to = Predecessor::of(&snapshot)?;
-        self.seen.snapshot = Some(moved_to.id.clone());
+        self.lock.seen.snapshot = Some(moved_to.id.clone());
         let is_newer = |tip: &Predecessor| tip.position() < moved_to.position();
-        if self.timeline == Timeline::Linear || self.tip.as_ref().is_none_or(is_newer) {
+        if self.rules.timeline == Timeline::Linear || self.tip.as_ref().is_none_or(is_newer) {
             self.tip = Some(moved_to.clone());
         }
         // A rewind returns to the requested snapshot, whatever came after it.
@@ -501,19 +452,19 @@ impl InvocationCursor {
     /// Releases the turn lock, or stops waiting for it. Returns the work that does so in the store, if it is
     /// needed.
     pub(crate) fn release_lock(&mut self) -> Option<BoxFuture<'static, ()>> {
-        self.held = None;
-        let held = self.held_in_store.take().map(|held| held.lock);
-        held.or(self.asked.take()).map(StoreLock::release)
+        self.lock.held = None;
+        let held = self.lock.in_store.take().map(|held| held.lock);
+        held.or(self.lock.requested.take()).map(StoreLock::release)
     }
 
     /// Forgets a lock in the store that another turn has.
     pub(crate) fn was_refused(&mut self) {
-        self.asked = None;
+        self.lock.requested = None;
     }
 
     /// Renews the lease of the lock in the store, for as long as it is polled.
     pub(crate) async fn renew_lock(&mut self) -> Infallible {
-        match &mut self.held_in_store {
+        match &mut self.lock.in_store {
             Some(held) => (&mut held.renewal).await,
             None => std::future::pending().await,
         }
@@ -528,7 +479,7 @@ impl InvocationCursor {
     /// or keeps it.
     fn condition(&self, releases: bool) -> Precondition {
         let condition = self.on_snapshots();
-        match &self.held_in_store {
+        match &self.lock.in_store {
             Some(held) if condition.lock_place().is_some() => Precondition::Held {
                 turn: held.lock.turn().clone(),
                 releases,
@@ -540,7 +491,7 @@ impl InvocationCursor {
 
     /// Returns the condition on the session's snapshots under which the next one is written.
     fn on_snapshots(&self) -> Precondition {
-        match self.timeline {
+        match self.rules.timeline {
             _ if !self.is_exclusive() => Precondition::None,
             Timeline::Linear => Precondition::Tip(self.tip_id().cloned()),
             Timeline::Branching => Precondition::Unfollowed {
@@ -561,7 +512,7 @@ impl InvocationCursor {
             .flatten()
             .filter_map(|earlier| after(earlier).ok())
             .max();
-        let now = self.clock.now();
+        let now = self.rules.clock.now();
         let created_at = floor.map_or(now, |floor| floor.max(now));
         let next = |number: Option<u64>| number.map_or(0, |number| number + 1);
         let mut snapshot = Snapshot {
@@ -580,24 +531,6 @@ impl InvocationCursor {
     /// Returns whether the next snapshot follows a head that is no snapshot.
     pub(crate) fn is_at_head(&self) -> bool {
         self.last() != self.listed()
-    }
-
-    /// Reads the state in the last snapshot if the next one follows a head.
-    ///
-    /// # Errors
-    /// The store's own errors.
-    pub(crate) fn state_before_head(
-        &self,
-    ) -> impl Future<Output = Result<Option<SessionState>>> + Send + use<> {
-        let listed = self.listed().filter(|_| self.is_at_head()).cloned();
-        let tenant = self.session.tenant().clone();
-        async move {
-            let Some(listed) = listed else {
-                return Ok(None);
-            };
-            let snapshot = tenant.get(&listed, Detail::Whole).await?;
-            Ok(snapshot.and_then(|snapshot| snapshot.state))
-        }
     }
 
     /// Returns the last snapshot, past the heads after it.
@@ -630,12 +563,16 @@ impl InvocationCursor {
             Some(journal) => JournalKey::new(session, journal),
             None => journal_key(&session, base.as_ref(), length, own.as_ref()),
         });
+        let lease = self
+            .taken_over
+            .as_ref()
+            .map_or_else(Lease::first, |run| run.lease);
         Some(JournalLocation {
             session: self.session.clone(),
             key: TurnKey::new(LazyLock::new(key)),
             turn,
             past: open.map_or(0, |turn| turn.records),
-            guard: JournalGuard::new(reserved.clone(), self.lease, self.precondition()),
+            guard: JournalGuard::new(reserved.clone(), lease, self.precondition()),
         })
     }
 
@@ -674,22 +611,17 @@ impl InvocationCursor {
     /// repetition of the call finds the turn wherever the session has moved to; without a call, the reserved
     /// id distinguishes them.
     fn turn_place(&self, length: usize, reserved: &SnapshotId, call: Option<&str>) -> TurnPlace {
-        let base = self.last().cloned();
-        match (self.policy, call) {
-            (Concurrency::Fork, Some(call)) => TurnPlace {
+        let forks = self.rules.concurrency == Concurrency::Fork;
+        match call.filter(|_| forks) {
+            Some(call) => TurnPlace {
                 base: None,
                 length: 0,
                 own: Some(call.into()),
             },
-            (Concurrency::Fork, None) => TurnPlace {
-                base,
+            None => TurnPlace {
+                base: self.last().cloned(),
                 length,
-                own: Some(reserved.clone()),
-            },
-            _ => TurnPlace {
-                base,
-                length,
-                own: None,
+                own: forks.then(|| reserved.clone()),
             },
         }
     }
@@ -709,15 +641,18 @@ impl InvocationCursor {
                 .turn
                 .as_ref()
                 .filter(|_| !input.has_payload())?;
-            (self.policy != Concurrency::Fork || is_repeated(left)).then_some(left)
+            (self.rules.concurrency != Concurrency::Fork || is_repeated(left)).then_some(left)
         };
-        self.taken_up.as_deref().or_else(resumed)
+        let taken_up = self.taken_over.as_ref().and_then(|run| run.turn.as_ref());
+        taken_up.or_else(resumed)
     }
 
     /// Notes that the turn has ended. The next one is another turn, unless this one failed in its middle and
     /// may continue there.
     pub(crate) fn turn_ended(&mut self, stands: bool) {
-        self.taken_up = None;
+        if let Some(run) = &mut self.taken_over {
+            run.turn = None;
+        }
         if let Some(last) = self.last.as_mut().filter(|_| stands) {
             last.turn = None;
         }
@@ -730,21 +665,31 @@ impl InvocationCursor {
         snapshot: Snapshot,
         journals: Vec<JournalKey>,
     ) -> impl Future<Output = Result<Saved>> + Send + use<> {
-        let named_by_content =
-            self.ids == SnapshotIds::ContentAddressed && snapshot.snapshot_id.is_content_addressed();
         // On a linear timeline every snapshot must become the tip, even one that existed before.
-        let only_tip = self.tip_id().filter(|_| self.timeline == Timeline::Linear);
+        let only_tip = self.tip_id().filter(|_| self.rules.timeline == Timeline::Linear);
         let new = NewSnapshot {
-            session: self.session.clone(),
-            precondition: self.condition(releases_lock(&snapshot)),
             rewind: self.rewind.as_deref().cloned(),
-            named_by_content,
-            as_of: self.locks.commits(),
+            named_by_content: self.rules.ids == SnapshotIds::ContentAddressed
+                && snapshot.snapshot_id.is_content_addressed(),
             only_tip: only_tip.cloned(),
-            snapshot,
             journals,
+            ..self.new_snapshot(self.condition(releases_lock(&snapshot)), snapshot)
         };
         new.write()
+    }
+
+    /// Returns a snapshot to write that belongs to no rewind.
+    fn new_snapshot(&self, precondition: Precondition, snapshot: Snapshot) -> NewSnapshot {
+        NewSnapshot {
+            session: self.session.clone(),
+            precondition,
+            rewind: None,
+            named_by_content: false,
+            as_of: self.lock.session.commits(),
+            only_tip: None,
+            snapshot,
+            journals: Vec::new(),
+        }
     }
 
     /// Moves to a saved snapshot, which the next one follows. It has no successor, unless it existed before
@@ -753,20 +698,20 @@ impl InvocationCursor {
         if !saved.is_new {
             // Nothing was written that could have moved the lock in the store, so it is the lock of another
             // place now.
-            self.asked = self.held_in_store.take().map(|held| held.lock);
+            self.lock.requested = self.lock.in_store.take().map(|held| held.lock);
         } else if releases_lock(&saved.snapshot) {
-            self.held_in_store = None;
+            self.lock.in_store = None;
         }
         if !saved.is_tip {
-            self.seen.commits = saved.as_of;
+            self.lock.seen.commits = saved.as_of;
             return self.follow(saved.predecessor.clone(), saved.is_followed);
         }
         let id = &saved.snapshot.snapshot_id;
         let unfinished = saved.unfinished.clone();
         self.rewind = unfinished.map(|rewind| Box::new(RewindDue::Unfinished(rewind)));
         self.tip = Some(saved.predecessor.clone());
-        if let Some(lock) = &self.turn_lock {
-            self.seen = lock.committed(id);
+        if let Some(lock) = &self.lock.next {
+            self.lock.seen = lock.committed(id);
         }
         // A pending snapshot is the tip, but the turns of its run still continue from its parent.
         if saved.snapshot.status == SnapshotStatus::Pending {
@@ -775,7 +720,7 @@ impl InvocationCursor {
         self.last.clone_from(&self.tip);
         self.beside.clear();
         self.at_tip = true;
-        if self.turn_lock.is_none() {
+        if self.lock.next.is_none() {
             self.begin_branch(saved);
         }
     }
@@ -784,75 +729,46 @@ impl InvocationCursor {
     /// is from the middle of a turn, the turn holds the branch's lock.
     fn begin_branch(&mut self, saved: &Saved) {
         let id = &saved.snapshot.snapshot_id;
-        self.seen.snapshot = Some(id.clone());
+        self.lock.seen.snapshot = Some(id.clone());
         self.watch_lock();
-        if let Some(lock) = &self.turn_lock {
-            self.seen = lock.committed(id);
+        if let Some(lock) = &self.lock.next {
+            self.lock.seen = lock.committed(id);
         }
         if saved.snapshot.event == Some(SnapshotEvent::RoundEnd) {
-            self.held = self.turn_lock.as_ref().and_then(|lock| lock.try_take(id).ok());
+            self.lock.held = self.lock.next.as_ref().and_then(|lock| lock.try_take(id).ok());
         }
     }
 
     /// Writes the snapshot of a turn that failed. It carries out no rewind: next to the snapshots that a
     /// rewind would have replaced, it is superseded until it is resumed. Pass the outcome to
-    /// [`InvocationCursor::kept`].
+    /// [`InvocationCursor::wrote`] unless it is superseded.
     pub(crate) fn keep(&self, snapshot: Snapshot) -> impl Future<Output = Result<Saved>> + Send + use<> {
         let orphaned = self.rewind.is_some();
-        let new = NewSnapshot {
-            session: self.session.clone(),
-            precondition: if orphaned {
-                Precondition::None
-            } else {
-                self.condition(true)
-            },
-            rewind: None,
-            named_by_content: false,
-            as_of: self.locks.commits(),
-            only_tip: None,
-            snapshot: Snapshot { orphaned, ..snapshot },
-            journals: Vec::new(),
+        let precondition = if orphaned {
+            Precondition::None
+        } else {
+            self.condition(true)
         };
-        new.write()
+        self.new_snapshot(precondition, Snapshot { orphaned, ..snapshot })
+            .write()
     }
 
-    /// Moves to the snapshot of a turn that failed, unless it is superseded.
-    pub(crate) fn kept(&mut self, saved: &Saved) {
-        if !saved.snapshot.orphaned {
-            self.wrote(saved);
-        }
-    }
-
-    /// Changes a snapshot, which then holds the turns of these journals.
+    /// Changes a snapshot, which then holds the turns of these journals. Returns whether anything was
+    /// written, and the snapshot as it is stored if not.
     pub(crate) fn change(
         &self,
         id: SnapshotId,
         transition: Transition,
         journals: Vec<JournalKey>,
-    ) -> impl Future<Output = Result<Option<Snapshot>>> + Send + use<> {
-        let tenant = self.session.tenant().clone();
+    ) -> impl Future<Output = Result<(bool, Option<Snapshot>)>> + Send + use<> {
+        let tenant = self.tenant().clone();
         async move {
-            tenant
-                .commit(&id, Precondition::None, transition, &journals)
-                .await
+            let written = tenant.commit(&id, Precondition::None, transition, &journals);
+            if written.await?.is_some() {
+                return Ok((true, None));
+            }
+            Ok((false, tenant.get(&id, Detail::Metadata).await?))
         }
-    }
-
-    /// Reads a snapshot without its state.
-    pub(crate) fn read(
-        &self,
-        id: SnapshotId,
-    ) -> impl Future<Output = Result<Option<Snapshot>>> + Send + use<> {
-        let tenant = self.session.tenant().clone();
-        async move { tenant.get(&id, Detail::Metadata).await }
-    }
-
-    pub(crate) fn watch(&self, id: &SnapshotId) -> Option<StatusStream> {
-        self.session.tenant().watch(id)
-    }
-
-    pub(crate) fn now(&self) -> Timestamp {
-        self.clock.now()
     }
 }
 
@@ -860,4 +776,135 @@ impl InvocationCursor {
 /// middle of a turn does not. A pending snapshot does, because its run has a separate lease.
 fn releases_lock(snapshot: &Snapshot) -> bool {
     snapshot.event != Some(SnapshotEvent::RoundEnd)
+}
+
+/// A snapshot to write, and everything that goes with it.
+struct NewSnapshot {
+    session: StoredSession,
+    precondition: Precondition,
+    /// The rewind that it carries out.
+    rewind: Option<RewindDue>,
+    /// Whether its id is the hash of its state, so that a stored snapshot with this id is the same one.
+    named_by_content: bool,
+    /// The number of commits to the session when it is written.
+    as_of: u64,
+    /// The session's tip, if the session may not branch.
+    only_tip: Option<SnapshotId>,
+    snapshot: Snapshot,
+    /// The journals of the turns it holds.
+    journals: Vec<JournalKey>,
+}
+
+/// A snapshot that is in the store.
+pub(crate) struct Saved {
+    pub(crate) snapshot: Snapshot,
+    predecessor: Predecessor,
+    /// Whether it was written now. A content-addressed snapshot may have existed before.
+    pub(crate) is_new: bool,
+    /// The rewind that came with it, if that could not be finished.
+    unfinished: Option<Rewind>,
+    /// Whether the next snapshot follows it for certain: it is new, or the session's only tip.
+    is_tip: bool,
+    /// Whether another snapshot follows it, or it is superseded: then the next one begins a branch.
+    is_followed: bool,
+    /// The number of commits to the session before this was read.
+    as_of: u64,
+}
+
+/// A rewind that the next snapshot carries out.
+#[derive(Clone)]
+enum RewindDue {
+    /// A rewind to this snapshot; nothing of it is written yet.
+    To(SnapshotId),
+    /// A decided rewind of which not every superseded snapshot is marked.
+    Unfinished(Rewind),
+}
+
+impl NewSnapshot {
+    async fn write(mut self) -> Result<Saved> {
+        let id = self.snapshot.snapshot_id.clone();
+        // Few turns rewind. Their futures are boxed, so that the others do not carry the size.
+        let rewind = match self.rewind.take() {
+            Some(RewindDue::To(to)) => Some(Box::pin(self.session.rewind_to(&to)).await?.extended_to(&id)),
+            Some(RewindDue::Unfinished(rewind)) => Some(rewind.extended_to(&id)),
+            None => None,
+        };
+        let mut written = self.snapshot.clone();
+        if let Some(rewind) = &rewind {
+            written.set_unfinished_rewind(rewind.clone());
+        }
+        let create = Transition::Create {
+            snapshot: Box::new(written),
+            named_by_content: self.named_by_content,
+        };
+        let (store, scope) = (self.session.tenant().store(), self.session.tenant().scope());
+        let saved = store.commit(
+            scope,
+            Some(&id),
+            self.precondition.clone(),
+            create.into(),
+            &self.journals,
+        );
+        if saved.await?.is_none() {
+            return Box::pin(self.continue_from_existing()).await;
+        }
+        let unfinished = match rewind {
+            Some(rewind) => {
+                let finished = Box::pin(self.session.finish_rewind(&rewind, &self.snapshot)).await;
+                Some(rewind).filter(|_| !is_finished(&finished, &id))
+            }
+            None => None,
+        };
+        Ok(Saved {
+            predecessor: Predecessor::of(&self.snapshot)?,
+            snapshot: self.snapshot,
+            is_new: true,
+            unfinished,
+            is_tip: true,
+            is_followed: false,
+            as_of: self.as_of,
+        })
+    }
+
+    /// Continues from the existing snapshot instead of writing a duplicate.
+    async fn continue_from_existing(self) -> Result<Saved> {
+        let tenant = self.session.tenant();
+        let id = self.snapshot.snapshot_id;
+        let found = tenant.get(&id, Detail::Metadata).await?;
+        let found = found.ok_or_else(|| {
+            Error::aborted(format!(
+                "snapshot '{id}' was deleted while this turn was saved: retry the turn"
+            ))
+        })?;
+        // On a linear timeline the existing snapshot has to become the tip, even if it was superseded.
+        if let Some(tip) = self.only_tip.as_ref().filter(|tip| **tip != id) {
+            self.session.move_tip_to(&found, tip).await?;
+        }
+        let is_followed = self.only_tip.is_none() && self.session.is_followed(&found).await?;
+        if let Some(journal) = tenant.store().journal() {
+            drop_journals(journal, tenant.scope(), &self.journals).await;
+        }
+        Ok(Saved {
+            predecessor: Predecessor::of(&found)?,
+            snapshot: Snapshot {
+                // Equal to the stored state, and shared with the session instead of read again.
+                state: self.snapshot.state,
+                ..found
+            },
+            is_new: false,
+            unfinished: None,
+            is_tip: self.only_tip.is_some(),
+            is_followed,
+            as_of: self.as_of,
+        })
+    }
+}
+
+/// Returns whether a rewind is finished. An unfinished rewind is not a failure of the turn, which is durable:
+/// the snapshot records that marks are missing, and the next snapshot continues with them.
+fn is_finished(outcome: &Result<()>, tip: &SnapshotId) -> bool {
+    if let Err(error) = outcome {
+        tracing::warn!(%tip, %error, "a rewind could not mark every orphaned snapshot; the next turn or listing continues it");
+    }
+    outcome.is_ok()
 }

@@ -1,7 +1,9 @@
-//! The definition of an agent, as its invocations need it.
+//! The definition of an agent, as its invocations need it, and the guard that keeps its registry until an
+//! invocation has begun.
 
 use std::any::TypeId;
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,26 +11,27 @@ use everturn_ai::prompt::{Prompt, WeakPrompt};
 use everturn_ai::{ToolErrors, Window};
 use everturn_core::stream_log::StreamLog;
 use everturn_core::{Context, Error, Registry, Result, Schema, WeakRegistry};
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
 
 use super::Beginning;
+use super::failure_log::FailedWork;
 use super::function::UntypedFunction;
-use super::input_validation::InputValidation;
 use crate::invocation::answers::RestartInputs;
-use crate::invocation::failure_log::FailedWork;
-use crate::invocation::turn_observer::TurnObservers;
+use crate::invocation::turn_observer::TurnObserver;
 use crate::journal::Retention;
+use crate::policy::FailedTurns;
 use crate::policy::client_permissions::ClientRules;
-use crate::policy::failed_turns::FailedTurns;
 use crate::policy::limits::ChosenLimits;
+use crate::policy::state_limit::{MAX_STATE_BYTES, StateLimit};
 use crate::policy::transform::{StateTransform, StreamTransform};
 use crate::runs::Runs;
-use crate::runs::run_poll::RunPolls;
-use crate::runs::stream_logs::StreamLogs;
+use crate::runs::run_stream::RunPolls;
 use crate::storage::session_state::unreadable;
 use crate::store::{Scope, SessionStore};
+use crate::weak_list::WeakList;
 use crate::{
     Clock, Concurrency, SessionId, SnapshotIds, SnapshotPolicy, Timeline, WhileInterrupted, WorkerLoss,
 };
@@ -71,7 +74,7 @@ impl Default for Heartbeat {
 
 /// How long cancelled work may take to end by itself before it is dropped, unless the agent sets another
 /// time.
-pub(crate) const CANCELLATION_GRACE: Duration = Duration::from_secs(5);
+pub(super) const CANCELLATION_GRACE: Duration = Duration::from_secs(5);
 
 /// Returns the schema of a type; `None` if it is any JSON.
 pub(crate) fn schema_of<T: JsonSchema + 'static>() -> Option<Schema> {
@@ -121,22 +124,17 @@ pub(crate) enum Visibility {
     Internal,
 }
 
-/// The definition of an agent, which its invocations share.
-pub(crate) struct Definition {
-    pub(crate) name: String,
+/// The settings of an agent that its invocations read.
+#[derive(Default)]
+pub(crate) struct Settings {
     pub(crate) description: Option<String>,
     /// Whether spans and keys have the names of session flows.
     pub(crate) is_session_flow: bool,
-    /// Weak, because the registry holds the agent's actions, and those this definition.
-    pub(crate) registry: WeakRegistry,
-    pub(crate) function: Arc<dyn UntypedFunction>,
     pub(crate) store: Option<Arc<dyn SessionStore>>,
     pub(crate) scope: Option<ScopeOf>,
     pub(crate) state_transform: Option<StateTransform>,
     pub(crate) stream_transform: Option<StreamTransform>,
     pub(crate) concurrency: Concurrency,
-    /// The lease of turn locks in the store; `None` if turns are locked in this process only.
-    pub(crate) turn_lease: Option<Duration>,
     pub(crate) snapshots: SnapshotPolicy,
     pub(crate) snapshot_ids: SnapshotIds,
     pub(crate) timeline: Timeline,
@@ -145,8 +143,8 @@ pub(crate) struct Definition {
     pub(crate) resume_past_failures: bool,
     /// The state that failed turns leave, and whether it can be resumed.
     pub(crate) failed_turns: FailedTurns,
-    /// Whether failed tool calls are reported to the model.
-    pub(crate) tool_errors: ToolErrors,
+    /// Whether failed tool calls are reported to the model; as [`ToolErrors::Fail`] if not set.
+    pub(crate) tool_errors: Option<ToolErrors>,
     /// The part of a conversation that models see.
     pub(crate) window: Window,
     /// The limits of the agent.
@@ -159,28 +157,38 @@ pub(crate) struct Definition {
     pub(crate) worker_loss: WorkerLoss,
     /// The names of the caller's values that background runs record.
     pub(crate) recorded_context: Vec<String>,
-    pub(crate) cancellation_grace: Duration,
-    pub(crate) max_state_bytes: u64,
-    pub(crate) clock: Clock,
-    /// How long journals are kept; `None` if none are written.
-    pub(crate) journals: Option<Arc<Retention>>,
+    pub(crate) cancellation_grace: Option<Duration>,
+    pub(crate) max_state_bytes: Option<u64>,
     /// The content of new sessions.
     pub(crate) beginning: Beginning,
-    /// The schema of the custom state; `None` if that may be any JSON.
-    pub(crate) custom_schema: Option<Schema>,
     /// The schema of the statuses that the agent sends, if it declares one.
     pub(crate) status_schema: Option<Schema>,
     /// The schema of the value that the agent's function returns; `None` if that may be any JSON.
     pub(crate) output_schema: Option<Schema>,
+    pub(crate) visibility: Visibility,
+    /// The input of the agent's prompt in conversations without one.
+    pub(crate) prompt_input: Option<Arc<Value>>,
+}
+
+/// The definition of an agent, which its invocations share.
+pub(crate) struct Definition {
+    pub(crate) name: String,
+    /// Weak, because the registry holds the agent's actions, and those this definition.
+    pub(crate) registry: WeakRegistry,
+    pub(crate) function: Arc<dyn UntypedFunction>,
+    /// The lease of turn locks in the store; `None` if turns are locked in this process only.
+    pub(crate) turn_lease: Option<Duration>,
+    pub(crate) clock: Clock,
+    /// How long journals are kept; `None` if none are written.
+    pub(crate) journals: Option<Arc<Retention>>,
+    /// The schema of the custom state; `None` if that may be any JSON.
+    pub(crate) custom_schema: Option<Schema>,
     /// The agent's prompt, if it has one.
     pub(crate) prompt: Option<AgentPrompt>,
     /// The tools that only a response answers.
     pub(crate) respond_only: RespondOnly,
-    pub(crate) visibility: Visibility,
     /// The fields that clients may set in addition to their message.
     pub(crate) client_rules: ClientRules,
-    /// The input of the agent's prompt in conversations without one.
-    pub(crate) prompt_input: Option<Arc<Value>>,
     /// The drivers of all invocations in progress. Each ends with its connection, or with its background run.
     pub(crate) invocations: TaskTracker,
     /// The background runs among them.
@@ -190,9 +198,18 @@ pub(crate) struct Definition {
     /// The polls of the runs that are watched, which their watchers share.
     pub(crate) run_polls: Arc<RunPolls>,
     /// The logs that hold streams of the registry's agents.
-    pub(crate) stream_logs: StreamLogs,
+    pub(crate) stream_logs: WeakList<dyn StreamLog>,
     /// The observers of turns that end.
-    pub(crate) turn_observers: TurnObservers,
+    pub(crate) turn_observers: WeakList<dyn TurnObserver>,
+    pub(crate) settings: Settings,
+}
+
+impl Deref for Definition {
+    type Target = Settings;
+
+    fn deref(&self) -> &Settings {
+        &self.settings
+    }
 }
 
 impl Definition {
@@ -202,18 +219,6 @@ impl Definition {
         match &self.scope {
             Some(scope) => scope(context),
             None => Scope::brought_by(context).unwrap_or_default(),
-        }
-    }
-
-    /// Returns how the agent receives inputs, of a client or of this program.
-    pub(super) fn input_validation(&self, is_of_client: bool, is_clients_word: bool) -> InputValidation {
-        InputValidation {
-            client_rules: is_of_client.then(|| self.client_rules.clone()),
-            is_clients_word,
-            while_interrupted: self.while_interrupted,
-            restart_inputs: self.restart_inputs,
-            asks_tools: self.prompt.is_some(),
-            clock: self.clock.clone(),
         }
     }
 
@@ -230,6 +235,11 @@ impl Definition {
                 .context(format_args!("'promptInput' does not fit agent '{}'", self.name))
                 .with_public()
         })
+    }
+
+    /// Returns the limit on the size of a session's state.
+    pub(super) fn state_limit(&self) -> StateLimit {
+        StateLimit::new(self.max_state_bytes.unwrap_or(MAX_STATE_BYTES))
     }
 
     /// Converts the error of a stored custom state that is not of the agent's type, and logs it.
@@ -250,5 +260,35 @@ impl Definition {
             .iter()
             .filter_map(|name| Some((name.clone(), context.value(name)?.clone())))
             .collect()
+    }
+}
+
+/// A registry in the context of a call, which the invocation takes over when it begins.
+///
+/// It must not stay there: a context may be kept by a model or a tool, which the registry holds.
+pub(crate) struct RegistryGuard(Mutex<Option<Registry>>);
+
+impl RegistryGuard {
+    /// Returns a context that keeps the registry.
+    pub(crate) fn in_context(context: &Context, registry: &Registry) -> Context {
+        let guard = Self(Mutex::new(Some(registry.clone())));
+        context.clone().with_extension(Arc::new(guard))
+    }
+
+    /// Returns whether a call comes from a handle of the agent, which is this program. Every other call is a
+    /// client's.
+    ///
+    /// The contexts of calls that the invocation makes itself have an guard that was released.
+    pub(super) fn is_held(context: &Context) -> bool {
+        let guard = context.extension::<Self>();
+        guard.is_some_and(|guard| guard.0.lock().is_some())
+    }
+
+    /// Lets the registry of a context go.
+    pub(super) fn release(context: &Context) {
+        if let Some(guard) = context.extension::<Self>() {
+            // Every change is a single assignment.
+            guard.0.lock().take();
+        }
     }
 }

@@ -1,33 +1,42 @@
-//! The agent's function: behind a trait without the type of its custom state, while it runs, and the state of
-//! its turn loop that the driver keeps.
+//! The agent's function while it runs, the signals that it sends to the driver, and the driver's answers.
 //!
-//! Everything around the function (the definition, the driver, the actions) is the same for all types, so it
-//! is compiled once and not again for each agent.
+//! Everything around the function (the definition, the driver, the actions) is the same for all types of
+//! custom state, so the function is behind a trait without that type.
+//!
+//! All signals pass one queue and so arrive in the order in which they happened: a patch before the chunks
+//! that were sent after it, and all of a turn's chunks before the turn's end. Code that cannot wait (a change
+//! of the custom state) leaves its chunk in the queue and continues. Code that can wait does so until the
+//! client's side has taken its chunk; a model waits only if too many of its chunks are on their way.
 
 use std::any::type_name;
 use std::future::poll_fn;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::Duration;
 
-use everturn_core::{Context, Error, Result, catch_panic};
+use everturn_ai::{History, Messages, ModelResponseChunk};
+use everturn_core::{Context, Emitter, Error, Result, Schema, catch_panic};
 use futures::FutureExt;
 use futures::future::{self, BoxFuture};
+use parking_lot::Mutex;
+use serde::Serialize;
 use serde_json::Value;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use tracing::Instrument;
 
 use super::agent_session::InvocationFacts;
-use super::signals::{Answer, ChunkSignal, Signal, Signals};
+use super::generate::MessagePositions;
 use super::turn::TurnStart;
 use crate::policy::transform::StateTransform;
-use crate::session::Core;
+use crate::session::{Core, Publisher};
 use crate::storage::session_state::decode_custom;
 use crate::{
-    AgentFinishReason, AgentResult, AgentSession, CustomState, Session, SessionHandle, SessionId,
-    SessionState, SnapshotId,
+    AgentFinishReason, AgentResult, AgentSession, AgentStreamChunk, CustomState, Session, SessionHandle,
+    SessionId, SessionState, SnapshotId,
 };
 
 /// An agent's function: runs the turns of one invocation and returns its result.
@@ -87,7 +96,13 @@ impl<S: CustomState> UntypedFunction for TypedFunction<S> {
         let session = Session::new(Arc::new(core));
         let (handle, function) = (session.handle(), Arc::clone(&self.0));
         let begin = move |context: Context, signals: Signals, facts: InvocationFacts| {
-            function(AgentSession::new(session, context, signals, facts))
+            let facts = Arc::new(facts);
+            function(AgentSession {
+                session,
+                context,
+                signals,
+                facts,
+            })
         };
         Ok((handle, Box::new(begin)))
     }
@@ -234,180 +249,341 @@ fn dropped() -> Error {
     Error::cancelled("the work was cancelled and did not end in time")
 }
 
-/// The state of the invocation's turns that the driver keeps.
-#[derive(Default)]
-pub(super) struct Turns {
-    /// Answers the turn loop that waits for a turn.
-    asking: Option<Answer<Option<TurnStart>>>,
-    /// Answers the turn loop that waits for its turn to be settled.
-    settling: Option<Answer<Option<SnapshotId>>>,
-    /// How many turns have begun in this invocation.
-    begun: usize,
-    /// The number of the turn that runs.
-    running: Option<usize>,
-    /// Whether the turn that began last is yet to be settled.
-    unsettled: bool,
-    /// The id reserved for the turn in progress, or for the background run.
-    reserved: Option<SnapshotId>,
-    /// The id to reserve next, if the turn was given one before it was requested.
-    given: Option<SnapshotId>,
-    /// The snapshot that holds the last turn, if it was written.
-    snapshot: Option<SnapshotId>,
-    /// The finish reason of the last turn, if it succeeded and gave one.
-    reason: Option<AgentFinishReason>,
-    /// The snapshot that keeps the failure of the last turn, until its end is sent.
-    kept: Option<SnapshotId>,
-    /// Why the last turn failed, if it did.
-    error: Option<Error>,
-    /// Whether the last turn was stopped: by its caller, or by a limit.
-    is_stopped: bool,
+/// How many chunks of a model may be on their way to the client. The model does not wait at each chunk, and a
+/// slow client still slows it down.
+pub(crate) const MODEL_CHUNKS: usize = 32;
+
+/// A signal from an agent's function to the driver.
+pub(crate) enum Signal {
+    /// A chunk for the client.
+    Chunk(ChunkSignal),
+    /// A change could not be shown as it must be; the invocation fails.
+    Fault(Error),
+    /// The function is ready for a turn; the answer is `None` when no more come.
+    NextTurn(Answer<Option<TurnStart>>),
+    /// A round of this turn ended: its tools have answered. The generation waits until this conversation is
+    /// saved, or need not be.
+    RoundDone {
+        turn: usize,
+        // Boxed because it is large: the queue reserves room for many signals of this size.
+        conversation: Box<Messages>,
+        /// Answered with the snapshot, if one was written.
+        settled: Answer<Option<SnapshotId>>,
+    },
+    /// The turn's handler returned. The answer is the snapshot that holds the turn, if one was written.
+    TurnDone {
+        outcome: Result<Option<AgentFinishReason>>,
+        settled: Option<Answer<Option<SnapshotId>>>,
+    },
 }
 
-impl Turns {
-    /// Returns the turns of an invocation of which other workers have run `begun`.
-    pub(super) fn after(begun: usize) -> Self {
+/// A chunk for the client, or only a receipt for all chunks before it.
+pub(crate) struct ChunkSignal {
+    pub(crate) chunk: Option<Box<AgentStreamChunk>>,
+    pub(crate) taken: Option<Receipt>,
+}
+
+impl From<AgentStreamChunk> for ChunkSignal {
+    /// Creates a signal for a chunk without a receipt.
+    fn from(chunk: AgentStreamChunk) -> Self {
         Self {
-            begun,
-            ..Self::default()
+            chunk: Some(Box::new(chunk)),
+            taken: None,
+        }
+    }
+}
+
+/// Releases the code that waits for a chunk. It is dropped when the chunk was taken, or is not sent after
+/// all.
+#[expect(dead_code, reason = "they are held to be dropped")]
+pub(crate) enum Receipt {
+    /// Code waits for this very chunk.
+    Awaited(oneshot::Sender<()>),
+    /// A model waits for room for another chunk.
+    Room(OwnedSemaphorePermit),
+}
+
+/// The state that is left of the turn in progress if it fails.
+pub(crate) struct Committed {
+    /// The session's state at that moment.
+    pub(crate) state: SessionState,
+    /// The conversation of the model request, and the request so far, which the session does not have yet.
+    pub(crate) asked: Option<(History, Messages)>,
+}
+
+/// The listeners to chunks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Audience {
+    Client,
+    /// The watchers of a background run.
+    Watchers,
+    Nobody,
+}
+
+pub(crate) type Answer<T> = oneshot::Sender<Result<T>>;
+
+/// The function's end of the queue. Cloning is cheap.
+#[derive(Clone)]
+pub(crate) struct Signals(Arc<Shared>);
+
+struct Shared {
+    signals: mpsc::UnboundedSender<Signal>,
+    /// Whether the model's chunks have a listener.
+    streaming: bool,
+    /// Whether the ends of rounds may become snapshots.
+    keeps_rounds: bool,
+    /// The schema of the statuses that the function sends, if the agent declares one.
+    status_schema: Option<Schema>,
+    /// Whether chunks of the model carry the positions of their messages.
+    sends_positions: bool,
+    audience: AtomicU8,
+    /// Room for chunks of models.
+    room: Arc<Semaphore>,
+    work: CancellationToken,
+    /// Why the work was cancelled.
+    end: OnceLock<Error>,
+    committed: Mutex<Option<Box<Committed>>>,
+}
+
+impl Shared {
+    fn plays_to(&self, audience: Audience) -> bool {
+        self.audience.load(Ordering::Acquire) == audience as u8
+    }
+
+    fn signal(&self, signal: Signal) {
+        // The driver outlives the function, except when the process shuts down and the signal no longer
+        // matters.
+        let _ = self.signals.send(signal);
+    }
+}
+
+impl Publisher for Shared {
+    fn is_silenced(&self) -> bool {
+        self.plays_to(Audience::Nobody)
+    }
+
+    fn post(&self, chunk: AgentStreamChunk) {
+        if !self.is_silenced() {
+            self.signal(Signal::Chunk(chunk.into()));
         }
     }
 
-    /// Returns the turns of an invocation whose first has this id already.
-    pub(super) fn beginning_with(given: Option<SnapshotId>) -> Self {
-        Self {
-            given,
-            ..Self::default()
+    fn fault(&self, error: Error) {
+        self.signal(Signal::Fault(error));
+    }
+}
+
+impl Signals {
+    /// Creates a queue whose senders stop waiting when `work` is cancelled.
+    pub(crate) fn new(
+        work: CancellationToken,
+        streaming: bool,
+        keeps_rounds: bool,
+        status_schema: Option<Schema>,
+        sends_positions: bool,
+    ) -> (Self, mpsc::UnboundedReceiver<Signal>) {
+        let (signals, receiver) = mpsc::unbounded_channel();
+        let audience = AtomicU8::new(Audience::Client as u8);
+        (
+            Self(Arc::new(Shared {
+                signals,
+                streaming,
+                keeps_rounds,
+                status_schema,
+                sends_positions,
+                audience,
+                room: Arc::new(Semaphore::new(MODEL_CHUNKS)),
+                work,
+                end: OnceLock::new(),
+                committed: Mutex::default(),
+            })),
+            receiver,
+        )
+    }
+
+    /// Passes chunks to these listeners from now on; all other signals pass in any case.
+    pub(crate) fn play_to(&self, audience: Audience) {
+        self.0.audience.store(audience as u8, Ordering::Release);
+    }
+
+    pub(crate) fn is_silenced(&self) -> bool {
+        self.0.is_silenced()
+    }
+
+    /// Returns the publisher by which the session streams its changes.
+    pub(crate) fn publisher(&self) -> Arc<dyn Publisher> {
+        Arc::<Shared>::clone(&self.0)
+    }
+
+    /// Returns whether chunks of models carry their position in the session.
+    pub(crate) fn sends_positions(&self) -> bool {
+        self.0.sends_positions || self.0.plays_to(Audience::Watchers)
+    }
+
+    /// Notes the state that is left of the turn if it fails from now on.
+    pub(crate) fn commit(&self, committed: Committed) {
+        *self.0.committed.lock() = Some(Box::new(committed));
+    }
+
+    /// Takes the state that is left of the turn; `None` if a failure leaves nothing of it.
+    pub(crate) fn take_committed(&self) -> Option<Box<Committed>> {
+        self.0.committed.lock().take()
+    }
+
+    /// Returns whether the ends of rounds may become snapshots.
+    pub(crate) fn keeps_rounds(&self) -> bool {
+        self.0.keeps_rounds
+    }
+
+    /// Cancels the work, and fails the code that waits here with the reason.
+    pub(crate) fn end(&self, why: Error) {
+        // The first reason stays.
+        let _ = self.0.end.set(why);
+        self.close();
+    }
+
+    /// Cancels the work that an invocation leaves behind.
+    pub(crate) fn close(&self) {
+        self.0.work.cancel();
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        self.0.signal(signal);
+    }
+
+    /// Leaves a chunk in the queue and waits until the client's side has taken it.
+    ///
+    /// # Errors
+    /// The reason of the cancellation, if the work is cancelled before that.
+    pub(crate) fn send(&self, chunk: impl Into<Box<AgentStreamChunk>>) -> impl Future<Output = Result<()>> {
+        self.pass(Some(chunk.into()))
+    }
+
+    /// Sends a status as [`Signals::send`] sends a chunk.
+    ///
+    /// # Errors
+    /// As [`Signals::send`]; `INVALID_ARGUMENT` if the status does not fit the type that the agent declares.
+    pub(crate) async fn send_status(&self, status: impl Serialize) -> Result<()> {
+        let status = serde_json::to_value(status)?;
+        if let Some(schema) = &self.0.status_schema {
+            let unfit = |error: Error| error.context("the status does not fit the agent's status type");
+            schema.validate(&status).map_err(unfit)?;
+        }
+        self.send(AgentStreamChunk::status(status)).await
+    }
+
+    /// Waits until the client's side has taken everything posted so far.
+    ///
+    /// # Errors
+    /// As [`Signals::send`].
+    pub(crate) async fn taken(&self) -> Result<()> {
+        self.pass(None).await
+    }
+
+    async fn pass(&self, chunk: Option<Box<AgentStreamChunk>>) -> Result<()> {
+        if self.is_silenced() {
+            return self.goes_on();
+        }
+        let (taken, wait) = oneshot::channel();
+        self.signal(Signal::Chunk(ChunkSignal {
+            chunk,
+            taken: Some(Receipt::Awaited(taken)),
+        }));
+        tokio::select! {
+            biased;
+            () = self.0.work.cancelled() => Err(self.why_ended()),
+            // The sender is also dropped if the chunk is not sent after all: either way there is nothing to
+            // wait for.
+            _ = wait => Ok(()),
         }
     }
 
-    /// Returns how many turns have ended. The turn in progress, if any, does not count.
-    pub(super) fn over(&self) -> usize {
-        self.begun - usize::from(self.unsettled)
-    }
-
-    /// Reserves a snapshot id for the next turn, or for the background run.
-    pub(super) fn reserve(&mut self) -> SnapshotId {
-        let id = self.given.take().unwrap_or_else(SnapshotId::generate);
-        self.reserved.insert(id).clone()
-    }
-
-    /// Keeps the answer for the turn loop that asks. A loop that asked before has stopped waiting.
-    pub(super) fn ask(&mut self, answer: Answer<Option<TurnStart>>) {
-        self.asking = Some(answer);
-    }
-
-    /// Takes the answer for the turn loop that waits for a turn, if one still does.
-    pub(super) fn waiting(&mut self) -> Option<Answer<Option<TurnStart>>> {
-        self.asking.take().filter(|asking| !asking.is_closed())
-    }
-
-    pub(super) fn answer(&mut self, answer: Result<Option<TurnStart>>) {
-        if let Some(asking) = self.asking.take() {
-            let _ = asking.send(answer);
+    /// Leaves a model's chunk in the queue as soon as there is room for it.
+    async fn stream(&self, chunk: ModelResponseChunk, positions: Option<&MessagePositions>) -> Result<()> {
+        self.goes_on()?;
+        if self.is_silenced() {
+            return Ok(());
         }
-    }
-
-    /// Begins a turn and returns its number.
-    pub(super) fn begin(&mut self) -> usize {
-        self.snapshot = None;
-        self.kept = None;
-        self.reason = None;
-        self.is_stopped = false;
-        self.unsettled = true;
-        let number = self.begun;
-        self.running = Some(number);
-        self.begun += 1;
-        number
-    }
-
-    /// Counts a turn that could not begin, and reports it to the waiting loop.
-    pub(super) fn fail(&mut self, error: Error) {
-        self.begun += 1;
-        self.snapshot = None;
-        self.reason = None;
-        self.is_stopped = false;
-        self.answer(Err(error));
-    }
-
-    /// Undoes the beginning of a turn that was never run.
-    pub(super) fn take_back(&mut self) {
-        self.begun -= 1;
-        self.running = None;
-        self.unsettled = false;
-    }
-
-    /// Returns whether the turn of this number has begun and not ended.
-    pub(super) fn is_running(&self, number: usize) -> bool {
-        self.running == Some(number)
-    }
-
-    pub(super) fn is_under_way(&self) -> bool {
-        self.running.is_some()
-    }
-
-    pub(super) fn end(
-        &mut self,
-        outcome: Result<Option<AgentFinishReason>>,
-        is_stopped: bool,
-        settled: Option<Answer<Option<SnapshotId>>>,
-    ) {
-        self.running = None;
-        self.is_stopped = is_stopped;
-        (self.reason, self.error) = match outcome {
-            Ok(reason) => (reason, None),
-            Err(error) => (None, Some(error)),
+        let room = tokio::select! {
+            biased;
+            room = Arc::clone(&self.0.room).acquire_owned() => room.expect("the semaphore is never closed"),
+            () = self.0.work.cancelled() => return Err(self.why_ended()),
         };
-        self.settling = settled;
-    }
-
-    pub(super) fn committed(&mut self, snapshot: SnapshotId) {
-        self.snapshot = Some(snapshot);
-    }
-
-    /// Notes that the failure of the turn is in a snapshot.
-    pub(super) fn keep(&mut self, snapshot: SnapshotId) {
-        self.kept = Some(snapshot.clone());
-        self.snapshot = Some(snapshot);
-    }
-
-    /// Takes the snapshot of a failure whose end is being sent. A turn that never began has none.
-    pub(super) fn take_kept(&mut self) -> Option<SnapshotId> {
-        self.kept.take()
-    }
-
-    pub(super) fn settle(&mut self, outcome: Result<(), Error>) {
-        if outcome.is_err() {
-            self.reason = None;
+        if !self.is_silenced() {
+            let position = positions.map(|positions| positions.of(&chunk));
+            self.signal(Signal::Chunk(ChunkSignal {
+                chunk: Some(Box::new(AgentStreamChunk::model(chunk).at(position))),
+                taken: Some(Receipt::Room(room)),
+            }));
         }
-        if let Some(settling) = self.settling.take() {
-            // The loop may have been dropped while it waited.
-            let _ = settling.send(outcome.map(|()| self.snapshot.clone()));
+        Ok(())
+    }
+
+    fn goes_on(&self) -> Result<()> {
+        if self.0.work.is_cancelled() {
+            return Err(self.why_ended());
         }
-        self.unsettled = false;
+        Ok(())
     }
 
-    pub(super) fn reserved(&self) -> Option<&SnapshotId> {
-        self.reserved.as_ref()
-    }
-
-    pub(super) fn snapshot(&self) -> Option<&SnapshotId> {
-        self.snapshot.as_ref()
-    }
-
-    pub(super) fn error(&self) -> Option<&Error> {
-        self.error.as_ref()
-    }
-
-    /// Returns how the last turn ended, if it did not succeed.
-    pub(super) fn failure(&self) -> AgentFinishReason {
-        if self.is_stopped {
-            AgentFinishReason::Aborted
-        } else {
-            AgentFinishReason::Failed
+    /// Returns the emitter for the chunks of a generation; it is silent without a listener.
+    pub(crate) fn model_emitter(&self, positions: Option<MessagePositions>) -> Emitter<ModelResponseChunk> {
+        let listened_to = self.0.plays_to(Audience::Watchers) || self.0.streaming && !self.is_silenced();
+        if !listened_to {
+            return Emitter::silent();
         }
+        let signals = self.clone();
+        Emitter::new(move |chunk| {
+            let (signals, positions) = (signals.clone(), positions.clone());
+            async move { Ok(signals.stream(chunk, positions.as_ref()).await?) }
+        })
     }
 
-    pub(super) fn reason(&self) -> Option<AgentFinishReason> {
-        self.reason
+    /// Waits for the next turn; `None` when no more come.
+    pub(crate) async fn next_turn(&self) -> Result<Option<TurnStart>> {
+        self.ask(Signal::NextTurn).await
+    }
+
+    /// Reports the end of a round, waits until the conversation is saved, or need not be, and returns its
+    /// snapshot.
+    ///
+    /// # Errors
+    /// The store's error; `CANCELLED` if the invocation has ended.
+    pub(crate) async fn round_done(&self, turn: usize, conversation: Messages) -> Result<Option<SnapshotId>> {
+        self.ask(|settled| Signal::RoundDone {
+            turn,
+            conversation: Box::new(conversation),
+            settled,
+        })
+        .await
+    }
+
+    /// Reports that the turn's handler returned, and waits for the snapshot that holds the turn.
+    pub(crate) async fn turn_done(
+        &self,
+        outcome: Result<Option<AgentFinishReason>>,
+    ) -> Result<Option<SnapshotId>> {
+        self.ask(|settled| Signal::TurnDone {
+            outcome,
+            settled: Some(settled),
+        })
+        .await
+    }
+
+    async fn ask<T>(&self, question: impl FnOnce(Answer<T>) -> Signal) -> Result<T> {
+        let (answer, wait) = oneshot::channel();
+        // If the driver has ended, it has dropped the sender of the answer.
+        self.signal(question(answer));
+        wait.await.unwrap_or_else(|_| Err(self.why_ended()))
+    }
+
+    /// Returns the reason for which the work was cancelled.
+    pub(crate) fn why_ended(&self) -> Error {
+        self.0
+            .end
+            .get()
+            .cloned()
+            .unwrap_or_else(|| Error::cancelled("the invocation has ended"))
     }
 }

@@ -1,4 +1,4 @@
-//! The content of a new session before its first turn.
+//! The content of a new session before its first turn: its messages, custom state and prompt input.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::Definition;
-use crate::policy::client_permissions::Field;
+use crate::policy::client_permissions::{Field, merged};
 use crate::{AgentInit, GivenCustom, SessionId, SessionState};
 
 /// Makes the custom state of a new session from its caller's context.
@@ -100,5 +100,75 @@ impl Beginning {
             state.custom = Some(Arc::new(custom));
         }
         Ok(())
+    }
+}
+
+/// The prompt input that a caller gives to a conversation.
+pub(super) enum GivenInput {
+    /// The input itself.
+    Whole(Value),
+    /// Fields that a client may set, to be merged over the input that the conversation has without them.
+    Fields(Value),
+}
+
+impl GivenInput {
+    fn over(self, base: Option<&Arc<Value>>) -> Value {
+        match self {
+            Self::Whole(input) => input,
+            Self::Fields(fields) => merged(base, fields),
+        }
+    }
+}
+
+/// Takes the prompt input out of `init`, and checks it before the store is read. Only the allowed fields of
+/// the prompt input are left of the state that a client kept.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` for a field that the agent does not accept from clients, and for an input that does not
+/// fit the prompt.
+pub(super) fn given_prompt_input(
+    definition: &Definition,
+    init: &mut AgentInit,
+    is_of_client: bool,
+) -> Result<Option<GivenInput>> {
+    let own = definition.prompt_input.as_ref();
+    if let Some(state) = &mut init.state
+        && let Some(kept) = &state.prompt_input
+    {
+        if is_of_client {
+            state.prompt_input = definition.client_rules.kept_prompt_input(kept, own);
+        }
+        definition.check_prompt_input(state.prompt_input.as_deref().unwrap_or(&Value::Null))?;
+    }
+    let Some(given) = init.prompt_input.take() else {
+        return Ok(None);
+    };
+    if !is_of_client {
+        definition.check_prompt_input(&given)?;
+        return Ok(Some(GivenInput::Whole(given)));
+    }
+    definition.client_rules.check_prompt_input(&given)?;
+    definition.check_prompt_input(&merged(own, given.clone()))?;
+    Ok(Some(GivenInput::Fields(given)))
+}
+
+/// Sets the prompt input of a conversation that has none: the given one, else the agent's own. It never
+/// changes later.
+pub(super) fn settle_prompt_input(
+    state: &mut SessionState,
+    given: Option<GivenInput>,
+    own: Option<&Arc<Value>>,
+) -> Result<()> {
+    let given = given.map(|given| given.over(state.prompt_input.as_ref().or(own)));
+    match (&state.prompt_input, given) {
+        (Some(settled), Some(given)) if **settled != given => Err(Error::invalid_argument(
+            "'promptInput' is set when a conversation begins, and this one began with another",
+        )
+        .with_public()),
+        (Some(_), _) => Ok(()),
+        (None, given) => {
+            state.prompt_input = given.map(Arc::new).or_else(|| own.cloned());
+            Ok(())
+        }
     }
 }

@@ -1,4 +1,5 @@
-//! One turn of a prompt agent: render the prompt around the conversation, call the model, add its answer.
+//! One turn of a prompt agent: render the prompt around the conversation, add what the client brings to the
+//! turn, call the model, add its answer.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -6,19 +7,19 @@ use std::sync::{Arc, OnceLock};
 use everturn_ai::history::awaiting;
 use everturn_ai::prompt::{Prompt, PromptOverrides, with_prompt_state};
 use everturn_ai::{
-    FinishReason, History, Message, Messages, Middleware, ModelCall, ModelResponse, ModelResponseChunk,
-    MultipartToolResponse, NextModel, NextTool, Part, Role, ToolCall, async_trait, is_unfit_answer, reason,
+    Feature, FinishReason, GenerateRound, History, Message, Messages, Middleware, ModelCall, ModelResponse,
+    ModelResponseChunk, MultipartToolResponse, NextModel, NextRound, NextTool, Part, Role, Tool, ToolCall,
+    async_trait, is_unfit_answer, place_system_part, reason,
 };
-use everturn_core::{Error, HandlerResult, Result};
+use everturn_core::offload::offload;
+use everturn_core::{Error, HandlerResult, Result, Schema};
 use serde_json::Value;
 
-use super::added_by_client::{AddedByClient, chosen_output};
-use super::conversation::{conversation_so_far, marked};
-use super::generate::ConversationObserver;
-use super::input_validation::{check_message, given_answers};
-use super::signals::Signals;
+use super::agent_session::{check_message, given_answers};
+use super::function::Signals;
+use super::generate::{ConversationObserver, conversation_so_far, marked};
 use super::{AgentFunction, AgentPrompt};
-use crate::{AgentInput, AgentStreamChunk, CustomState, Turn, TurnDetails};
+use crate::{AgentInput, AgentStreamChunk, ClientTool, CustomState, Turn, TurnDetails};
 
 /// Returns the function of a prompt agent. `input` is the prompt input of conversations without one.
 /// `overrides` go before the prompt's settings, and those of the call before them.
@@ -240,4 +241,82 @@ impl Middleware for AcceptedInput {
         self.report();
         Ok(next.run(call).await?)
     }
+}
+
+/// The metadata entry that marks the client's part of the system text.
+const MARKER: &str = "_everturn_client";
+
+/// The greatest size of an output schema, in bytes of JSON.
+const LARGEST_SCHEMA: usize = 32 * 1024;
+
+/// Returns the settings of a turn whose client chose the form of the answer.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` if the output schema is too large or none.
+pub(super) fn chosen_output(input: &AgentInput) -> Result<Option<PromptOverrides>> {
+    let Some(schema) = &input.output_schema else {
+        return Ok(None);
+    };
+    let schema = Schema::from_client(Value::clone(schema), LARGEST_SCHEMA)
+        .map_err(|error| error.context("the output schema of the client").with_public())?;
+    Ok(Some(PromptOverrides::new().output_schema(&schema)))
+}
+
+/// Offers the client's tools to the model and puts its instructions after the agent's system text.
+///
+/// As a middleware: its tools are added after all others, so one that has the name of another is refused and
+/// never replaces it, and the system text that it changes is never stored.
+#[derive(Clone)]
+pub(super) struct AddedByClient {
+    tools: Vec<Tool>,
+    instructions: String,
+}
+
+impl AddedByClient {
+    /// Returns `None` if the client adds nothing, as most do.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` for a tool that no client may bring.
+    pub(super) async fn of(input: &AgentInput) -> Result<Option<Self>> {
+        if input.tools.is_empty() && input.instructions.is_empty() {
+            return Ok(None);
+        }
+        let tools = match input.tools.as_slice() {
+            few @ ([] | [_] | [_, _] | [_, _, _] | [_, _, _, _]) => ClientTool::prepare(few)?,
+            many => {
+                let many = many.to_vec();
+                // Boxed, so that the future of turns without such tools stays small.
+                Box::pin(offload(move || ClientTool::prepare(&many))).await?
+            }
+        };
+        Ok(Some(Self {
+            tools,
+            instructions: input.instructions.join("\n\n"),
+        }))
+    }
+}
+
+#[async_trait]
+impl Middleware for AddedByClient {
+    async fn generate(&self, mut round: GenerateRound, next: NextRound) -> HandlerResult<ModelResponse> {
+        if !self.instructions.is_empty() {
+            let messages = &mut round.request.messages;
+            let gap = if has_own_system_text(messages) { "\n\n" } else { "" };
+            place_system_part(messages, MARKER, format!("{gap}{}", self.instructions));
+        }
+        Ok(next.run(round).await?)
+    }
+
+    fn tools(&self) -> Vec<Tool> {
+        self.tools.clone()
+    }
+}
+
+/// Returns whether there is a system text that is not the client's.
+fn has_own_system_text(messages: &Messages) -> bool {
+    let first = messages.next_with(Feature::System, 0);
+    let is_own = |part: &Part| part.metadata_entry(MARKER).is_none();
+    first
+        .and_then(|index| messages.get(index))
+        .is_some_and(|message| message.content().iter().any(is_own))
 }

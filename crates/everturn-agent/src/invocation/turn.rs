@@ -1,6 +1,5 @@
 //! Turns: one input, and all that follows until the agent has answered it.
 
-use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -9,8 +8,8 @@ use everturn_core::{Context, Emitter, Error, Registry, Result, WeakRegistry};
 use serde::Serialize;
 use serde_json::Value;
 
-use super::message_positions::MessagePositions;
-use super::signals::{Committed, Signal, Signals};
+use super::function::{Answer, Committed, Signal, Signals};
+use super::generate::MessagePositions;
 use crate::journal::TurnJournal;
 use crate::{AgentFinishReason, AgentInput, AgentStreamChunk, Artifact, CustomState, Session, SnapshotId};
 
@@ -37,31 +36,16 @@ impl TurnContext {
 
 /// A turn as its handler sees it: one input to be answered, and the [`Session`] through `Deref`. Cloning
 /// gives another handle to the same turn.
+#[derive(Clone)]
 pub struct Turn<S = Value> {
-    session: Session<S>,
-    input: AgentInput,
-    place: Arc<TurnContext>,
-    context: Context,
-    signals: Signals,
+    pub(super) session: Session<S>,
+    pub(super) input: AgentInput,
+    pub(super) place: Arc<TurnContext>,
+    pub(super) context: Context,
+    pub(super) signals: Signals,
 }
 
 impl<S: CustomState> Turn<S> {
-    pub(crate) fn new(
-        session: Session<S>,
-        input: AgentInput,
-        place: Arc<TurnContext>,
-        context: Context,
-        signals: Signals,
-    ) -> Self {
-        Self {
-            session,
-            input,
-            place,
-            context,
-            signals,
-        }
-    }
-
     /// Returns the input that the client sent. Its message is already part of the session.
     pub fn input(&self) -> &AgentInput {
         &self.input
@@ -189,18 +173,6 @@ impl<S: CustomState> Turn<S> {
     }
 }
 
-impl<S> Clone for Turn<S> {
-    fn clone(&self) -> Self {
-        Self {
-            session: self.session.clone(),
-            input: self.input.clone(),
-            place: Arc::clone(&self.place),
-            context: self.context.clone(),
-            signals: self.signals.clone(),
-        }
-    }
-}
-
 impl<S> Deref for Turn<S> {
     type Target = Session<S>;
 
@@ -209,14 +181,7 @@ impl<S> Deref for Turn<S> {
     }
 }
 
-impl<S> fmt::Debug for Turn<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Turn")
-            .field("input", &self.input)
-            .field("place", &self.place)
-            .finish_non_exhaustive()
-    }
-}
+everturn_core::opaque_debug!(Turn<S>, input, place);
 
 /// The result of a turn's handler: the turn's finish reason, if the handler gives one.
 ///
@@ -235,18 +200,11 @@ impl From<()> for TurnResult {
     }
 }
 
-impl From<AgentFinishReason> for TurnResult {
-    fn from(reason: AgentFinishReason) -> Self {
-        Self {
-            finish_reason: Some(reason),
-        }
-    }
-}
-
-impl From<FinishReason> for TurnResult {
-    fn from(reason: FinishReason) -> Self {
-        AgentFinishReason::from(reason).into()
-    }
+everturn_core::conversions! {
+    From<AgentFinishReason> for TurnResult: |reason| Self {
+        finish_reason: Some(reason),
+    };
+    From<FinishReason> for TurnResult: |reason| AgentFinishReason::from(reason).into();
 }
 
 impl<R: Into<AgentFinishReason>> From<Option<R>> for TurnResult {
@@ -303,5 +261,153 @@ impl Drop for TurnReport {
                 settled: None,
             });
         }
+    }
+}
+
+/// The state of the invocation's turns that the driver keeps.
+#[derive(Default)]
+pub(super) struct Turns {
+    /// Answers the turn loop that waits for a turn.
+    asking: Option<Answer<Option<TurnStart>>>,
+    /// Answers the turn loop that waits for its turn to be settled.
+    settling: Option<Answer<Option<SnapshotId>>>,
+    /// How many turns have begun in this invocation.
+    begun: usize,
+    /// The number of the turn that runs.
+    running: Option<usize>,
+    /// Whether the turn that began last is yet to be settled.
+    unsettled: bool,
+    /// The id reserved for the turn in progress, or for the background run.
+    pub(super) reserved: Option<SnapshotId>,
+    /// The id to reserve next, if the turn was given one before it was requested.
+    given: Option<SnapshotId>,
+    pub(super) last: LastTurn,
+}
+
+/// The turn that began last.
+#[derive(Default)]
+pub(super) struct LastTurn {
+    /// The snapshot that holds the turn or its failure, if it was written.
+    pub(super) snapshot: Option<SnapshotId>,
+    /// The snapshot of its failure, until the turn's end is sent.
+    pub(super) kept: Option<SnapshotId>,
+    /// Its finish reason, if it succeeded and gave one.
+    pub(super) reason: Option<AgentFinishReason>,
+    /// Why it failed, if it did.
+    pub(super) error: Option<Error>,
+    /// Whether it was stopped: by its caller, or by a limit.
+    is_stopped: bool,
+}
+
+impl LastTurn {
+    /// Returns how the turn ended, if it did not succeed.
+    pub(super) fn failure(&self) -> AgentFinishReason {
+        if self.is_stopped {
+            AgentFinishReason::Aborted
+        } else {
+            AgentFinishReason::Failed
+        }
+    }
+}
+
+impl Turns {
+    /// Returns the turns of an invocation of which other workers have run `begun`.
+    pub(super) fn after(begun: usize) -> Self {
+        Self {
+            begun,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the turns of an invocation whose first has this id already.
+    pub(super) fn beginning_with(given: Option<SnapshotId>) -> Self {
+        Self {
+            given,
+            ..Self::default()
+        }
+    }
+
+    /// Returns how many turns have ended. The turn in progress, if any, does not count.
+    pub(super) fn over(&self) -> usize {
+        self.begun - usize::from(self.unsettled)
+    }
+
+    /// Reserves a snapshot id for the next turn, or for the background run.
+    pub(super) fn reserve(&mut self) -> SnapshotId {
+        let id = self.given.take().unwrap_or_else(SnapshotId::generate);
+        self.reserved.insert(id).clone()
+    }
+
+    /// Keeps the answer for the turn loop that asks. A loop that asked before has stopped waiting.
+    pub(super) fn ask(&mut self, answer: Answer<Option<TurnStart>>) {
+        self.asking = Some(answer);
+    }
+
+    /// Takes the answer for the turn loop that waits for a turn, if one still does.
+    pub(super) fn waiting(&mut self) -> Option<Answer<Option<TurnStart>>> {
+        self.asking.take().filter(|asking| !asking.is_closed())
+    }
+
+    pub(super) fn answer(&mut self, answer: Result<Option<TurnStart>>) {
+        if let Some(asking) = self.asking.take() {
+            let _ = asking.send(answer);
+        }
+    }
+
+    /// Begins a turn and returns its number.
+    pub(super) fn begin(&mut self) -> usize {
+        self.last = LastTurn::default();
+        self.unsettled = true;
+        self.begun += 1;
+        *self.running.insert(self.begun - 1)
+    }
+
+    /// Counts a turn that could not begin, and reports it to the waiting loop.
+    pub(super) fn fail(&mut self, error: Error) {
+        self.begun += 1;
+        self.last = LastTurn::default();
+        self.answer(Err(error));
+    }
+
+    /// Undoes the beginning of a turn that was never run.
+    pub(super) fn take_back(&mut self) {
+        self.begun -= 1;
+        self.running = None;
+        self.unsettled = false;
+    }
+
+    /// Returns whether the turn of this number has begun and not ended.
+    pub(super) fn is_running(&self, number: usize) -> bool {
+        self.running == Some(number)
+    }
+
+    pub(super) fn is_under_way(&self) -> bool {
+        self.running.is_some()
+    }
+
+    pub(super) fn end(
+        &mut self,
+        outcome: Result<Option<AgentFinishReason>>,
+        is_stopped: bool,
+        settled: Option<Answer<Option<SnapshotId>>>,
+    ) {
+        self.running = None;
+        self.last.is_stopped = is_stopped;
+        (self.last.reason, self.last.error) = match outcome {
+            Ok(reason) => (reason, None),
+            Err(error) => (None, Some(error)),
+        };
+        self.settling = settled;
+    }
+
+    pub(super) fn settle(&mut self, outcome: Result<(), Error>) {
+        if outcome.is_err() {
+            self.last.reason = None;
+        }
+        if let Some(settling) = self.settling.take() {
+            // The loop may have been dropped while it waited.
+            let _ = settling.send(outcome.map(|()| self.last.snapshot.clone()));
+        }
+        self.unsettled = false;
     }
 }

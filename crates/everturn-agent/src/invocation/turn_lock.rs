@@ -20,9 +20,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub use self::in_store::TurnLocking;
 pub(crate) use self::in_store::{EarlyLock, StoreLock, TURN_LEASE};
-use crate::policy::failed_turns::{FailedTurns, resumable};
+use crate::policy::{FailedTurns, resumable};
 use crate::storage::stored_session::StoredSession;
-use crate::store::{Detail, LockPlace, Scope};
+use crate::store::{Detail, LockPlace, Scope, tip_moved};
 use crate::{SessionId, Snapshot, SnapshotId};
 
 /// How many places of a lock are remembered, and how many locks without handles a session keeps. They let an
@@ -253,6 +253,24 @@ impl TurnLock {
         }
     }
 
+    /// Takes the lock for a turn that has seen this, without waiting.
+    ///
+    /// # Errors
+    /// As [`TurnLock::try_take`]; `ABORTED` with [`TIP_MOVED`](crate::store::TIP_MOVED) if another turn has
+    /// just committed: the store would refuse the snapshot of this one, but only after all of the turn's
+    /// work.
+    pub(crate) fn try_take_at(&self, turn: &SnapshotId, seen: &Seen) -> Result<TurnLockGuard> {
+        let guard = self.try_take(turn)?;
+        match self.moved_since(seen) {
+            Some(tip) => Err(tip_moved(
+                &self.session.key.2,
+                seen.snapshot.as_ref(),
+                Some(&tip.id),
+            )),
+            None => Ok(guard),
+        }
+    }
+
     /// Waits for the turns that asked before, then takes the lock for this one.
     pub(crate) async fn take_in_order(&self, turn: &SnapshotId) -> TurnLockGuard {
         let permit = Arc::clone(&self.entry.permit)
@@ -314,14 +332,6 @@ impl TurnLock {
 }
 
 impl QueuedTurn {
-    /// Asks for the lock in the store only if the session has the version at which the store recalled it.
-    pub(crate) fn at_version(self, version: i64) -> Self {
-        Self {
-            in_store: self.in_store.map(|lock| lock.at_version(version)),
-            ..self
-        }
-    }
-
     /// Waits for the lock, then reads the new end of the branch if it moved during the wait.
     ///
     /// # Errors

@@ -1,14 +1,13 @@
 //! Observers of turns that end, for metrics.
 
-use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use everturn_ai::UsageTotal;
 use everturn_core::{Registry, Status};
-use parking_lot::Mutex;
 
 use crate::AgentFinishReason;
+use crate::weak_list::WeakList;
 
 /// A turn that has ended, in the foreground or in the background.
 #[derive(Debug, Clone, Copy)]
@@ -39,47 +38,10 @@ pub trait TurnObserver: Send + Sync + 'static {
 /// Notifies `observer` of the turns of all agents of the registry, including those defined later, while
 /// another owner keeps the observer alive.
 pub fn observe_turns(registry: &Registry, observer: &Arc<dyn TurnObserver>) {
-    TurnObservers::of(registry).add(Arc::downgrade(observer));
+    turn_observers(registry).add(observer);
 }
 
-/// The observers of a registry's agents. A clone shares them.
-#[derive(Clone, Default)]
-pub(crate) struct TurnObservers(Arc<Mutex<Vec<Weak<dyn TurnObserver>>>>);
-
-impl TurnObservers {
-    /// Returns the observers of a registry, in which they are a value.
-    pub(crate) fn of(registry: &Registry) -> Self {
-        const KEY: &str = "everturn/turnObservers";
-        // One at a time: two that find none must not make two.
-        static MAKING: Mutex<()> = Mutex::new(());
-        let _making = MAKING.lock();
-        if let Some(observers) = registry.value::<Self>(KEY) {
-            return Self::clone(&observers);
-        }
-        let observers = Self::default();
-        registry.set_value(KEY, observers.clone());
-        observers
-    }
-
-    fn add(&self, observer: Weak<dyn TurnObserver>) {
-        let mut observers = self.0.lock();
-        observers.retain(|observer| observer.strong_count() > 0);
-        observers.push(observer);
-    }
-
-    pub(crate) fn notify(&self, turn: &EndedTurn<'_>) {
-        let observers: Vec<_> = {
-            let observers = self.0.lock();
-            observers.iter().filter_map(Weak::upgrade).collect()
-        };
-        for observer in observers {
-            observer.turn_ended(turn);
-        }
-    }
-}
-
-impl fmt::Debug for TurnObservers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("TurnObservers")
-    }
+/// Returns the observers of the turns of a registry's agents.
+pub(crate) fn turn_observers(registry: &Registry) -> WeakList<dyn TurnObserver> {
+    WeakList::of(registry, "everturn/turnObservers")
 }

@@ -14,7 +14,6 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::Instant;
 
-use crate::invocation::cursor::UsedBefore;
 use crate::storage::stored_session::TenantStore;
 use crate::store::{Admission, Expense, JournalKey, SessionExpense, TurnAccount, UsageLedger};
 use crate::{Limits, SnapshotId};
@@ -29,6 +28,19 @@ pub(super) struct UsageTracker {
     /// The readings that the ledger has. Held while an expense is written: expenses are differences of
     /// readings.
     entered: AsyncMutex<Entered>,
+}
+
+/// The usage before an invocation began.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub(crate) struct UsedBefore {
+    /// The usage of the conversation up to the snapshot that the invocation continues.
+    pub(crate) session: UsageTotal,
+    /// The usage of earlier workers of the invocation, which is part of the above.
+    pub(crate) invocation: UsageTotal,
+    /// The usage of earlier attempts at the replayed turn, which is part of the above.
+    pub(crate) turn: UsageTotal,
+    /// Whether the invocation continues a run.
+    pub(crate) is_takeover: bool,
 }
 
 #[derive(Default)]

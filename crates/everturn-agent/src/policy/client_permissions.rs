@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use everturn_ai::{ClientMedia, Feature, FetchRules, History, Message, Messages, Part, Resource, Role};
-use everturn_core::{ActionType, Context, Error, Registry, Result, WeakRegistry};
+use everturn_core::{ActionType, Context, Error, Result, WeakRegistry};
 use serde_json::Value;
 
 use crate::{AgentInput, SessionState};
@@ -99,23 +99,19 @@ impl ClientPermissions {
         Self::default()
     }
 
-    /// Allows texts that follow the agent's system text for one turn ([`AgentInput::instructions`]).
-    pub fn instructions(self) -> Self {
-        self.allow(Field::Instructions)
-    }
+    everturn_core::setters! {
+        /// Allows texts that follow the agent's system text for one turn ([`AgentInput::instructions`]).
+        pub fn instructions(mut self) { self.fields.insert(Field::Instructions); }
 
-    /// Allows tools that the client runs itself, for one turn ([`AgentInput::tools`]).
-    pub fn tools(self) -> Self {
-        self.allow(Field::Tools)
-    }
+        /// Allows tools that the client runs itself, for one turn ([`AgentInput::tools`]).
+        pub fn tools(mut self) { self.fields.insert(Field::Tools); }
 
-    /// Allows the custom state of a new session ([`AgentInit::custom`](crate::AgentInit::custom)), and one
-    /// that replaces the session's at the start of a turn ([`AgentInput::custom`]), as front ends send it
-    /// that share their state with an agent.
-    ///
-    /// Both are checked against the schema of the custom state before the session is touched.
-    pub fn custom(self) -> Self {
-        self.allow(Field::Custom)
+        /// Allows the custom state of a new session ([`AgentInit::custom`](crate::AgentInit::custom)), and
+        /// one that replaces the session's at the start of a turn ([`AgentInput::custom`]), as front ends
+        /// send it that share their state with an agent.
+        ///
+        /// Both are checked against the schema of the custom state before the session is touched.
+        pub fn custom(mut self) { self.fields.insert(Field::Custom); }
     }
 
     /// Allows these top-level fields of the prompt input of a new conversation
@@ -131,8 +127,9 @@ impl ClientPermissions {
     /// Allows the JSON Schema of the answer to a turn ([`AgentInput::output_schema`]), which then replaces
     /// the prompt's. A custom function finds the schema in [`Turn::input`](crate::Turn::input) and has to
     /// apply it.
-    pub fn output_schema(self) -> Self {
-        self.allow(Field::OutputSchema)
+    pub fn output_schema(mut self) -> Self {
+        self.fields.insert(Field::OutputSchema);
+        self
     }
 
     /// Allows the server to fetch media behind URLs of the conversation, for models that do not fetch URLs
@@ -154,11 +151,6 @@ impl ClientPermissions {
         self
     }
 
-    fn allow(mut self, field: Field) -> Self {
-        self.fields.insert(field);
-        self
-    }
-
     pub(crate) fn allows(&self, field: Field) -> bool {
         self.fields.contains(&field)
     }
@@ -177,35 +169,19 @@ impl ClientPermissions {
 
 /// The rules for calls of an agent's clients. Cloning is cheap.
 #[derive(Clone)]
-pub(crate) struct ClientRules(Arc<Rules>);
+pub(crate) struct ClientRules(pub(crate) Arc<Rules>);
 
-struct Rules {
-    agent: String,
-    permissions: ClientPermissions,
+pub(crate) struct Rules {
+    pub(crate) agent: String,
+    pub(crate) permissions: ClientPermissions,
     /// The names of the resources that messages may link to.
-    resources: Vec<String>,
+    pub(crate) resources: Vec<String>,
     /// The agent's own prompt input.
-    own_prompt_input: Option<Arc<Value>>,
-    registry: WeakRegistry,
+    pub(crate) own_prompt_input: Option<Arc<Value>>,
+    pub(crate) registry: WeakRegistry,
 }
 
 impl ClientRules {
-    pub(crate) fn new(
-        agent: &str,
-        permissions: ClientPermissions,
-        resources: Vec<String>,
-        own_prompt_input: Option<Arc<Value>>,
-        registry: &Registry,
-    ) -> Self {
-        Self(Arc::new(Rules {
-            agent: agent.to_owned(),
-            permissions,
-            resources,
-            own_prompt_input,
-            registry: registry.downgrade(),
-        }))
-    }
-
     pub(crate) fn permissions(&self) -> &ClientPermissions {
         &self.0.permissions
     }
@@ -403,8 +379,4 @@ pub(crate) fn merged(base: Option<&Arc<Value>>, given: Value) -> Value {
     }
 }
 
-impl fmt::Debug for ClientRules {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ClientRules").field(&self.0.permissions).finish()
-    }
-}
+everturn_core::opaque_debug!(ClientRules, 0.permissions);

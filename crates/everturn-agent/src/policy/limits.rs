@@ -1,6 +1,5 @@
 //! Limits on what the turns of an agent may use.
 
-use std::fmt;
 use std::sync::Arc;
 
 use everturn_ai::Budget;
@@ -65,50 +64,30 @@ impl Limits {
         Self::default()
     }
 
-    /// Limits each turn.
-    pub fn per_turn(self, budget: Budget) -> Self {
-        Self { turn: budget, ..self }
-    }
+    everturn_core::setters! {
+        /// Limits each turn.
+        pub fn per_turn(mut self, budget: Budget) { self.turn = budget }
 
-    /// Limits each invocation: all turns of one call of the agent.
-    pub fn per_invocation(self, budget: Budget) -> Self {
-        Self {
-            invocation: budget,
-            ..self
-        }
-    }
+        /// Limits each invocation: all turns of one call of the agent.
+        pub fn per_invocation(mut self, budget: Budget) { self.invocation = budget }
 
-    /// Limits each session, along the branch that a turn continues.
-    pub fn per_session(self, budget: Budget) -> Self {
-        Self {
-            session: budget,
-            ..self
-        }
-    }
+        /// Limits each session, along the branch that a turn continues.
+        pub fn per_session(mut self, budget: Budget) { self.session = budget }
 
-    /// Limits each tenant: what all its sessions with agents of this store, which count tenants too, have
-    /// used since the tenant was last deleted. A budget without limits only counts.
-    ///
-    /// The agent needs a store that keeps a ledger, as all stores of Everturn do.
-    pub fn per_tenant(self, budget: Budget) -> Self {
-        Self {
-            tenant: Some(budget),
-            ..self
-        }
-    }
+        /// Limits each tenant: what all its sessions with agents of this store, which count tenants too, have
+        /// used since the tenant was last deleted. A budget without limits only counts.
+        ///
+        /// The agent needs a store that keeps a ledger, as all stores of Everturn do.
+        pub fn per_tenant(mut self, budget: Budget) { self.tenant = Some(budget) }
 
-    /// Sets how often a model may make the same tool call, with the same arguments, in a turn; 50 times by
-    /// default.
-    ///
-    /// The next such call is not made, and the model receives an answer with the reason. If the model makes
-    /// the call once more, the turn fails with `RESOURCE_EXHAUSTED` and
-    /// [`REPEATED_CALL`](everturn_ai::reason::REPEATED_CALL). Equal calls in one message of the model count
-    /// once.
-    pub fn repeated_calls(self, at_most: u32) -> Self {
-        Self {
-            repeated_calls: Some(at_most),
-            ..self
-        }
+        /// Sets how often a model may make the same tool call, with the same arguments, in a turn; 50 times
+        /// by default.
+        ///
+        /// The next such call is not made, and the model receives an answer with the reason. If the model
+        /// makes the call once more, the turn fails with `RESOURCE_EXHAUSTED` and
+        /// [`REPEATED_CALL`](everturn_ai::reason::REPEATED_CALL). Equal calls in one message of the model
+        /// count once.
+        pub fn repeated_calls(mut self, at_most: u32) { self.repeated_calls = Some(at_most) }
     }
 
     /// Returns these limits with those of `other` where these set none.
@@ -165,8 +144,4 @@ impl ChosenLimits {
     }
 }
 
-impl fmt::Debug for ChosenLimits {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("ChosenLimits")
-    }
-}
+everturn_core::opaque_debug!(ChosenLimits);

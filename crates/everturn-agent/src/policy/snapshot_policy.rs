@@ -1,6 +1,5 @@
 //! The policy that decides when a snapshot is taken.
 
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -176,19 +175,7 @@ impl Default for SnapshotPolicy {
     }
 }
 
-impl fmt::Debug for SnapshotPolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SnapshotPolicy::")?;
-        match &self.0 {
-            Rule::EveryTurn => f.write_str("default"),
-            Rule::Always => f.write_str("always"),
-            Rule::Never => f.write_str("never"),
-            Rule::On(events) => write!(f, "on({events:?})"),
-            Rule::OnChange(events) => write!(f, "on_change({events:?})"),
-            Rule::When(_) => f.write_str("when"),
-        }
-    }
-}
+everturn_core::opaque_debug!(SnapshotPolicy);
 
 #[cfg(test)]
 mod tests {

@@ -17,20 +17,12 @@ pub const STORE_NOT_CONFIGURED: Reason = Reason::new("session-store-not-configur
 /// Prepares snapshots for a reader: applies the state transform, and reports an expired run as such.
 #[derive(Clone)]
 pub(crate) struct Showing {
-    transform: Option<StateTransform>,
-    liveness: Liveness,
-    context: Context,
+    pub(crate) transform: Option<StateTransform>,
+    pub(crate) liveness: Liveness,
+    pub(crate) context: Context,
 }
 
 impl Showing {
-    pub(crate) fn new(transform: Option<StateTransform>, liveness: Liveness, context: Context) -> Self {
-        Self {
-            transform,
-            liveness,
-            context,
-        }
-    }
-
     /// Shapes a stored snapshot for a client: its status as of now, no bookkeeping, the state transformed.
     pub(crate) fn shape(&self, mut snapshot: Snapshot) -> Result<Snapshot> {
         if self.liveness.is_expired(&snapshot) {
@@ -70,16 +62,12 @@ fn withheld(error: RuntimeError) -> RuntimeError {
 /// The rule by which runs expire.
 #[derive(Debug, Clone)]
 pub(crate) struct Liveness {
-    clock: Clock,
-    expiry: Duration,
+    pub(crate) clock: Clock,
+    /// The time without a heartbeat after which a run is expired.
+    pub(crate) expiry: Duration,
 }
 
 impl Liveness {
-    /// Creates the rule that a run without a heartbeat for longer than `expiry` is expired.
-    pub(crate) fn new(clock: Clock, expiry: Duration) -> Self {
-        Self { clock, expiry }
-    }
-
     /// Returns whether the heartbeat of a run that is in progress is too old. A run without a heartbeat
     /// counts as alive.
     pub(crate) fn is_expired(&self, snapshot: &Snapshot) -> bool {

@@ -1,16 +1,18 @@
-//! The live state of a session, shared by all code that runs in one invocation.
+//! The live state of a session, shared by all code that runs in one invocation, and its changes.
 
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use std::thread::{self, ThreadId};
 
-use everturn_ai::{History, Message, Messages, messages::Segment};
+use everturn_ai::messages::Segment;
+use everturn_ai::{History, Message, Messages};
 use everturn_core::{Context, Error, Result};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::change_lock::ChangeLock;
-use super::patcher::Patcher;
+use super::SessionHandle;
 use super::typed_write::{is_covered, rewritten};
-use super::{Change, Changes};
 use crate::patch::JsonPatch;
 use crate::policy::transform::{StateTransform, shown_state};
 use crate::storage::artifact::put;
@@ -100,6 +102,46 @@ impl<S> Live<S> {
     }
 }
 
+/// A session without the type of its custom state.
+pub(crate) trait AnySession: Send + Sync {
+    fn session_id(&self) -> &SessionId;
+
+    fn state(&self) -> SessionState;
+
+    /// Replaces the state by another one of the same session.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if its custom state is not an `S`.
+    fn reload(&self, state: SessionState) -> Result<()>;
+
+    /// Makes the next patch a whole document.
+    fn arm_patcher(&self);
+
+    /// Returns the state in the middle of a turn, with a conversation that the session does not have yet.
+    fn state_with(&self, conversation: Messages) -> SessionState;
+
+    /// Notes a snapshot inside the current turn: its conversation, without and with the snapshot's id in it.
+    fn saved_ahead(&self, conversation: &History, named: &History);
+
+    /// Puts the snapshot's id into the last of the saved messages, unless the session has replaced them.
+    fn adopt_named(&self, saved: &History, named: &History);
+
+    /// Returns the custom state as its type writes it, the defaults included.
+    fn custom_json(&self) -> Arc<Value>;
+
+    /// Adds artifacts and streams each of them.
+    fn add_artifacts(&self, artifacts: Vec<Artifact>);
+
+    /// Makes recorded changes again, in place of the call that made them first.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENT` if the custom state would no longer be an `S`, `INTERNAL` if a patch does not fit.
+    fn change_again(&self, changes: &[Change]) -> Result<()>;
+
+    /// Returns a context in which code finds the session, with the type of its custom state and without.
+    fn enter(self: Arc<Self>, context: Context) -> Context;
+}
+
 impl<S: CustomState> Core<S> {
     /// Creates the live state of a session.
     ///
@@ -125,69 +167,10 @@ impl<S: CustomState> Core<S> {
         })
     }
 
-    pub(crate) fn session_id(&self) -> &SessionId {
-        &self.session_id
-    }
-
-    pub(crate) fn state(&self) -> SessionState {
-        self.live.lock().state.clone()
-    }
-
-    /// Replaces the state by another one of the same session.
-    ///
-    /// # Errors
-    /// `INVALID_ARGUMENT` if its custom state is not an `S`.
-    pub(crate) fn reload(&self, mut state: SessionState) -> Result<()> {
-        let custom = custom_of(&self.session_id, &state)?;
-        state.session_id = Some(self.session_id.clone());
-        // A user's change that is in progress began on the old state and must not overwrite the new one.
-        let _changing = (self.patcher.enter(CUSTOM), self.messages.enter(MESSAGES));
-        *self.live.lock() = Live::new(state, custom);
-        Ok(())
-    }
-
     /// Begins a turn: the next patch is a whole document, and nothing of the turn is in a snapshot yet.
     pub(crate) fn begin_turn(&self) {
         self.arm_patcher();
         self.live.lock().ahead = Ahead::default();
-    }
-
-    /// Makes the next patch a whole document.
-    pub(crate) fn arm_patcher(&self) {
-        self.patcher.enter(CUSTOM).arm();
-    }
-
-    /// Returns the state in the middle of a turn, with a conversation that the session does not have yet.
-    pub(crate) fn state_with(&self, conversation: Messages) -> SessionState {
-        let live = self.live.lock();
-        SessionState {
-            messages: live.adopted(conversation),
-            ..live.state.clone()
-        }
-    }
-
-    /// Notes a snapshot inside the current turn: its conversation, without and with the snapshot's id in it.
-    pub(crate) fn saved_ahead(&self, conversation: &History, named: &History) {
-        let mut live = self.live.lock();
-        live.ahead.messages = Some(named.clone());
-        if let (Some(original), Some(named)) = (conversation.last(), named.last())
-            && !original.is_same(named)
-        {
-            live.ahead.named.push((original.clone(), named.clone()));
-        }
-    }
-
-    /// Puts the snapshot's id into the last of the saved messages, unless the session has replaced them.
-    pub(crate) fn adopt_named(&self, saved: &History, named: &History) {
-        let _changing = self.messages.enter(MESSAGES);
-        let mut live = self.live.lock();
-        let present = &live.state.messages;
-        // Messages that were added since the snapshot are kept after the named one.
-        if present.shared_prefix(saved) == saved.len() {
-            let mut messages = named.clone();
-            messages.extend(present.since(saved.len()).cloned());
-            live.state.messages = messages;
-        }
     }
 
     /// Replaces all messages.
@@ -214,27 +197,6 @@ impl<S: CustomState> Core<S> {
     pub(super) fn custom(&self) -> S {
         let custom = Arc::clone(&self.live.lock().custom);
         S::clone(&custom)
-    }
-
-    /// Returns the custom state as its type writes it, the defaults included.
-    pub(super) fn custom_json(&self) -> Arc<Value> {
-        let (custom, stored) = {
-            let live = self.live.lock();
-            if let Some(typed) = &live.typed {
-                return Arc::clone(typed);
-            }
-            (Arc::clone(&live.custom), live.state.custom.clone())
-        };
-        let typed = match (serde_json::to_value(&*custom), stored) {
-            (Ok(typed), Some(stored)) if typed == *stored => stored,
-            (Ok(typed), _) => Arc::new(typed),
-            (Err(_), stored) => stored.unwrap_or_default(),
-        };
-        let mut live = self.live.lock();
-        if Arc::ptr_eq(&live.custom, &custom) {
-            live.typed = Some(Arc::clone(&typed));
-        }
-        typed
     }
 
     /// Returns the custom state as it is stored, the default where it was never set.
@@ -320,20 +282,6 @@ impl<S: CustomState> Core<S> {
         }
     }
 
-    /// Adds artifacts and streams each of them.
-    pub(super) fn add_artifacts(&self, artifacts: impl IntoIterator<Item = Artifact>) {
-        let changes = Changes::current(&self.session_id);
-        let mut live = self.live.lock();
-        for artifact in artifacts {
-            if let Some(changes) = &changes {
-                changes.note(Change::Artifact(artifact.clone()));
-            }
-            put(Arc::make_mut(&mut live.state.artifacts), artifact.clone());
-            // Under the lock, so that chunks leave in the order of the changes. Posting never waits.
-            self.publisher.post(AgentStreamChunk::artifact(artifact));
-        }
-    }
-
     /// Replaces all artifacts without telling the client.
     pub(super) fn set_artifacts(&self, artifacts: Vec<Artifact>) {
         if let Some(changes) = Changes::current(&self.session_id) {
@@ -352,22 +300,6 @@ impl<S: CustomState> Core<S> {
         self.edit(|state| state.messages.extend(messages));
     }
 
-    /// Makes recorded changes again, in place of the call that made them first.
-    ///
-    /// # Errors
-    /// `INVALID_ARGUMENT` if the custom state would no longer be an `S`, `INTERNAL` if a patch does not fit.
-    pub(super) fn change_again(&self, changes: &[Change]) -> Result<()> {
-        for change in changes.iter().cloned() {
-            match change {
-                Change::Custom(patch) => self.patch_custom(&patch)?,
-                Change::Artifact(artifact) => self.add_artifacts([artifact]),
-                Change::Artifacts(artifacts) => self.set_artifacts(artifacts),
-                Change::Message(message) => self.add_messages(vec![message]),
-            }
-        }
-        Ok(())
-    }
-
     fn patch_custom(&self, patch: &JsonPatch) -> Result<()> {
         let mut patcher = self.patcher.enter(CUSTOM);
         // Relative to the live document, so that changes of other calls since then stay.
@@ -375,6 +307,110 @@ impl<S: CustomState> Core<S> {
         let custom = decode_custom(Some(&document))?;
         self.put_custom(&mut patcher, custom, Arc::new(document), None);
         Ok(())
+    }
+}
+
+impl<S: CustomState> AnySession for Core<S> {
+    fn session_id(&self) -> &SessionId {
+        &self.session_id
+    }
+
+    fn state(&self) -> SessionState {
+        self.live.lock().state.clone()
+    }
+
+    fn reload(&self, mut state: SessionState) -> Result<()> {
+        let custom = custom_of(&self.session_id, &state)?;
+        state.session_id = Some(self.session_id.clone());
+        // A user's change that is in progress began on the old state and must not overwrite the new one.
+        let _changing = (self.patcher.enter(CUSTOM), self.messages.enter(MESSAGES));
+        *self.live.lock() = Live::new(state, custom);
+        Ok(())
+    }
+
+    fn arm_patcher(&self) {
+        self.patcher.enter(CUSTOM).arm();
+    }
+
+    fn state_with(&self, conversation: Messages) -> SessionState {
+        let live = self.live.lock();
+        SessionState {
+            messages: live.adopted(conversation),
+            ..live.state.clone()
+        }
+    }
+
+    fn saved_ahead(&self, conversation: &History, named: &History) {
+        let mut live = self.live.lock();
+        live.ahead.messages = Some(named.clone());
+        if let (Some(original), Some(named)) = (conversation.last(), named.last())
+            && !original.is_same(named)
+        {
+            live.ahead.named.push((original.clone(), named.clone()));
+        }
+    }
+
+    fn adopt_named(&self, saved: &History, named: &History) {
+        let _changing = self.messages.enter(MESSAGES);
+        let mut live = self.live.lock();
+        let present = &live.state.messages;
+        // Messages that were added since the snapshot are kept after the named one.
+        if present.shared_prefix(saved) == saved.len() {
+            let mut messages = named.clone();
+            messages.extend(present.since(saved.len()).cloned());
+            live.state.messages = messages;
+        }
+    }
+
+    fn custom_json(&self) -> Arc<Value> {
+        let (custom, stored) = {
+            let live = self.live.lock();
+            if let Some(typed) = &live.typed {
+                return Arc::clone(typed);
+            }
+            (Arc::clone(&live.custom), live.state.custom.clone())
+        };
+        let typed = match (serde_json::to_value(&*custom), stored) {
+            (Ok(typed), Some(stored)) if typed == *stored => stored,
+            (Ok(typed), _) => Arc::new(typed),
+            (Err(_), stored) => stored.unwrap_or_default(),
+        };
+        let mut live = self.live.lock();
+        if Arc::ptr_eq(&live.custom, &custom) {
+            live.typed = Some(Arc::clone(&typed));
+        }
+        typed
+    }
+
+    fn add_artifacts(&self, artifacts: Vec<Artifact>) {
+        let changes = Changes::current(&self.session_id);
+        let mut live = self.live.lock();
+        for artifact in artifacts {
+            if let Some(changes) = &changes {
+                changes.note(Change::Artifact(artifact.clone()));
+            }
+            put(Arc::make_mut(&mut live.state.artifacts), artifact.clone());
+            // Under the lock, so that chunks leave in the order of the changes. Posting never waits.
+            self.publisher.post(AgentStreamChunk::artifact(artifact));
+        }
+    }
+
+    fn change_again(&self, changes: &[Change]) -> Result<()> {
+        for change in changes.iter().cloned() {
+            match change {
+                Change::Custom(patch) => self.patch_custom(&patch)?,
+                Change::Artifact(artifact) => self.add_artifacts(vec![artifact]),
+                Change::Artifacts(artifacts) => self.set_artifacts(artifacts),
+                Change::Message(message) => self.add_messages(vec![message]),
+            }
+        }
+        Ok(())
+    }
+
+    fn enter(self: Arc<Self>, context: Context) -> Context {
+        context
+            .with_extension(Arc::clone(&self))
+            .with_extension(Arc::new(SessionHandle::new(self)))
     }
 }
 
@@ -438,8 +474,145 @@ fn shared_prefix(current: &History, wanted: &Messages) -> usize {
     kept
 }
 
+/// Remembers the document that was sent last. The first patch of every turn replaces the whole document, so a
+/// client's view is wrong for one turn at most.
+#[derive(Debug, Default)]
+pub(super) struct Patcher {
+    sent: Option<Arc<Value>>,
+}
+
+impl Patcher {
+    /// Makes the next patch a whole document.
+    pub(super) fn arm(&mut self) {
+        self.sent = None;
+    }
+
+    /// Returns the patch that turns the client's view into `current`; `None` if the two are equal.
+    pub(super) fn patch_to(&mut self, current: Arc<Value>) -> Option<JsonPatch> {
+        let patch = match self.sent.as_deref() {
+            None => JsonPatch::replace_document(Arc::clone(&current)),
+            Some(sent) => JsonPatch::diff(sent, &current),
+        };
+        self.sent = Some(current);
+        (!patch.is_empty()).then_some(patch)
+    }
+}
+
+/// A lock under which a user's function runs. If that function takes the same lock again, it panics with a
+/// message; with a plain mutex the thread would wait for itself.
+#[derive(Debug, Default)]
+pub(crate) struct ChangeLock<T> {
+    value: Mutex<T>,
+    holder: Mutex<Option<ThreadId>>,
+}
+
+/// Holds a [`ChangeLock`] until it is dropped.
+pub(crate) struct ChangeGuard<'a, T> {
+    value: MutexGuard<'a, T>,
+    holder: &'a Mutex<Option<ThreadId>>,
+}
+
+impl<T> ChangeLock<T> {
+    /// Waits for the lock; `what` names the guarded value in the message of the panic.
+    ///
+    /// # Panics
+    /// If this thread holds the lock already.
+    pub(crate) fn enter(&self, what: &str) -> ChangeGuard<'_, T> {
+        let this = Some(thread::current().id());
+        assert!(
+            *self.holder.lock() != this,
+            "{what} cannot be changed from inside a function that is changing {what}: let that function return first"
+        );
+        let value = self.value.lock();
+        *self.holder.lock() = this;
+        ChangeGuard {
+            value,
+            holder: &self.holder,
+        }
+    }
+}
+
+impl<T> Deref for ChangeGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T> DerefMut for ChangeGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.value
+    }
+}
+
+impl<T> Drop for ChangeGuard<'_, T> {
+    fn drop(&mut self) {
+        // The holder is removed before the value is unlocked, so that the next holder's name is not
+        // overwritten.
+        *self.holder.lock() = None;
+    }
+}
+
+/// One change of a session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Change {
+    /// A change of the custom state.
+    Custom(JsonPatch),
+    /// An artifact that was added or replaced.
+    Artifact(Artifact),
+    /// The artifacts that replaced all others.
+    Artifacts(Vec<Artifact>),
+    /// A message that was added.
+    Message(Message),
+}
+
+/// The changes that one tool call or effect makes; an extension of the context in which it runs.
+///
+/// Calls that run at the same time have one each, so their changes are separate. Changes made in tasks that
+/// are spawned without the context are not seen.
+#[derive(Debug)]
+pub(crate) struct Changes {
+    session: SessionId,
+    made: Mutex<Vec<Change>>,
+}
+
+impl Changes {
+    pub(crate) fn of(session: SessionId) -> Arc<Self> {
+        Arc::new(Self {
+            session,
+            made: Mutex::default(),
+        })
+    }
+
+    /// Makes changes seen that are made in `context`.
+    pub(crate) fn enter(self: &Arc<Self>, context: Context) -> Context {
+        context.with_extension(Arc::clone(self))
+    }
+
+    /// Returns the changes of the call in which the calling code runs, if they are those of `session`. An
+    /// agent that is called from a tool inherits the tool's context but has a separate session.
+    pub(super) fn current(session: &SessionId) -> Option<Arc<Self>> {
+        Context::current()
+            .extension::<Self>()
+            .filter(|changes| changes.session == *session)
+    }
+
+    pub(super) fn note(&self, change: Change) {
+        self.made.lock().push(change);
+    }
+
+    /// Returns the changes so far.
+    pub(crate) fn made(&self) -> Vec<Change> {
+        self.made.lock().clone()
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn history(texts: &[&str]) -> History {
@@ -483,5 +656,20 @@ mod tests {
 
         assert_eq!(shared_prefix(&current, &wanted), 3);
         assert_eq!(shared_prefix(&current, &wanted.slice(1..3)), 0);
+    }
+
+    #[test]
+    fn the_first_patch_is_the_whole_document_even_if_nothing_changed() {
+        let mut patcher = Patcher::default();
+        let document = Arc::new(json!({"n": 1}));
+
+        let first = patcher.patch_to(Arc::clone(&document));
+        let unchanged = patcher.patch_to(Arc::clone(&document));
+        patcher.arm();
+        let rearmed = patcher.patch_to(document);
+
+        assert_eq!(first, Some(JsonPatch::replace_document(json!({"n": 1}))));
+        assert_eq!(unchanged, None);
+        assert_eq!(rearmed, first);
     }
 }

@@ -1,83 +1,19 @@
-//! A session without the type of its custom state.
+//! A session without the type of its custom state, and sessions as arguments of tools.
 
-use std::fmt;
+use std::any::type_name;
 use std::sync::Arc;
 
-use everturn_ai::{History, Messages};
-use everturn_core::{Context, Result};
+use everturn_ai::{FromToolContext, History, Requirement, Tool, ToolContext};
+use everturn_core::{Context, Error, HandlerResult, Registry, Result};
 use serde_json::Value;
 
-use super::{Change, Core, Session};
+use super::{AnySession, Change, Core, Session};
 use crate::{Artifact, CustomState, SessionId, SessionState};
 
 /// A handle to a session without the type of its custom state, for middleware and generic tools. Cloning is
 /// cheap.
 #[derive(Clone)]
 pub struct SessionHandle(Arc<dyn AnySession>);
-
-/// A session during an invocation, whatever the type of its custom state. See [`Core`] for what the methods
-/// do.
-trait AnySession: Send + Sync {
-    fn session_id(&self) -> &SessionId;
-    fn state(&self) -> SessionState;
-    fn custom_json(&self) -> Arc<Value>;
-    fn add_artifacts(&self, artifacts: Vec<Artifact>);
-    fn change_again(&self, changes: &[Change]) -> Result<()>;
-    fn enter(self: Arc<Self>, context: Context) -> Context;
-    fn reload(&self, state: SessionState) -> Result<()>;
-    fn arm_patcher(&self);
-    fn state_with(&self, conversation: Messages) -> SessionState;
-    fn saved_ahead(&self, conversation: &History, named: &History);
-    fn adopt_named(&self, saved: &History, named: &History);
-}
-
-impl<S: CustomState> AnySession for Core<S> {
-    fn session_id(&self) -> &SessionId {
-        self.session_id()
-    }
-
-    fn state(&self) -> SessionState {
-        self.state()
-    }
-
-    fn custom_json(&self) -> Arc<Value> {
-        self.custom_json()
-    }
-
-    fn add_artifacts(&self, artifacts: Vec<Artifact>) {
-        self.add_artifacts(artifacts);
-    }
-
-    fn change_again(&self, changes: &[Change]) -> Result<()> {
-        self.change_again(changes)
-    }
-
-    fn enter(self: Arc<Self>, context: Context) -> Context {
-        context
-            .with_extension(Arc::clone(&self))
-            .with_extension(Arc::new(SessionHandle(self)))
-    }
-
-    fn reload(&self, state: SessionState) -> Result<()> {
-        self.reload(state)
-    }
-
-    fn arm_patcher(&self) {
-        self.arm_patcher();
-    }
-
-    fn state_with(&self, conversation: Messages) -> SessionState {
-        self.state_with(conversation)
-    }
-
-    fn saved_ahead(&self, conversation: &History, named: &History) {
-        self.saved_ahead(conversation, named);
-    }
-
-    fn adopt_named(&self, saved: &History, named: &History) {
-        self.adopt_named(saved, named);
-    }
-}
 
 impl SessionHandle {
     pub(super) fn new<S: CustomState>(core: Arc<Core<S>>) -> Self {
@@ -124,6 +60,11 @@ impl SessionHandle {
         self.0.add_artifacts(artifacts.into_iter().collect());
     }
 
+    /// Returns the live session, for the invocation that it belongs to.
+    pub(crate) fn live(&self) -> &dyn AnySession {
+        &*self.0
+    }
+
     /// Makes recorded changes again, in place of the call that made them first.
     pub(crate) fn change_again(&self, changes: &[Change]) -> Result<()> {
         self.0.change_again(changes)
@@ -132,34 +73,6 @@ impl SessionHandle {
     /// Returns a context in which code finds the session, with the type of its custom state and without.
     pub(crate) fn enter(&self, context: Context) -> Context {
         Arc::clone(&self.0).enter(context)
-    }
-
-    /// Replaces the state by another one of the same session.
-    ///
-    /// # Errors
-    /// `INVALID_ARGUMENT` if its custom state is not of the session's type.
-    pub(crate) fn reload(&self, state: SessionState) -> Result<()> {
-        self.0.reload(state)
-    }
-
-    /// Makes the next patch a whole document.
-    pub(crate) fn arm_patcher(&self) {
-        self.0.arm_patcher();
-    }
-
-    /// Returns the state in the middle of a turn, with a conversation that the session does not have yet.
-    pub(crate) fn state_with(&self, conversation: Messages) -> SessionState {
-        self.0.state_with(conversation)
-    }
-
-    /// Notes a snapshot inside the current turn: its conversation, without and with the snapshot's id in it.
-    pub(crate) fn saved_ahead(&self, conversation: &History, named: &History) {
-        self.0.saved_ahead(conversation, named);
-    }
-
-    /// Puts the snapshot's id into the last of the saved messages, unless the session has replaced them.
-    pub(crate) fn adopt_named(&self, saved: &History, named: &History) {
-        self.0.adopt_named(saved, named);
     }
 
     /// Returns the prompt input of this conversation, if it has one.
@@ -174,8 +87,77 @@ impl<S: CustomState> From<Session<S>> for SessionHandle {
     }
 }
 
-impl fmt::Debug for SessionHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("SessionHandle").field(self.session_id()).finish()
+everturn_core::opaque_debug!(SessionHandle);
+
+/// The provider that a [`Requirement`] names for the custom state of an agent's sessions.
+const SESSION: &str = "session";
+
+/// The session of the agent that the tool works for. An agent with another custom state than `S` refuses the
+/// tool when it is defined.
+///
+/// `FAILED_PRECONDITION` if the tool is called outside an agent, or by an agent with another custom state.
+impl<S: CustomState> FromToolContext for Session<S> {
+    fn requirement() -> Option<Requirement> {
+        Some(Requirement::new::<S>(SESSION))
+    }
+
+    fn from_tool_context(context: &ToolContext) -> HandlerResult<Self> {
+        let missing = || {
+            let wanted = format!("Session<{}>", type_name::<S>());
+            match SessionHandle::of(context.context()) {
+                Some(_) => Error::failed_precondition(format!(
+                    "{} needs a {wanted}, and the agent keeps another custom state: define it with that state",
+                    called(context),
+                )),
+                None => outside(context, &wanted),
+            }
+        };
+        Ok(Session::of(context.context()).ok_or_else(missing)?)
+    }
+}
+
+/// The session of the agent that the tool works for, whatever its custom state is.
+///
+/// `FAILED_PRECONDITION` if the tool is called outside an agent.
+impl FromToolContext for SessionHandle {
+    fn from_tool_context(context: &ToolContext) -> HandlerResult<Self> {
+        Ok(Self::of(context.context()).ok_or_else(|| outside(context, "SessionHandle"))?)
+    }
+}
+
+fn outside(context: &ToolContext, wanted: &str) -> Error {
+    Error::failed_precondition(format!(
+        "{} needs a {wanted}, and is called outside an agent: give it to an agent's turn",
+        called(context)
+    ))
+}
+
+fn called(context: &ToolContext) -> String {
+    let request = context.request();
+    request.map_or_else(
+        || "the tool".to_owned(),
+        |request| format!("tool '{}'", request.name),
+    )
+}
+
+/// Checks that an agent whose custom state is an `S` provides what a tool needs of its session and of its
+/// application.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` if the tool needs another custom state, `FAILED_PRECONDITION` if the application was
+/// not given a value that the tool takes.
+pub(crate) fn check_tool<S: CustomState>(agent: &str, registry: &Registry, tool: &Tool) -> Result<()> {
+    let function = format_args!("tool '{}' of agent '{agent}'", tool.name());
+    registry.dependencies().check(function, tool.requirements())?;
+    let other = |needed: &&Requirement| needed.provider() == SESSION && !needed.is::<S>();
+    match tool.requirements().iter().find(other) {
+        None => Ok(()),
+        Some(needed) => Err(Error::invalid_argument(format!(
+            "tool '{}' needs a Session<{}>, and agent '{agent}' keeps the custom state {}: define the agent with the state that \
+             the tool needs, or give the tool to another agent",
+            tool.name(),
+            needed.type_name(),
+            type_name::<S>(),
+        ))),
     }
 }

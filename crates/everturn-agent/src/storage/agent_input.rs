@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use everturn_ai::{Answers, Message};
 use everturn_core::Schema;
+use everturn_macros::wire;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -11,21 +12,19 @@ use serde_json::Value;
 use super::ClientTool;
 
 /// The input of one turn.
+#[wire(deny_unknown_fields)]
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AgentInput {
     /// The user's messages before [`message`](Self::message), for a client whose user sent several messages
     /// before the turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier: Vec<Message>,
     /// The user's message.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Message>,
     /// Answers to interrupted tool requests; `resume` on the wire.
-    #[serde(default, rename = "resume", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "resume")]
     pub answers: Option<Answers>,
     /// Whether the work continues in the background after this input.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detach: Option<bool>,
     /// Tools that the client brings for this turn alone and runs itself. Agents around a prompt offer them to
     /// the model in addition to their own. From clients only where the agent
@@ -39,11 +38,9 @@ pub struct AgentInput {
     /// The JSON Schema of the answer to this turn, which agents around a prompt apply; custom functions find
     /// it in [`Turn::input`](crate::Turn::input). From clients only where the agent
     /// [allows](crate::ClientPermissions::output_schema) it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Arc<Value>>,
     /// The custom state that the turn begins with, in place of the session's. From clients only where the
     /// agent [allows](crate::ClientPermissions::custom) it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub custom: Option<Arc<Value>>,
 }
 
@@ -105,26 +102,9 @@ impl AgentInput {
     }
 }
 
-impl From<&str> for AgentInput {
-    fn from(text: &str) -> Self {
-        Self::message(text)
-    }
-}
-
-impl From<String> for AgentInput {
-    fn from(text: String) -> Self {
-        Self::message(text)
-    }
-}
-
-impl From<Message> for AgentInput {
-    fn from(message: Message) -> Self {
-        Self::message(message)
-    }
-}
-
-impl From<Answers> for AgentInput {
-    fn from(answers: Answers) -> Self {
-        Self::answers(answers)
-    }
+everturn_core::conversions! {
+    From<&str> for AgentInput: |text| Self::message(text);
+    From<String> for AgentInput: |text| Self::message(text);
+    From<Message> for AgentInput: |message| Self::message(message);
+    From<Answers> for AgentInput: |answers| Self::answers(answers);
 }

@@ -1,6 +1,7 @@
 //! Artifacts: the products of a conversation other than its messages.
 
 use everturn_ai::{Content, JsonObject, Part, json_heap_size, parts_heap_size};
+use everturn_macros::wire;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -8,15 +9,14 @@ use serde_json::Value;
 /// A document, picture or other product of a conversation.
 ///
 /// An artifact with a name replaces the one of that name in place; one without a name is always appended.
+#[wire]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Artifact {
     /// The name, if it has one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The content.
     pub parts: Vec<Part>,
     /// Metadata about the artifact.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<JsonObject>,
 }
 

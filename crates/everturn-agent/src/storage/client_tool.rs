@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use everturn_ai::Tool;
 use everturn_core::{Error, Result, Schema};
+use everturn_macros::wire;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -19,16 +20,14 @@ const LARGEST_TOOLS: usize = 128 * 1024;
 
 /// A tool that the client brings for one turn and runs itself. A call of it interrupts the turn, and the
 /// client answers the interrupt with the tool's output.
+#[wire(deny_unknown_fields)]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ClientTool {
     /// The name by which the model calls the tool.
     pub name: String,
     /// The description for the model.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The JSON Schema of the input; any input if not given.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_schema: Option<Arc<Value>>,
 }
 

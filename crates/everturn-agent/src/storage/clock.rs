@@ -1,6 +1,5 @@
 //! The clock that gives snapshots their times.
 
-use std::fmt;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -34,8 +33,4 @@ impl Default for Clock {
     }
 }
 
-impl fmt::Debug for Clock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Clock")
-    }
-}
+everturn_core::opaque_debug!(Clock);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use everturn_ai::{History, JsonObject};
 use everturn_core::{Error, Reason, Result};
+use everturn_macros::wire;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -148,18 +149,16 @@ fn without_quotation(message: &str) -> String {
 ///
 /// A clone shares its content with the original: the messages are a position in a shared history, and the
 /// rest is behind shared pointers. On the wire it is a plain object; unknown fields survive.
+#[wire]
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
 #[schemars(deny_unknown_fields)]
 pub struct SessionState {
     /// The session's id.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<SessionId>,
     /// The messages.
     #[serde(default)]
     pub messages: History,
     /// The custom state; absent is `null`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Value>")]
     pub custom: Option<Arc<Value>>,
     /// The artifacts.
@@ -167,7 +166,6 @@ pub struct SessionState {
     #[schemars(with = "Vec<Artifact>")]
     pub artifacts: Arc<Vec<Artifact>>,
     /// The prompt input of the whole conversation.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<Value>")]
     pub prompt_input: Option<Arc<Value>>,
     /// Fields of other versions.

@@ -10,32 +10,28 @@
 //! | `transition` | every way in which a stored snapshot may change, with a table of all cases |
 //! | `mutation` | a transition as a store sees it |
 
-mod annotation;
 mod bookkeeping;
 mod lease;
 mod mutation;
-mod open_turn;
-mod position;
 mod rewind;
 mod transition;
 
 use everturn_ai::JsonObject;
 use everturn_core::{Error, Result, RuntimeError, TraceParent};
+use everturn_macros::wire;
 use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::de::IntoDeserializer;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-pub(crate) use self::annotation::Annotation;
-pub use self::annotation::MAX_LABELS;
 pub use self::bookkeeping::Bookkeeping;
-pub(crate) use self::lease::BackgroundRun;
 pub use self::lease::Lease;
+pub(crate) use self::lease::{BackgroundRun, OpenTurn};
 pub use self::mutation::Mutation;
-pub(crate) use self::open_turn::OpenTurn;
-pub use self::position::Cursor;
 pub(crate) use self::rewind::Rewind;
+pub(crate) use self::transition::Annotation;
+pub use self::transition::MAX_LABELS;
 pub(crate) use self::transition::{Progress, RUN_OUTPUT, RunEnd, Transition};
 use crate::{AgentFinishReason, SessionId, SessionState, SnapshotEvent, SnapshotId, SnapshotStatus};
 
@@ -49,8 +45,8 @@ const ORIGIN: &str = "traceparent";
 ///
 /// The *store* makes an id where none is given and keeps the session id of a stored snapshot. The *caller*
 /// sets everything else. Fields unknown to this version survive.
+#[wire]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
 pub struct Snapshot {
     /// The snapshot's id.
     pub snapshot_id: SnapshotId,
@@ -72,30 +68,23 @@ pub struct Snapshot {
     #[schemars(with = "String")]
     pub created_at: Timestamp,
     /// When the snapshot last changed, heartbeats apart.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub updated_at: Option<Timestamp>,
     /// The last heartbeat of a pending snapshot's worker.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub heartbeat_at: Option<Timestamp>,
     /// The status.
     #[serde(default, deserialize_with = "status_or_completed")]
     pub status: SnapshotStatus,
     /// How the turn or the run ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<AgentFinishReason>,
     /// Why the run failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<RuntimeError>,
     /// The snapshot's number in the session, counted from zero.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<u64>,
     /// The number of the turn, counted from zero over all ancestors of the snapshot.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_index: Option<u64>,
     /// The event at which the snapshot was taken.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<SnapshotEvent>,
     /// Whether a rewind superseded the snapshot.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -104,10 +93,8 @@ pub struct Snapshot {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
     /// The note that people wrote on the snapshot.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     /// The session's state at this point; a pending snapshot has none yet.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<SessionState>,
     /// The framework's own notes. Clients see only the usage among them.
     #[serde(flatten)]
@@ -203,6 +190,32 @@ fn status_or_completed<'de, D: Deserializer<'de>>(
     match Option::<String>::deserialize(deserializer)? {
         Some(name) if !name.is_empty() => SnapshotStatus::deserialize(name.into_deserializer()),
         _ => Ok(SnapshotStatus::Completed),
+    }
+}
+
+/// A position in a listing: the snapshot that ended a page. Snapshots written meanwhile do not move it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Cursor {
+    /// When the snapshot was created.
+    #[schemars(with = "String")]
+    pub created_at: Timestamp,
+    /// The snapshot's id.
+    pub snapshot_id: SnapshotId,
+}
+
+impl Cursor {
+    /// Creates the position of a snapshot.
+    pub fn at(snapshot: &Snapshot) -> Self {
+        Self {
+            created_at: snapshot.created_at,
+            snapshot_id: snapshot.snapshot_id.clone(),
+        }
+    }
+
+    /// Returns the position as a sort key.
+    pub fn position(&self) -> (Timestamp, &SnapshotId) {
+        (self.created_at, &self.snapshot_id)
     }
 }
 

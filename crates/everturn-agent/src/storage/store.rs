@@ -65,24 +65,23 @@
 //! belong to the caller and are stored as they come.
 
 mod checksum;
-mod into_store;
 mod journal;
 mod ledger;
 mod memory;
-mod names;
-mod pending;
 mod precondition;
 mod query;
 mod turn_locks;
 
 use std::fmt;
+use std::sync::Arc;
 
 use async_trait::async_trait;
+pub use everturn_ai::UsageTotal;
+pub use everturn_core::Scope;
 use everturn_core::{Error, Result};
 use futures::stream::BoxStream;
 
 pub use self::checksum::Checksum;
-pub use self::into_store::IntoStore;
 pub use self::journal::{
     Journal, JournalGuard, JournalKey, JournalRecord, KEPT, RECORD_TAKEN, TURN_TAKEN_OVER, record_taken,
 };
@@ -91,20 +90,17 @@ pub use self::ledger::{
     write_account,
 };
 pub use self::memory::MemoryStore;
-pub use self::names::{MAX_ID_BYTES, check_id};
-pub use self::pending::{PendingCursor, PendingPage, PendingQuery, PendingRun};
 pub(crate) use self::precondition::tip_moved;
 pub use self::precondition::{Precondition, SAVE_UNKNOWN, TIP_MOVED, save_unknown};
 pub use self::query::{
-    Cursor, DEFAULT_PAGE, Deletion, MAX_PAGE, Order, Page, SessionQuery, SessionSummary, SnapshotQuery,
+    Cursor, DEFAULT_PAGE, Deletion, MAX_PAGE, Order, Page, PendingCursor, PendingPage, PendingQuery,
+    PendingRun, SessionQuery, SessionSummary, SnapshotQuery,
 };
 pub use self::turn_locks::{
     LockGrant, LockPlace, LockRequest, Recalled, ResumeAt, TURN_LOCK_LOST, TurnLocks, lock_lost,
 };
 pub use crate::storage::snapshot::{Bookkeeping, Lease, Mutation};
 use crate::{Clock, SessionId, Snapshot, SnapshotId, SnapshotStatus};
-pub use everturn_ai::UsageTotal;
-pub use everturn_core::Scope;
 
 /// The statuses a snapshot goes through, the current one first; see [`SessionStore::watch`].
 pub type StatusStream = BoxStream<'static, SnapshotStatus>;
@@ -319,6 +315,83 @@ pub async fn drop_journals(journal: &dyn Journal, scope: &Scope, keys: &[Journal
     for key in keys {
         if let Err(error) = journal.clear(scope, key).await {
             tracing::warn!(%error, "the journal of a turn that has ended was not dropped");
+        }
+    }
+}
+
+/// A value that serves as an agent's store: a store, or a shared one.
+pub trait IntoStore {
+    /// Converts the value into a shared store.
+    fn into_store(self) -> Arc<dyn SessionStore>;
+}
+
+impl<T: SessionStore> IntoStore for T {
+    fn into_store(self) -> Arc<dyn SessionStore> {
+        Arc::new(self)
+    }
+}
+
+impl<T: SessionStore> IntoStore for Arc<T> {
+    fn into_store(self) -> Arc<dyn SessionStore> {
+        self
+    }
+}
+
+impl IntoStore for Arc<dyn SessionStore> {
+    fn into_store(self) -> Arc<dyn SessionStore> {
+        self
+    }
+}
+
+/// The greatest length of an id, in bytes: with an ending and a temporary mark it is still a file name.
+pub const MAX_ID_BYTES: usize = 200;
+
+/// Checks that every store can keep an id: an id becomes a file name in some of them.
+///
+/// It has 1 to [`MAX_ID_BYTES`] bytes, no path separator, no control character, no `..` and no leading dot.
+/// An agent checks the id of a new session with it before anything runs. `what` names the id in the error.
+///
+/// # Errors
+/// `INVALID_ARGUMENT` with the fault of the id.
+pub fn check_id(what: &str, id: &str) -> Result<()> {
+    let fault = if id.is_empty() {
+        "is empty".to_owned()
+    } else if id.len() > MAX_ID_BYTES {
+        format!("has {} bytes, and {MAX_ID_BYTES} are allowed", id.len())
+    } else if id.contains(['/', '\\']) {
+        "contains a path separator".to_owned()
+    } else if id.contains("..") {
+        "contains '..'".to_owned()
+    } else if id.starts_with('.') {
+        "starts with a dot".to_owned()
+    } else if id.chars().any(|character| character < '\u{20}') {
+        "contains a control character".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(Error::invalid_argument(format!("the {what} {fault}; use letters, digits and dashes")).with_public())
+}
+
+#[cfg(test)]
+mod tests {
+    use everturn_core::Status;
+
+    use super::*;
+
+    #[test]
+    fn an_id_that_some_store_cannot_keep_is_refused() {
+        let long = "x".repeat(MAX_ID_BYTES + 1);
+        for id in ["", ".", "..", "a/b", "a\\b", "a..b", ".a", "a\0b", "a\nb", &long] {
+            let error = check_id("session id", id).unwrap_err();
+
+            assert_eq!(error.status(), Status::InvalidArgument, "{id:?}");
+        }
+    }
+
+    #[test]
+    fn ids_of_any_script_are_kept() {
+        for id in ["a", "7f0c", "küche 1", "スープ", "a.b", "user@example.org|42"] {
+            assert!(check_id("session id", id).is_ok(), "{id:?}");
         }
     }
 }

@@ -9,13 +9,13 @@ use everturn_ai::{
     Delegate, GenerateRound, IntoMiddleware, Messages, Middleware, MiddlewareSource, ModelResponse,
     NextRound, Tool, ToolContext, place_system_part,
 };
-use everturn_core::{ActionType, Error, HandlerResult, Registry, Result};
+use everturn_core::{ActionType, Context, Error, HandlerResult, Registry, Result};
 use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::AgentRef;
 use super::subagent;
+use crate::{Agent, AgentTransport, CustomState};
 
 /// The metadata entry that marks the part with the list of sub-agents.
 const MARKER: &str = "agents-middleware-instructions";
@@ -85,29 +85,19 @@ impl Delegation {
         }
     }
 
-    /// Sets the prefix of the tools' names; empty for the bare names of the agents.
-    pub fn tool_prefix(mut self, prefix: impl Into<String>) -> Self {
-        self.tool_prefix = prefix.into();
-        self
-    }
+    everturn_core::setters! {
+        /// Sets the prefix of the tools' names; empty for the bare names of the agents.
+        pub fn tool_prefix(mut self, prefix: impl Into<String>) { self.tool_prefix = prefix.into() }
 
-    /// Sets how many tasks may be handed on in one generation.
-    pub fn max_delegations(mut self, limit: u32) -> Self {
-        self.max_delegations = Some(limit);
-        self
-    }
+        /// Sets how many tasks may be handed on in one generation.
+        pub fn max_delegations(mut self, limit: u32) { self.max_delegations = Some(limit) }
 
-    /// Sets how many of the last messages a sub-agent is shown, text only; only for agents that keep no
-    /// sessions.
-    pub fn history_length(mut self, messages: usize) -> Self {
-        self.history_length = messages;
-        self
-    }
+        /// Sets how many of the last messages a sub-agent is shown, text only; only for agents that keep no
+        /// sessions.
+        pub fn history_length(mut self, messages: usize) { self.history_length = messages }
 
-    /// Sets how a sub-agent's artifacts reach the model.
-    pub fn artifact_strategy(mut self, strategy: ArtifactStrategy) -> Self {
-        self.artifact_strategy = strategy;
-        self
+        /// Sets how a sub-agent's artifacts reach the model.
+        pub fn artifact_strategy(mut self, strategy: ArtifactStrategy) { self.artifact_strategy = strategy }
     }
 
     /// Returns the sub-agents of this process.
@@ -290,3 +280,131 @@ impl Shared {
         Ok(action.and_then(|action| action.descriptor().description.clone()))
     }
 }
+
+/// A reference to an agent that tasks can be handed to: its name, a description for the model, and where it
+/// is.
+///
+/// | the agent is | its reference |
+/// |---|---|
+/// | registered, now or later | `AgentRef::new("researcher")`, or the name alone |
+/// | available | `AgentRef::from(&researcher)` |
+/// | on another server: a `RemoteAgent` of `everturn-client` | `AgentRef::reached("researcher", remote)` |
+///
+/// ```
+/// use everturn_agent::{AgentRef, Delegation};
+///
+/// let researcher = AgentRef::new("researcher")
+///     .description("Knows where to look.")
+///     .seed(|context| context.with_value("budget", "small"));
+/// let team = Delegation::to([researcher, AgentRef::new("writer")]);
+/// # let _ = team;
+/// ```
+#[derive(Clone, Deserialize, JsonSchema)]
+#[serde(from = "AgentRefForm")]
+#[schemars(with = "AgentRefForm")]
+pub struct AgentRef {
+    pub(super) name: String,
+    pub(super) description: Option<String>,
+    /// The way to the agent; `None` if it is looked up in the registry.
+    pub(super) transport: Option<Arc<dyn AgentTransport>>,
+    /// Whether the agent is on another server.
+    is_remote: bool,
+    seed: Option<Seed>,
+}
+
+type Seed = Arc<dyn Fn(Context) -> Context + Send + Sync>;
+
+/// A name, or an object with more.
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum AgentRefForm {
+    Name(String),
+    Described {
+        name: String,
+        #[serde(default)]
+        description: Option<String>,
+    },
+}
+
+impl From<AgentRefForm> for AgentRef {
+    fn from(form: AgentRefForm) -> Self {
+        match form {
+            AgentRefForm::Name(name) => Self::new(name),
+            AgentRefForm::Described { name, description } => Self {
+                description,
+                ..Self::new(name)
+            },
+        }
+    }
+}
+
+impl AgentRef {
+    /// Refers to the registered agent of a name. It is looked up when it is given a task.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            description: None,
+            transport: None,
+            is_remote: false,
+            seed: None,
+        }
+    }
+
+    /// Refers to the agent at the other end of a transport, such as a `RemoteAgent`, under a name of one's
+    /// choice.
+    pub fn reached(name: impl Into<String>, transport: impl AgentTransport) -> Self {
+        Self {
+            transport: Some(Arc::new(transport)),
+            is_remote: true,
+            ..Self::new(name)
+        }
+    }
+
+    everturn_core::setters! {
+        /// Sets the description for the model; without it, the agent's own.
+        pub fn description(mut self, description: impl Into<String>) { self.description = Some(description.into()) }
+
+        /// Sets the function that makes the context of the agent's invocations from the context of the call
+        /// that delegates to it.
+        ///
+        /// The agent sees the result as its caller's context: who calls, for which tenant, with what
+        /// deadline. For an agent on another server it is the context that the client's header provider is
+        /// given.
+        pub fn seed(mut self, seed: impl Fn(Context) -> Context + Send + Sync + 'static) {
+            self.seed = Some(Arc::new(seed));
+        }
+    }
+
+    /// Returns the agent if it is one of this process.
+    pub(super) fn delegate(&self) -> Option<Delegate> {
+        (!self.is_remote).then(|| Delegate {
+            name: self.name.clone(),
+            is_looked_up: self.transport.is_none(),
+        })
+    }
+
+    /// Returns the context of an invocation that a call in `context` delegates.
+    pub(super) fn seeded(&self, context: &Context) -> Context {
+        match &self.seed {
+            Some(seed) => seed(context.clone()),
+            None => context.clone(),
+        }
+    }
+}
+
+everturn_core::conversions! {
+    From<&str> for AgentRef: |name| Self::new(name);
+    From<String> for AgentRef: |name| Self::new(name);
+}
+
+impl<S: CustomState, T: 'static, O: 'static> From<&Agent<S, T, O>> for AgentRef {
+    fn from(agent: &Agent<S, T, O>) -> Self {
+        Self {
+            description: agent.description().map(str::to_owned),
+            is_remote: false,
+            ..Self::reached(agent.name(), agent.clone())
+        }
+    }
+}
+
+everturn_core::opaque_debug!(AgentRef, name, description);

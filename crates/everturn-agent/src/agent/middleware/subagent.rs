@@ -156,13 +156,7 @@ pub(super) fn last_texts(conversation: &Messages, count: usize) -> History {
         .filter(|message| matches!(message.role(), Role::User | Role::Model));
     let mut texts: Vec<Message> = messages
         .filter_map(|message| {
-            let parts: Vec<Part> = message
-                .content()
-                .iter()
-                .filter_map(Part::as_text)
-                .filter(|text| !text.is_empty())
-                .map(Part::text)
-                .collect();
+            let parts: Vec<Part> = texts_of(message).map(Part::text).collect();
             (!parts.is_empty()).then(|| Message::new(message.role(), parts))
         })
         .collect();
@@ -171,11 +165,10 @@ pub(super) fn last_texts(conversation: &Messages, count: usize) -> History {
 }
 
 fn joined_text(message: &Message) -> String {
-    let texts: Vec<&str> = message
-        .content()
-        .iter()
-        .filter_map(Part::as_text)
-        .filter(|text| !text.is_empty())
-        .collect();
-    texts.join("\n")
+    texts_of(message).collect::<Vec<_>>().join("\n")
+}
+
+fn texts_of(message: &Message) -> impl Iterator<Item = &str> {
+    let texts = message.content().iter().filter_map(Part::as_text);
+    texts.filter(|text| !text.is_empty())
 }

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::tools::check_tools;
+use super::check_tools;
 use crate::agent::{AgentOrigin, AgentProgram, sealed};
 use crate::invocation::{AgentPrompt, prompt_function};
 use crate::{AgentBuilder, AgentKind, CustomState};
@@ -52,14 +52,14 @@ impl<S, T, O> AgentBuilder<S, InlinePrompt, T, O> {
         self.with_custom()
     }
 
-    /// Sets the model, by name or with settings; the registry's default if not given.
-    pub fn model(self, model: impl Into<ModelReference>) -> Self {
-        self.define_prompt(|prompt| prompt.model(model))
-    }
+    forwards! {
+        prompt;
 
-    /// Sets the settings for the model.
-    pub fn config(self, config: impl Serialize) -> Self {
-        self.define_prompt(|prompt| prompt.config(config))
+        /// Sets the model, by name or with settings; the registry's default if not given.
+        model(model: impl Into<ModelReference>);
+
+        /// Sets the settings for the model.
+        config(config: impl Serialize);
     }
 
     /// The type of the prompt's input: [prompt inputs](AgentBuilder::prompt_input), also those of clients,
@@ -69,15 +69,15 @@ impl<S, T, O> AgentBuilder<S, InlinePrompt, T, O> {
         self.define_prompt(|prompt| prompt.input_schema(schema))
     }
 
-    /// Sets the system text: a template, parts, or [computed](ContentSlot::computed).
-    pub fn system(self, system: impl Into<ContentSlot>) -> Self {
-        self.define_prompt(|prompt| prompt.system(system))
-    }
+    forwards! {
+        prompt;
 
-    /// Sets the messages around the conversation: a template with roles, or
-    /// [computed](MessagesSlot::computed).
-    pub fn messages(self, messages: impl Into<MessagesSlot>) -> Self {
-        self.define_prompt(|prompt| prompt.messages(messages))
+        /// Sets the system text: a template, parts, or [computed](ContentSlot::computed).
+        system(system: impl Into<ContentSlot>);
+
+        /// Sets the messages around the conversation: a template with roles, or
+        /// [computed](MessagesSlot::computed).
+        messages(messages: impl Into<MessagesSlot>);
     }
 
     /// Sets a message that is added as the user's after the conversation, on every turn.
@@ -85,29 +85,23 @@ impl<S, T, O> AgentBuilder<S, InlinePrompt, T, O> {
         self.define_prompt(|definition| definition.prompt(prompt))
     }
 
-    /// Adds a tool that the model may call.
-    pub fn tool(self, tool: impl IntoTool) -> Self {
-        self.define_prompt(|prompt| prompt.tool(tool))
-    }
+    forwards! {
+        prompt;
 
-    /// Adds tools that the model may call.
-    pub fn tools(self, tools: impl IntoIterator<Item = impl IntoTool>) -> Self {
-        self.define_prompt(|prompt| prompt.tools(tools))
-    }
+        /// Adds a tool that the model may call.
+        tool(tool: impl IntoTool);
 
-    /// Sets whether the model may, must or must not call tools.
-    pub fn tool_choice(self, choice: ToolChoice) -> Self {
-        self.define_prompt(|prompt| prompt.tool_choice(choice))
-    }
+        /// Adds tools that the model may call.
+        tools(tools: impl IntoIterator<Item = impl IntoTool>);
 
-    /// Sets in how many rounds of a turn the model may request tools before the turn fails.
-    pub fn max_rounds(self, rounds: u32) -> Self {
-        self.define_prompt(|prompt| prompt.max_rounds(rounds))
-    }
+        /// Sets whether the model may, must or must not call tools.
+        tool_choice(choice: ToolChoice);
 
-    /// Adds documents to answer from.
-    pub fn docs(self, docs: impl IntoIterator<Item = impl Into<Document>>) -> Self {
-        self.define_prompt(|prompt| prompt.docs(docs))
+        /// Sets in how many rounds of a turn the model may request tools before the turn fails.
+        max_rounds(rounds: u32);
+
+        /// Adds documents to answer from.
+        docs(docs: impl IntoIterator<Item = impl Into<Document>>);
     }
 
     /// Declares that answers are JSON of this type; [`AgentReply::data`](crate::AgentReply::data) parses
@@ -117,19 +111,17 @@ impl<S, T, O> AgentBuilder<S, InlinePrompt, T, O> {
         self.define_prompt(|prompt| prompt.output_schema(&schema))
     }
 
-    /// Sets the format of answers: `text`, `json`, `array`, `jsonl`, `enum`, or a custom one.
-    pub fn output_format(self, format: impl Into<String>) -> Self {
-        self.define_prompt(|prompt| prompt.output_format(format))
-    }
+    forwards! {
+        prompt;
 
-    /// Sets whether instructions about the format are added to the request, and their text.
-    pub fn output_instructions(self, instructions: impl Into<OutputInstructions>) -> Self {
-        self.define_prompt(|prompt| prompt.output_instructions(instructions))
-    }
+        /// Sets the format of answers: `text`, `json`, `array`, `jsonl`, `enum`, or a custom one.
+        output_format(format: impl Into<String>);
 
-    /// Adds middleware for every turn; the first one added is the outermost.
-    pub fn use_middleware(self, middleware: impl IntoMiddleware) -> Self {
-        self.define_prompt(|prompt| prompt.use_middleware(middleware))
+        /// Sets whether instructions about the format are added to the request, and their text.
+        output_instructions(instructions: impl Into<OutputInstructions>);
+
+        /// Adds middleware for every turn; the first one added is the outermost.
+        use_middleware(middleware: impl IntoMiddleware);
     }
 }
 

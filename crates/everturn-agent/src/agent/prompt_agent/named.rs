@@ -1,13 +1,17 @@
-//! Agents around a registered prompt, defined in Rust or in a `.prompt` file.
+//! Agents around a registered prompt, defined in Rust or in a `.prompt` file, with settings that go before
+//! the prompt's.
 
-use everturn_ai::Messages;
 use everturn_ai::prompt::{Prompt, PromptOverrides, note_overrides, note_prompt};
+use everturn_ai::{
+    Document, IntoMiddleware, IntoTool, Messages, ModelReference, OutputInstructions, ToolChoice,
+};
 use everturn_core::{Context, Error, Registry, Result};
 use futures::FutureExt;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::tools::check_tools;
+use super::check_tools;
 use crate::agent::{AgentOrigin, AgentProgram, sealed};
 use crate::invocation::{AgentPrompt, prompt_function};
 use crate::{AgentBuilder, AgentKind, CustomState};
@@ -138,7 +142,7 @@ impl<S: CustomState, T, O> AgentBuilder<S, NamedPrompt, T, O> {
         self.with_custom()
     }
 
-    pub(super) fn overriding(mut self, change: impl FnOnce(PromptOverrides) -> PromptOverrides) -> Self {
+    fn overriding(mut self, change: impl FnOnce(PromptOverrides) -> PromptOverrides) -> Self {
         self.kind.overrides = change(self.kind.overrides);
         self
     }
@@ -182,5 +186,81 @@ impl<S: CustomState> AgentKind<S> for NamedPrompt {
             prompt: Some(prompt),
             respond_only,
         })
+    }
+}
+
+/// Settings that go before the prompt's own, and after those of the call ([`ChatBuilder::overrides`]).
+///
+/// | given by | goes before |
+/// |---|---|
+/// | the call: [`ChatBuilder::overrides`] | all others |
+/// | the agent: the methods here | the prompt, the defaults |
+/// | the prompt: its file or definition | the defaults |
+/// | the application: its default model | |
+///
+/// ```
+/// # use everturn_agent::prompt_agent;
+/// # use everturn_ai::prompt::{PromptDefinition, PromptOverrides};
+/// # use everturn_ai::{ModelInfo, ModelResponse, define_model};
+/// # use everturn_core::{Registry, Result};
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<()> {
+/// # let registry = Registry::new();
+/// # for name in ["small", "large", "largest"] {
+/// #     define_model(&registry, name, ModelInfo::default(), move |_, _, _| async move { Ok(ModelResponse::text_of(name)) })?;
+/// # }
+/// PromptDefinition::new("critic").model("small").define(&registry)?;
+///
+/// let critic = prompt_agent(&registry, "critic").model("large").define()?;
+///
+/// assert_eq!(critic.run_text("My soup?").await?.text(), "large");
+/// let once = critic.chat().overrides(PromptOverrides::new().model("largest"));
+/// assert_eq!(once.run("My soup?").await?.text(), "largest");
+/// # Ok(()) }
+/// ```
+///
+/// [`ChatBuilder::overrides`]: crate::ChatBuilder::overrides
+impl<S: CustomState, T, O> AgentBuilder<S, NamedPrompt, T, O> {
+    forwards! {
+        overrides;
+
+        /// Sets the model in place of the prompt's.
+        model(model: impl Into<ModelReference>);
+
+        /// Lays settings for the model over the prompt's, key by key.
+        config(config: impl Serialize);
+
+        /// Adds a tool to those that take the place of the prompt's.
+        tool(tool: impl IntoTool);
+
+        /// Sets the tools in place of the prompt's; an empty list leaves the model without any.
+        tools(tools: impl IntoIterator<Item = impl IntoTool>);
+
+        /// Decides whether the model may, must or must not call tools.
+        tool_choice(choice: ToolChoice);
+
+        /// Sets in how many rounds of a turn the model may request tools before the turn fails.
+        max_rounds(rounds: u32);
+
+        /// Sets the documents to answer from, in place of the prompt's.
+        docs(docs: impl IntoIterator<Item = impl Into<Document>>);
+    }
+
+    /// Has the model answer with JSON of this type; [`AgentReply::data`](crate::AgentReply::data) reads it.
+    pub fn output<D: JsonSchema>(self) -> Self {
+        self.overriding(PromptOverrides::output::<D>)
+    }
+
+    forwards! {
+        overrides;
+
+        /// Sets the format of answers: `text`, `json`, `array`, `jsonl`, `enum`, or a custom one.
+        output_format(format: impl Into<String>);
+
+        /// Sets whether instructions about the format are added to the request, and their text.
+        output_instructions(instructions: impl Into<OutputInstructions>);
+
+        /// Adds middleware to that which takes the place of the prompt's; of several the first is the
+        /// outermost.
+        use_middleware(middleware: impl IntoMiddleware);
     }
 }

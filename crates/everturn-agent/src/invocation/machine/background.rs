@@ -2,8 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::state::{Phase, Step};
-use super::{Cancellation, Command, EndOfInput, Ending, Event, TurnSnapshot};
+use super::{Cancellation, Command, EndOfInput, Ending, Event, Phase, Step, TurnSnapshot};
 
 /// A run without a client. All inputs are known, so a function that asks is answered at once, or as soon as
 /// its progress is recorded.

@@ -6,10 +6,9 @@
 use std::collections::VecDeque;
 
 use super::background::{Background, Finalizing, TurnAtDetach};
-use super::saving::{Saving, TurnMeanwhile, settle_all};
-use super::state::{Meanwhile, Step};
+use super::ending::{Saving, TurnMeanwhile, settle_all};
 use super::stopping::Stopping;
-use super::{Cause, Command, Event, Resolution, TurnOutcome};
+use super::{Cause, Command, Event, Meanwhile, Resolution, Step, TurnOutcome};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Detaching<I, E> {

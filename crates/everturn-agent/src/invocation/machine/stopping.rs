@@ -2,9 +2,8 @@
 //! yet to return.
 
 use super::ending::resolve;
-use super::saving::{Saving, TurnMeanwhile, settle_all};
-use super::state::{Meanwhile, Step};
-use super::{Cancellation, Cause, Command, EndOfInput, Event, Resolution, TurnOutcome};
+use super::ending::{Saving, TurnMeanwhile, settle_all};
+use super::{Cancellation, Cause, Command, EndOfInput, Event, Meanwhile, Resolution, Step, TurnOutcome};
 
 /// Lasts only while the function runs or a write is in flight.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -44,28 +43,18 @@ impl<E: Clone> Stopping<E> {
         }
     }
 
-    /// Tells whether a turn that failed is kept as a snapshot.
-    pub(super) fn keeping_failures(mut self, keeps_failures: bool) -> Self {
-        self.keeps_failures = keeps_failures;
-        self
-    }
+    everturn_core::setters! {
+        /// Tells whether a turn that failed is kept as a snapshot.
+        pub(super) fn keeping_failures(mut self, keeps_failures: bool) { self.keeps_failures = keeps_failures }
 
-    /// Notes that the last turn is being made durable.
-    pub(super) fn with_commit_in_flight(mut self) -> Self {
-        self.write = Write::Turn;
-        self
-    }
+        /// Notes that the last turn is being made durable.
+        pub(super) fn with_commit_in_flight(mut self) { self.write = Write::Turn }
 
-    /// Notes that the invocation's end is being saved.
-    pub(super) fn with_end_in_flight(mut self) -> Self {
-        self.write = Write::End;
-        self
-    }
+        /// Notes that the invocation's end is being saved.
+        pub(super) fn with_end_in_flight(mut self) { self.write = Write::End }
 
-    /// Notes whether the client left before the cause arose.
-    pub(super) fn with_client_gone(mut self, client_gone: bool) -> Self {
-        self.client_gone = client_gone;
-        self
+        /// Notes whether the client left before the cause arose.
+        pub(super) fn with_client_gone(mut self, client_gone: bool) { self.client_gone = client_gone }
     }
 
     /// Cancels the work while a snapshot inside its turn is being written.

@@ -7,13 +7,14 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use everturn_core::Result;
+use everturn_core::{Result, Status};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio_util::task::TaskTracker;
 
-use super::busy;
+use super::{LockAnswer, busy};
+use crate::invocation::cursor::InvocationCursor;
 use crate::storage::stored_session::StoredSession;
 use crate::store::{LockGrant, LockRequest, Precondition, TIP_MOVED, TurnLocks};
 use crate::{Snapshot, SnapshotId};
@@ -182,11 +183,38 @@ pub(crate) struct EarlyLock {
 }
 
 impl EarlyLock {
-    /// Takes care of a lock that is about to be taken. The tracker owns the task that releases it.
-    pub(crate) fn guarding(lock: StoreLock, tasks: &TaskTracker) -> Self {
-        Self {
-            lock: Some(lock),
+    /// Takes the lock of the first turn, if it is free and the session has the version at which the store
+    /// recalled it. The tracker owns the task that releases the lock if the invocation does not begin.
+    ///
+    /// # Errors
+    /// The store's own errors.
+    pub(crate) async fn take(
+        cursor: &mut InvocationCursor,
+        turn: &SnapshotId,
+        version: i64,
+        tasks: &TaskTracker,
+    ) -> Result<Option<Self>> {
+        let Ok(LockAnswer::Queued(mut queued)) = cursor.take_lock(turn) else {
+            return Ok(None);
+        };
+        let Some(lock) = queued.in_store.take().filter(|_| queued.guard.is_some()) else {
+            return Ok(None);
+        };
+        let early = Self {
+            lock: Some(lock.clone()),
             tasks: tasks.clone(),
+        };
+        queued.in_store = Some(lock.at_version(version));
+        match queued.wait().await {
+            Ok(awaited) => {
+                cursor.keep_lock(awaited)?;
+                Ok(Some(early))
+            }
+            Err(error) if error.status() == Status::Aborted => {
+                early.hand_over();
+                Ok(None)
+            }
+            Err(error) => Err(error),
         }
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use everturn_ai::{JsonObject, UsageTotal};
 use everturn_core::{Error, Result};
+use everturn_macros::wire;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
@@ -18,26 +19,19 @@ use crate::{AgentInput, SnapshotId};
 ///
 /// A store keeps them like every other field, under their own keys, and interprets none of them. Clients see
 /// only the usage.
+#[wire]
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
 pub struct Bookkeeping {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     usage: Option<NotedUsage>,
     /// The first snapshot of the branch that this one is counted with, in a session with a limit that has
     /// branches.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     counted_with: Option<Noted<SnapshotId>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     background_run: Option<Noted<BackgroundRun>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     open_turn: Option<Noted<OpenTurn>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     unfinished_rewind: Option<Noted<Rewind>>,
     /// The marks of the last calls of the branch, newest first, separated by spaces.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     calls: Option<Box<str>>,
     /// Only in a session's head, and in a snapshot that follows one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     listing: Option<Noted<Listing>>,
     /// The inputs that a background run has left, in a snapshot that is shown to a client; never stored.
     #[serde(skip)]
@@ -46,13 +40,12 @@ pub struct Bookkeeping {
 
 /// The relation of a row to the snapshots that clients see. A turn that the policy takes no snapshot of is
 /// durable as a row too: the session's head, from which the next turn continues.
+#[wire]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
 struct Listing {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     head: bool,
     /// The nearest ancestor that is a snapshot; `None` if there is none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     parent: Option<SnapshotId>,
 }
 

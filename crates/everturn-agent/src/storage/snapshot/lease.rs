@@ -10,11 +10,12 @@ use std::sync::LazyLock;
 
 use everturn_ai::{JsonObject, UsageTotal};
 use everturn_core::{Principal, Result, Scope};
+use everturn_macros::wire;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use super::{OpenTurn, Snapshot};
+use super::Snapshot;
 use crate::AgentInput;
 
 /// The name of this process in leases.
@@ -63,8 +64,8 @@ impl Lease {
 }
 
 /// The background run behind a pending snapshot, for its workers.
+#[wire]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct BackgroundRun {
     /// The agent whose run this is.
     pub(crate) agent: String,
@@ -79,17 +80,14 @@ pub(crate) struct BackgroundRun {
     pub(crate) inputs: Vec<AgentInput>,
     /// The turn on the first input, if it was in progress when the run was accepted: the worker that takes it
     /// up continues its journal.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) turn: Option<OpenTurn>,
     /// The caller's context values that the agent records.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub(crate) context: Map<String, Value>,
     /// The tenant that came with the call, if the run is stored under another: agents that the run calls may
     /// need it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tenant: Option<Scope>,
     /// The identified caller, on whose behalf the run acts.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) principal: Option<Principal>,
     /// Whether the run is a client's, also if the client was not identified.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -98,13 +96,50 @@ pub(crate) struct BackgroundRun {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) by_program: bool,
     /// The usage of the conversation when the invocation began that became the run.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) used_before: Option<UsageTotal>,
     /// The usage of the turn that was in progress when the run was accepted. The run's usage contains it, and
     /// so does the turn's account in the ledger.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) used_in_turn: Option<UsageTotal>,
     /// Fields of other versions.
     #[serde(flatten)]
     pub(crate) extra: JsonObject,
+}
+
+/// A turn that was in progress when a snapshot was taken: its journal, and how much of the journal the
+/// snapshot holds.
+///
+/// A turn that continues from the snapshot continues the same journal, so it repeats nothing that came after
+/// the snapshot.
+#[wire]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct OpenTurn {
+    /// The turn's part of the journal's key.
+    pub(crate) journal: String,
+    /// The number of journal records whose effects are part of the snapshot.
+    pub(crate) records: u64,
+    /// The turn's name; absent if it is that of the journal.
+    pub(crate) turn: Option<String>,
+    /// Fields of other versions.
+    #[serde(flatten)]
+    extra: JsonObject,
+}
+
+impl OpenTurn {
+    /// Creates a reference to the turn with this journal, of which so many records are part of the snapshot.
+    pub(crate) fn new(journal: &str, records: u64) -> Self {
+        Self {
+            journal: journal.to_owned(),
+            records,
+            turn: None,
+            extra: JsonObject::new(),
+        }
+    }
+
+    /// Sets the turn's name.
+    pub(crate) fn named(self, turn: &str) -> Self {
+        Self {
+            turn: Some(turn.to_owned()).filter(|turn| *turn != self.journal),
+            ..self
+        }
+    }
 }

@@ -1,6 +1,5 @@
 //! The change that a store is given to apply: a transition, or a function in its place.
 
-use std::fmt;
 use std::sync::Arc;
 
 use everturn_core::Result;
@@ -43,11 +42,7 @@ impl From<Transition> for Mutation {
     }
 }
 
-impl fmt::Debug for Mutation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Mutation")
-    }
-}
+everturn_core::opaque_debug!(Mutation);
 
 #[cfg(test)]
 mod tests {

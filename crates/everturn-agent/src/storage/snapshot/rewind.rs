@@ -3,20 +3,20 @@
 use std::collections::{HashMap, HashSet};
 
 use everturn_ai::JsonObject;
+use everturn_macros::wire;
 use serde::{Deserialize, Serialize};
 
 use super::{Cursor, Snapshot};
 use crate::SnapshotId;
 
 /// The snapshots that a rewind keeps: those that lead from the session's beginning to one snapshot.
+#[wire]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
 pub(crate) struct Rewind {
     /// The last snapshot that is kept.
     keep: SnapshotId,
     /// The last snapshot before which nothing changes: there the kept snapshots part from those that were
     /// kept before. `None` is the session's beginning.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     fork: Option<Cursor>,
     /// Fields of other versions.
     #[serde(flatten)]
@@ -33,11 +33,9 @@ impl Rewind {
     }
 
     /// Like this rewind, but keeps the snapshots that lead to `tip`, which follows the one that is kept now.
-    pub(crate) fn extended_to(self, tip: &SnapshotId) -> Self {
-        Self {
-            keep: tip.clone(),
-            ..self
-        }
+    pub(crate) fn extended_to(mut self, tip: &SnapshotId) -> Self {
+        self.keep = tip.clone();
+        self
     }
 
     pub(crate) fn fork(&self) -> Option<&Cursor> {

@@ -94,11 +94,9 @@ impl SessionExpense {
 
     /// Enters the expense only if the session's budget allows the call.
     #[must_use]
-    pub fn if_admitted(self, admission: Admission) -> Self {
-        Self {
-            admission: Some(admission),
-            ..self
-        }
+    pub fn if_admitted(mut self, admission: Admission) -> Self {
+        self.admission = Some(admission);
+        self
     }
 
     /// Returns the account after the expense, where it held this much.
@@ -145,31 +143,18 @@ impl Expense {
         Self::default()
     }
 
-    /// Adds this much to the tenant's account.
-    #[must_use]
-    pub fn of_tenant(self, used: UsageTotal) -> Self {
-        Self {
-            tenant: Some(used),
-            ..self
-        }
-    }
+    everturn_core::setters! {
+        /// Adds this much to the tenant's account.
+        #[must_use]
+        pub fn of_tenant(mut self, used: UsageTotal) { self.tenant = Some(used) }
 
-    /// Adds this much to the account of a turn.
-    #[must_use]
-    pub fn of_turn(self, account: TurnAccount, used: UsageTotal) -> Self {
-        Self {
-            turn: Some((account, used)),
-            ..self
-        }
-    }
+        /// Adds this much to the account of a turn.
+        #[must_use]
+        pub fn of_turn(mut self, account: TurnAccount, used: UsageTotal) { self.turn = Some((account, used)) }
 
-    /// Adds this much to the account of a session's branch.
-    #[must_use]
-    pub fn of_session(self, expense: SessionExpense) -> Self {
-        Self {
-            session: Some(expense),
-            ..self
-        }
+        /// Adds this much to the account of a session's branch.
+        #[must_use]
+        pub fn of_session(mut self, expense: SessionExpense) { self.session = Some(expense) }
     }
 
     /// Returns whether the expense changes no account.
@@ -179,11 +164,9 @@ impl Expense {
 
     /// Enters the expense only if the tenant's budget allows the call.
     #[must_use]
-    pub fn if_admitted(self, admission: Admission) -> Self {
-        Self {
-            admission: Some(admission),
-            ..self
-        }
+    pub fn if_admitted(mut self, admission: Admission) -> Self {
+        self.admission = Some(admission);
+        self
     }
 
     /// Returns the tenant's account after the expense, where it was `before`; `None` if the expense does not

@@ -1,9 +1,8 @@
 //! The in-memory store.
 
 mod locks;
-mod positions;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, btree_map};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque, btree_map, vec_deque};
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -19,7 +18,6 @@ use serde_json::Value;
 use tokio::sync::{Notify, watch};
 
 use self::locks::Locks;
-use self::positions::{Position, Positions};
 use super::{
     Cursor, Deletion, Detail, Expense, Journal, JournalGuard, JournalKey, JournalRecord, LockGrant,
     LockPlace, LockRequest, Mutation, Order, Page, PendingPage, PendingQuery, PendingRun, Precondition,
@@ -692,5 +690,59 @@ impl fmt::Debug for MemoryStore {
             .field("journals", &unfinished.len())
             .field("kept", &kept.len())
             .finish()
+    }
+}
+
+pub(super) type Position = (Timestamp, SnapshotId);
+
+/// Positions in order. They are added and removed at the ends, and most sessions have few: a tree would be
+/// several times as large.
+#[derive(Default)]
+pub(super) struct Positions(VecDeque<Position>);
+
+impl Positions {
+    pub(super) fn insert(&mut self, position: Position) {
+        if let Err(index) = self.0.binary_search(&position) {
+            // Many sessions have one row, and no room for more is made for it.
+            if self.0.is_empty() {
+                self.0.reserve_exact(1);
+            }
+            self.0.insert(index, position);
+        }
+    }
+
+    pub(super) fn remove(&mut self, position: &Position) {
+        if let Ok(index) = self.0.binary_search(position) {
+            self.0.remove(index);
+        }
+    }
+
+    pub(super) fn last(&self) -> Option<&Position> {
+        self.0.back()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn iter(&self) -> vec_deque::Iter<'_, Position> {
+        self.0.iter()
+    }
+
+    pub(super) fn range(
+        &self,
+        (from, to): (Bound<Position>, Bound<Position>),
+    ) -> vec_deque::Iter<'_, Position> {
+        let start = match from {
+            Bound::Included(edge) => self.0.partition_point(|position| *position < edge),
+            Bound::Excluded(edge) => self.0.partition_point(|position| *position <= edge),
+            Bound::Unbounded => 0,
+        };
+        let end = match to {
+            Bound::Included(edge) => self.0.partition_point(|position| *position <= edge),
+            Bound::Excluded(edge) => self.0.partition_point(|position| *position < edge),
+            Bound::Unbounded => self.0.len(),
+        };
+        self.0.range(start..end)
     }
 }

@@ -65,20 +65,15 @@ impl LockRequest {
         }
     }
 
-    /// Has the turn wait in the queue if the lock is taken.
-    #[must_use]
-    pub fn waiting(self) -> Self {
-        Self { waits: true, ..self }
-    }
+    everturn_core::setters! {
+        /// Has the turn wait in the queue if the lock is taken.
+        #[must_use]
+        pub fn waiting(mut self) { self.waits = true }
 
-    /// Has the turn be granted its lock only if the session is at the version at which its snapshot was
-    /// recalled.
-    #[must_use]
-    pub fn as_of(self, version: i64) -> Self {
-        Self {
-            as_of: Some(version),
-            ..self
-        }
+        /// Has the turn be granted its lock only if the session is at the version at which its snapshot was
+        /// recalled.
+        #[must_use]
+        pub fn as_of(mut self, version: i64) { self.as_of = Some(version) }
     }
 }
 

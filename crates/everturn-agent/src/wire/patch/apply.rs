@@ -79,7 +79,7 @@ impl Target {
                 self.set(path, value, Placement::Insert)
             }
             PatchOperation::Test { path, value } => {
-                if same(self.read(path)?, value) {
+                if same_value(self.read(path)?, value) {
                     Ok(())
                 } else {
                     Err(PatchError::TestFailed(path.clone()))
@@ -235,19 +235,23 @@ fn cost_within(value: &Value, allowance: usize) -> Option<usize> {
 
 /// Compares JSON values: like `==`, but numbers are equal by value (`1` and `1.0`), as the RFC requires for
 /// `test`.
-fn same(left: &Value, right: &Value) -> bool {
+pub(crate) fn same_value(left: &Value, right: &Value) -> bool {
     match (left, right) {
         (Value::Number(left), Value::Number(right)) => {
             left == right || ((left.is_f64() || right.is_f64()) && left.as_f64() == right.as_f64())
         }
         (Value::Array(left), Value::Array(right)) => {
-            left.len() == right.len() && left.iter().zip(right).all(|(left, right)| same(left, right))
+            left.len() == right.len()
+                && left
+                    .iter()
+                    .zip(right)
+                    .all(|(left, right)| same_value(left, right))
         }
         (Value::Object(left), Value::Object(right)) => {
             left.len() == right.len()
                 && left
                     .iter()
-                    .all(|(name, left)| right.get(name).is_some_and(|right| same(left, right)))
+                    .all(|(name, left)| right.get(name).is_some_and(|right| same_value(left, right)))
         }
         _ => left == right,
     }

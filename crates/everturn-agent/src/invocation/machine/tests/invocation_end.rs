@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn the_end_is_saved_before_the_last_chunks_are_awaited() {
-    let mut machine = attached().keeping_ends();
+    let mut machine = attached().keeping(true, false);
 
     assert_eq!(machine.take(RETURNED), [Command::CommitEnd]);
     assert_eq!(machine.take(END_COMMITTED), [Command::Drain]);
@@ -13,7 +13,7 @@ fn the_end_is_saved_before_the_last_chunks_are_awaited() {
 
 #[test]
 fn the_end_of_a_function_that_failed_is_not_saved() {
-    let mut machine = attached().keeping_ends();
+    let mut machine = attached().keeping(true, false);
 
     assert_eq!(machine.take(Event::Returned(Err("boom"))), [Command::Drain]);
 }
@@ -21,7 +21,7 @@ fn the_end_of_a_function_that_failed_is_not_saved() {
 #[test]
 fn the_end_is_saved_after_the_last_turn() {
     let mut machine = after(
-        attached().keeping_ends(),
+        attached().keeping(true, false),
         [Event::NextInput, Event::Input("one"), SUCCEEDED, RETURNED],
     );
 
@@ -74,7 +74,7 @@ fn a_detach_while_the_end_is_saved_still_leaves_a_snapshot() {
 #[test]
 fn a_refused_detach_while_the_end_is_saved_fails_the_output() {
     let mut machine = after(
-        Machine::new(StoreSupport::WithoutSubscription).keeping_ends(),
+        Machine::new(StoreSupport::WithoutSubscription).keeping(true, false),
         [RETURNED, Event::Detach(vec![])],
     );
 

@@ -47,7 +47,7 @@ fn saving() -> Invocation {
 
 /// An attached invocation whose function returned normally and whose end is being saved.
 fn concluding() -> Invocation {
-    after(attached().keeping_ends(), [RETURNED])
+    after(attached().keeping(true, false), [RETURNED])
 }
 
 /// An attached invocation whose function returned normally and whose last chunks are on their way.

@@ -157,7 +157,7 @@ impl World {
     pub(super) fn keeping_ends(store: StoreSupport) -> Self {
         Self {
             keeps_end: true,
-            ..Self::around(Machine::new(store).keeping_ends())
+            ..Self::around(Machine::new(store).keeping(true, false))
         }
     }
 
@@ -165,7 +165,7 @@ impl World {
     pub(super) fn keeping_failures(store: StoreSupport) -> Self {
         Self {
             keeps_failures: true,
-            ..Self::around(Machine::new(store).keeping_failures())
+            ..Self::around(Machine::new(store).keeping(false, true))
         }
     }
 

@@ -1,24 +1,21 @@
 //! The snapshots of an invocation: asking the snapshot policy and writing.
 
 use std::collections::VecDeque;
-use std::future::Future;
 use std::sync::Arc;
 
 use everturn_ai::{History, Messages, UsageTotal, reason};
 use everturn_core::{Error, Result, SpanKind, SpanRecorder, in_span};
 use futures::FutureExt;
-use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
-use super::client::lost_the_session;
-use super::conversation::conversation_so_far;
-use super::machine::{Commit, Event, TakeoverPoint};
-use super::repeated::unknown_to_client;
-use super::signals::{Answer, Committed};
 use super::{AgentEvent, Driver, Written};
+use crate::invocation::client::lost_the_session;
 use crate::invocation::cursor::Saved;
+use crate::invocation::function::{Answer, Committed};
+use crate::invocation::generate::conversation_so_far;
+use crate::invocation::machine::{Commit, Event, TakeoverPoint};
+use crate::invocation::repeated::unknown_to_client;
 use crate::journal::TurnJournal;
-use crate::policy::state_limit::StateLimit;
 use crate::storage::content_id::SNAPSHOT_ID_ENTRY;
 use crate::storage::snapshot::OpenTurn;
 use crate::store::{JournalKey, Precondition, SAVE_UNKNOWN, TurnAccount};
@@ -38,7 +35,7 @@ pub(super) struct Snapshots {
     /// Whether this invocation has written anything.
     has_written: bool,
     /// Every snapshot written, in order; heads are not among them.
-    created: CreatedSnapshots,
+    created: Arc<Mutex<Vec<SnapshotId>>>,
     /// The number of messages with which the latest turn began.
     begun_with: Option<usize>,
     /// The state that the session returns to if the turn in progress fails and has committed nothing.
@@ -51,20 +48,6 @@ pub(super) struct Snapshots {
     next_call: Option<String>,
     /// The mark of the call that the turn answers.
     call: Option<String>,
-}
-
-/// The ids of the snapshots that an invocation has written so far, in order. A clone shares them.
-#[derive(Clone, Default)]
-pub(super) struct CreatedSnapshots(Arc<Mutex<Vec<SnapshotId>>>);
-
-impl CreatedSnapshots {
-    fn note(&self, id: &SnapshotId) {
-        self.0.lock().push(id.clone());
-    }
-
-    pub(super) fn ids(&self) -> Vec<SnapshotId> {
-        self.0.lock().clone()
-    }
 }
 
 /// A round whose tools have answered.
@@ -102,7 +85,7 @@ impl Snapshots {
             written: None,
             listed,
             has_written: false,
-            created: CreatedSnapshots::default(),
+            created: Arc::default(),
             begun_with: None,
             before_turn: None,
             is_committed: false,
@@ -148,8 +131,8 @@ impl Snapshots {
     }
 
     /// Returns the ids of the snapshots, for code that runs concurrently with the driver.
-    pub(super) fn created(&self) -> CreatedSnapshots {
-        self.created.clone()
+    pub(super) fn created(&self) -> Arc<Mutex<Vec<SnapshotId>>> {
+        Arc::clone(&self.created)
     }
 
     /// Returns whether this invocation has written nothing.
@@ -159,7 +142,7 @@ impl Snapshots {
 
     pub(super) fn note_created(&mut self, id: &SnapshotId) {
         self.has_written = true;
-        self.created.note(id);
+        self.created.lock().push(id.clone());
     }
 }
 
@@ -168,7 +151,7 @@ impl Driver {
         let state = self.session.state();
         // Without a store a failed invocation returns this state, from which the client continues.
         if self.cursor.is_none() {
-            self.last_good = Some(Box::new(state.clone()));
+            self.outcome.last_good = Some(Box::new(state.clone()));
         }
         let saved = self.save(SnapshotEvent::TurnEnd, state);
         self.answer_unless_written(saved, Event::TurnCommitted(Commit::Nothing));
@@ -184,11 +167,11 @@ impl Driver {
             };
             let conversation = conversation_so_far(&state.messages, &history, &request);
             SessionState {
-                messages: self.session.state_with(conversation).messages,
+                messages: self.session.live().state_with(conversation).messages,
                 ..state
             }
         });
-        let limit = StateLimit::new(self.definition.max_state_bytes);
+        let limit = self.definition.state_limit();
         // An answer that was refused leaves no trace: the question is open as before.
         let is_kept = !lost_the_session(error) && !is_refused_answer(error);
         let committed = committed.filter(|state| is_kept && limit.check(state).is_ok());
@@ -196,12 +179,12 @@ impl Driver {
         let Some(state) = committed.or_else(|| self.snapshots.before_turn.take()) else {
             return;
         };
-        if let Err(error) = self.session.reload(state) {
+        if let Err(error) = self.session.live().reload(state) {
             self.failed_work().log("rolling back a turn that failed", &error);
         }
         // Without a store a failed invocation returns this state, from which the client continues.
         if self.cursor.is_none() && self.definition.failed_turns == FailedTurns::Keep {
-            self.last_good = Some(Box::new(self.session.state()));
+            self.outcome.last_good = Some(Box::new(self.session.state()));
         }
     }
 
@@ -217,53 +200,27 @@ impl Driver {
             return;
         };
         let state = self.session.state();
-        let id = self
-            .turns
-            .reserved()
-            .cloned()
-            .unwrap_or_else(SnapshotId::generate);
-        let snapshot = cursor.next_snapshot(id);
+        let id = self.turns.reserved.clone().unwrap_or_else(SnapshotId::generate);
         let messages = state.messages.clone();
-        let finish_reason = self.turns.failure();
-        let mut snapshot = Snapshot {
+        let finish_reason = self.turns.last.failure();
+        let snapshot = Snapshot {
             status: match finish_reason {
                 AgentFinishReason::Aborted => SnapshotStatus::Aborted,
                 _ => SnapshotStatus::Failed,
             },
             finish_reason: Some(finish_reason),
-            error: self.turns.error().map(Error::for_operator),
-            turn_index: Some(cursor.next_turn()),
+            error: self.turns.last.error.as_ref().map(Error::for_operator),
             state: Some(state),
-            ..snapshot
+            ..cursor.next_snapshot(id)
         };
-        snapshot.set_usage(self.used_until_now());
-        snapshot.set_counted_with(self.usage.counted_with());
-        self.add_note(&mut snapshot);
-        // Trying the turn again continues its journal.
-        if let Some(turn) = self.left_turn() {
-            snapshot.set_open_turn(turn);
-        }
-        // Repeating the call continues the turn.
-        snapshot.set_calls(self.snapshots.call.as_deref(), cursor.calls());
-        let id = snapshot.snapshot_id.clone();
-        let kept = self.traced(id.clone(), cursor.keep(snapshot).boxed());
-        let written = kept.map(move |saved| {
-            Written::Snapshot(SnapshotWritten {
-                event: SnapshotEvent::TurnEnd,
-                is_failure: true,
-                id,
-                messages,
-                saved: saved.map(Box::new),
-            })
-        });
-        self.writes.push(written.boxed());
+        self.write(snapshot, messages, SnapshotEvent::TurnEnd);
     }
 
     pub(super) fn commit_round(&mut self) {
         let waiting = self.snapshots.rounds.front_mut();
         let saved = match waiting.and_then(|round| round.conversation.take()) {
             Some(conversation) => {
-                let state = self.session.state_with(conversation);
+                let state = self.session.live().state_with(conversation);
                 self.save(SnapshotEvent::RoundEnd, state)
             }
             None => Ok(false),
@@ -297,7 +254,11 @@ impl Driver {
             _ => Some(next_turn),
         };
         // Only a turn's own snapshot has the reserved id: the turn's code has received that id.
-        let own = self.turns.reserved().filter(|_| event == SnapshotEvent::TurnEnd);
+        let own = self
+            .turns
+            .reserved
+            .as_ref()
+            .filter(|_| event == SnapshotEvent::TurnEnd);
         let mut snapshot = cursor.next_snapshot(own.cloned().unwrap_or_else(SnapshotId::generate));
         let moment = SnapshotMoment {
             event,
@@ -324,11 +285,11 @@ impl Driver {
         } else {
             messages.clone()
         };
-        let mut snapshot = Snapshot {
+        let snapshot = Snapshot {
             turn_index,
             event: Some(event),
             finish_reason: match event {
-                SnapshotEvent::TurnEnd => self.turns.reason(),
+                SnapshotEvent::TurnEnd => self.turns.last.reason,
                 SnapshotEvent::InvocationEnd => self.finish_reason(),
                 SnapshotEvent::RoundEnd => None,
             },
@@ -338,54 +299,55 @@ impl Driver {
             }),
             ..snapshot
         };
-        snapshot.set_usage(self.used_until_now());
-        snapshot.set_counted_with(self.usage.counted_with());
-        self.add_note(&mut snapshot);
-        // Resuming the middle of a turn continues that turn's journal.
-        if let Some(turn) = self
-            .journals
-            .under_way()
-            .filter(|_| event == SnapshotEvent::RoundEnd)
-        {
-            snapshot.set_open_turn(turn);
-        }
-        let own_call = self.snapshots.call.as_deref();
-        snapshot.set_calls(
-            own_call.filter(|_| event == SnapshotEvent::TurnEnd),
-            cursor.calls(),
-        );
-        let journals = match event {
-            SnapshotEvent::TurnEnd => self.turns_held(),
-            // The turn is still in progress, or its own snapshot has dropped them.
-            _ => Vec::new(),
-        };
-        let id = snapshot.snapshot_id.clone();
-        let written = self
-            .traced(id.clone(), cursor.create(snapshot, journals).boxed())
-            .map(move |saved| {
-                Written::Snapshot(SnapshotWritten {
-                    event,
-                    is_failure: false,
-                    id,
-                    messages,
-                    saved: saved.map(Box::new),
-                })
-            });
-        self.writes.push(written.boxed());
+        self.write(snapshot, messages, event);
         Ok(true)
     }
 
-    /// Makes a write to the store part of the trace.
-    fn traced<T>(
-        &self,
-        id: SnapshotId,
-        write: BoxFuture<'static, Result<T>>,
-    ) -> impl Future<Output = Result<T>> + Send + use<T> {
-        let context = self.client.context().clone();
-        in_span("snapshot", SpanKind::Util, context, async move |_, recorder| {
-            recorder.input(id.as_str());
-            write.await
-        })
+    /// Adds the framework's notes to a snapshot and begins to write it. `messages` are those of its state,
+    /// without the snapshot's id in the last one.
+    fn write(&mut self, mut snapshot: Snapshot, messages: History, event: SnapshotEvent) {
+        let Some(cursor) = &self.cursor else {
+            return;
+        };
+        let is_failure = snapshot.status != SnapshotStatus::Completed;
+        snapshot.set_usage(self.used_until_now());
+        snapshot.set_counted_with(self.usage.counted_with());
+        self.add_note(&mut snapshot);
+        // Resuming the middle of a turn, or trying a turn again, continues its journal.
+        let turn = match event {
+            SnapshotEvent::RoundEnd => self.journals.under_way(),
+            _ if is_failure => self.left_turn(),
+            _ => None,
+        };
+        if let Some(turn) = turn {
+            snapshot.set_open_turn(turn);
+        }
+        // Repeating the call of a turn that failed continues the turn.
+        let own_call = self.snapshots.call.as_deref();
+        let own_call = own_call.filter(|_| event == SnapshotEvent::TurnEnd);
+        snapshot.set_calls(own_call, cursor.calls());
+        let id = snapshot.snapshot_id.clone();
+        let written = match event {
+            _ if is_failure => cursor.keep(snapshot).boxed(),
+            SnapshotEvent::TurnEnd => cursor.create(snapshot, self.turns_held()).boxed(),
+            // The turn is still in progress, or its own snapshot has dropped its journals.
+            _ => cursor.create(snapshot, Vec::new()).boxed(),
+        };
+        let (context, input) = (self.client.context().clone(), id.clone());
+        let traced = in_span("snapshot", SpanKind::Util, context, async move |_, recorder| {
+            recorder.input(input.as_str());
+            written.await
+        });
+        let written = traced.map(move |saved| {
+            Written::Snapshot(SnapshotWritten {
+                event,
+                is_failure,
+                id,
+                messages,
+                saved: saved.map(Box::new),
+            })
+        });
+        self.writes.push(written.boxed());
     }
 
     /// Adds the note of the server that called.
@@ -397,14 +359,8 @@ impl Driver {
 
     /// Handles the outcome of writing a snapshot.
     pub(super) fn snapshot_written(&mut self, written: SnapshotWritten) -> AgentEvent {
-        let SnapshotWritten {
-            event,
-            is_failure,
-            id,
-            messages,
-            saved,
-        } = written;
-        let saved = match saved {
+        let (event, is_failure, messages) = (written.event, written.is_failure, written.messages);
+        let saved = match written.saved {
             Ok(saved) => saved,
             Err(error) if is_failure => {
                 self.failed_work().log("keeping a turn that failed", &error);
@@ -412,7 +368,7 @@ impl Driver {
             }
             Err(error) if error.is(SAVE_UNKNOWN) => {
                 let (context, session) = (self.client.context(), self.session.session_id());
-                return Event::CommitFailed(unknown_to_client(error, context, session, &id));
+                return Event::CommitFailed(unknown_to_client(error, context, session, &written.id));
             }
             Err(error) => {
                 return Event::CommitFailed(error.context(match event {
@@ -432,8 +388,8 @@ impl Driver {
         let Saved { snapshot, is_new, .. } = *saved;
         if let Some(named) = snapshot.state.as_ref().map(|state| &state.messages) {
             match event {
-                SnapshotEvent::RoundEnd => self.session.saved_ahead(&messages, named),
-                _ if self.definition.names_messages => self.session.adopt_named(&messages, named),
+                SnapshotEvent::RoundEnd => self.session.live().saved_ahead(&messages, named),
+                _ if self.definition.names_messages => self.session.live().adopt_named(&messages, named),
                 _ => {}
             }
         }
@@ -452,7 +408,7 @@ impl Driver {
                 // The store dropped the records together with writing the snapshot.
                 self.journals.begin();
                 if !is_head {
-                    self.turns.committed(snapshot.snapshot_id);
+                    self.turns.last.snapshot = Some(snapshot.snapshot_id);
                 }
                 Event::TurnCommitted(Commit::Snapshot)
             }
@@ -470,14 +426,15 @@ impl Driver {
 
     /// Takes note that a turn that failed was kept. Its journal stays, for the turn that tries again.
     fn turn_kept(&mut self, saved: Saved) -> AgentEvent {
-        if let Some(cursor) = &mut self.cursor {
-            cursor.kept(&saved);
+        if let Some(cursor) = self.cursor.as_mut().filter(|_| !saved.snapshot.orphaned) {
+            cursor.wrote(&saved);
         }
         let Saved { snapshot, .. } = saved;
         self.snapshots.listed.clone_from(&snapshot.state);
         self.snapshots.written = snapshot.state;
         self.report(&snapshot.snapshot_id, SnapshotEvent::TurnEnd);
-        self.turns.keep(snapshot.snapshot_id);
+        self.turns.last.kept = Some(snapshot.snapshot_id.clone());
+        self.turns.last.snapshot = Some(snapshot.snapshot_id);
         Event::TurnKept(Commit::Snapshot)
     }
 
@@ -511,7 +468,8 @@ impl Driver {
 
     /// Returns the ids of this invocation's snapshots, if they are reported to the client.
     pub(super) fn reported_snapshots(&self) -> Option<Vec<SnapshotId>> {
-        self.reports_snapshots().then(|| self.snapshots.created.ids())
+        self.reports_snapshots()
+            .then(|| self.snapshots.created.lock().clone())
     }
 }
 

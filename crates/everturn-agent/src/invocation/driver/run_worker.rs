@@ -5,12 +5,13 @@ use std::time::Duration;
 use everturn_ai::JsonObject;
 use everturn_core::{Error, Principal, Result, SpanRecorder};
 use futures::future::BoxFuture;
-use futures::{FutureExt, StreamExt};
+use futures::{FutureExt, StreamExt, TryFutureExt};
 use jiff::Timestamp;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
-use super::machine::{Ending, Event, TurnOutcome};
 use super::{AgentEvent, Driver, QueuedInput, Written};
+use crate::invocation::function::Audience;
+use crate::invocation::machine::{Ending, Event, TurnOutcome};
 use crate::runs::RunEntry;
 use crate::runs::run_stream::stream_key_in;
 use crate::storage::snapshot::{BackgroundRun, Lease, Progress, RunEnd, Transition};
@@ -140,10 +141,10 @@ async fn beat(beats: Option<&mut Interval>) -> AgentEvent {
 impl Driver {
     /// Writes the pending snapshot of the run, under the id that was reserved for it.
     pub(super) fn write_pending(&mut self, inputs: Vec<QueuedInput>) {
-        let (Some(cursor), Some(id)) = (&self.cursor, self.turns.reserved().cloned()) else {
+        let (Some(cursor), Some(id)) = (&self.cursor, self.turns.reserved.clone()) else {
             return;
         };
-        let now = cursor.now();
+        let now = self.definition.clock.now();
         let snapshot = cursor.next_snapshot(id);
         let mut snapshot = Snapshot {
             status: SnapshotStatus::Pending,
@@ -166,7 +167,8 @@ impl Driver {
             turn: self.journals.begun().filter(|_| self.turns.is_under_way()),
             context: self.definition.recorded_context(self.client.context()),
             // Recorded only if it differs from the tenant under which the run is stored.
-            tenant: Scope::brought_by(self.client.context()).filter(|tenant| tenant != cursor.scope()),
+            tenant: Scope::brought_by(self.client.context())
+                .filter(|tenant| tenant != cursor.tenant().scope()),
             principal: Principal::of(self.client.context()),
             of_client: self.client.context().is_for_client(),
             by_program: self.client.is_program(),
@@ -201,7 +203,7 @@ impl Driver {
         let scope = self
             .cursor
             .as_ref()
-            .map(|cursor| cursor.scope().clone())
+            .map(|cursor| cursor.tenant().scope().clone())
             .unwrap_or_default();
         let session = self.session.session_id();
         self.broadcast
@@ -222,9 +224,9 @@ impl Driver {
     /// Shows chunks to the watchers of the run from now on.
     pub(super) fn play_to_watchers(&mut self) {
         self.broadcast.expect();
-        self.signals.play_to_watchers();
+        self.signals.play_to(Audience::Watchers);
         // The watchers have not received the custom state, so the next patch must be a whole document.
-        self.session.arm_patcher();
+        self.session.live().arm_patcher();
     }
 
     /// Tells the watchers of the run where a turn ends.
@@ -235,8 +237,8 @@ impl Driver {
         let end = TurnEnd {
             snapshot_id: None,
             finish_reason: match outcome {
-                TurnOutcome::Succeeded => self.turns.reason(),
-                TurnOutcome::Failed => Some(self.turns.failure()),
+                TurnOutcome::Succeeded => self.turns.last.reason,
+                TurnOutcome::Failed => Some(self.turns.last.failure()),
             },
             usage: self.usage.end_turn(),
             added: None,
@@ -277,15 +279,14 @@ impl Driver {
     ) -> Option<BoxFuture<'static, Rewritten>> {
         let (cursor, run) = (self.cursor.as_ref()?, self.background.run.as_ref()?);
         let lease = run.lease;
-        let written = cursor.change(run.snapshot.clone(), transition(lease, cursor.now()), journals);
-        // Created before the await, because the future must not borrow the driver.
-        let found = cursor.read(run.snapshot.clone());
+        let transition = transition(lease, self.definition.clock.now());
+        let written = cursor.change(run.snapshot.clone(), transition, journals);
         let rewritten = async move {
-            let is_written = written.await?.is_some();
+            let (is_written, found) = written.await?;
             let hold = if is_written {
                 Hold::Kept
             } else {
-                Hold::on(found.await?.as_ref(), lease)?
+                Hold::on(found.as_ref(), lease)?
             };
             Ok::<_, Error>(Rewritten { is_written, hold })
         };
@@ -325,6 +326,7 @@ impl Driver {
             lease: run.lease,
             end: Box::new(RunEnd {
                 output: self
+                    .outcome
                     .result
                     .as_ref()
                     .and_then(|result| result.as_ref().ok()?.output.clone()),
@@ -332,21 +334,13 @@ impl Driver {
                 turn,
                 ..run_end(ending, self.finish_reason(), self.session.state())
             }),
-            now: cursor.now(),
+            now: self.definition.clock.now(),
         };
         let written = cursor.change(run.snapshot.clone(), finish, journals);
-        let found = cursor.read(run.snapshot.clone());
-        let written = async move {
-            match written.await? {
-                Some(_) => Ok(true),
-                // Nothing was written: the snapshot is already aborted, or another worker has the lease.
-                None => Ok::<_, Error>(
-                    found
-                        .await?
-                        .is_some_and(|snapshot| snapshot.status == SnapshotStatus::Aborted),
-                ),
-            }
-        };
+        // If nothing was written, the snapshot is already aborted, or another worker has the lease.
+        let written = written.map_ok(|(is_written, found)| {
+            is_written || found.is_some_and(|snapshot| snapshot.status == SnapshotStatus::Aborted)
+        });
         self.writes.push(written.map(Written::Final).boxed());
     }
 }
@@ -371,22 +365,4 @@ fn run_end(ending: Ending<Error>, reason: Option<AgentFinishReason>, state: Sess
         usage: None,
         turn: None,
     }
-}
-
-/// Creates the error of a detach from an agent without a store.
-pub(super) fn no_store() -> Error {
-    Error::failed_precondition("a detach needs a session store, and the agent has none")
-}
-
-/// Creates the error of a detach with a store that cannot push status changes, so that no abort would be
-/// noticed.
-pub(super) fn no_subscription() -> Error {
-    Error::failed_precondition(
-        "a detach needs a store that tells when a snapshot changes, and the agent's does not",
-    )
-}
-
-/// Creates the error of a detach whose pending snapshot could not be saved.
-pub(super) fn no_pending_snapshot(error: Error) -> Error {
-    error.context("the pending snapshot could not be saved")
 }
