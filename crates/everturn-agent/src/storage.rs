@@ -18,6 +18,7 @@ pub(crate) mod snapshot;
 pub mod store;
 pub(crate) mod stored_session;
 pub(crate) mod timeline;
+pub(crate) mod unfinished_call;
 
 pub use self::agent_input::AgentInput;
 pub use self::artifact::Artifact;
@@ -30,3 +31,4 @@ pub use self::lifecycle::{OtherStatus, SnapshotEvent, SnapshotStatus};
 pub use self::session_state::{CustomState, STATE_UNREADABLE, SessionState};
 pub use self::snapshot::Snapshot;
 pub use self::timeline::Timeline;
+pub use self::unfinished_call::UnfinishedCall;

@@ -789,6 +789,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
             })?;
             beginning.custom = Some(always(custom));
         }
+        let journals = Retention::of(options.journaling, clock.clone(), options.heartbeat, &self.name);
         let definition = Definition {
             client_rules: ClientRules::new(
                 &self.name,
@@ -827,7 +828,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
             recorded_context: options.recorded_context,
             cancellation_grace: options.cancellation_grace.unwrap_or(CANCELLATION_GRACE),
             max_state_bytes: options.max_state_bytes.unwrap_or(MAX_STATE_BYTES),
-            journals: Retention::of(options.journaling, clock.clone()).map(Arc::new),
+            journals: journals.map(Arc::new),
             clock,
             beginning,
             custom_schema: schema_of::<S>(),
@@ -840,6 +841,7 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
             runs: Runs::default(),
             run_log: options.run_log.unwrap_or_else(own_log),
             run_polls: Arc::default(),
+            found_until: Default::default(),
         };
         Ok(Agent::new(definition, self.registry))
     }

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::named_session;
 use crate::store::{Cursor, Detail, Order, Page, SessionQuery, SessionSummary, SnapshotQuery};
-use crate::{SessionId, Snapshot, SnapshotId};
+use crate::{SessionId, Snapshot, SnapshotId, UnfinishedCall};
 
 /// A request for one page of a session's snapshots.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -197,6 +197,10 @@ pub struct SessionList {
     /// The questions that wait for answers, if the request is for sessions that wait.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub questions: Vec<OpenQuestion>,
+    /// The calls whose turns died or failed before their outcomes were known, if the request is for sessions
+    /// that wait: at most 1,000, and only on the first page. The next turn of the session reconciles or asks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unfinished: Vec<UnfinishedCall>,
 }
 
 /// A question that waits for an answer.
@@ -220,6 +224,7 @@ impl From<Page<SessionSummary>> for SessionList {
             sessions: page.items,
             next: page.next,
             questions: Vec::new(),
+            unfinished: Vec::new(),
         }
     }
 }

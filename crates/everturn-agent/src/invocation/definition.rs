@@ -9,6 +9,8 @@ use everturn_ai::prompt::{Prompt, WeakPrompt};
 use everturn_ai::{ToolErrors, Window};
 use everturn_core::stream_log::StreamLog;
 use everturn_core::{Context, Error, Registry, Result, Schema, WeakRegistry};
+use jiff::Timestamp;
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
@@ -27,6 +29,7 @@ use crate::policy::transform::{StateTransform, StreamTransform};
 use crate::runs::Runs;
 use crate::runs::run_poll::RunPolls;
 use crate::runs::stream_logs::StreamLogs;
+use crate::storage::clock::HEARTBEAT_EXPIRY;
 use crate::storage::session_state::unreadable;
 use crate::store::{Scope, SessionStore};
 use crate::{
@@ -64,7 +67,7 @@ impl Default for Heartbeat {
     fn default() -> Self {
         Self {
             interval: Duration::from_secs(30),
-            expiry: Duration::from_mins(1),
+            expiry: HEARTBEAT_EXPIRY,
         }
     }
 }
@@ -189,6 +192,8 @@ pub(crate) struct Definition {
     pub(crate) run_log: Arc<dyn StreamLog>,
     /// The polls of the runs that are watched, which their watchers share.
     pub(crate) run_polls: Arc<RunPolls>,
+    /// The moment up to which calls with an unknown outcome were found; see [`Recovery`](crate::Recovery).
+    pub(crate) found_until: Mutex<Option<Timestamp>>,
     /// The logs that hold streams of the registry's agents.
     pub(crate) stream_logs: StreamLogs,
     /// The observers of turns that end.

@@ -68,7 +68,7 @@ pub(crate) struct Driver {
     pub(super) turns: Turns,
     /// The wait for the turn lock.
     pub(super) lock_queue: Option<BoxFuture<'static, Result<AwaitedLock>>>,
-    /// Locks in the store that are being released.
+    /// Locks in the store that are being released, and calls of other turns that are noted as taken over.
     pub(super) releases: FuturesUnordered<BoxFuture<'static, ()>>,
     pub(super) cursor: Option<Box<InvocationCursor>>,
     pub(super) writes: FuturesUnordered<BoxFuture<'static, Written>>,
@@ -290,7 +290,7 @@ impl Driver {
             Written::Progress(progress) => {
                 // The recorded state holds these turns, so a takeover does not replay them.
                 if progress.is_written {
-                    self.journals.begin();
+                    self.releases.extend(self.journals.begin());
                 }
                 progress.hold.event().unwrap_or(Event::ProgressRecorded)
             }
@@ -452,7 +452,8 @@ impl Driver {
         }
     }
 
-    /// Waits until locks in the store are released. One that takes too long lapses by itself.
+    /// Waits until locks in the store are released, and calls are noted as taken over. A lock that takes too
+    /// long lapses by itself, and a call is taken over again.
     async fn settle_releases(&mut self) {
         if self.releases.is_empty() {
             return;

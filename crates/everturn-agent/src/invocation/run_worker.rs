@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use everturn_ai::JsonObject;
 use everturn_core::{Error, Principal, Result, SpanRecorder};
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, join_all};
 use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
@@ -313,9 +313,9 @@ impl Driver {
             self.failed_work().log("a background run", error);
         }
         // A failed or aborted run may be tried again, so it keeps its journals.
-        let (journals, turn) = match &ending {
-            Ending::Completed => (self.turns_held(), None),
-            _ => (Vec::new(), self.left_turn()),
+        let (journals, settled, turn) = match &ending {
+            Ending::Completed => (self.turns_held(), self.journals.settled(), None),
+            _ => (Vec::new(), Vec::new(), self.left_turn()),
         };
         let ending = match ending {
             Ending::Failed(error) if self.is_stop(&error) => Ending::Aborted(Some(error)),
@@ -338,7 +338,10 @@ impl Driver {
         let found = cursor.read(run.snapshot.clone());
         let written = async move {
             match written.await? {
-                Some(_) => Ok(true),
+                Some(_) => {
+                    join_all(settled).await;
+                    Ok(true)
+                }
                 // Nothing was written: the snapshot is already aborted, or another worker has the lease.
                 None => Ok::<_, Error>(
                     found

@@ -8,7 +8,7 @@ use everturn_ai::UsageTotal;
 use everturn_core::{Registry, Status};
 use parking_lot::Mutex;
 
-use crate::AgentFinishReason;
+use crate::{AgentFinishReason, UnfinishedCall};
 
 /// A turn that has ended, in the foreground or in the background.
 #[derive(Debug, Clone, Copy)]
@@ -34,6 +34,11 @@ pub struct EndedTurn<'a> {
 pub trait TurnObserver: Send + Sync + 'static {
     /// Receives a turn that has ended. It is called by the task that ran the turn and must not block.
     fn turn_ended(&self, turn: &EndedTurn<'_>);
+
+    /// Receives a call that a poll for lost runs found: its turn died, and its outcome is unknown.
+    fn call_found(&self, call: &UnfinishedCall) {
+        let _ = call;
+    }
 }
 
 /// Notifies `observer` of the turns of all agents of the registry, including those defined later, while
@@ -68,12 +73,16 @@ impl TurnObservers {
     }
 
     pub(crate) fn notify(&self, turn: &EndedTurn<'_>) {
+        self.each(|observer| observer.turn_ended(turn));
+    }
+
+    pub(crate) fn each(&self, notify: impl Fn(&dyn TurnObserver)) {
         let observers: Vec<_> = {
             let observers = self.0.lock();
             observers.iter().filter_map(Weak::upgrade).collect()
         };
         for observer in observers {
-            observer.turn_ended(turn);
+            notify(&*observer);
         }
     }
 }

@@ -20,7 +20,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 /// A store that can be reopened, as by another process.
-enum Place {
+pub(crate) enum Place {
     Memory(MemoryStore),
     Sqlite(PathBuf),
     Files(PathBuf),
@@ -28,7 +28,7 @@ enum Place {
 }
 
 impl Place {
-    fn all(folder: &TempDir) -> Vec<Self> {
+    pub(crate) fn all(folder: &TempDir) -> Vec<Self> {
         let mut places = vec![
             Self::Memory(MemoryStore::new()),
             Self::Sqlite(folder.path().join("sessions.db")),
@@ -44,7 +44,7 @@ impl Place {
         places
     }
 
-    async fn open(&self) -> Arc<dyn SessionStore> {
+    pub(crate) async fn open(&self) -> Arc<dyn SessionStore> {
         match self {
             Self::Memory(store) => Arc::new(store.clone()),
             Self::Sqlite(path) => Arc::new(SqliteStore::open(path).await.unwrap()),
@@ -108,8 +108,11 @@ async fn run_of_a_lost_worker() -> Vec<u8> {
     let run: Snapshot = serde_json::from_value(run).unwrap();
     let (store, id) = (MemoryStore::new(), run.snapshot_id.clone());
     let mutation = Mutation::new(move |_| Ok(Some(run.clone())));
-    let written = store.save(&Scope::default(), Some(&id), Precondition::None, mutation);
-    written.await.unwrap();
+    let scope = Scope::default();
+    store
+        .save(&scope, Some(&id), Precondition::None, mutation)
+        .await
+        .unwrap();
     let mut file = Vec::new();
     let archive = Archive::of(store, Scope::default());
     archive.export("s", &mut file).await.unwrap();
@@ -123,11 +126,8 @@ async fn no_store_recovers_a_run_from_an_imported_file() {
     let folder = tempfile::tempdir().unwrap();
     for place in Place::all(&folder) {
         let agent = parrot(place.open().await);
-        let imported = agent
-            .archive()
-            .unwrap()
-            .import(file.as_slice(), Import::default());
-        imported.await.unwrap();
+        let archive = agent.archive().unwrap();
+        archive.import(file.as_slice(), Import::default()).await.unwrap();
 
         let recovery = agent.recover().await;
 
