@@ -232,9 +232,6 @@ impl<S: CustomState> AgentSession<S> {
                     let turn = Turn::new(session.clone(), *input, place, context, signals.clone());
                     handler(turn).await.map(Into::into).map_err(Error::from)
                 };
-                if let Some(journal) = &journal {
-                    journal.rest();
-                }
                 let outcome: Result<TurnResult> =
                     outcome.and_then(|result| limit.check(&session.state()).map(|()| result));
                 let reason = match outcome {

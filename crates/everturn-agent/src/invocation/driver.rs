@@ -204,6 +204,7 @@ impl Driver {
                         TurnOutcome::Failed
                     }
                 };
+                self.journals.rest();
                 if let Some(cursor) = &mut self.cursor {
                     cursor.turn_ended(ended == TurnOutcome::Succeeded);
                 }

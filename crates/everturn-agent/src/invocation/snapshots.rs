@@ -546,6 +546,13 @@ impl Journals {
         self.0.iter().filter_map(|journal| journal.to_drop()).collect()
     }
 
+    /// Stops showing that the turn is in progress: its code has ended.
+    pub(super) fn rest(&self) {
+        if let Some(journal) = self.0.last() {
+            journal.rest();
+        }
+    }
+
     /// Returns the beginning of the turn in progress, if it has a journal.
     pub(super) fn begun(&self) -> Option<OpenTurn> {
         self.0.last().map(|journal| journal.beginning())

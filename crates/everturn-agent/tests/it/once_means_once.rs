@@ -810,6 +810,7 @@ fn a_call_whose_turn_is_in_progress_elsewhere_is_left_alone() {
     });
     let agent = desk.agent(&fuse, desk.reconciling(slow.with_replay(Replay::Once)));
     let first = done(&fuse, &agent, "Porto").snapshot_id.unwrap();
+    done(&fuse, &agent, "Rome");
     let work = async {
         let (busy, other) = tokio::join!(turn_at(&agent, session(), "Lisbon"), async {
             gate.reached().await;

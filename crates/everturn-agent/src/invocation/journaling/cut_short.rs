@@ -34,6 +34,8 @@ struct CutShort {
     has_begun: bool,
     /// Whether it is listed while its outcome is unknown.
     is_listed: bool,
+    /// Whether a reply has requested it.
+    is_requested: bool,
     outcome: Option<ToolOutcome>,
     changes: Vec<Change>,
 }
@@ -103,6 +105,7 @@ impl CutShortCalls {
                 call,
                 has_begun: false,
                 is_listed: false,
+                is_requested: false,
                 outcome: None,
                 changes: Vec::new(),
             });
@@ -151,8 +154,8 @@ impl CutShortCalls {
         let mut conversation = Some(conversation);
         let mut requests = None;
         let mut parts = Vec::new();
-        for known in &self.calls {
-            if !known.is_due() {
+        for known in &mut self.calls {
+            if !known.is_due() || known.is_requested {
                 continue;
             }
             let request = self.requests.get(&known.id).cloned().or_else(|| {
@@ -163,6 +166,7 @@ impl CutShortCalls {
                     .cloned()
             });
             let Some(request) = request else { continue };
+            known.is_requested = true;
             // Its own reference, because another message may use the model's.
             let part = Part::from(request.with_reference(known.id.as_str()));
             parts.push(part.with_metadata_entry(CUT_SHORT, true));

@@ -243,10 +243,14 @@ impl TurnJournal {
         // Out of the list, because generations of a turn may run at the same time.
         let elsewhere: Vec<_> = self.live().elsewhere.extract_if(.., takes).collect();
         for turn in elsewhere {
-            let begun = turn.unknown_outcomes();
             let store = self.writer.location().session.tenant().store();
-            let Some((_, first)) = begun.first() else { continue };
-            if settles_itself(&**store, &turn.scope, &first.snapshot).await? {
+            let mut calls = Vec::new();
+            for (id, begun) in turn.unknown_outcomes().into_iter().filter(is_offered) {
+                if !settles_itself(&**store, &turn.scope, &begun.snapshot).await? {
+                    calls.push(id);
+                }
+            }
+            if calls.is_empty() {
                 continue;
             }
             let writer = Arc::new(self.writer.elsewhere(turn.key.clone()));
@@ -258,7 +262,6 @@ impl TurnJournal {
                 known.learn(entry, by.as_ref().unwrap_or(&turn.key));
             }
             self.renew(&writer);
-            let calls: Vec<_> = begun.into_iter().filter(is_offered).map(|(id, _)| id).collect();
             let mut live = self.live();
             live.known.cut_short.adopt(known, &calls);
             live.adopted.push(Adopted { writer, calls });
