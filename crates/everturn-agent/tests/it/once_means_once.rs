@@ -9,7 +9,7 @@ use everturn_agent::store::{Journal, MemoryStore, Scope, SessionQuery};
 use everturn_agent::{
     Agent, AgentBuilder, AgentFinishReason, AgentInit, AgentInput, AgentOutput, AgentSession, Clock,
     Concurrency, EndedTurn, IdempotencyKey, InlinePrompt, Interrupt, Session, TurnEffect, TurnObserver,
-    UnfinishedCall, WhileInterrupted, agent, custom_agent, observe_turns,
+    UnfinishedCall, WhileInterrupted, agent, custom_agent, observe_turns, recover_every,
 };
 use everturn_ai::{
     Answers, Message, ModelRequest, ModelResponse, Part, Reconciliation, Replay, Role, Tool, ToolContext,
@@ -542,6 +542,10 @@ impl TurnObserver for Observer {
     fn turn_ended(&self, turn: &EndedTurn<'_>) {
         (0..turn.unknown_outcomes).for_each(|_| self.0.count("unknown"));
     }
+
+    fn call_found(&self, call: &UnfinishedCall) {
+        self.0.count(&format!("found {} of {}", call.tool, call.agent));
+    }
 }
 
 #[test]
@@ -886,6 +890,34 @@ fn an_unknown_outcome_is_listed_found_and_kept_until_a_turn_settles_it() {
     done(&never, &agent, "Porto");
     assert!(unfinished(&desk.store, later()).is_empty());
     assert_eq!(desk.booked()[0], "Lisbon");
+}
+
+#[test]
+fn the_poll_for_lost_runs_reports_an_unknown_outcome_once() {
+    let (desk, fuse) = (Desk::new(), Fuse::never());
+    assert!(run(&fuse, &desk.agent(&fuse, deadly(&desk, &fuse)), "Lisbon").is_none());
+    let never = Fuse::never();
+    let registry = registry_of(&never, &desk.world, answer);
+    let observer: Arc<dyn TurnObserver> = Arc::new(Observer(Arc::clone(&desk.world)));
+    observe_turns(&registry, &observer);
+    // Two agents share the store.
+    let _agents = ["desk", "counter"].map(|name| {
+        let store = FaultyStore::shared(&desk.store, &never, &desk.world);
+        agent(&registry, name)
+            .store(store)
+            .clock(later())
+            .define()
+            .unwrap()
+    });
+
+    let polled = async {
+        let polling = recover_every(&registry, Duration::from_secs(1));
+        elapse(Duration::from_secs(5)).await;
+        polling.stop().await;
+    };
+    never.process(polled).unwrap();
+
+    assert_eq!(desk.world.counted("found book of desk"), 1);
 }
 
 #[test]

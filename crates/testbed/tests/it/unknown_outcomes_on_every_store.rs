@@ -91,12 +91,9 @@ async fn a_call_of_a_dead_turn_is_listed_and_taken_over_elsewhere_with_every_sto
 
             let store = place.open().await;
             let journal = store.journal().unwrap();
-            let swept = journal
-                .sweep(Timestamp::now() + SignedDuration::from_hours(1))
-                .await
-                .unwrap();
+            let future = Timestamp::now() + SignedDuration::from_hours(1);
+            journal.sweep(future).await.unwrap();
             let open = listed(Arc::clone(&store)).await;
-            assert_eq!(swept, 0, "an unknown outcome was swept");
             let [call] = open.as_slice() else {
                 panic!("{open:?}");
             };
