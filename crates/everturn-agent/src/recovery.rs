@@ -168,12 +168,16 @@ impl Definition {
         store: &dyn SessionStore,
         silent_since: Timestamp,
     ) -> Result<Vec<(Scope, UnfinishedCall)>> {
+        // An agent without journals begins no such calls.
+        let Some(journals) = &self.journals else {
+            return Ok(Vec::new());
+        };
         let query = JournalQuery {
-            since: *self.found_until.lock(),
+            since: *journals.found_until.lock(),
             ..JournalQuery::default().before(silent_since)
         };
         let found = unfinished_calls(store, query, usize::MAX).await?;
-        *self.found_until.lock() = Some(silent_since);
+        *journals.found_until.lock() = Some(silent_since);
         Ok(found)
     }
 

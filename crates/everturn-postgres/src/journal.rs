@@ -111,32 +111,31 @@ fn of_turn(sql: &str, scope: &Scope, key: &JournalKey) -> Statement<'static> {
 /// Selects the records of a page of the journals that are not kept.
 fn unfinished(query: &JournalQuery) -> Statement<'static> {
     let mut statement = Statement::new("").with(limit(query.page_size()), Type::INT8);
-    let mut wanted = "turn NOT LIKE 'kept-%'".to_owned();
+    let mut wanted = vec!["turn NOT LIKE 'kept-%'".to_owned()];
     if let Some(scope) = &query.scope {
         let place = statement.bind(tenant(scope), Type::INT4);
-        wanted += &format!(" AND tenant = {place}");
+        wanted.push(format!("tenant = {place}"));
         if let Some(session) = &query.session {
             let key = SessionKey::of(scope, session.as_str());
             let key = statement.bind(key.id, Type::UUID);
-            wanted += &format!(" AND session = {key}");
+            wanted.push(format!("session = {key}"));
         } else {
             let name = statement.bind(scope.as_str().as_bytes().to_vec(), Type::BYTEA);
-            wanted += &format!(
-                " AND EXISTS (SELECT 1 FROM @session n WHERE n.tenant = j.tenant AND n.key = j.session AND n.scope = {name})"
-            );
+            wanted.push(format!("EXISTS (SELECT 1 FROM @session n WHERE n.tenant = j.tenant AND n.key = j.session AND n.scope = {name})"));
         }
     }
     if let Some(since) = query.since {
         let since = statement.bind(clamped_nanos(since), Type::INT8);
-        wanted += &format!(" AND added_at >= {since}");
+        wanted.push(format!("added_at >= {since}"));
     }
     if let Some((scope, key)) = &query.after {
         let session = SessionKey::of(scope, key.session().as_str());
         let place = statement.bind(session.tenant, Type::INT4);
         let session = statement.bind(session.id, Type::UUID);
         let turn = statement.bind(key.turn().as_bytes().to_vec(), Type::BYTEA);
-        wanted += &format!(" AND (tenant, session, turn) > ({place}, {session}, {turn})");
+        wanted.push(format!("(tenant, session, turn) > ({place}, {session}, {turn})"));
     }
+    let wanted = wanted.join(" AND ");
     let old = query.before.map_or_else(String::new, |before| {
         let before = statement.bind(clamped_nanos(before), Type::INT8);
         format!("HAVING max(added_at) < {before}")

@@ -789,7 +789,6 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
             })?;
             beginning.custom = Some(always(custom));
         }
-        let journals = Retention::of(options.journaling, clock.clone(), options.heartbeat, &self.name);
         let definition = Definition {
             client_rules: ClientRules::new(
                 &self.name,
@@ -799,7 +798,6 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
                 &self.registry,
             ),
             visibility: options.visibility,
-            name: self.name,
             description: options.description,
             is_session_flow: options.is_session_flow,
             stream_logs: StreamLogs::of(&self.registry),
@@ -828,7 +826,8 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
             recorded_context: options.recorded_context,
             cancellation_grace: options.cancellation_grace.unwrap_or(CANCELLATION_GRACE),
             max_state_bytes: options.max_state_bytes.unwrap_or(MAX_STATE_BYTES),
-            journals: journals.map(Arc::new),
+            journals: Retention::of(options.journaling, clock.clone(), options.heartbeat, &self.name),
+            name: self.name,
             clock,
             beginning,
             custom_schema: schema_of::<S>(),
@@ -841,7 +840,6 @@ impl<S: CustomState, K: AgentKind<S>, T, O> AgentBuilder<S, K, T, O> {
             runs: Runs::default(),
             run_log: options.run_log.unwrap_or_else(own_log),
             run_polls: Arc::default(),
-            found_until: Default::default(),
         };
         Ok(Agent::new(definition, self.registry))
     }

@@ -92,7 +92,7 @@ impl Archive {
     /// questions: approvals, and calls whose outcome is unknown. The page may be empty and have a next one.
     ///
     /// The first page has also the calls whose turns died or failed before their outcomes were known, and for
-    /// which no question was asked yet.
+    /// which there is no question yet.
     ///
     /// # Errors
     /// The error of the agent's state transform.

@@ -9,8 +9,6 @@ use everturn_ai::prompt::{Prompt, WeakPrompt};
 use everturn_ai::{ToolErrors, Window};
 use everturn_core::stream_log::StreamLog;
 use everturn_core::{Context, Error, Registry, Result, Schema, WeakRegistry};
-use jiff::Timestamp;
-use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde_json::{Map, Value};
 use tokio_util::task::TaskTracker;
@@ -192,8 +190,6 @@ pub(crate) struct Definition {
     pub(crate) run_log: Arc<dyn StreamLog>,
     /// The polls of the runs that are watched, which their watchers share.
     pub(crate) run_polls: Arc<RunPolls>,
-    /// The moment up to which calls with an unknown outcome were found; see [`Recovery`](crate::Recovery).
-    pub(crate) found_until: Mutex<Option<Timestamp>>,
     /// The logs that hold streams of the registry's agents.
     pub(crate) stream_logs: StreamLogs,
     /// The observers of turns that end.

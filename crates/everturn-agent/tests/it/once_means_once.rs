@@ -162,7 +162,7 @@ fn later() -> Clock {
     Clock::new(|| Timestamp::now() + SignedDuration::from_mins(2))
 }
 
-/// Returns what an operator is shown of unknown outcomes, before anybody is asked about them.
+/// Returns the calls of dead turns that are listed for operators.
 fn unfinished(store: &MemoryStore, clock: Clock) -> Vec<UnfinishedCall> {
     let archive = Archive::of(store.clone(), Scope::default()).with_clock(clock);
     let list = async { archive.interrupted(&SessionQuery::default()).await };

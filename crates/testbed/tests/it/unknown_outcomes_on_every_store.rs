@@ -1,4 +1,5 @@
-//! A call whose turn died is listed, kept, and taken over by a turn elsewhere in the session, with every store.
+//! A call whose turn died is listed, kept, and taken over by a turn elsewhere in the session, with every
+//! store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,5 +1,6 @@
 //! The policy of keeping journals.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -41,25 +42,33 @@ pub(crate) struct Retention {
     /// The name of the agent.
     pub(super) agent: String,
     swept: Mutex<Option<Instant>>,
+    /// The moment up to which calls with an unknown outcome were found; see [`Recovery`](crate::Recovery).
+    pub(crate) found_until: Mutex<Option<Timestamp>>,
 }
 
 impl Retention {
     /// Creates the retention of a policy; `None` if nothing is recorded.
-    pub(crate) fn of(policy: Journaling, clock: Clock, heartbeat: Heartbeat, agent: &str) -> Option<Self> {
-        match policy {
-            Journaling::Off => None,
-            Journaling::Keep(keep) => Some(Self {
-                keep,
-                clock,
-                heartbeat,
-                agent: agent.to_owned(),
-                swept: Mutex::default(),
-            }),
-        }
+    pub(crate) fn of(
+        policy: Journaling,
+        clock: Clock,
+        heartbeat: Heartbeat,
+        agent: &str,
+    ) -> Option<Arc<Self>> {
+        let Journaling::Keep(keep) = policy else {
+            return None;
+        };
+        Some(Arc::new(Self {
+            keep,
+            clock,
+            heartbeat,
+            agent: agent.to_owned(),
+            swept: Mutex::default(),
+            found_until: Mutex::default(),
+        }))
     }
 
-    /// Returns the moment at which a turn in progress has added to its journal at the latest, if it began a
-    /// call that must not be made twice.
+    /// Returns the moment since which every turn in progress that began a call that must not be made twice
+    /// has added to its journal.
     pub(super) fn silent_since(&self) -> Timestamp {
         self.clock.before(self.heartbeat.expiry)
     }
