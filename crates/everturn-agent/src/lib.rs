@@ -119,6 +119,7 @@ pub use self::storage::store::{self, IntoStore};
 pub use self::storage::{
     AgentFinishReason, AgentInput, Artifact, ClientTool, Clock, CustomState, OtherStatus, STATE_UNREADABLE,
     SessionId, SessionState, Snapshot, SnapshotEvent, SnapshotId, SnapshotIds, SnapshotStatus, Timeline,
+    UnfinishedCall,
 };
 pub use self::wire::patch;
 pub use self::wire::{

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use everturn_core::{ActionType, Context, Error, Result, SpanKind, in_span};
 use futures::StreamExt;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 pub use self::every::{RecoveryLoop, recover_every};
 pub use self::registered::recover_all;
@@ -22,8 +22,9 @@ pub(crate) use self::registered::register;
 use self::takeover::{HopelessRun, LostRun, TakenRun, Takeover};
 use crate::invocation::{Definition, Driver};
 use crate::storage::stored_session::TenantStore;
-use crate::store::{PendingQuery, Scope};
-use crate::{SessionId, SnapshotId, WorkerLoss};
+use crate::storage::unfinished_call::unfinished_calls;
+use crate::store::{JournalQuery, PendingQuery, Scope, SessionStore};
+use crate::{SessionId, SnapshotId, UnfinishedCall, WorkerLoss};
 
 /// How many runs are taken over at the same time.
 const AT_ONCE: usize = 16;
@@ -37,6 +38,9 @@ pub struct Recovery {
     pub taken_over: Vec<RecoveredRun>,
     /// The runs that were begun too often, or cannot continue. They have failed now.
     pub given_up: Vec<RecoveredRun>,
+    /// The calls of `Once` tools of all tenants that were found by this poll and not by an earlier one: their
+    /// turns died or failed, and their outcomes are unknown. The next turn of the session reconciles or asks.
+    pub unfinished: Vec<(Scope, UnfinishedCall)>,
     /// The errors on the way. The runs concerned are as they were, and the next poll finds them again.
     pub failures: Vec<Error>,
 }
@@ -46,6 +50,12 @@ impl Recovery {
     pub fn merge(&mut self, other: Self) {
         self.taken_over.extend(other.taken_over);
         self.given_up.extend(other.given_up);
+        // Agents that share a store find the same calls.
+        for call in other.unfinished {
+            if !self.unfinished.contains(&call) {
+                self.unfinished.push(call);
+            }
+        }
         self.failures.extend(other.failures);
     }
 
@@ -81,17 +91,36 @@ enum Recovered {
 }
 
 impl Definition {
-    /// Polls once for lost runs of this agent, and takes them over.
+    /// Polls once for lost runs of this agent, and takes them over; and for calls whose outcome is unknown.
     pub(crate) async fn recover(self: &Arc<Self>) -> Recovery {
+        let Some(store) = &self.store else {
+            return Recovery::default();
+        };
+        let silent_since = self.clock.before(self.heartbeat.expiry);
+        let mut recovery = match self.worker_loss {
+            WorkerLoss::TakeOver { attempts } => self.recover_runs(store, silent_since, attempts).await,
+            _ => Recovery::default(),
+        };
+        match self.find_unfinished(&**store, silent_since).await {
+            Ok(found) => recovery.unfinished = found,
+            // A store that cannot be read is reported once.
+            Err(_) if !recovery.failures.is_empty() => {}
+            Err(error) => {
+                let error = error.context("the store could not be asked for calls whose outcome is unknown");
+                recovery.failures.push(error);
+            }
+        }
+        recovery
+    }
+
+    /// Takes over the runs that have been silent since a moment.
+    async fn recover_runs(
+        self: &Arc<Self>,
+        store: &Arc<dyn SessionStore>,
+        moment: Timestamp,
+        attempts: u32,
+    ) -> Recovery {
         let mut recovery = Recovery::default();
-        let (Some(store), WorkerLoss::TakeOver { attempts }) = (&self.store, self.worker_loss) else {
-            return recovery;
-        };
-        // A heartbeat that is too long for the calendar never lapses.
-        let expiry = SignedDuration::try_from(self.heartbeat.expiry).unwrap_or(SignedDuration::MAX);
-        let Ok(moment) = self.clock.now().checked_sub(expiry) else {
-            return recovery;
-        };
         let mut query = PendingQuery::silent_since(moment);
         loop {
             let page = match store.pending(&query).await {
@@ -130,6 +159,26 @@ impl Definition {
                 None => return recovery,
             }
         }
+    }
+
+    /// Returns the calls whose outcome is unknown and whose turns have been silent since a moment, and were
+    /// not yet when this was called before.
+    async fn find_unfinished(
+        &self,
+        store: &dyn SessionStore,
+        silent_since: Timestamp,
+    ) -> Result<Vec<(Scope, UnfinishedCall)>> {
+        // An agent without journals begins no such calls.
+        let Some(journals) = &self.journals else {
+            return Ok(Vec::new());
+        };
+        let query = JournalQuery {
+            since: *journals.found_until.lock(),
+            ..JournalQuery::default().before(silent_since)
+        };
+        let found = unfinished_calls(store, query, usize::MAX).await?;
+        *journals.found_until.lock() = Some(silent_since);
+        Ok(found)
     }
 
     /// Returns the context of a run's caller, as far as the run recorded it: the recorded values, the

@@ -16,6 +16,7 @@ pub(crate) mod session_state;
 pub(crate) mod snapshot;
 pub mod store;
 pub(crate) mod stored_session;
+pub(crate) mod unfinished_call;
 
 pub use self::agent_input::AgentInput;
 pub use self::artifact::Artifact;
@@ -27,3 +28,4 @@ pub use self::lifecycle::{AgentFinishReason, OtherStatus, SnapshotEvent, Snapsho
 pub use self::session_state::{CustomState, STATE_UNREADABLE, SessionState};
 pub use self::snapshot::Snapshot;
 pub use self::stored_session::Timeline;
+pub use self::unfinished_call::UnfinishedCall;

@@ -12,7 +12,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use everturn_agent::SessionId;
 use everturn_agent::store::{
-    Detail, Journal, JournalGuard, JournalKey, JournalRecord, KEPT, Precondition, Scope, record_taken,
+    Detail, Journal, JournalGuard, JournalKey, JournalPage, JournalQuery, JournalRecord, KEPT, Precondition,
+    Scope, UnfinishedTurn, has_unknown_outcome, record_taken,
 };
 use everturn_core::{Error, Result};
 use jiff::Timestamp;
@@ -35,6 +36,11 @@ struct Written {
     session_id: SessionId,
     added_at: Timestamp,
     body: Value,
+    /// The tenant and the journal's name, of which the folder's name is a hash.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tenant: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    turn: Option<String>,
 }
 
 /// The journals of one tenant.
@@ -75,6 +81,8 @@ impl Journals {
             session_id: key.session().clone(),
             added_at: Timestamp::now(),
             body: record.body.clone(),
+            tenant: Some(self.scope.as_str().to_owned()),
+            turn: Some(key.turn().to_owned()),
         };
         let folder = self.of_turn(key);
         if self.disk.list(&folder)?.is_empty() {
@@ -142,15 +150,53 @@ impl Journals {
         }
     }
 
-    fn read(&self, key: &JournalKey) -> Result<Vec<JournalRecord>> {
+    fn read(&self, folder: &Path) -> Result<Vec<JournalRecord>> {
         let mut records = Vec::new();
-        for (sequence, path) in self.files(&self.of_turn(key))? {
+        for (sequence, path) in self.files(folder)? {
             // A listed file that no longer exists was cleared meanwhile.
             if let Some(Written { body, .. }) = self.record(&path)? {
                 records.push(JournalRecord { sequence, body });
             }
         }
         Ok(records)
+    }
+
+    /// Reads the journals that a query selects. `prefix` begins the names of their folders.
+    fn unfinished(&self, query: &JournalQuery, prefix: &str) -> Result<JournalPage> {
+        let mut turns = Vec::new();
+        for folder in self.disk.folders(&self.folder)? {
+            if !name_begins(&folder, prefix) || is_dropped(&folder) || is_kept(&folder) {
+                continue;
+            }
+            let Some(last) = self.last(&folder)? else { continue };
+            // A record of an earlier version does not name its turn.
+            if let (Some(tenant), Some(turn)) = (last.tenant, last.turn) {
+                let (scope, key) = (Scope::new(tenant), JournalKey::new(last.session_id, turn));
+                if query.wants(&scope, &key, last.added_at) {
+                    turns.push(UnfinishedTurn {
+                        scope,
+                        key,
+                        added_at: last.added_at,
+                        records: Vec::new(),
+                    });
+                }
+            }
+        }
+        let mut page = query.page(turns);
+        for turn in &mut page.items {
+            let journals = Self {
+                scope: turn.scope.clone(),
+                ..self.clone()
+            };
+            turn.records = self.read(&journals.of_turn(&turn.key))?;
+        }
+        Ok(page)
+    }
+
+    /// Reads the last record of a journal.
+    fn last(&self, folder: &Path) -> Result<Option<Written>> {
+        let last = self.files(folder)?.pop();
+        Ok(last.map(|(_, path)| self.record(&path)).transpose()?.flatten())
     }
 
     fn record(&self, path: &Path) -> Result<Option<Written>> {
@@ -267,7 +313,7 @@ impl Journals {
         Ok(false)
     }
 
-    /// Drops the journals of all tenants whose last record is old.
+    /// Drops the journals of all tenants whose last record is old, and whose outcomes are known.
     fn sweep(&self, before: Timestamp) -> Result<u64> {
         let is_old = |record: Option<Written>| record.is_some_and(|record| record.added_at < before);
         for staged in self.disk.list(&self.folder)? {
@@ -286,9 +332,7 @@ impl Journals {
             if is_kept(&folder) {
                 continue;
             }
-            let last = self.files(&folder)?.pop();
-            let record = last.map(|(_, path)| self.record(&path)).transpose()?.flatten();
-            if is_old(record) {
+            if is_old(self.last(&folder)?) && !has_unknown_outcome(&self.read(&folder)?) {
                 self.remove(&self.drop_journal(&folder)?)?;
                 swept += 1;
             }
@@ -344,7 +388,19 @@ impl Journal for FileStore {
 
     async fn read(&self, scope: &Scope, key: &JournalKey) -> Result<Vec<JournalRecord>> {
         let (journals, key) = (Journals::of(&self.options, scope), key.clone());
-        self.threads.read(move || journals.read(&key)).await
+        let read = move || journals.read(&journals.of_turn(&key));
+        self.threads.read(read).await
+    }
+
+    async fn unfinished(&self, query: &JournalQuery) -> Result<JournalPage> {
+        let scope = query.scope.clone().unwrap_or_default();
+        let (journals, query) = (Journals::of(&self.options, &scope), query.clone());
+        let read = move || {
+            let session = query.session.as_ref().filter(|_| query.scope.is_some());
+            let prefix = session.map(|session| journals.prefix(session));
+            journals.unfinished(&query, &prefix.unwrap_or_default())
+        };
+        self.threads.read(read).await
     }
 
     async fn clear(&self, scope: &Scope, key: &JournalKey) -> Result<()> {

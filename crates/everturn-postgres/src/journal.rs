@@ -8,11 +8,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use everturn_agent::store::{
-    Checksum, Detail, Journal, JournalGuard, JournalKey, JournalRecord, Scope, record_taken,
+    Checksum, Detail, Journal, JournalGuard, JournalKey, JournalPage, JournalQuery, JournalRecord, Scope,
+    UnfinishedTurn, has_unknown_outcome, record_taken,
 };
 use everturn_core::{Error, Result};
-use everturn_sql::{StoreFault, clamped_nanos, parse, write};
+use everturn_sql::{StoreFault, clamped_nanos, parse, to_time, write};
 use jiff::Timestamp;
+use tokio_postgres::Row;
 use uuid::Uuid;
 
 use crate::PostgresStore;
@@ -21,9 +23,10 @@ use crate::connection::{NOW, Patience};
 use crate::fault::{Fault, Outcome};
 use crate::inner::Inner;
 use crate::known::Known;
-use crate::position::{SessionKey, new_version};
+use crate::list::limit;
+use crate::position::{SessionKey, new_version, tenant};
 use crate::read::Reading;
-use crate::row::check_id;
+use crate::row::{check_id, optional_text, text};
 use crate::session_lock::{RACES, SessionLock};
 use crate::statement::{Statement, column};
 use crate::turn_lock::HeldLock;
@@ -47,6 +50,10 @@ impl Journal for PostgresStore {
     async fn clear(&self, scope: &Scope, key: &JournalKey) -> Result<()> {
         let outcome = self.inner().db.read(&clear(scope, key)).await;
         self.result(outcome.map(|_| ()))
+    }
+
+    async fn unfinished(&self, query: &JournalQuery) -> Result<JournalPage> {
+        self.call(self.inner().unfinished(query)).await
     }
 
     async fn sweep(&self, before: Timestamp) -> Result<u64> {
@@ -79,7 +86,7 @@ pub(crate) fn record(
 
 pub(crate) fn records(scope: &Scope, key: &JournalKey) -> Statement<'static> {
     of_turn(
-        "SELECT sequence, body, token, checksum FROM @journal WHERE tenant = $1 AND session = $2 AND turn = $3 ORDER BY sequence",
+        "SELECT session, turn, sequence, body, checksum, token FROM @journal WHERE tenant = $1 AND session = $2 AND turn = $3 ORDER BY sequence",
         scope,
         key,
     )
@@ -98,18 +105,92 @@ fn of_turn(sql: &str, scope: &Scope, key: &JournalKey) -> Statement<'static> {
     Statement::new(sql).with((session, key.turn()))
 }
 
-/// Drops the journals of which every record is old. Their number is the number of different turns among the
-/// dropped records.
-pub(crate) fn sweep(before: Timestamp) -> Statement<'static> {
+/// Selects the records of a page of the journals that are not kept.
+fn unfinished(query: &JournalQuery) -> Statement<'static> {
+    let mut statement = Statement::new("").with(limit(query.page_size()));
+    let mut wanted = vec!["turn NOT LIKE 'kept-%'".to_owned()];
+    if let Some(scope) = &query.scope {
+        let place = statement.bind(tenant(scope));
+        wanted.push(format!("tenant = {place}"));
+        if let Some(session) = &query.session {
+            let key = SessionKey::of(scope, session.as_str());
+            let key = statement.bind(key.id);
+            wanted.push(format!("session = {key}"));
+        } else {
+            let name = statement.bind(scope.as_str().as_bytes().to_vec());
+            wanted.push(format!("EXISTS (SELECT 1 FROM @session n WHERE n.tenant = j.tenant AND n.key = j.session AND n.scope = {name})"));
+        }
+    }
+    if let Some(since) = query.since {
+        let since = statement.bind(clamped_nanos(since));
+        wanted.push(format!("added_at >= {since}"));
+    }
+    if let Some((scope, key)) = &query.after {
+        let session = SessionKey::of(scope, key.session().as_str());
+        let place = statement.bind(session.tenant);
+        let session = statement.bind(session.id);
+        let turn = statement.bind(key.turn().as_bytes().to_vec());
+        wanted.push(format!("(tenant, session, turn) > ({place}, {session}, {turn})"));
+    }
+    let wanted = wanted.join(" AND ");
+    let old = query.before.map_or_else(String::new, |before| {
+        let before = statement.bind(clamped_nanos(before));
+        format!("HAVING max(added_at) < {before}")
+    });
+    statement.sql = format!(
+        "SELECT r.session, r.turn, r.sequence, r.body, r.checksum, t.last, n.scope, n.name FROM \
+           (SELECT tenant, session, turn, max(added_at) AS last FROM @journal j WHERE {wanted} \
+            GROUP BY tenant, session, turn {old} ORDER BY tenant, session, turn LIMIT $1) AS t \
+         JOIN @journal r ON r.tenant = t.tenant AND r.session = t.session AND r.turn = t.turn \
+         LEFT JOIN @session n ON n.tenant = t.tenant AND n.key = t.session \
+         ORDER BY r.tenant, r.session, r.turn, r.sequence"
+    );
+    statement
+}
+
+/// Selects the records of the journals of which every record is old.
+fn old(before: Timestamp) -> Statement<'static> {
     Statement::new(
-        "WITH gone AS (DELETE FROM @journal j USING \
+        "SELECT r.session, r.turn, r.sequence, r.body, r.checksum, r.tenant FROM \
            (SELECT DISTINCT tenant, session, turn FROM @journal old WHERE added_at < $1 AND turn NOT LIKE 'kept-%' AND NOT EXISTS \
              (SELECT 1 FROM @journal new WHERE new.tenant = old.tenant AND new.session = old.session \
-              AND new.turn = old.turn AND new.added_at >= $1)) AS turns \
-           WHERE j.tenant = turns.tenant AND j.session = turns.session AND j.turn = turns.turn \
-           RETURNING j.tenant, j.session, j.turn) \
-         SELECT count(*) FROM (SELECT DISTINCT tenant, session, turn FROM gone) AS turns",
-    ).with(clamped_nanos(before))
+              AND new.turn = old.turn AND new.added_at >= $1)) AS t \
+         JOIN @journal r ON r.tenant = t.tenant AND r.session = t.session AND r.turn = t.turn \
+         ORDER BY r.tenant, r.session, r.turn, r.sequence",
+    )
+    .with(clamped_nanos(before))
+}
+
+/// Drops a journal if no record was added since. Returns its records.
+fn drop_old(session: SessionKey, turn: &[u8], before: Timestamp) -> Statement<'static> {
+    Statement::new(
+        "DELETE FROM @journal WHERE tenant = $1 AND session = $2 AND turn = $3 AND NOT EXISTS \
+           (SELECT 1 FROM @journal new WHERE new.tenant = $1 AND new.session = $2 AND new.turn = $3 AND new.added_at >= $4) \
+         RETURNING 1",
+    )
+    .with((session, turn.to_vec(), clamped_nanos(before)))
+}
+
+/// Reads the record in a row that begins with a session, a turn, a number, a body and a checksum.
+fn record_in(row: &Row) -> Outcome<JournalRecord> {
+    let sequence: i64 = column(row, 2)?;
+    let text = record(
+        column(row, 0)?,
+        column(row, 1)?,
+        sequence,
+        column(row, 3)?,
+        column(row, 4)?,
+    )?;
+    Ok(JournalRecord {
+        sequence: sequence.cast_unsigned(),
+        body: parse(&text)?,
+    })
+}
+
+/// Returns whether two rows hold records of one journal.
+fn is_same_turn(one: &Row, other: &Row) -> bool {
+    let place = |row| Outcome::Ok((column::<Uuid>(row, 0)?, column::<Vec<u8>>(row, 1)?));
+    matches!((place(one), place(other)), (Ok(one), Ok(other)) if one == other)
 }
 
 impl Inner {
@@ -233,38 +314,61 @@ impl Inner {
         token: i64,
     ) -> Outcome<bool> {
         for row in self.db.read(&records(scope, key)).await? {
-            if column::<i64>(&row, 0)?.cast_unsigned() == record.sequence {
-                return Ok(column::<i64>(&row, 2)? == token);
+            if column::<i64>(&row, 2)?.cast_unsigned() == record.sequence {
+                return Ok(column::<i64>(&row, 5)? == token);
             }
         }
         Ok(false)
     }
 
     async fn records(&self, scope: &Scope, key: &JournalKey) -> Outcome<Vec<JournalRecord>> {
-        let session = SessionKey::of(scope, key.session().as_str());
         let rows = self.db.read(&records(scope, key)).await?;
-        rows.iter()
-            .map(|row| {
-                let sequence: i64 = column(row, 0)?;
-                let text = record(
-                    session.id,
-                    key.turn().as_bytes(),
-                    sequence,
-                    column(row, 1)?,
-                    column(row, 3)?,
-                )?;
-                Ok(JournalRecord {
-                    sequence: sequence.cast_unsigned(),
-                    body: parse(&text)?,
-                })
-            })
-            .collect()
+        rows.iter().map(record_in).collect()
+    }
+
+    async fn unfinished(&self, query: &JournalQuery) -> Outcome<JournalPage> {
+        let rows = self.db.read(&unfinished(query)).await?;
+        let mut turns = Vec::new();
+        for rows in rows.chunk_by(is_same_turn) {
+            let Some(first) = rows.first() else { continue };
+            let known = query.scope.clone().zip(query.session.clone());
+            let (scope, session) = match (known, optional_text(first, 6)?, optional_text(first, 7)?) {
+                (Some(known), ..) => known,
+                (None, Some(scope), Some(name)) => (Scope::new(scope), name.into()),
+                // Only a record without a guard may belong to a session without a row.
+                _ => continue,
+            };
+            turns.push(UnfinishedTurn {
+                scope,
+                key: JournalKey::new(session, text(first, 1)?),
+                added_at: to_time(column(first, 5)?)?,
+                records: rows.iter().map(record_in).collect::<Outcome<_>>()?,
+            });
+        }
+        Ok(query.cut(turns))
     }
 
     async fn sweep(&self, before: Timestamp) -> Outcome<u64> {
-        let rows = self.db.read(&sweep(before)).await?;
-        let swept: i64 = rows.first().map_or(Ok(0), |row| column(row, 0))?;
-        Ok(swept.cast_unsigned())
+        let rows = self.db.read(&old(before)).await?;
+        let mut swept = 0;
+        for rows in rows.chunk_by(is_same_turn) {
+            // A journal that cannot be read stays.
+            let Ok(records) = rows.iter().map(record_in).collect::<Outcome<Vec<_>>>() else {
+                continue;
+            };
+            if let Some(first) = rows.first().filter(|_| !has_unknown_outcome(&records)) {
+                let session = SessionKey {
+                    tenant: column(first, 5)?,
+                    id: column(first, 0)?,
+                };
+                let dropped = self
+                    .db
+                    .read(&drop_old(session, column(first, 1)?, before))
+                    .await?;
+                swept += u64::from(!dropped.is_empty());
+            }
+        }
+        Ok(swept)
     }
 }
 

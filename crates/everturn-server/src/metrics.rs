@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use axum::body::Body;
 use axum::http::{HeaderValue, Response, StatusCode, header};
-use everturn_agent::{EndedTurn, TurnObserver};
+use everturn_agent::{EndedTurn, TurnObserver, UnfinishedCall};
 use everturn_core::Status;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
@@ -119,7 +119,7 @@ impl Turns {
             unknown: registered(
                 registry,
                 "unknown_outcomes",
-                "Tool calls that ended a turn because it is unknown whether they took effect",
+                "Tool calls that ended a turn, or whose turn died, and of which it is unknown whether they took effect",
             ),
         }
     }
@@ -170,6 +170,11 @@ impl TurnObserver for Turns {
         ] {
             seconds.get_or_create(&labels).inc_by(time.as_secs_f64());
         }
+    }
+
+    fn call_found(&self, call: &UnfinishedCall) {
+        let agent = call.agent.clone();
+        self.unknown.get_or_create(&AgentLabels { agent }).inc();
     }
 }
 

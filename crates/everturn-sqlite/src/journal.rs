@@ -3,12 +3,14 @@
 use async_trait::async_trait;
 use everturn_agent::SessionId;
 use everturn_agent::store::{
-    Detail, Journal, JournalGuard, JournalKey, JournalRecord, Precondition, Scope, record_taken,
+    Detail, Journal, JournalGuard, JournalKey, JournalPage, JournalQuery, JournalRecord, Precondition, Scope,
+    UnfinishedTurn, has_unknown_outcome, record_taken,
 };
 use everturn_core::Result;
-use everturn_sql::{clamped_nanos, parse, to_nanos, write};
+use everturn_sql::{clamped_nanos, parse, to_nanos, to_time, write};
 use jiff::Timestamp;
-use rusqlite::Row;
+use rusqlite::types::Value;
+use rusqlite::{Row, params_from_iter};
 
 use crate::SqliteStore;
 use crate::body::Packed;
@@ -37,6 +39,45 @@ const HAS_JOURNAL: &str = "SELECT EXISTS (SELECT 1 FROM journal WHERE scope = ?1
 pub(crate) const OLD: &str = "SELECT DISTINCT scope, session, turn FROM journal AS old INDEXED BY journal_by_age \
     WHERE added_at < ?1 AND turn NOT GLOB 'kept-*' AND NOT EXISTS (SELECT 1 FROM journal AS new WHERE new.scope = old.scope \
     AND new.session = old.session AND new.turn = old.turn AND new.added_at >= ?1)";
+
+/// Selects a page of the journals that are not kept, with the time of their last records.
+pub(crate) fn unfinished(query: &JournalQuery) -> (String, Vec<Value>) {
+    let mut sql =
+        "SELECT scope, session, turn, max(added_at) FROM journal WHERE turn NOT GLOB 'kept-*'".to_owned();
+    let mut params = Vec::new();
+    let mut add = |condition: &str, values: &[&dyn Fn() -> Value]| {
+        sql.push_str(condition);
+        params.extend(values.iter().map(|value| value()));
+    };
+    if let Some(scope) = &query.scope {
+        add(" AND scope = ?", &[&|| scope.as_str().to_owned().into()]);
+    }
+    if let Some(session) = &query.session {
+        add(" AND session = ?", &[&|| session.as_str().to_owned().into()]);
+    }
+    if let Some(since) = query.since {
+        add(" AND added_at >= ?", &[&|| clamped_nanos(since).into()]);
+    }
+    if let Some((scope, key)) = &query.after {
+        let (session, turn) = (key.session().as_str(), key.turn());
+        add(
+            " AND (scope, session, turn) > (?, ?, ?)",
+            &[
+                &|| scope.as_str().to_owned().into(),
+                &|| session.to_owned().into(),
+                &|| turn.to_owned().into(),
+            ],
+        );
+    }
+    add(" GROUP BY scope, session, turn", &[]);
+    if let Some(before) = query.before {
+        add(" HAVING max(added_at) < ?", &[&|| clamped_nanos(before).into()]);
+    }
+    // One more than the page, to know whether there is a next one.
+    let limit = i64::try_from(query.page_size()).map_or(i64::MAX, |size| size + 1);
+    add(" ORDER BY scope, session, turn LIMIT ?", &[&|| limit.into()]);
+    (sql, params)
+}
 
 #[async_trait]
 impl Journal for SqliteStore {
@@ -80,12 +121,37 @@ impl Journal for SqliteStore {
             .await
     }
 
+    async fn unfinished(&self, query: &JournalQuery) -> Result<JournalPage> {
+        let query = query.clone();
+        SqliteStore::read(self, move |reading| reading.unfinished(&query)).await
+    }
+
     async fn sweep(&self, before: Timestamp) -> Result<u64> {
         self.writer().write(move |writing| writing.sweep(before)).await
     }
 }
 
 impl Reading<'_> {
+    fn unfinished(&mut self, query: &JournalQuery) -> Outcome<JournalPage> {
+        let (sql, params) = unfinished(query);
+        let mut statement = self.db.prepare_cached(&sql)?;
+        let mut rows = statement.query(params_from_iter(params))?;
+        let mut turns = Vec::new();
+        while let Some(row) = rows.next()? {
+            turns.push(UnfinishedTurn {
+                scope: Scope::new(row.get::<_, String>(0)?),
+                key: JournalKey::new(row.get::<_, String>(1)?.into(), row.get::<_, String>(2)?),
+                added_at: to_time(row.get(3)?)?,
+                records: Vec::new(),
+            });
+        }
+        let mut page = query.cut(turns);
+        for turn in &mut page.items {
+            turn.records = self.records(&turn.scope, &turn.key)?;
+        }
+        Ok(page)
+    }
+
     fn records(&mut self, scope: &Scope, key: &JournalKey) -> Outcome<Vec<JournalRecord>> {
         let mut statement = self.db.prepare_cached(RECORDS)?;
         let mut rows = statement.query((scope.as_str(), key.session().as_str(), key.turn()))?;
@@ -201,16 +267,23 @@ impl Writing<'_> {
         Ok(())
     }
 
-    fn sweep(&self, before: Timestamp) -> Outcome<u64> {
-        let db = self.reading.db;
+    fn sweep(&mut self, before: Timestamp) -> Outcome<u64> {
         let before = clamped_nanos(before);
-        let place = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
-        let old: Vec<(String, String, String)> = db.all(OLD, [before], place)?;
-        let swept = old.len();
-        for place in old {
-            db.run(CLEAR, place)?;
+        let place = |row: &Row<'_>| {
+            let session = row.get::<_, String>(1)?;
+            let key = JournalKey::new(session.into(), row.get::<_, String>(2)?);
+            Ok((Scope::new(row.get::<_, String>(0)?), key))
+        };
+        let mut swept = 0;
+        for (scope, key) in self.reading.db.all(OLD, [before], place)? {
+            // In one transaction with the deletion. A journal that cannot be read stays.
+            let records = self.reading.records(&scope, &key);
+            if records.is_ok_and(|records| !has_unknown_outcome(&records)) {
+                self.clear(&scope, &key)?;
+                swept += 1;
+            }
         }
         self.forget_locks(before)?;
-        Ok(swept as u64)
+        Ok(swept)
     }
 }

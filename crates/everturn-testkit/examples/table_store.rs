@@ -10,9 +10,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use everturn_agent::store::{
-    Cursor, Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, Mutation, Order, Page,
-    PendingPage, PendingQuery, PendingRun, Precondition, Scope, SessionQuery, SessionStore, SessionSummary,
-    SnapshotQuery, StatusStream, TurnLocks, UsageLedger, admit, id_to_save, page_of_tenants, record_taken,
+    Cursor, Deletion, Detail, Journal, JournalGuard, JournalKey, JournalPage, JournalQuery, JournalRecord,
+    Mutation, Order, Page, PendingPage, PendingQuery, PendingRun, Precondition, Scope, SessionQuery,
+    SessionStore, SessionSummary, SnapshotQuery, StatusStream, TurnLocks, UnfinishedTurn, UsageLedger, admit,
+    has_unknown_outcome, id_to_save, page_of_tenants, record_taken,
 };
 use everturn_agent::{Clock, SessionId, Snapshot, SnapshotId, SnapshotStatus};
 use everturn_ai::{History, LineageId, Message};
@@ -71,6 +72,16 @@ struct Row {
 struct StoredJournal {
     records: BTreeMap<u64, Value>,
     added_at: Timestamp,
+}
+
+impl StoredJournal {
+    fn records(&self) -> Vec<JournalRecord> {
+        let record = |(sequence, body): (&u64, &Value)| JournalRecord {
+            sequence: *sequence,
+            body: body.clone(),
+        };
+        self.records.iter().map(record).collect()
+    }
 }
 
 type Key = (Scope, SnapshotId);
@@ -563,12 +574,7 @@ impl Journal for TableStore {
     async fn read(&self, scope: &Scope, key: &JournalKey) -> Result<Vec<JournalRecord>> {
         let tables = self.tables();
         let journal = tables.journals.get(&(scope.clone(), key.clone()));
-        let records = journal.into_iter().flat_map(|journal| &journal.records);
-        let record = |(sequence, body): (&u64, &Value)| JournalRecord {
-            sequence: *sequence,
-            body: body.clone(),
-        };
-        Ok(records.map(record).collect())
+        Ok(journal.map(StoredJournal::records).unwrap_or_default())
     }
 
     async fn clear(&self, scope: &Scope, key: &JournalKey) -> Result<()> {
@@ -576,10 +582,24 @@ impl Journal for TableStore {
         Ok(())
     }
 
+    async fn unfinished(&self, query: &JournalQuery) -> Result<JournalPage> {
+        let tables = self.tables();
+        let wanted = tables
+            .journals
+            .iter()
+            .filter(|((scope, key), journal)| query.wants(scope, key, journal.added_at));
+        Ok(query.page(wanted.map(|((scope, key), journal)| UnfinishedTurn {
+            scope: scope.clone(),
+            key: key.clone(),
+            added_at: journal.added_at,
+            records: journal.records(),
+        })))
+    }
+
     async fn sweep(&self, before: Timestamp) -> Result<u64> {
         let mut tables = self.tables();
         let old = tables.journals.extract_if(.., |(_, key), journal| {
-            !key.is_kept() && journal.added_at < before
+            !key.is_kept() && journal.added_at < before && !has_unknown_outcome(&journal.records())
         });
         Ok(old.count() as u64)
     }

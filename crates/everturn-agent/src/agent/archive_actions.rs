@@ -146,6 +146,7 @@ async fn sessions_of(archive: &Archive, request: ListSessionsRequest) -> Result<
         sessions: runs.items.into_iter().filter_map(summary).collect(),
         next: runs.next,
         questions: Vec::new(),
+        unfinished: Vec::new(),
     })
 }
 

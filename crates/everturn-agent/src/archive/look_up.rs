@@ -11,11 +11,14 @@ use super::plain::plain;
 use super::{
     Archive, OpenQuestion, SessionList, SnapshotTree, TreePage, TreeRequest, named_session, named_snapshot,
 };
-use crate::policy::visibility::nothing_in;
+use crate::policy::visibility::{Showing, nothing_in};
+use crate::storage::clock::HEARTBEAT_EXPIRY;
+use crate::storage::unfinished_call::unfinished_calls;
 use crate::store::{
-    Cursor, Detail, MAX_PAGE, Page, PendingCursor, PendingQuery, SessionQuery, SessionSummary, SnapshotQuery,
+    Cursor, Detail, JournalQuery, MAX_PAGE, Page, PendingCursor, PendingQuery, SessionQuery, SessionSummary,
+    SnapshotQuery,
 };
-use crate::{AgentFinishReason, SessionId, Snapshot, SnapshotId};
+use crate::{AgentFinishReason, SessionId, Snapshot, SnapshotId, UnfinishedCall};
 
 /// The greatest number of snapshots on a page with excerpts: each of them is read whole.
 const MAX_EXCERPTS: usize = 100;
@@ -88,14 +91,22 @@ impl Archive {
     /// Returns the sessions of one page of the tenant's sessions that wait for answers, with their open
     /// questions: approvals, and calls whose outcome is unknown. The page may be empty and have a next one.
     ///
+    /// The first page has also the calls whose turns died or failed before their outcomes were known, and for
+    /// which there is no question yet.
+    ///
     /// # Errors
     /// The error of the agent's state transform.
     pub async fn interrupted(&self, query: &SessionQuery) -> Result<SessionList> {
         let page = self.sessions(query).await?;
+        let unfinished = match &query.after {
+            None => self.unfinished().await?,
+            Some(_) => Vec::new(),
+        };
         let mut list = SessionList {
             sessions: Vec::new(),
             next: page.next,
             questions: Vec::new(),
+            unfinished,
         };
         for summary in page.items {
             if summary.latest.finish_reason != Some(AgentFinishReason::Interrupted) {
@@ -114,6 +125,14 @@ impl Archive {
             list.sessions.push(summary);
         }
         Ok(list)
+    }
+
+    /// Returns the calls of the tenant's dead turns whose outcomes are unknown.
+    async fn unfinished(&self) -> Result<Vec<UnfinishedCall>> {
+        let expiry = self.showing.as_ref().map_or(HEARTBEAT_EXPIRY, Showing::expiry);
+        let query = JournalQuery::of_tenant(self.scope().clone()).before(self.clock.before(expiry));
+        let calls = unfinished_calls(&**self.tenant.store(), query, MAX_PAGE).await?;
+        Ok(calls.into_iter().map(|(_, call)| call).collect())
     }
 
     /// Returns one page of the tenant's background runs that are not over, the earliest first: their

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::named_session;
 use crate::store::{Cursor, Detail, Order, Page, SessionQuery, SessionSummary, SnapshotQuery};
-use crate::{SessionId, Snapshot, SnapshotId};
+use crate::{SessionId, Snapshot, SnapshotId, UnfinishedCall};
 
 /// A request for one page of a session's snapshots.
 #[wire(deny_unknown_fields)]
@@ -183,6 +183,10 @@ pub struct SessionList {
     /// The questions that wait for answers, if the request is for sessions that wait.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub questions: Vec<OpenQuestion>,
+    /// The calls whose turns died or failed before their outcomes were known, if the request is for sessions
+    /// that wait: at most 1,000, and only on the first page. The next turn of the session reconciles or asks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unfinished: Vec<UnfinishedCall>,
 }
 
 /// A question that waits for an answer.
@@ -205,6 +209,7 @@ everturn_core::conversions! {
         sessions: page.items,
         next: page.next,
         questions: Vec::new(),
+        unfinished: Vec::new(),
     };
     From<SessionList> for Page<SessionSummary>: |list| Self {
         items: list.sessions,

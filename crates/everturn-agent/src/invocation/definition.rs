@@ -29,6 +29,7 @@ use crate::policy::state_limit::{MAX_STATE_BYTES, StateLimit};
 use crate::policy::transform::{StateTransform, StreamTransform};
 use crate::runs::Runs;
 use crate::runs::run_stream::RunPolls;
+use crate::storage::clock::HEARTBEAT_EXPIRY;
 use crate::storage::session_state::unreadable;
 use crate::store::{Scope, SessionStore};
 use crate::weak_list::WeakList;
@@ -67,7 +68,7 @@ impl Default for Heartbeat {
     fn default() -> Self {
         Self {
             interval: Duration::from_secs(30),
-            expiry: Duration::from_mins(1),
+            expiry: HEARTBEAT_EXPIRY,
         }
     }
 }

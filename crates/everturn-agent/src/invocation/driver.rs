@@ -91,17 +91,18 @@ pub(crate) struct Driver {
     usage: Arc<UsageTracker>,
 }
 
-/// The work on turn locks that is in progress.
+/// The work on turn locks and on calls of other turns that is in progress.
 #[derive(Default)]
 struct LockWork {
     /// The wait for the turn lock.
     queue: Option<BoxFuture<'static, Result<AwaitedLock>>>,
-    /// Locks in the store that are being released.
+    /// Locks in the store that are being released, and calls of other turns that are noted as taken over.
     releases: FuturesUnordered<BoxFuture<'static, ()>>,
 }
 
 impl LockWork {
-    /// Waits until locks in the store are released. One that takes too long lapses by itself.
+    /// Waits until locks in the store are released, and calls are noted as taken over. A lock that takes too
+    /// long lapses by itself, and a call is taken over again.
     async fn settle(&mut self) {
         if self.releases.is_empty() {
             return;
@@ -412,6 +413,7 @@ impl Driver {
                         TurnOutcome::Failed
                     }
                 };
+                self.journals.rest();
                 if let Some(cursor) = &mut self.cursor {
                     cursor.turn_ended(ended == TurnOutcome::Succeeded);
                 }
@@ -491,7 +493,7 @@ impl Driver {
             Written::Progress(progress) => {
                 // The recorded state holds these turns, so a takeover does not replay them.
                 if progress.is_written {
-                    self.journals.begin();
+                    self.lock.releases.extend(self.journals.begin());
                 }
                 progress.hold.event().unwrap_or(Event::ProgressRecorded)
             }

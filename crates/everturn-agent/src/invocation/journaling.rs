@@ -16,6 +16,7 @@
 //! | the turn is committed, or its snapshot policy takes no snapshot | the journal is dropped |
 //! | the turn failed, and trying it again may help | the journal stays |
 //! | the turn failed for good | only `Once` tools that ran are kept |
+//! | the turn began a `Once` tool and is in progress | at every heartbeat, an empty one |
 //!
 //! `Once` tools are kept so that a retry, which calls the model again, does not repeat them.
 //!
@@ -43,8 +44,16 @@
 //! repeated, or that changed the session. Before it calls the model, it requests these calls once more in a
 //! separate message, so that their recorded or reconciled outcomes become part of the conversation, and their
 //! changes part of the session. None of them is made again: a call that is found not to have happened is
-//! answered with that. A call whose outcome cannot be determined interrupts the turn. Turns that may run side
-//! by side have separate journals, and a turn that calls no model reads none: neither takes over such calls.
+//! answered with that. A call whose outcome cannot be determined interrupts the turn.
+//!
+//! A turn that begins elsewhere in the session, or side by side with others, has a separate journal. It takes
+//! over calls in the same way from the journals of other turns, but only those whose outcome is unknown, and
+//! only from turns that died: a turn that began a `Once` call adds a record to its journal at every
+//! [`Heartbeat::interval`](crate::Heartbeat), and counts as dead when nothing was added for
+//! [`Heartbeat::expiry`](crate::Heartbeat). A record in the journal of the dead turn excludes it, and other
+//! turns that would take over the same calls. Once the turn is committed, another record notes that the calls
+//! are taken over; a retry of the dead turn still reconciles them. A turn that calls no model takes over
+//! nothing. A journal with an unknown outcome is not swept.
 //!
 //! # Two workers
 //!

@@ -6,8 +6,8 @@ use std::time::Duration;
 use everturn_ai::UsageTotal;
 use everturn_core::{Registry, Status};
 
-use crate::AgentFinishReason;
 use crate::weak_list::WeakList;
+use crate::{AgentFinishReason, UnfinishedCall};
 
 /// A turn that has ended, in the foreground or in the background.
 #[derive(Debug, Clone, Copy)]
@@ -33,6 +33,11 @@ pub struct EndedTurn<'a> {
 pub trait TurnObserver: Send + Sync + 'static {
     /// Receives a turn that has ended. It is called by the task that ran the turn and must not block.
     fn turn_ended(&self, turn: &EndedTurn<'_>);
+
+    /// Receives a call that a poll for lost runs found: its turn died, and its outcome is unknown.
+    fn call_found(&self, call: &UnfinishedCall) {
+        let _ = call;
+    }
 }
 
 /// Notifies `observer` of the turns of all agents of the registry, including those defined later, while

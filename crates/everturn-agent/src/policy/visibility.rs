@@ -23,6 +23,11 @@ pub(crate) struct Showing {
 }
 
 impl Showing {
+    /// Returns the time without a heartbeat after which a worker counts as lost.
+    pub(crate) fn expiry(&self) -> Duration {
+        self.liveness.expiry
+    }
+
     /// Shapes a stored snapshot for a client: its status as of now, no bookkeeping, the state transformed.
     pub(crate) fn shape(&self, mut snapshot: Snapshot) -> Result<Snapshot> {
         if self.liveness.is_expired(&snapshot) {

@@ -1,5 +1,6 @@
 //! Polling for lost runs at an interval.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{Recovery, recover_all};
+use crate::invocation::turn_observer::turn_observers;
 
 /// Polls for lost runs at once and then at every interval, until it is stopped or dropped.
 ///
@@ -32,11 +34,27 @@ pub fn recover_every(registry: &Registry, interval: Duration) -> RecoveryLoop {
     let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let task = tokio::spawn(async move {
+        let mut reported: HashSet<_> = HashSet::new();
         while stopped.run_until_cancelled(ticks.tick()).await.is_some() {
             let Ok(registry) = registry.upgrade() else {
                 return;
             };
-            report(&recover_all(&registry).await);
+            let mut recovery = recover_all(&registry).await;
+            // A turn that takes a call over adds to its journal, so it is found again if that turn dies, too.
+            let found = recovery.unfinished.iter();
+            let found = found
+                .map(|(scope, call)| (scope.clone(), call.effect_id.clone()))
+                .collect();
+            let known = std::mem::replace(&mut reported, found);
+            recovery
+                .unfinished
+                .retain(|(scope, call)| !known.contains(&(scope.clone(), call.effect_id.clone())));
+            for observer in turn_observers(&registry).all() {
+                for (_, call) in &recovery.unfinished {
+                    observer.call_found(call);
+                }
+            }
+            report(&recovery);
         }
     });
     RecoveryLoop {
@@ -60,6 +78,17 @@ fn report(recovery: &Recovery) {
     }
     for run in &recovery.given_up {
         tracing::error!(agent = run.agent, session = %run.session_id, run = %run.snapshot_id, attempt = run.attempt, "a lost run was given up");
+    }
+    for (_, call) in &recovery.unfinished {
+        tracing::warn!(
+            agent = call.agent,
+            tool = call.tool,
+            session = %call.session_id,
+            effect = call.effect_id,
+            began_at = %call.began_at,
+            "the turn of a tool call died, and the outcome of the call is unknown: the next turn of the session \
+             reconciles it or asks"
+        );
     }
     for error in &recovery.failures {
         if error.claim_report() {

@@ -1,8 +1,12 @@
 //! The clock that gives snapshots their times.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+
+/// The time without a heartbeat after which a worker counts as lost, unless the agent sets another.
+pub(crate) const HEARTBEAT_EXPIRY: Duration = Duration::from_mins(1);
 
 /// A source of the times in snapshots. Cloning is cheap.
 ///
@@ -24,6 +28,12 @@ impl Clock {
     /// Returns the current time.
     pub fn now(&self) -> Timestamp {
         (self.0)()
+    }
+
+    /// Returns the moment that long ago; a time that is too long for the calendar has not passed.
+    pub(crate) fn before(&self, time: Duration) -> Timestamp {
+        let time = SignedDuration::try_from(time).unwrap_or(SignedDuration::MAX);
+        self.now().checked_sub(time).unwrap_or(Timestamp::MIN)
     }
 }
 

@@ -82,8 +82,10 @@ use everturn_core::{Error, Result};
 use futures::stream::BoxStream;
 
 pub use self::checksum::Checksum;
+pub(crate) use self::journal::{BegunCall, is_unknown};
 pub use self::journal::{
-    Journal, JournalGuard, JournalKey, JournalRecord, KEPT, RECORD_TAKEN, TURN_TAKEN_OVER, record_taken,
+    Journal, JournalCursor, JournalGuard, JournalKey, JournalPage, JournalQuery, JournalRecord, KEPT,
+    RECORD_TAKEN, TURN_TAKEN_OVER, UnfinishedTurn, has_unknown_outcome, record_taken,
 };
 pub use self::ledger::{
     Admission, Expense, SessionExpense, TurnAccount, TurnExpenses, UsageLedger, close_accounts, read_account,

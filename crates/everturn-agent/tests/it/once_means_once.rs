@@ -4,17 +4,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use everturn_agent::store::MemoryStore;
+use everturn_agent::archive::Archive;
+use everturn_agent::store::{Journal, MemoryStore, Scope, SessionQuery};
 use everturn_agent::{
-    Agent, AgentBuilder, AgentFinishReason, AgentInput, AgentOutput, Concurrency, EndedTurn, IdempotencyKey,
-    InlinePrompt, Interrupt, Session, TurnEffect, TurnObserver, WhileInterrupted, agent, observe_turns,
+    Agent, AgentBuilder, AgentFinishReason, AgentInit, AgentInput, AgentOutput, AgentSession, Clock,
+    Concurrency, EndedTurn, IdempotencyKey, InlinePrompt, Interrupt, Session, TurnEffect, TurnObserver,
+    UnfinishedCall, WhileInterrupted, agent, custom_agent, observe_turns, recover_every,
 };
 use everturn_ai::{
     Answers, Message, ModelRequest, ModelResponse, Part, Reconciliation, Replay, Role, Tool, ToolContext,
     ToolRequest,
 };
 use everturn_core::{Context, Error, Registry, Result, Status};
-use everturn_testkit::elapse;
+use everturn_testkit::{Gate, elapse};
+use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -152,6 +155,27 @@ impl Desk {
         });
         trips.booked
     }
+}
+
+/// The clock of a process that begins after the heartbeats of an earlier one have lapsed.
+fn later() -> Clock {
+    Clock::new(|| Timestamp::now() + SignedDuration::from_mins(2))
+}
+
+/// Returns the calls of dead turns that are listed for operators.
+fn unfinished(store: &MemoryStore, clock: Clock) -> Vec<UnfinishedCall> {
+    let archive = Archive::of(store.clone(), Scope::default()).with_clock(clock);
+    let list = async { archive.interrupted(&SessionQuery::default()).await };
+    Fuse::never().process(list).unwrap().unwrap().unfinished
+}
+
+/// Runs one input at a snapshot.
+async fn turn_at(agent: &Agent<Trips>, init: AgentInit, input: impl Into<AgentInput>) -> Result<AgentOutput> {
+    let mut connection = agent.connect(init);
+    connection.send(input).await?;
+    connection.close();
+    while connection.next().await.is_some() {}
+    connection.output().await
 }
 
 fn run(fuse: &Fuse, agent: &Agent<Trips>, input: impl Into<AgentInput>) -> Option<Result<AgentOutput>> {
@@ -518,6 +542,10 @@ impl TurnObserver for Observer {
     fn turn_ended(&self, turn: &EndedTurn<'_>) {
         (0..turn.unknown_outcomes).for_each(|_| self.0.count("unknown"));
     }
+
+    fn call_found(&self, call: &UnfinishedCall) {
+        self.0.count(&format!("found {} of {}", call.tool, call.agent));
+    }
 }
 
 #[test]
@@ -664,4 +692,285 @@ fn a_forking_agent_continues_a_failed_turn_when_its_request_is_repeated() {
     assert_eq!(output.message.unwrap().text(), "Done.");
     assert_eq!((desk.world.counted("Lisbon"), desk.booked().len()), (1, 1));
     assert_eq!(journals(&desk.store), 0);
+}
+
+impl Desk {
+    /// Runs one input at a snapshot, and answers every question for an outcome truthfully.
+    fn settled_at(&self, agent: &Agent<Trips>, init: AgentInit, text: &str) -> AgentOutput {
+        let at = |init: AgentInit, input: AgentInput| {
+            Fuse::never()
+                .process(turn_at(agent, init, input))
+                .unwrap()
+                .unwrap()
+        };
+        let mut output = at(init, text.into());
+        while output.finish_reason == Some(AgentFinishReason::Interrupted) {
+            let question = interrupt(&output);
+            assert!(question.is_outcome_unknown());
+            let to = question.input::<Trip>().unwrap().to;
+            let given = match self.world.counted(&to) {
+                0 => question.restart(()).unwrap(),
+                _ => question.respond(format!("{to} is booked")).unwrap(),
+            };
+            let open = AgentInit::snapshot(output.snapshot_id.unwrap());
+            output = at(open, AgentInput::answers(Answers::from(given)));
+        }
+        assert_eq!(output.finish_reason, Some(AgentFinishReason::Stop));
+        output
+    }
+}
+
+#[test]
+fn a_call_whose_turn_died_elsewhere_in_the_session_is_neither_repeated_nor_forgotten() {
+    // Whether the agent forks; at which of two snapshots the turn died, and at which the next one begins.
+    let places = [
+        (false, 0, 1),
+        (false, 1, 0),
+        (true, 1, 1),
+        (true, 0, 1),
+        (true, 1, 0),
+    ];
+    for (reconciles, (forks, dies_at, next_at)) in [true, false]
+        .into_iter()
+        .flat_map(|reconciles| places.map(|place| (reconciles, place)))
+    {
+        let (mut points, mut taken_over) = (0, 0);
+        for point in 0.. {
+            let desk = Desk::new();
+            let place = format!("{reconciles} {forks} {dies_at} {next_at} at {point}");
+            let agent = |fuse: &Fuse, clock: Clock| {
+                let book = desk.book(fuse, |_| End::Booked);
+                let book = if reconciles { desk.reconciling(book) } else { book };
+                let registry = registry_of(fuse, &desk.world, answer);
+                let builder = desk.builder(&registry, fuse, book).clock(clock);
+                let policy = if forks {
+                    Concurrency::Fork
+                } else {
+                    Concurrency::Reject
+                };
+                builder.concurrency(policy).define().unwrap()
+            };
+            let never = Fuse::never();
+            let before = agent(&never, Clock::system());
+            let snapshots = ["Porto", "Rome"].map(|to| done(&never, &before, to).snapshot_id.unwrap());
+            let at = |index: usize| AgentInit::snapshot(snapshots[index].clone());
+            let fuse = Fuse::burning_at(point);
+            let died = fuse.process(turn_at(&agent(&fuse, Clock::system()), at(dies_at), "Lisbon"));
+            if died.is_some() {
+                points = point;
+                break;
+            }
+            if latest(&desk.store).unwrap().snapshot_id != snapshots[1] {
+                continue;
+            }
+            let made = desk.world.counted("Lisbon");
+            let open = unfinished(&desk.store, later());
+            assert!(unfinished(&desk.store, Clock::system()).is_empty(), "{place}");
+
+            let next = agent(&never, later());
+            desk.settled_at(&next, at(next_at), "Oslo");
+
+            assert_eq!(desk.world.counted("Oslo"), 1, "{place}");
+            if let [call] = open.as_slice() {
+                taken_over += 1;
+                assert_eq!(
+                    (call.tool.as_str(), call.session_id.as_str()),
+                    ("book", "s"),
+                    "{place}"
+                );
+                if reconciles {
+                    assert_eq!(desk.world.counted("Lisbon"), made, "{place}");
+                    let rows = desk.booked().iter().filter(|row| *row == "Lisbon").count();
+                    assert_eq!(rows, made, "{place}");
+                }
+            } else {
+                assert!(open.is_empty(), "{place}: {open:?}");
+            }
+            assert!(unfinished(&desk.store, later()).is_empty(), "{place}");
+            if !forks {
+                desk.settled_at(&next, at(dies_at), "Lisbon");
+                assert_eq!(desk.world.counted("Lisbon"), 1, "{place}");
+            }
+        }
+        assert!(points > 10, "only {points} points were looked at");
+        assert!(taken_over > 2, "calls of {taken_over} dead turns were taken over");
+    }
+}
+
+#[test]
+fn a_call_whose_turn_is_in_progress_elsewhere_is_left_alone() {
+    let (desk, fuse, gate) = (Desk::new(), Fuse::never(), Gate::new());
+    let (world, at) = (Arc::clone(&desk.world), gate.clone());
+    let slow = Tool::new("book", "Books a trip.", move |trip: Trip, _: ToolContext| {
+        let (world, at) = (Arc::clone(&world), at.clone());
+        async move {
+            if trip.to == "Lisbon" {
+                at.pass().await;
+            }
+            world.count(&trip.to);
+            note(&trip.to);
+            Ok(format!("{} is booked", trip.to))
+        }
+    });
+    let agent = desk.agent(&fuse, desk.reconciling(slow.with_replay(Replay::Once)));
+    let first = done(&fuse, &agent, "Porto").snapshot_id.unwrap();
+    done(&fuse, &agent, "Rome");
+    let work = async {
+        let (busy, other) = tokio::join!(turn_at(&agent, session(), "Lisbon"), async {
+            gate.reached().await;
+            let before = desk.world.counted("records");
+            elapse(Duration::from_secs(100)).await;
+            let added = desk.world.counted("records") - before;
+            // Every 30 seconds.
+            assert_eq!(added, 3, "the turn shows that it is in progress");
+            let other = turn_at(&agent, AgentInit::snapshot(first), "Oslo").await;
+            gate.open();
+            other
+        });
+        (busy.unwrap(), other.unwrap())
+    };
+    let (busy, other) = fuse.process(work).unwrap();
+
+    assert_eq!(busy.finish_reason, Some(AgentFinishReason::Stop), "{busy:?}");
+    assert_eq!(other.finish_reason, Some(AgentFinishReason::Stop));
+    let counted = ["reconciled", "Lisbon", "Oslo"].map(|what| desk.world.counted(what));
+    assert_eq!(counted, [0, 1, 1]);
+    assert_eq!(journals(&desk.store), 0);
+}
+
+/// A tool whose call takes the process with it.
+fn deadly(desk: &Desk, fuse: &Fuse) -> Tool {
+    let (fuse, world) = (fuse.clone(), Arc::clone(&desk.world));
+    Tool::new("book", "Books a trip.", move |trip: Trip, _: ToolContext| {
+        let (fuse, world) = (fuse.clone(), Arc::clone(&world));
+        async move {
+            world.count(&trip.to);
+            if trip.to == "Lisbon" {
+                fuse.die().await;
+            }
+            Ok(format!("{} is booked", trip.to))
+        }
+    })
+}
+
+#[test]
+fn an_unknown_outcome_is_listed_found_and_kept_until_a_turn_settles_it() {
+    let (desk, fuse) = (Desk::new(), Fuse::never());
+    assert!(run(&fuse, &desk.agent(&fuse, deadly(&desk, &fuse)), "Lisbon").is_none());
+    let begun = Timestamp::now();
+
+    let never = Fuse::never();
+    let book = desk.reconciling(deadly(&desk, &never));
+    let registry = registry_of(&never, &desk.world, answer);
+    let agent = desk
+        .builder(&registry, &never, book)
+        .clock(later())
+        .define()
+        .unwrap();
+    let found = |agent: &Agent<Trips>| {
+        let recovery = never.process(async { agent.recover().await }).unwrap();
+        assert!(recovery.failures.is_empty(), "{recovery:?}");
+        recovery.unfinished
+    };
+    let swept = never.process(async { desk.store.sweep(Timestamp::MAX).await });
+    let listed = unfinished(&desk.store, later());
+    let (first, second) = (found(&agent), found(&agent));
+
+    assert_eq!(swept.unwrap().unwrap(), 0);
+    let [call] = listed.as_slice() else {
+        panic!("{listed:?}")
+    };
+    assert_eq!((call.tool.as_str(), call.session_id.as_str()), ("book", "s"));
+    assert!(call.began_at <= begun && !call.effect_id.is_empty());
+    assert_eq!(first, [(Scope::default(), call.clone())]);
+    assert!(second.is_empty(), "{second:?}");
+    // Its turn may still be in progress.
+    assert!(unfinished(&desk.store, Clock::system()).is_empty());
+
+    done(&never, &agent, "Porto");
+    assert!(unfinished(&desk.store, later()).is_empty());
+    assert_eq!(desk.booked()[0], "Lisbon");
+}
+
+#[test]
+fn the_poll_for_lost_runs_reports_an_unknown_outcome_once() {
+    let (desk, fuse) = (Desk::new(), Fuse::never());
+    assert!(run(&fuse, &desk.agent(&fuse, deadly(&desk, &fuse)), "Lisbon").is_none());
+    let never = Fuse::never();
+    let registry = registry_of(&never, &desk.world, answer);
+    let observer: Arc<dyn TurnObserver> = Arc::new(Observer(Arc::clone(&desk.world)));
+    observe_turns(&registry, &observer);
+    // Two agents share the store.
+    let _agents = ["desk", "counter"].map(|name| {
+        let store = FaultyStore::shared(&desk.store, &never, &desk.world);
+        agent(&registry, name)
+            .store(store)
+            .clock(later())
+            .define()
+            .unwrap()
+    });
+
+    let polled = async {
+        let polling = recover_every(&registry, Duration::from_secs(1));
+        elapse(Duration::from_secs(5)).await;
+        polling.stop().await;
+    };
+    never.process(polled).unwrap();
+
+    assert_eq!(desk.world.counted("found book of desk"), 1);
+}
+
+#[test]
+fn an_agent_without_the_tool_leaves_the_call_to_others() {
+    let (desk, fuse) = (Desk::new(), Fuse::never());
+    let porto = done(&fuse, &desk.agent(&fuse, deadly(&desk, &fuse)), "Porto");
+    assert!(run(&fuse, &desk.agent(&fuse, deadly(&desk, &fuse)), "Lisbon").is_none());
+    let never = Fuse::never();
+    let registry = registry_of(&never, &desk.world, |_| ModelResponse::text_of("Hello."));
+    let clerk = agent(&registry, "clerk")
+        .custom::<Trips>()
+        .store(FaultyStore::shared(&desk.store, &never, &desk.world))
+        .clock(later())
+        .concurrency(Concurrency::Fork)
+        .define()
+        .unwrap();
+
+    let at = AgentInit::snapshot(porto.snapshot_id.unwrap());
+    let output = never.process(turn_at(&clerk, at, "Hi")).unwrap().unwrap();
+
+    assert_eq!(output.message.unwrap().text(), "Hello.");
+    assert_eq!(unfinished(&desk.store, later()).len(), 1);
+}
+
+#[test]
+fn an_effect_of_a_turns_own_is_listed_by_its_name() {
+    let (desk, fuse) = (Desk::new(), Fuse::never());
+    let dies = fuse.clone();
+    let agent = custom_agent(&Registry::new(), "waiter", move |session: AgentSession| {
+        let dies = dies.clone();
+        async move {
+            let reserve = |turn: everturn_agent::Turn| {
+                let dies = dies.clone();
+                async move {
+                    let work = |_| async move {
+                        dies.die().await;
+                        Ok(7)
+                    };
+                    turn.effect("reserve", Replay::Once).run(work).await?;
+                    Ok(())
+                }
+            };
+            session.run(reserve).await?;
+            Ok(session.result())
+        }
+    })
+    .store(desk.store.clone())
+    .define()
+    .unwrap();
+
+    assert!(fuse.process(turn(&agent, "for two")).is_none());
+
+    let listed = unfinished(&desk.store, later());
+    let names: Vec<_> = listed.iter().map(|call| call.tool.as_str()).collect();
+    assert_eq!(names, ["reserve"]);
 }

@@ -5,9 +5,10 @@ mod lock_defects;
 
 use async_trait::async_trait;
 use everturn_agent::store::{
-    Bookkeeping, Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, KEPT, MemoryStore,
-    Mutation, Order, Page, PendingPage, PendingQuery, Precondition, Scope, SessionQuery, SessionStore,
-    SessionSummary, SnapshotQuery, StatusStream, TurnLocks, UsageLedger, close_accounts, drop_journals,
+    Bookkeeping, Deletion, Detail, Journal, JournalGuard, JournalKey, JournalPage, JournalQuery,
+    JournalRecord, KEPT, MemoryStore, Mutation, Order, Page, PendingPage, PendingQuery, Precondition, Scope,
+    SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream, TurnLocks, UsageLedger,
+    close_accounts, drop_journals,
 };
 use everturn_agent::{Clock, SessionId, Snapshot, SnapshotId, SnapshotStatus};
 use everturn_core::Result;
@@ -82,6 +83,10 @@ pub enum Defect {
     LeftoverAccount,
     /// Sweeps journals that are to be kept as long as their session.
     SweptRecords,
+    /// Sweeps journals that hold calls with an unknown outcome.
+    SweptOutcomes,
+    /// Finds the unfinished turns of sessions that have a snapshot only.
+    OverlooksFirstTurns,
     /// Grants a turn lock that another turn holds.
     SharedLock,
     /// Grants a turn lock although the snapshot has a successor.
@@ -100,7 +105,7 @@ pub enum Defect {
 
 impl Defect {
     /// Every defect.
-    pub const ALL: [Self; 39] = [
+    pub const ALL: [Self; 41] = [
         Self::LostUpdate,
         Self::LockThatDoesNotExclude,
         Self::UncheckedRewrite,
@@ -133,6 +138,8 @@ impl Defect {
         Self::SessionBudgetCheckedEarly,
         Self::LeftoverAccount,
         Self::SweptRecords,
+        Self::SweptOutcomes,
+        Self::OverlooksFirstTurns,
         Self::SharedLock,
         Self::LateGrant,
         Self::StaleRecall,
@@ -179,6 +186,8 @@ impl Defect {
             Self::SessionBudgetCheckedEarly => "a session's budget is not exceeded by concurrent writers",
             Self::LeftoverAccount => "a commit drops the account of its turn and no other",
             Self::SweptRecords => "a journal that is kept goes with its session, and not before",
+            Self::SweptOutcomes => "a journal with an unknown outcome is not swept",
+            Self::OverlooksFirstTurns => "the journals of unfinished turns are found, page by page",
             Self::SharedLock => "of many turns that ask for one place one holds the lock",
             Self::LateGrant => "a turn that is too late is not granted its lock",
             Self::StaleRecall => {
@@ -561,7 +570,39 @@ impl Journal for DefectiveStore {
             .await
     }
 
+    async fn unfinished(&self, query: &JournalQuery) -> Result<JournalPage> {
+        let mut query = query.clone();
+        query.scope = query.scope.as_ref().map(|scope| self.scope(scope));
+        let mut page = self.store.unfinished(&query).await?;
+        if self.defect == Defect::OverlooksFirstTurns {
+            let mut known = Vec::new();
+            for turn in page.items {
+                let session = turn.key.session();
+                if self
+                    .store
+                    .latest(&turn.scope, session, Detail::Metadata)
+                    .await?
+                    .is_some()
+                {
+                    known.push(turn);
+                }
+            }
+            page.items = known;
+        }
+        Ok(page)
+    }
+
     async fn sweep(&self, before: Timestamp) -> Result<u64> {
-        self.store.sweep(before).await
+        if self.defect != Defect::SweptOutcomes {
+            return self.store.sweep(before).await;
+        }
+        let old = self
+            .store
+            .unfinished(&JournalQuery::default().before(before))
+            .await?;
+        for turn in &old.items {
+            self.store.clear(&turn.scope, &turn.key).await?;
+        }
+        Ok(old.items.len() as u64)
     }
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use everturn_agent::store::{
-    Deletion, Journal, JournalGuard, JournalKey, JournalRecord, Lease, Precondition, RECORD_TAKEN, Scope,
-    SessionStore,
+    Deletion, Journal, JournalGuard, JournalKey, JournalQuery, JournalRecord, Lease, Precondition,
+    RECORD_TAKEN, Scope, SessionStore, UnfinishedTurn,
 };
 use everturn_agent::{SnapshotId, SnapshotStatus};
 use everturn_core::{Error, Status};
@@ -25,6 +25,8 @@ list_promises! {
     "a deleted session leaves no journal" => a_deleted_session_leaves_no_journal,
     "old journals are swept and young ones stay" => old_journals_are_swept,
     "a journal that is kept goes with its session, and not before" => kept_journals_stay_with_their_session,
+    "the journals of unfinished turns are found, page by page" => unfinished_turns_are_found,
+    "a journal with an unknown outcome is not swept" => unknown_outcomes_are_not_swept,
 }
 
 #[allow(clippy::needless_pass_by_value, reason = "it is what `map_err` gives")]
@@ -387,5 +389,150 @@ async fn kept_journals_stay_with_their_session(store: Arc<dyn SessionStore>) -> 
     );
     ensure!(again.is_err(), "a number of a kept journal was written twice");
     ensure!(left == 0, "a kept journal is still there after its session");
+    Ok(())
+}
+
+/// Returns every journal that a query selects, read in pages of two.
+async fn unfinished(journal: &dyn Journal, mut query: JournalQuery) -> Result<Vec<UnfinishedTurn>, String> {
+    query.limit = 2;
+    let mut found = Vec::new();
+    loop {
+        let page = journal.unfinished(&query).await.map_err(message)?;
+        ensure!(
+            page.items.len() <= 2,
+            "a page of two has {} journals",
+            page.items.len()
+        );
+        found.extend(page.items);
+        match page.next {
+            Some(next) => query.after = Some(next),
+            None => return Ok(found),
+        }
+    }
+}
+
+async fn unfinished_turns_are_found(store: Arc<dyn SessionStore>) -> Verdict {
+    let Some(journal) = store.journal() else {
+        return Ok(());
+    };
+    save(&*store, row("a", "a1", 1)).await?;
+    let stranger = Scope::new("stranger");
+    // The first turn of session `b` died, so that the session has no snapshot.
+    let places = [
+        (scope(), turn("a", "t")),
+        (scope(), turn("a", "u")),
+        (scope(), turn("b", "t")),
+        (stranger.clone(), turn("a", "t")),
+    ];
+    let guard = JournalGuard::new("own".into(), Lease::first(), Precondition::None);
+    let record = |sequence: u64| JournalRecord {
+        sequence,
+        body: json!({"number": sequence}),
+    };
+    let kept = (scope(), JournalKey::kept("a".into(), "question"));
+    let earlier = Timestamp::now() - SignedDuration::from_hours(1);
+    for (scope, key) in places.iter().chain([&kept]) {
+        for number in 0..2 {
+            let written = journal.append(scope, key, record(number), Some(&guard)).await;
+            written.map_err(message)?;
+        }
+    }
+    let later = Timestamp::now() + SignedDuration::from_hours(1);
+    let since = |moment: Timestamp| {
+        let mut query = JournalQuery::of_tenant(scope());
+        query.since = Some(moment);
+        query
+    };
+    let of = |range: std::ops::Range<usize>| places[range].to_vec();
+    for (what, query, expected) in [
+        ("of all tenants", JournalQuery::default(), of(0..4)),
+        ("of a tenant", JournalQuery::of_tenant(scope()), of(0..3)),
+        (
+            "of a session",
+            JournalQuery::of_session(scope(), "a".into()),
+            of(0..2),
+        ),
+        (
+            "of a session without a snapshot",
+            JournalQuery::of_session(scope(), "b".into()),
+            of(2..3),
+        ),
+        ("of another tenant", JournalQuery::of_tenant(stranger), of(3..4)),
+        (
+            "before they were written",
+            JournalQuery::of_tenant(scope()).before(earlier),
+            of(0..0),
+        ),
+        (
+            "before a later moment",
+            JournalQuery::of_tenant(scope()).before(later),
+            of(0..3),
+        ),
+        ("since they were written", since(earlier), of(0..3)),
+        ("since a later moment", since(later), of(0..0)),
+    ] {
+        let mut found = Vec::new();
+        for unfinished in unfinished(journal, query).await? {
+            ensure!(
+                unfinished.records == [record(0), record(1)],
+                "{what}: the journal {:?} was listed with {:?}",
+                unfinished.key,
+                unfinished.records
+            );
+            ensure!(
+                (earlier..later).contains(&unfinished.added_at),
+                "{what}: the journal {:?} was listed as of {}",
+                unfinished.key,
+                unfinished.added_at
+            );
+            found.push((unfinished.scope, unfinished.key));
+        }
+        found.sort();
+        let mut expected = expected;
+        expected.sort();
+        ensure!(
+            found == expected,
+            "{what}: found {found:?}, expected {expected:?}"
+        );
+    }
+    journal.clear(&scope(), &places[0].1).await.map_err(message)?;
+    let left = unfinished(journal, JournalQuery::of_session(scope(), "a".into())).await?;
+    ensure!(left.len() == 1, "a dropped journal is still listed: {left:?}");
+    Ok(())
+}
+
+async fn unknown_outcomes_are_not_swept(store: Arc<dyn SessionStore>) -> Verdict {
+    let Some(journal) = store.journal() else {
+        return Ok(());
+    };
+    let now = Timestamp::now();
+    let begun = json!({"agent": "desk", "name": "book", "beganAt": now, "snapshot": "own"});
+    let started = json!({"kind": "started", "effect": "e", "call": "c", "begun": begun});
+    let ended = |outcome: Value| json!({"kind": "ended", "effect": "e", "call": "c", "outcome": outcome});
+    let failed = json!({"kind": "failed", "effect": "e"});
+    let question = json!({"interrupted": {"outcomeUnknown": true}});
+    for (name, end, stays) in [
+        ("begun", None, true),
+        ("asked", Some(ended(question)), true),
+        ("ended", Some(ended(json!({"finished": {"output": 1}}))), false),
+        ("failed", Some(failed), false),
+    ] {
+        let key = turn("s", name);
+        let entries = [Some(started.clone()), end];
+        for (number, entry) in entries.into_iter().flatten().enumerate() {
+            let body = json!({"by": "a worker", "entries": [entry]});
+            write(journal, &key, number as u64, body).await.map_err(message)?;
+        }
+
+        let later = now + SignedDuration::from_hours(1);
+        let swept = journal.sweep(later).await.map_err(message)?;
+        let left = bodies(journal, &scope(), &key).await?.len();
+        journal.clear(&scope(), &key).await.map_err(message)?;
+
+        ensure!(
+            (swept == 0, left > 0) == (stays, stays),
+            "of the journal of a call that {name}, {left} records are left ({swept} swept)"
+        );
+    }
     Ok(())
 }

@@ -21,4 +21,5 @@ mod the_harness_is_complete;
 mod the_runner_can_fail;
 mod timelines_on_every_store;
 mod turns_of_many_processes;
+mod unknown_outcomes_on_every_store;
 mod watched_from_another_process;

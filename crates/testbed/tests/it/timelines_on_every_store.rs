@@ -20,7 +20,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 /// A store that can be reopened, as by another process.
-enum Place {
+pub(crate) enum Place {
     Memory(MemoryStore),
     Sqlite(PathBuf),
     Files(PathBuf),
@@ -28,7 +28,7 @@ enum Place {
 }
 
 impl Place {
-    fn all(folder: &TempDir) -> Vec<Self> {
+    pub(crate) fn all(folder: &TempDir) -> Vec<Self> {
         let mut places = vec![
             Self::Memory(MemoryStore::new()),
             Self::Sqlite(folder.path().join("sessions.db")),
@@ -44,7 +44,7 @@ impl Place {
         places
     }
 
-    async fn open(&self) -> Arc<dyn SessionStore> {
+    pub(crate) async fn open(&self) -> Arc<dyn SessionStore> {
         match self {
             Self::Memory(store) => Arc::new(store.clone()),
             Self::Sqlite(path) => Arc::new(SqliteStore::open(path).await.unwrap()),

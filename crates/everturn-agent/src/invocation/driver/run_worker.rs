@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use everturn_ai::JsonObject;
 use everturn_core::{Error, Principal, Result, SpanRecorder};
-use futures::future::BoxFuture;
-use futures::{FutureExt, StreamExt, TryFutureExt};
+use futures::future::{BoxFuture, join_all};
+use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
@@ -314,9 +314,9 @@ impl Driver {
             self.failed_work().log("a background run", error);
         }
         // A failed or aborted run may be tried again, so it keeps its journals.
-        let (journals, turn) = match &ending {
-            Ending::Completed => (self.turns_held(), None),
-            _ => (Vec::new(), self.left_turn()),
+        let (journals, settled, turn) = match &ending {
+            Ending::Completed => (self.turns_held(), self.journals.settled(), None),
+            _ => (Vec::new(), Vec::new(), self.left_turn()),
         };
         let ending = match ending {
             Ending::Failed(error) if self.is_stop(&error) => Ending::Aborted(Some(error)),
@@ -337,10 +337,15 @@ impl Driver {
             now: self.definition.clock.now(),
         };
         let written = cursor.change(run.snapshot.clone(), finish, journals);
-        // If nothing was written, the snapshot is already aborted, or another worker has the lease.
-        let written = written.map_ok(|(is_written, found)| {
-            is_written || found.is_some_and(|snapshot| snapshot.status == SnapshotStatus::Aborted)
-        });
+        let written = async move {
+            let (is_written, found) = written.await?;
+            if is_written {
+                join_all(settled).await;
+            }
+            // If nothing was written, the snapshot is already aborted, or another worker has the lease.
+            let is_aborted = |snapshot: Snapshot| snapshot.status == SnapshotStatus::Aborted;
+            Ok::<_, Error>(is_written || found.is_some_and(is_aborted))
+        };
         self.writes.push(written.map(Written::Final).boxed());
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use everturn_ai::{History, Messages, UsageTotal, reason};
 use everturn_core::{Error, Result, SpanKind, SpanRecorder, in_span};
 use futures::FutureExt;
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
 use super::{AgentEvent, Driver, Written};
@@ -406,7 +407,7 @@ impl Driver {
         match event {
             SnapshotEvent::TurnEnd => {
                 // The store dropped the records together with writing the snapshot.
-                self.journals.begin();
+                self.lock.releases.extend(self.journals.begin());
                 if !is_head {
                     self.turns.last.snapshot = Some(snapshot.snapshot_id);
                 }
@@ -487,14 +488,28 @@ fn naming(messages: &History, id: &SnapshotId) -> History {
 pub(super) struct Journals(Vec<Arc<TurnJournal>>);
 
 impl Journals {
-    /// Forgets the journals, because a snapshot now holds their turns.
-    pub(super) fn begin(&mut self) {
+    /// Forgets the journals, because a snapshot now holds their turns. Returns the work that is left.
+    pub(super) fn begin(&mut self) -> Vec<BoxFuture<'static, ()>> {
+        let notes = self.settled();
         self.0.clear();
+        notes
     }
 
-    /// Returns the journals that have records in the store.
-    pub(super) fn written(&self) -> Vec<JournalKey> {
-        self.0.iter().filter_map(|journal| journal.written()).collect()
+    /// Returns the work that is left once a snapshot holds the turns.
+    pub(super) fn settled(&self) -> Vec<BoxFuture<'static, ()>> {
+        self.0.iter().filter_map(|journal| journal.settled()).collect()
+    }
+
+    /// Returns the journals to drop with the turns.
+    pub(super) fn to_drop(&self) -> Vec<JournalKey> {
+        self.0.iter().filter_map(|journal| journal.to_drop()).collect()
+    }
+
+    /// Stops showing that the turn is in progress: its code has ended.
+    pub(super) fn rest(&self) {
+        if let Some(journal) = self.0.last() {
+            journal.rest();
+        }
     }
 
     /// Returns the beginning of the turn in progress, if it has a journal.
@@ -524,7 +539,7 @@ impl Driver {
     /// Returns the names of the turns that the next snapshot holds, as far as the store has a journal or an
     /// account of them.
     pub(super) fn turns_held(&self) -> Vec<JournalKey> {
-        let mut turns = self.journals.written();
+        let mut turns = self.journals.to_drop();
         turns.extend(self.usage.account().filter(|turn| !turns.contains(turn)));
         turns
     }

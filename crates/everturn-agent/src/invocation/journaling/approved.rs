@@ -138,7 +138,7 @@ impl Made {
                 changes,
             },
             Entry::Failed { .. } => Self::Never,
-            Entry::TakenUp | Entry::Replied { .. } | Entry::Abandoned => self,
+            Entry::TakenUp | Entry::Replied { .. } | Entry::Adopted { .. } | Entry::Abandoned => self,
         }
     }
 }

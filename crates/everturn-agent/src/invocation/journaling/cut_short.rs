@@ -3,15 +3,13 @@
 
 use std::collections::HashMap;
 
-use everturn_ai::metadata::OUTCOME_UNKNOWN;
 use everturn_ai::{EffectId, Message, ModelResponse, Part, ToolOutcome, ToolRecord, ToolRequest};
-use serde_json::Value;
 
 use super::entry::Entry;
 use super::identity::{call_fingerprint, call_of, effect_id};
 use super::known_effects::Met;
 use crate::session::Change;
-use crate::store::JournalKey;
+use crate::store::{JournalKey, is_unknown};
 
 /// On a tool request: `true` if an earlier turn made the call and was cut short.
 const CUT_SHORT: &str = "cutShort";
@@ -34,6 +32,10 @@ struct CutShort {
     call: String,
     /// Whether it must not be made twice.
     has_begun: bool,
+    /// Whether it is listed while its outcome is unknown.
+    is_listed: bool,
+    /// Whether a reply has requested it.
+    is_requested: bool,
     outcome: Option<ToolOutcome>,
     changes: Vec<Change>,
 }
@@ -58,7 +60,14 @@ impl CutShortCalls {
                         .insert(effect_id(turn, &fingerprint, 0), request.clone());
                 }
             }
-            Entry::Started { effect, call } => self.call(effect, call, turn).has_begun = true,
+            Entry::Started { effect, call, begun } => {
+                let known = self.call(effect.clone(), call, turn);
+                known.has_begun = true;
+                known.is_listed = begun.is_some();
+                if let Some(request) = begun.and_then(|begun| begun.request) {
+                    self.requests.insert(effect, request);
+                }
+            }
             Entry::Ended {
                 effect,
                 call,
@@ -75,7 +84,7 @@ impl CutShortCalls {
                 known.changes = changes;
             }
             Entry::Failed { effect } => self.forget(&effect),
-            Entry::TakenUp | Entry::Abandoned => {}
+            Entry::TakenUp | Entry::Abandoned | Entry::Adopted { .. } => {}
         }
     }
 
@@ -95,6 +104,8 @@ impl CutShortCalls {
                 turn: turn.clone(),
                 call,
                 has_begun: false,
+                is_listed: false,
+                is_requested: false,
                 outcome: None,
                 changes: Vec::new(),
             });
@@ -103,8 +114,21 @@ impl CutShortCalls {
         &mut self.calls[place]
     }
 
-    /// Forgets a call that had no effect.
-    fn forget(&mut self, id: &EffectId) {
+    /// Takes over calls of a turn that began elsewhere in the session: those of them that are requested once
+    /// more.
+    pub(super) fn adopt(&mut self, elsewhere: Self, ids: &[EffectId]) {
+        self.requests.extend(elsewhere.requests);
+        let calls = elsewhere.calls.into_iter();
+        self.calls.extend(calls.filter(|known| ids.contains(&known.id)));
+    }
+
+    /// Returns whether this turn still has to take over the call.
+    pub(super) fn holds(&self, id: &EffectId) -> bool {
+        self.calls.iter().any(|known| known.id == *id)
+    }
+
+    /// Forgets a call that had no effect, or whose effect the conversation has.
+    pub(super) fn forget(&mut self, id: &EffectId) {
         self.calls.retain(|known| known.id != *id);
     }
 
@@ -116,7 +140,7 @@ impl CutShortCalls {
         Some((known.turn, known.outcome, known.changes))
     }
 
-    /// Returns a reply that requests the calls once more, at the first model call, so their outcomes become
+    /// Returns a reply that requests the calls once more, at the next model call, so their outcomes become
     /// part of the conversation. `conversation` is searched for calls that a person restarted. Other effects
     /// cannot be requested.
     pub(super) fn reply(
@@ -124,15 +148,14 @@ impl CutShortCalls {
         asked: &EffectId,
         conversation: impl FnOnce() -> Vec<ToolRequest>,
     ) -> Option<ModelResponse> {
-        if self.reply.is_some() || self.calls.is_empty() {
+        if self.calls.is_empty() {
             return None;
         }
-        self.reply = Some(asked.clone());
         let mut conversation = Some(conversation);
         let mut requests = None;
         let mut parts = Vec::new();
-        for known in &self.calls {
-            if !known.is_due() {
+        for known in &mut self.calls {
+            if !known.is_due() || known.is_requested {
                 continue;
             }
             let request = self.requests.get(&known.id).cloned().or_else(|| {
@@ -143,11 +166,16 @@ impl CutShortCalls {
                     .cloned()
             });
             let Some(request) = request else { continue };
+            known.is_requested = true;
             // Its own reference, because another message may use the model's.
             let part = Part::from(request.with_reference(known.id.as_str()));
             parts.push(part.with_metadata_entry(CUT_SHORT, true));
         }
-        (!parts.is_empty()).then(|| ModelResponse::new(Message::model(parts)))
+        if parts.is_empty() {
+            return None;
+        }
+        self.reply = Some(asked.clone());
+        Some(ModelResponse::new(Message::model(parts)))
     }
 
     /// Returns the call that the reply asked for, and its record.
@@ -180,12 +208,14 @@ impl CutShortCalls {
         self.calls.iter().any(CutShort::is_due)
     }
 
+    /// Returns whether there are calls whose outcome is unknown.
+    pub(super) fn holds_unknown(&self) -> bool {
+        let is_known = |known: &CutShort| matches!(known.outcome, Some(ToolOutcome::Finished(_)));
+        self.calls.iter().any(|known| known.is_listed && !is_known(known))
+    }
+
     /// Returns whether there are calls that must not be made twice.
     pub(super) fn holds_calls_not_to_repeat(&self) -> bool {
         self.calls.iter().any(|known| known.has_begun)
     }
-}
-
-fn is_unknown(data: &Value) -> bool {
-    data.get(OUTCOME_UNKNOWN) == Some(&Value::Bool(true))
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::session::Change;
-use crate::store::JournalRecord;
+use crate::store::{BegunCall, JournalRecord};
 
 /// One entry of a journal.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -21,7 +21,14 @@ pub(super) enum Entry {
         response: Box<ModelResponse>,
     },
     /// A call that must not be made twice began.
-    Started { effect: EffectId, call: String },
+    Started {
+        effect: EffectId,
+        call: String,
+        /// What to list of the call while its outcome is unknown; `None` for an effect inside a tool, whose
+        /// outcome is part of the tool's.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        begun: Option<Box<BegunCall>>,
+    },
     /// A call ended.
     Ended {
         effect: EffectId,
@@ -36,6 +43,9 @@ pub(super) enum Entry {
     },
     /// A call that began has failed without effect.
     Failed { effect: EffectId },
+    /// Another turn of the session has taken these calls over, whose outcomes were unknown: its conversation
+    /// has their outcomes, or asks for them. A retry of this turn still reconciles or asks.
+    Adopted { effects: Vec<EffectId> },
     /// The attempt failed for good: the next one starts over, and repeats no call that must not be made
     /// twice.
     Abandoned,

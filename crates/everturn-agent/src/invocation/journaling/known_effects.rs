@@ -91,7 +91,7 @@ impl KnownEffects {
     /// Learns an entry of an earlier attempt.
     pub(super) fn learn(&mut self, entry: Entry) {
         match entry {
-            Entry::TakenUp => {}
+            Entry::TakenUp | Entry::Adopted { .. } => {}
             Entry::Replied { effect, response } => {
                 let requests = response.message.iter().flat_map(Message::tool_requests);
                 for (position, request) in requests.enumerate() {
@@ -103,7 +103,7 @@ impl KnownEffects {
                 }
                 self.replies.insert(effect, *response);
             }
-            Entry::Started { effect, call } => {
+            Entry::Started { effect, call, .. } => {
                 note(&mut self.asked, call, effect.clone());
                 let known = self.calls.entry(effect).or_default();
                 known.must_not_repeat = true;
@@ -155,6 +155,7 @@ impl KnownEffects {
                 ..
             } => {
                 self.met.insert(effect.clone());
+                self.cut_short.forget(&effect);
                 self.learn(Entry::Ended {
                     effect,
                     call,
@@ -376,6 +377,7 @@ mod tests {
         Entry::Started {
             effect: id.clone(),
             call: call_of(&pay()),
+            begun: None,
         }
     }
 

@@ -1,13 +1,14 @@
 //! The policy of keeping journals.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::Clock;
 use crate::store::Journal;
+use crate::{Clock, Heartbeat};
 
 /// The shortest time between two sweeps of one agent.
 const SWEEP_EVERY: Duration = Duration::from_hours(1);
@@ -20,7 +21,8 @@ const SWEEP_EVERY: Duration = Duration::from_hours(1);
 pub enum Journaling {
     /// Nothing is recorded: a turn that runs again starts over.
     Off,
-    /// Effects are recorded, and the journal of a failed turn is kept for this long.
+    /// Effects are recorded, and the journal of a failed turn is kept for this long. While it holds a
+    /// `Once` call whose outcome is unknown, it is kept until a turn determines the outcome.
     Keep(Duration),
 }
 
@@ -31,25 +33,44 @@ impl Default for Journaling {
     }
 }
 
-/// Drops the journals of turns that were never retried.
+/// Drops the journals of turns that were never retried, and distinguishes those of turns in progress.
 #[derive(Debug)]
 pub(crate) struct Retention {
     keep: Duration,
-    clock: Clock,
+    pub(super) clock: Clock,
+    pub(super) heartbeat: Heartbeat,
+    /// The name of the agent.
+    pub(super) agent: String,
     swept: Mutex<Option<Instant>>,
+    /// The moment up to which calls with an unknown outcome were found; see [`Recovery`](crate::Recovery).
+    pub(crate) found_until: Mutex<Option<Timestamp>>,
 }
 
 impl Retention {
     /// Creates the retention of a policy; `None` if nothing is recorded.
-    pub(crate) fn of(policy: Journaling, clock: Clock) -> Option<Self> {
-        match policy {
-            Journaling::Off => None,
-            Journaling::Keep(keep) => Some(Self {
-                keep,
-                clock,
-                swept: Mutex::default(),
-            }),
-        }
+    pub(crate) fn of(
+        policy: Journaling,
+        clock: Clock,
+        heartbeat: Heartbeat,
+        agent: &str,
+    ) -> Option<Arc<Self>> {
+        let Journaling::Keep(keep) = policy else {
+            return None;
+        };
+        Some(Arc::new(Self {
+            keep,
+            clock,
+            heartbeat,
+            agent: agent.to_owned(),
+            swept: Mutex::default(),
+            found_until: Mutex::default(),
+        }))
+    }
+
+    /// Returns the moment since which every turn in progress that began a call that must not be made twice
+    /// has added to its journal.
+    pub(super) fn silent_since(&self) -> Timestamp {
+        self.clock.before(self.heartbeat.expiry)
     }
 
     /// Sweeps old journals, if the last sweep was long enough ago.
@@ -57,8 +78,7 @@ impl Retention {
         if !self.is_due() {
             return;
         }
-        let keep = SignedDuration::try_from(self.keep).unwrap_or(SignedDuration::MAX);
-        let before = self.clock.now().checked_sub(keep).unwrap_or(Timestamp::MIN);
+        let before = self.clock.before(self.keep);
         // The current turn does not depend on the sweep, and the next sweep finds what this one missed.
         match journal.sweep(before).await {
             Ok(0) => {}

@@ -4,17 +4,20 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use everturn_ai::metadata::OUTCOME_UNKNOWN;
 use everturn_ai::{
-    Approval, EffectId, EffectJournal, Message, ModelEffect, ModelResponse, Repeat, Replay, ToolEffect,
-    ToolOutcome, ToolRecord, async_trait, reason, with_journal,
+    Approval, EffectId, EffectJournal, Message, ModelEffect, ModelResponse, Repeat, Replay, ToolDefinition,
+    ToolEffect, ToolOutcome, ToolRecord, ToolRequest, async_trait, reason, with_journal,
 };
 use everturn_core::{Context, Error, Result, Status};
+use futures::FutureExt;
+use futures::future::{BoxFuture, join_all};
 use parking_lot::{Mutex, MutexGuard};
-use serde_json::Value;
+use tokio::runtime::Handle;
 use tokio::sync::OnceCell;
+use tokio::task::JoinSet;
 
 use super::approved::{ApprovedCall, Made};
+use super::cut_short::CutShortCalls;
 use super::entry::Entry;
 use super::identity::{AskedModel, call_fingerprint, call_of, effect_fingerprint};
 use super::known_effects::{KnownEffects, Met};
@@ -22,18 +25,21 @@ use super::sweep::Retention;
 use super::writer::{JournalLocation, Writer};
 use crate::session::{Change, Changes};
 use crate::storage::snapshot::OpenTurn;
-use crate::store::{JournalKey, Precondition};
+use crate::storage::unfinished_call::settles_itself;
+use crate::store::{BegunCall, JournalKey, Precondition, UnfinishedTurn, is_unknown};
 use crate::{SessionHandle, SessionId};
 
 /// One turn's journal. The store is first read when the turn's first effect is due.
 pub(crate) struct TurnJournal {
-    writer: Writer,
+    writer: Arc<Writer>,
     session: SessionHandle,
     retention: Arc<Retention>,
     taken_up: OnceCell<()>,
     live: Mutex<Live>,
     /// The number of records when the turn last reached a point from which it can be continued.
     marked: AtomicU64,
+    /// The tasks that show that the turn is in progress.
+    renewals: Mutex<JoinSet<()>>,
 }
 
 struct Live {
@@ -44,12 +50,25 @@ struct Live {
     has_begun: bool,
     /// The status that the last tool failed with.
     failure: Option<Status>,
+    /// The session's other unfinished turns, as they were when this attempt read its journal.
+    elsewhere: Vec<UnfinishedTurn>,
+    adopted: Vec<Adopted>,
 }
+
+/// The journal of another turn of the session, which died, and the calls that this turn takes over from it.
+struct Adopted {
+    writer: Arc<Writer>,
+    calls: Vec<EffectId>,
+}
+
+/// What to list of a call that begins: its name and, if it is a tool's, the request.
+type Beginning = (String, Option<ToolRequest>);
 
 /// A call in progress.
 struct Call {
     /// The digest of the tool and its input.
     what: String,
+    begins: Option<Beginning>,
     /// The reply that requests it.
     asked_by: Option<EffectId>,
     replay: Replay,
@@ -68,15 +87,18 @@ impl TurnJournal {
             calls: HashMap::new(),
             has_begun: false,
             failure: None,
+            elsewhere: Vec::new(),
+            adopted: Vec::new(),
         };
         let marked = AtomicU64::new(location.past);
         Self {
-            writer: Writer::new(location),
+            writer: Arc::new(Writer::new(location)),
             session,
             retention,
             taken_up: OnceCell::new(),
             live: Mutex::new(live),
             marked,
+            renewals: Mutex::default(),
         }
     }
 
@@ -92,11 +114,47 @@ impl TurnJournal {
         (journal.session.session_id() == session).then_some(journal)
     }
 
-    /// Returns the journal to drop when the turn ends, if there is one.
-    pub(crate) fn written(&self) -> Option<JournalKey> {
-        self.writer
-            .has_written()
-            .then(|| JournalKey::clone(&self.writer.location().key))
+    /// Returns the journal if it has records.
+    fn written(&self) -> Option<JournalKey> {
+        self.writer.has_written().then(|| self.writer.key())
+    }
+
+    /// Returns the journal to drop when the turn ends, if there is one. It is kept if another turn left a
+    /// call there whose outcome is unknown and which this turn could not take over.
+    pub(crate) fn to_drop(&self) -> Option<JournalKey> {
+        self.written()
+            .filter(|_| !self.live().known.cut_short.holds_unknown())
+    }
+
+    /// Returns the work that notes, once the turn is committed, which calls it took over from other turns.
+    pub(crate) fn settled(&self) -> Option<BoxFuture<'static, ()>> {
+        let mut live = self.live();
+        if live.adopted.is_empty() {
+            return None;
+        }
+        let adopted = std::mem::take(&mut live.adopted);
+        let notes = adopted.into_iter().map(|Adopted { writer, mut calls }| {
+            calls.retain(|call| !live.known.cut_short.holds(call));
+            async move {
+                if !calls.is_empty() {
+                    writer.settle(calls).await;
+                }
+            }
+        });
+        Some(join_all(notes.collect::<Vec<_>>()).map(drop).boxed())
+    }
+
+    /// Stops showing that the turn is in progress: its code has ended.
+    pub(crate) fn rest(&self) {
+        self.renewals.lock().abort_all();
+    }
+
+    fn renew(&self, writer: &Arc<Writer>) {
+        let (writer, interval) = (Arc::clone(writer), self.retention.heartbeat.interval);
+        if let Ok(runtime) = Handle::try_current() {
+            let renewal = async move { writer.renew(interval).await };
+            self.renewals.lock().spawn_on(renewal, &runtime);
+        }
     }
 
     /// Returns the turn as it began.
@@ -136,6 +194,9 @@ impl TurnJournal {
 
     /// The invocation wrote a snapshot while the turn ran; the next one is written under this condition.
     pub(crate) fn moved_on(&self, precondition: Precondition) {
+        for adopted in &self.live().adopted {
+            adopted.writer.moved_on(precondition.clone());
+        }
         self.writer.moved_on(precondition);
     }
 
@@ -145,8 +206,9 @@ impl TurnJournal {
 
     async fn take_up(&self) -> Result<()> {
         let read = async {
-            let [past, since] = self.writer.take_up().await?;
+            let ([past, since], elsewhere) = self.writer.take_up().await?;
             let mut live = self.live();
+            live.elsewhere = elsewhere;
             for (turn, entry) in past {
                 match turn {
                     None => live.known.learn_past(entry),
@@ -164,6 +226,47 @@ impl TurnJournal {
         // Once per attempt, however many effects begin at the same time; a failed reading is tried again by
         // the next.
         self.taken_up.get_or_try_init(|| read).await.copied()
+    }
+
+    /// Takes over the calls with an unknown outcome of turns that began elsewhere in the session and died, as
+    /// far as they are of these tools. A turn that has added to its journal of late is in progress, and a
+    /// pending run is taken over by itself: both are left alone.
+    async fn adopt(&self, tools: &[ToolDefinition]) -> Result<()> {
+        let silent_since = self.retention.silent_since();
+        let is_offered = |(_, begun): &(EffectId, BegunCall)| {
+            let request = begun.request.as_ref();
+            request.is_some_and(|request| tools.iter().any(|tool| tool.name == request.name))
+        };
+        let takes = |turn: &mut UnfinishedTurn| {
+            turn.added_at < silent_since && turn.unknown_outcomes().iter().any(is_offered)
+        };
+        // Out of the list, because generations of a turn may run at the same time.
+        let elsewhere: Vec<_> = self.live().elsewhere.extract_if(.., takes).collect();
+        for turn in elsewhere {
+            let store = self.writer.location().session.tenant().store();
+            let mut calls = Vec::new();
+            for (id, begun) in turn.unknown_outcomes().into_iter().filter(is_offered) {
+                if !settles_itself(&**store, &turn.scope, &begun.snapshot).await? {
+                    calls.push(id);
+                }
+            }
+            if calls.is_empty() {
+                continue;
+            }
+            let writer = Arc::new(self.writer.elsewhere(turn.key.clone()));
+            let Some(entries) = writer.claim(&turn.records).await? else {
+                continue;
+            };
+            let mut known = CutShortCalls::default();
+            for (by, entry) in entries {
+                known.learn(entry, by.as_ref().unwrap_or(&turn.key));
+            }
+            self.renew(&writer);
+            let mut live = self.live();
+            live.known.cut_short.adopt(known, &calls);
+            live.adopted.push(Adopted { writer, calls });
+        }
+        Ok(())
     }
 
     async fn append(&self, entry: Entry) -> Result<()> {
@@ -192,7 +295,9 @@ impl TurnJournal {
     ) -> Result<(EffectId, ToolRecord)> {
         self.take_up().await?;
         let what = effect_fingerprint(name);
-        self.meet(what.clone(), None, replay, |known| {
+        // An effect of a tool is part of the tool's call.
+        let begins = (!is_of_tool).then(|| (name.to_owned(), None));
+        self.meet((what.clone(), begins), None, replay, |known| {
             let met = known.meet_call(&what, &what, replay);
             if !is_of_tool || met.record != ToolRecord::Nothing {
                 return met;
@@ -210,7 +315,7 @@ impl TurnJournal {
 
     fn meet(
         &self,
-        call: String,
+        (what, begins): (String, Option<Beginning>),
         asked_by: Option<EffectId>,
         replay: Replay,
         look_up: impl FnOnce(&mut KnownEffects) -> Met,
@@ -219,7 +324,8 @@ impl TurnJournal {
             let mut live = self.live();
             let met = look_up(&mut live.known);
             let started = Call {
-                what: call,
+                what,
+                begins,
                 asked_by,
                 replay,
                 has_begun: false,
@@ -347,7 +453,7 @@ fn end_of_approved(
             outcome: Box::new(outcome.clone()),
             changes,
         }),
-        ToolOutcome::Interrupted(data) if data.get(OUTCOME_UNKNOWN) == Some(&Value::Bool(true)) => None,
+        ToolOutcome::Interrupted(data) if is_unknown(data) => None,
         // A call that asks again has done nothing else: another answer may lead further.
         ToolOutcome::Interrupted(_) => Some(Entry::Failed { effect: id.clone() }),
     }
@@ -357,6 +463,7 @@ fn end_of_approved(
 impl EffectJournal for TurnJournal {
     async fn asking(&self, effect: ModelEffect<'_>) -> Result<(EffectId, Option<ModelResponse>)> {
         self.take_up().await?;
+        self.adopt(effect.request.tools()).await?;
         let (id, reply, changes) = self.live().known.meet_model(AskedModel::from(&effect));
         self.change_again(&changes)?;
         let reply = reply.or_else(|| {
@@ -396,18 +503,20 @@ impl EffectJournal for TurnJournal {
         self.take_up().await?;
         let call = call_of(effect.request);
         let asked_by = effect.asked_by.cloned();
+        let begins = || (effect.request.name.clone(), Some(effect.request.clone()));
+        let this = (call.clone(), (effect.replay == Replay::Once).then(begins));
         let cut_short = self.live().known.meet_cut_short(effect.asked_by, effect.request);
         if let Some(met) = cut_short {
-            return self.meet(call, asked_by, effect.replay, |_| met);
+            return self.meet(this, asked_by, effect.replay, |_| met);
         }
         let Some(approval) = effect.approval else {
             let fingerprint = call_fingerprint(effect.asked_by, effect.position, &call);
-            return self.meet(call.clone(), asked_by, effect.replay, |known| {
+            return self.meet(this, asked_by, effect.replay, |known| {
                 known.meet_call(&fingerprint, &call, effect.replay)
             });
         };
         let mut cut_short = None;
-        let (id, record) = self.meet(call.clone(), asked_by, effect.replay, |known| {
+        let (id, record) = self.meet(this, asked_by, effect.replay, |known| {
             let (met, turn) = known.meet_approved(&approval.id, &call, effect.replay);
             cut_short = turn;
             met
@@ -421,7 +530,7 @@ impl EffectJournal for TurnJournal {
     }
 
     async fn started(&self, id: &EffectId) -> Result<()> {
-        let call = {
+        let (call, approved, begun, is_first) = {
             let mut live = self.live();
             let Some(call) = live.calls.get_mut(id).filter(|call| call.replay == Replay::Once) else {
                 return Ok(());
@@ -430,19 +539,36 @@ impl EffectJournal for TurnJournal {
             if std::mem::replace(&mut call.has_begun, true) {
                 return Ok(());
             }
-            let call = (call.what.clone(), call.approved.clone());
-            live.has_begun = true;
-            call
+            let (what, approved, begins) = (call.what.clone(), call.approved.clone(), call.begins.take());
+            let begun = begins.map(|(name, request)| {
+                Box::new(BegunCall {
+                    agent: self.retention.agent.clone(),
+                    name,
+                    request,
+                    began_at: self.retention.clock.now(),
+                    snapshot: self.writer.location().guard.reserved.clone(),
+                })
+            });
+            (
+                what,
+                approved,
+                begun,
+                !std::mem::replace(&mut live.has_begun, true),
+            )
         };
-        let (call, approved) = call;
+        if is_first {
+            self.renew(&self.writer);
+        }
         let effect = id.clone();
-        self.append(Entry::Started { effect, call }).await?;
+        self.append(Entry::Started { effect, call, begun }).await?;
         let Some(approved) = approved else {
             return Ok(());
         };
         let (effect, call) = (id.clone(), approved.answer().to_owned());
-        let begun = Entry::Started { effect, call };
-        approved.add(self.writer.location(), begun).await
+        let begun = None;
+        approved
+            .add(self.writer.location(), Entry::Started { effect, call, begun })
+            .await
     }
 
     async fn ended(&self, id: &EffectId, outcome: &ToolOutcome) -> Result<()> {

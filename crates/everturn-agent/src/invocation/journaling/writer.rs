@@ -1,9 +1,11 @@
 //! Writing records, one after the other, as the only writer.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
+use everturn_ai::EffectId;
 use everturn_core::{Context, Error, Result, SpanKind, in_span};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Mutex as AsyncMutex;
@@ -13,8 +15,12 @@ use super::entry::{Batch, Entry};
 use super::identity::TurnKey;
 use crate::storage::stored_session::StoredSession;
 use crate::store::{
-    Journal, JournalGuard, JournalKey, JournalRecord, Precondition, RECORD_TAKEN, TIP_MOVED, TURN_TAKEN_OVER,
+    Journal, JournalGuard, JournalKey, JournalQuery, JournalRecord, Page, Precondition, RECORD_TAKEN,
+    TIP_MOVED, TURN_TAKEN_OVER, UnfinishedTurn,
 };
+
+/// Entries of a journal, each with the name of its turn if that is another one.
+pub(super) type Entries = Vec<(Option<JournalKey>, Entry)>;
 
 /// How often another attempt may write while this one takes the turn up.
 const PATIENCE: usize = 16;
@@ -43,12 +49,29 @@ impl JournalLocation {
     }
 
     async fn read(&self) -> Result<Vec<JournalRecord>> {
+        let scope = self.session.tenant().scope();
+        self.journal()?.read(scope, &self.key).await
+    }
+
+    /// Reads the journal, and those of the session's other unfinished turns.
+    async fn read_all(&self) -> Result<(Vec<JournalRecord>, Vec<UnfinishedTurn>)> {
         let (journal, scope) = (self.journal()?, self.session.tenant().scope());
         // Asked first, because the key of the turn is the digest of its input.
         if journal.is_known_empty(scope, self.session.id()) {
-            return Ok(Vec::new());
+            return Ok((Vec::new(), Vec::new()));
         }
-        journal.read(scope, &self.key).await
+        let query = JournalQuery::of_session(scope.clone(), self.session.id().clone());
+        let Page { mut items, next } = journal.unfinished(&query).await?;
+        if items.is_empty() {
+            return Ok((Vec::new(), items));
+        }
+        let own = items.iter().position(|turn| turn.key == **self.key);
+        let records = match own.map(|own| items.remove(own)) {
+            Some(own) => own.records,
+            None if next.is_some() => self.read().await?,
+            None => Vec::new(),
+        };
+        Ok((records, items))
     }
 
     pub(super) async fn clear(&self) -> Result<()> {
@@ -65,7 +88,7 @@ impl JournalLocation {
 pub(super) struct Writer {
     location: JournalLocation,
     /// The condition under which this attempt may write now.
-    guard: Mutex<JournalGuard>,
+    guard: Mutex<Option<JournalGuard>>,
     /// Identifies this attempt's records.
     by: String,
     waiting: Mutex<Waiting>,
@@ -90,7 +113,7 @@ struct Sequence {
 impl Writer {
     pub(super) fn new(location: JournalLocation) -> Self {
         Self {
-            guard: Mutex::new(location.guard.clone()),
+            guard: Mutex::new(Some(location.guard.clone())),
             location,
             by: Uuid::new_v4().simple().to_string(),
             waiting: Mutex::default(),
@@ -104,13 +127,45 @@ impl Writer {
         &self.by
     }
 
+    /// Returns the name of the journal.
+    pub(super) fn key(&self) -> JournalKey {
+        JournalKey::clone(&self.location.key)
+    }
+
     pub(super) fn location(&self) -> &JournalLocation {
         &self.location
     }
 
+    /// Creates the writer of the journal of another turn in the session.
+    pub(super) fn elsewhere(&self, key: JournalKey) -> Self {
+        Self::new(JournalLocation {
+            session: self.location.session.clone(),
+            key: TurnKey::new(LazyLock::new(Box::new(move || key))),
+            turn: self.location.turn.clone(),
+            past: 0,
+            guard: self
+                .guard
+                .lock()
+                .clone()
+                .unwrap_or_else(|| self.location.guard.clone()),
+        })
+    }
+
     /// The invocation wrote a snapshot while the turn ran: from now on the turn continues from that one.
     pub(super) fn moved_on(&self, precondition: Precondition) {
-        self.guard.lock().precondition = precondition;
+        if let Some(guard) = &mut *self.guard.lock() {
+            guard.precondition = precondition;
+        }
+    }
+
+    /// Records in the journal of another turn that this attempt has taken these calls over, and that its turn
+    /// is committed.
+    pub(super) async fn settle(&self, effects: Vec<EffectId>) {
+        // The guard is for a turn in progress. A worker that has claimed the journal since has its number.
+        *self.guard.lock() = None;
+        if let Err(error) = self.append(Entry::Adopted { effects }).await {
+            tracing::warn!(%error, "calls that a turn took over could not be noted; the next turn takes them over again");
+        }
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
@@ -134,35 +189,75 @@ impl Writer {
 
     /// Reads the entries of earlier attempts and, if there are any, excludes those attempts from now on.
     /// Returns first the entries whose effects are part of the snapshot that the turn continues, then the
-    /// later ones, each with the name of its turn if that is another one.
-    pub(super) async fn take_up(&self) -> Result<[Vec<(Option<JournalKey>, Entry)>; 2]> {
+    /// later ones; and the journals of the session's other unfinished turns.
+    pub(super) async fn take_up(&self) -> Result<([Entries; 2], Vec<UnfinishedTurn>)> {
         let mut sequence = self.sequence.lock().await;
+        let (mut records, others) = self.location.read_all().await?;
         for _ in 0..PATIENCE {
-            let records = self.location.read().await?;
             // A journal that was dropped is begun again after the records that the snapshot holds the effects
             // of.
             sequence.next = self.location.past;
             let Some(last) = records.last() else {
-                return Ok([Vec::new(), Vec::new()]);
+                return Ok(([Vec::new(), Vec::new()], others));
             };
             sequence.next = sequence.next.max(last.sequence + 1);
-            let taken_up = Batch {
-                by: self.by.clone(),
-                turn: self.turn(),
-                entries: vec![Entry::TakenUp],
-            };
-            match self.write(&mut sequence, &taken_up).await {
+            match self
+                .write(&mut sequence, &self.batch(vec![Arc::new(Entry::TakenUp)]))
+                .await
+            {
                 Ok(()) => {
                     let after = records.partition_point(|record| record.sequence < self.location.past);
                     let (past, since) = records.split_at(after);
-                    return Ok([self.entries(past)?, self.entries(since)?]);
+                    return Ok(([self.entries(past)?, self.entries(since)?], others));
                 }
                 // The other attempt is awake and has written meanwhile, so its records are read again.
-                Err(error) if error.is(RECORD_TAKEN) => {}
+                Err(error) if error.is(RECORD_TAKEN) => records = self.location.read().await?,
                 Err(error) => return Err(error),
             }
         }
         Err(taken_over())
+    }
+
+    /// Excludes the worker that wrote these records, and returns their entries; `None` if it, or another
+    /// worker, has written meanwhile.
+    pub(super) async fn claim(&self, records: &[JournalRecord]) -> Result<Option<Entries>> {
+        let entries = self.entries(records)?;
+        let mut sequence = self.sequence.lock().await;
+        sequence.next = records.last().map_or(0, |last| last.sequence + 1);
+        match self
+            .write(&mut sequence, &self.batch(vec![Arc::new(Entry::TakenUp)]))
+            .await
+        {
+            Ok(()) => Ok(Some(entries)),
+            Err(error) if error.is(RECORD_TAKEN) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Adds a record without entries at every interval, which shows that the turn is in progress, until the
+    /// turn is lost.
+    pub(super) async fn renew(&self, interval: Duration) {
+        loop {
+            tokio::time::sleep(interval).await;
+            let mut sequence = self.sequence.lock().await;
+            if let Err(error) = self
+                .write_as_only_one(&mut sequence, &self.batch(Vec::new()))
+                .await
+            {
+                tracing::debug!(%error, "the journal of a turn in progress was not renewed");
+                if sequence.is_lost {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn batch(&self, entries: Vec<Arc<Entry>>) -> Batch<Arc<Entry>> {
+        Batch {
+            by: self.by.clone(),
+            turn: self.turn(),
+            entries,
+        }
     }
 
     /// Writes an entry durably.
@@ -182,12 +277,8 @@ impl Writer {
         // Entries stay in the queue until they are written, because this future may be dropped at any await.
         let entries: Vec<Arc<Entry>> = self.waiting().entries.iter().cloned().collect();
         let count = entries.len();
-        let batch = Batch {
-            by: self.by.clone(),
-            turn: self.turn(),
-            entries,
-        };
-        self.write_as_only_one(&mut sequence, &batch).await?;
+        self.write_as_only_one(&mut sequence, &self.batch(entries))
+            .await?;
         let mut waiting = self.waiting();
         waiting.entries.drain(..count);
         waiting.written += count;
@@ -206,7 +297,7 @@ impl Writer {
         }
     }
 
-    async fn write<E: serde::Serialize>(&self, sequence: &mut Sequence, batch: &Batch<E>) -> Result<()> {
+    async fn write(&self, sequence: &mut Sequence, batch: &Batch<Arc<Entry>>) -> Result<()> {
         let record = JournalRecord {
             sequence: sequence.next,
             body: batch.body()?,
@@ -231,7 +322,7 @@ impl Writer {
         let journal = self.location.journal()?;
         loop {
             let guard = self.guard.lock().clone();
-            let appended = journal.append(session.tenant().scope(), key, record.clone(), Some(&guard));
+            let appended = journal.append(session.tenant().scope(), key, record.clone(), guard.as_ref());
             match appended.await {
                 // The invocation itself wrote a snapshot while the record was on its way, so the guard is
                 // renewed.
@@ -245,7 +336,7 @@ impl Writer {
         self.location.turn.turn().to_owned()
     }
 
-    fn entries(&self, records: &[JournalRecord]) -> Result<Vec<(Option<JournalKey>, Entry)>> {
+    fn entries(&self, records: &[JournalRecord]) -> Result<Entries> {
         let own = &self.location.turn;
         let mut entries = Vec::new();
         for record in records {

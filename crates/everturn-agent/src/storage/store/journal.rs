@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use everturn_ai::metadata::OUTCOME_UNKNOWN;
+use everturn_ai::{EffectId, ToolOutcome, ToolRequest};
 use everturn_core::{Error, Reason, Result};
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Precondition, Scope};
+use super::{DEFAULT_PAGE, MAX_PAGE, Page, Precondition, Scope};
 use crate::storage::snapshot::Lease;
 use crate::{SessionId, Snapshot, SnapshotId, SnapshotStatus};
 
@@ -82,6 +85,203 @@ pub struct JournalRecord {
     pub sequence: u64,
     /// The record's content.
     pub body: Value,
+}
+
+/// A query for the journals of unfinished turns, of all tenants unless it names one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct JournalQuery {
+    /// Only journals of this tenant.
+    pub scope: Option<Scope>,
+    /// Only journals of this session of the tenant.
+    pub session: Option<SessionId>,
+    /// Only journals to which something was added at this moment or later.
+    pub since: Option<Timestamp>,
+    /// Only journals to which nothing was added at this moment or later.
+    pub before: Option<Timestamp>,
+    /// The number of journals on a page; more than [`MAX_PAGE`] counts as that.
+    pub limit: usize,
+    /// The end of the page before this one.
+    pub after: Option<JournalCursor>,
+}
+
+/// A position among the journals of all tenants.
+pub type JournalCursor = (Scope, JournalKey);
+
+/// One page of the journals of unfinished turns.
+pub type JournalPage = Page<UnfinishedTurn, JournalCursor>;
+
+impl Default for JournalQuery {
+    fn default() -> Self {
+        Self {
+            scope: None,
+            session: None,
+            since: None,
+            before: None,
+            limit: DEFAULT_PAGE,
+            after: None,
+        }
+    }
+}
+
+impl JournalQuery {
+    /// Creates a query for the first page of a tenant's journals.
+    pub fn of_tenant(scope: Scope) -> Self {
+        Self {
+            scope: Some(scope),
+            ..Self::default()
+        }
+    }
+
+    /// Creates a query for the first page of a session's journals.
+    pub fn of_session(scope: Scope, session: SessionId) -> Self {
+        Self {
+            session: Some(session),
+            ..Self::of_tenant(scope)
+        }
+    }
+
+    /// Leaves out journals to which something was added at this moment or later.
+    #[must_use]
+    pub fn before(self, moment: Timestamp) -> Self {
+        Self {
+            before: Some(moment),
+            ..self
+        }
+    }
+
+    /// Returns the number of journals on a page of this query.
+    pub fn page_size(&self) -> usize {
+        self.limit.clamp(1, MAX_PAGE)
+    }
+
+    /// Returns whether the query selects a journal with a last record of that age, wherever the page begins.
+    pub fn wants(&self, scope: &Scope, key: &JournalKey, added_at: Timestamp) -> bool {
+        let is_of_place = self.scope.as_ref().is_none_or(|own| own == scope)
+            && self.session.as_ref().is_none_or(|own| own == key.session());
+        let is_of_time = self.since.is_none_or(|since| added_at >= since)
+            && self.before.is_none_or(|before| added_at < before);
+        is_of_place && is_of_time && !key.is_kept()
+    }
+
+    /// Cuts the page that answers the query from journals in any order, for stores that have the rest of them
+    /// available.
+    pub fn page(&self, turns: impl IntoIterator<Item = UnfinishedTurn>) -> JournalPage {
+        let cursor = |turn: &UnfinishedTurn| (turn.scope.clone(), turn.key.clone());
+        let beyond = |turn: &UnfinishedTurn| self.after.as_ref().is_none_or(|after| cursor(turn) > *after);
+        let mut items: Vec<_> = turns.into_iter().filter(beyond).collect();
+        items.sort_by_cached_key(cursor);
+        self.cut(items)
+    }
+
+    /// Cuts the page from journals in order, of which there is one more than the page has if it is not the
+    /// last.
+    pub fn cut(&self, mut items: Vec<UnfinishedTurn>) -> JournalPage {
+        let more = items.len() > self.page_size();
+        items.truncate(self.page_size());
+        let last = items.last().filter(|_| more);
+        let next = last.map(|turn| (turn.scope.clone(), turn.key.clone()));
+        Page { items, next }
+    }
+}
+
+/// The journal of a turn that has not been committed: the turn is in progress, failed, or died.
+#[derive(Debug, Clone, PartialEq)]
+pub struct UnfinishedTurn {
+    /// The tenant whose turn it is.
+    pub scope: Scope,
+    /// The journal's name.
+    pub key: JournalKey,
+    /// The moment at which the last record was added.
+    pub added_at: Timestamp,
+    /// The records, in the order of their numbers.
+    pub records: Vec<JournalRecord>,
+}
+
+impl UnfinishedTurn {
+    /// Returns the calls that began, whose outcome is unknown and which no other turn has taken over, in the
+    /// order in which they began.
+    pub(crate) fn unknown_outcomes(&self) -> Vec<(EffectId, BegunCall)> {
+        unknown_outcomes(&self.records)
+    }
+}
+
+/// Returns whether a journal holds a call that began, whose outcome is unknown and which no other turn has
+/// taken over. [`Journal::sweep`] keeps such a journal.
+pub fn has_unknown_outcome(records: &[JournalRecord]) -> bool {
+    !unknown_outcomes(records).is_empty()
+}
+
+/// The beginning of a call that must not be made twice.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct BegunCall {
+    /// The agent whose turn it is.
+    pub(crate) agent: String,
+    /// The name of the tool, or of the turn's own effect.
+    pub(crate) name: String,
+    /// The tool request; `None` for an effect of the turn's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) request: Option<ToolRequest>,
+    pub(crate) began_at: Timestamp,
+    /// The snapshot that is reserved for the turn.
+    pub(crate) snapshot: SnapshotId,
+}
+
+/// The entries of a record that decide which outcomes are unknown.
+#[derive(Deserialize)]
+#[serde(tag = "kind", rename_all = "camelCase")]
+enum Noted {
+    Started {
+        effect: EffectId,
+        begun: Option<Box<BegunCall>>,
+    },
+    Ended {
+        effect: EffectId,
+        outcome: ToolOutcome,
+    },
+    Failed {
+        effect: EffectId,
+    },
+    Adopted {
+        effects: Vec<EffectId>,
+    },
+    #[serde(other)]
+    Other,
+}
+
+/// Returns whether a question is for the outcome of a call.
+pub(crate) fn is_unknown(question: &Value) -> bool {
+    question.get(OUTCOME_UNKNOWN) == Some(&Value::Bool(true))
+}
+
+fn unknown_outcomes(records: &[JournalRecord]) -> Vec<(EffectId, BegunCall)> {
+    let mut unknown: Vec<(EffectId, BegunCall)> = Vec::new();
+    let entries = records
+        .iter()
+        .filter_map(|record| record.body.get("entries")?.as_array());
+    // An entry that cannot be read is none that began a call.
+    for noted in entries
+        .flatten()
+        .filter_map(|entry| Noted::deserialize(entry).ok())
+    {
+        match noted {
+            Noted::Started {
+                effect,
+                begun: Some(begun),
+            } => unknown.push((effect, *begun)),
+            Noted::Ended {
+                outcome: ToolOutcome::Interrupted(data),
+                ..
+            } if is_unknown(&data) => {}
+            Noted::Ended { effect, .. } | Noted::Failed { effect } => {
+                unknown.retain(|(known, _)| *known != effect);
+            }
+            Noted::Adopted { effects } => unknown.retain(|(known, _)| !effects.contains(known)),
+            Noted::Started { .. } | Noted::Other => {}
+        }
+    }
+    unknown
 }
 
 /// The condition under which a record may be written. It stops a worker whose turn has ended or was taken
@@ -191,8 +391,16 @@ pub trait Journal: Send + Sync {
     /// Drops a journal. A missing journal is not an error.
     async fn clear(&self, scope: &Scope, key: &JournalKey) -> Result<()>;
 
+    /// Returns one page of the journals of unfinished turns, with their records, by tenant, session and name
+    /// in an order of the store's own. Journals that are [kept](JournalKey::is_kept) are not listed.
+    ///
+    /// Agents and operators find calls by this that began and whose outcome is unknown. Without a tenant in
+    /// the query, it is for the operator of the store.
+    async fn unfinished(&self, query: &JournalQuery) -> Result<JournalPage>;
+
     /// Drops the journals, of all tenants, to which nothing was added since `before`, and returns their
-    /// number. Journals that are [kept](JournalKey::is_kept) stay: their names begin with [`KEPT`].
+    /// number. Journals that are [kept](JournalKey::is_kept) stay: their names begin with [`KEPT`]. Journals
+    /// [with an unknown outcome](has_unknown_outcome) stay, too, until a turn determines it.
     ///
     /// The others belong to turns that failed and were never retried. Agents with a journal call this now and
     /// then.

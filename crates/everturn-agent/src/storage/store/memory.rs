@@ -19,11 +19,11 @@ use tokio::sync::{Notify, watch};
 
 use self::locks::Locks;
 use super::{
-    Cursor, Deletion, Detail, Expense, Journal, JournalGuard, JournalKey, JournalRecord, LockGrant,
-    LockPlace, LockRequest, Mutation, Order, Page, PendingPage, PendingQuery, PendingRun, Precondition,
-    Recalled, ResumeAt, Scope, SessionQuery, SessionStore, SessionSummary, SnapshotQuery, StatusStream,
-    TurnAccount, TurnExpenses, TurnLocks, UsageLedger, admit, id_to_save, lock_lost, page_of_tenants,
-    record_taken,
+    Cursor, Deletion, Detail, Expense, Journal, JournalGuard, JournalKey, JournalPage, JournalQuery,
+    JournalRecord, LockGrant, LockPlace, LockRequest, Mutation, Order, Page, PendingPage, PendingQuery,
+    PendingRun, Precondition, Recalled, ResumeAt, Scope, SessionQuery, SessionStore, SessionSummary,
+    SnapshotQuery, StatusStream, TurnAccount, TurnExpenses, TurnLocks, UnfinishedTurn, UsageLedger, admit,
+    has_unknown_outcome, id_to_save, lock_lost, page_of_tenants, record_taken,
 };
 use crate::{Clock, SessionId, Snapshot, SnapshotId, SnapshotStatus};
 
@@ -73,6 +73,16 @@ struct Tenant {
 struct MemoryJournal {
     records: BTreeMap<u64, Value>,
     added_at: Timestamp,
+}
+
+impl MemoryJournal {
+    fn records(&self) -> Vec<JournalRecord> {
+        let record = |(sequence, body): (&u64, &Value)| JournalRecord {
+            sequence: *sequence,
+            body: body.clone(),
+        };
+        self.records.iter().map(record).collect()
+    }
 }
 
 /// The rows of one session, in order.
@@ -641,15 +651,8 @@ impl Journal for MemoryStore {
 
     async fn read(&self, scope: &Scope, key: &JournalKey) -> Result<Vec<JournalRecord>> {
         let scopes = self.tenants();
-        let records = scopes
-            .get(scope)
-            .and_then(|tenant| tenant.journals.get(key))
-            .map(|journal| &journal.records);
-        let record = |(sequence, body): (&u64, &Value)| JournalRecord {
-            sequence: *sequence,
-            body: body.clone(),
-        };
-        Ok(records.into_iter().flatten().map(record).collect())
+        let journal = scopes.get(scope).and_then(|tenant| tenant.journals.get(key));
+        Ok(journal.map(MemoryJournal::records).unwrap_or_default())
     }
 
     fn is_known_empty(&self, scope: &Scope, _: &SessionId) -> bool {
@@ -666,13 +669,37 @@ impl Journal for MemoryStore {
         Ok(())
     }
 
+    async fn unfinished(&self, query: &JournalQuery) -> Result<JournalPage> {
+        let scopes = self.tenants();
+        let tenants: Vec<_> = match &query.scope {
+            Some(scope) => scopes.get_key_value(scope).into_iter().collect(),
+            None => scopes.iter().collect(),
+        };
+        // Keys are ordered by their session first.
+        let first = JournalKey::new(query.session.clone().unwrap_or_else(|| "".into()), "");
+        let turns = tenants.into_iter().flat_map(|(scope, tenant)| {
+            let is_of_session =
+                |key: &JournalKey| query.session.as_ref().is_none_or(|own| own == key.session());
+            let journals = tenant.journals.range(first.clone()..);
+            let journals = journals.take_while(move |(key, _)| is_of_session(key));
+            let wanted = journals.filter(move |(key, journal)| query.wants(scope, key, journal.added_at));
+            wanted.map(|(key, journal)| UnfinishedTurn {
+                scope: scope.clone(),
+                key: key.clone(),
+                added_at: journal.added_at,
+                records: journal.records(),
+            })
+        });
+        Ok(query.page(turns))
+    }
+
     async fn sweep(&self, before: Timestamp) -> Result<u64> {
         let mut swept = 0;
         for tenant in self.tenants().values_mut() {
             let all = tenant.journals.len();
-            tenant
-                .journals
-                .retain(|key, journal| key.is_kept() || journal.added_at >= before);
+            tenant.journals.retain(|key, journal| {
+                key.is_kept() || journal.added_at >= before || has_unknown_outcome(&journal.records())
+            });
             swept += all - tenant.journals.len();
         }
         Ok(swept as u64)

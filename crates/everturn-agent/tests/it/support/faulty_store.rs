@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use everturn_agent::store::{
-    Deletion, Detail, Journal, JournalGuard, JournalKey, JournalRecord, MemoryStore, Mutation, Page,
-    PendingPage, PendingQuery, Precondition, Scope, SessionQuery, SessionStore, SessionSummary,
-    SnapshotQuery, StatusStream, TurnLocks, UsageLedger,
+    Deletion, Detail, Journal, JournalGuard, JournalKey, JournalPage, JournalQuery, JournalRecord,
+    MemoryStore, Mutation, Page, PendingPage, PendingQuery, Precondition, Scope, SessionQuery, SessionStore,
+    SessionSummary, SnapshotQuery, StatusStream, TurnLocks, UsageLedger,
 };
 use everturn_agent::{Clock, SessionId, Snapshot, SnapshotId};
 use everturn_core::{Error, Result};
@@ -283,6 +283,12 @@ impl Journal for FaultyStore {
         self.fault.cleared.fetch_add(1, Ordering::SeqCst);
         self.world.count("cleared");
         Journal::clear(&self.inner, scope, key).await
+    }
+
+    async fn unfinished(&self, query: &JournalQuery) -> Result<JournalPage> {
+        self.fuse.step().await;
+        FaultyStore::read(self)?;
+        self.inner.unfinished(query).await
     }
 
     async fn sweep(&self, before: jiff::Timestamp) -> Result<u64> {
