@@ -173,7 +173,7 @@ impl EverturnBuilder {
     everturn_core::setters! {
         /// Sets the model for requests that do not name one.
         pub fn default_model(mut self, model: impl Into<ModelReference>) {
-            self.default_model = Some(model.into())
+            self.default_model = Some(model.into());
         }
 
         /// Adds definitions that the prompts of folders may refer to: partials, helpers, schemas, middleware.
@@ -194,7 +194,7 @@ impl EverturnBuilder {
         /// # Ok(()) }
         /// ```
         pub fn define(mut self, define: impl FnOnce(&Registry) -> Result<()> + Send + 'static) {
-            self.definitions.push(Box::new(define))
+            self.definitions.push(Box::new(define));
         }
     }
 
