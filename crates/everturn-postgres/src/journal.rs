@@ -101,15 +101,14 @@ fn of_turn(sql: &str, scope: &Scope, key: &JournalKey) -> Statement<'static> {
 /// Drops the journals of which every record is old. Their number is the number of different turns among the
 /// dropped records.
 pub(crate) fn sweep(before: Timestamp) -> Statement<'static> {
-    Statement::new(
-        "WITH gone AS (DELETE FROM @journal j USING \
+    let sql = "WITH gone AS (DELETE FROM @journal j USING \
            (SELECT DISTINCT tenant, session, turn FROM @journal old WHERE added_at < $1 AND turn NOT LIKE 'kept-%' AND NOT EXISTS \
              (SELECT 1 FROM @journal new WHERE new.tenant = old.tenant AND new.session = old.session \
               AND new.turn = old.turn AND new.added_at >= $1)) AS turns \
            WHERE j.tenant = turns.tenant AND j.session = turns.session AND j.turn = turns.turn \
            RETURNING j.tenant, j.session, j.turn) \
-         SELECT count(*) FROM (SELECT DISTINCT tenant, session, turn FROM gone) AS turns",
-    ).with(clamped_nanos(before))
+         SELECT count(*) FROM (SELECT DISTINCT tenant, session, turn FROM gone) AS turns";
+    Statement::new(sql).with(clamped_nanos(before))
 }
 
 impl Inner {

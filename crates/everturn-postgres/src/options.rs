@@ -75,7 +75,7 @@ impl PostgresStoreOptions {
 
         /// Trusts the certificates in a PEM file instead of the system's.
         pub fn root_certificates(mut self, file: impl Into<PathBuf>) {
-            self.root_certificates = Some(file.into())
+            self.root_certificates = Some(file.into());
         }
 
         /// Sets the maximum number of connections, in addition to the one that listens; 10 by default. If the

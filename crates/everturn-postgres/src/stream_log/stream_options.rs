@@ -44,7 +44,7 @@ impl PostgresStreamLogOptions {
 
         /// Trusts the certificates in a PEM file instead of the system's.
         pub fn root_certificates(mut self, file: impl Into<PathBuf>) {
-            self.database = self.database.root_certificates(file)
+            self.database = self.database.root_certificates(file);
         }
 
         /// Sets how long a stream is kept after its end; 5 minutes by default.
