@@ -201,7 +201,7 @@ impl Server {
         /// Adds the metrics of another part of the program, such as a store, to `/metrics`. `text` is called
         /// for every request and returns lines in the text format of Prometheus.
         pub fn metrics_of(mut self, text: impl Fn() -> String + Send + Sync + 'static) {
-            self.metrics.push(Arc::new(text))
+            self.metrics.push(Arc::new(text));
         }
     }
 
@@ -237,7 +237,7 @@ impl Server {
         /// arguments. They run in the caller's context: an agent that a handler calls sees the sessions of
         /// the caller's tenant.
         pub fn merge_authenticated(mut self, router: Router) {
-            self.authenticated = self.authenticated.merge(router)
+            self.authenticated = self.authenticated.merge(router);
         }
 
         /// Serves another protocol at a path. Callers are identified and limited as on every other route.
@@ -245,7 +245,7 @@ impl Server {
         /// The path must not be a route's path. It may have parameters: `/files/{*path}` matches all paths
         /// below `/files`.
         pub fn adapter(mut self, path: impl Into<String>, adapter: impl ProtocolAdapter) {
-            self.adapters.push((path.into(), Arc::new(adapter)))
+            self.adapters.push((path.into(), Arc::new(adapter)));
         }
     }
 
