@@ -231,8 +231,7 @@ impl<S: CustomState, T, O> RemoteAgent<S, T, O> {
     /// # Errors
     /// `NOT_FOUND` if there is no such snapshot, or the agent has no store; the server's own error.
     pub async fn get_snapshot(&self, id: impl Into<SnapshotId>) -> Result<Snapshot> {
-        let request = GetSnapshotRequest::snapshot(id);
-        self.routes.read(request, &Context::current()).await
+        self.archive().get(id).await
     }
 
     /// Reads the latest snapshot of a session.
@@ -240,8 +239,7 @@ impl<S: CustomState, T, O> RemoteAgent<S, T, O> {
     /// # Errors
     /// As [`RemoteAgent::get_snapshot`].
     pub async fn latest_snapshot(&self, session: impl Into<SessionId>) -> Result<Snapshot> {
-        let request = GetSnapshotRequest::latest(session);
-        self.routes.read(request, &Context::current()).await
+        self.archive().latest(session).await
     }
 
     /// Aborts the background run of a pending snapshot; `None` if there is no such snapshot.

@@ -113,7 +113,7 @@ impl Provided {
     everturn_core::setters! {
         /// Adds a value to the context, such as `auth`, which prompts see as `@auth`.
         pub fn with_value(mut self, key: impl Into<String>, value: impl Into<Value>) {
-            self.values.insert(key.into(), value.into())
+            self.values.insert(key.into(), value.into());
         }
 
         /// Adds many values to the context.

@@ -208,18 +208,10 @@ impl Writing<'_> {
         }
         let (scope_name, session, turn) = (scope.as_str(), key.session().as_str(), key.turn());
         let number = sequence.cast_signed();
-        let added = self.reading.db.run(
-            APPEND,
-            (
-                scope_name,
-                session,
-                turn,
-                number,
-                to_nanos(Timestamp::now())?,
-                &record.body,
-                Checksum::of_record(scope_name, session, turn, number, &record.text),
-            ),
-        )?;
+        let (now, body) = (to_nanos(Timestamp::now())?, &record.body);
+        let checksum = Checksum::of_record(scope_name, session, turn, number, &record.text);
+        let row = (scope_name, session, turn, number, now, body, checksum);
+        let added = self.reading.db.run(APPEND, row)?;
         // `APPEND` ignores a conflict, so a taken number shows as no row written.
         if added == 0 {
             return Err(record_taken(key, sequence).into());
