@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use everturn_core::{ListeningToSpans, Registry, Result, listen_to_spans};
+use serde_json::json;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -13,7 +14,7 @@ use crate::exporter::{Exporter, LogLayer};
 use crate::reflection_http::{Api, ReflectionServer};
 use crate::reflection_socket::ReflectionSocket;
 use crate::runs::Runs;
-use crate::runtime_file::{RuntimeFile, RuntimeInfo, project_root};
+use crate::runtime_file::{RuntimeFile, project_root};
 use crate::{Environment, TraceLog, wire};
 
 /// A program's connection to Genkit's developer tools, that is, their command line and Dev UI, and a log of
@@ -110,15 +111,16 @@ impl DevTools {
             &host
         };
         let url = format!("http://{shown}:{port}");
-        let info = RuntimeInfo {
-            id: id.clone(),
-            pid,
-            name,
-            reflection_server_url: url.clone(),
-            timestamp: jiff::Timestamp::now().to_string(),
-            genkit_version: wire::VERSION.to_owned(),
-            reflection_api_spec_version: 1,
-        };
+        let info = json!({
+            "id": id,
+            "pid": pid,
+            "name": name,
+            "reflectionServerUrl": url,
+            "timestamp": jiff::Timestamp::now().to_string(),
+            "genkitVersion": wire::VERSION,
+            // With a number above 1, every command of the tools exits.
+            "reflectionApiSpecVersion": 1,
+        });
         let api = Api {
             runs: tools.runs.clone(),
             traces: tools.traces.clone(),
@@ -128,7 +130,7 @@ impl DevTools {
         };
         let over = tools.over.clone();
         tools.tasks.spawn(server.serve(api, over.clone()));
-        let file = RuntimeFile::write(&project_root(&folder), port, &info)?;
+        let file = RuntimeFile::write(&project_root(&folder), pid, port, &info)?;
         tools.tasks.spawn(async move {
             over.cancelled().await;
             drop(file);
