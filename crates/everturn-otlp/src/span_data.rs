@@ -1,4 +1,5 @@
-//! Spans in the format of OpenTelemetry's exporters.
+//! Spans in the format of OpenTelemetry's exporters, with the attributes of its semantic conventions for
+//! generative AI.
 
 use std::borrow::Cow;
 use std::sync::Arc;
