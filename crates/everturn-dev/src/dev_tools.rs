@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use everturn_core::{ListeningToSpans, Registry, Result, listen_to_spans};
+use serde_json::json;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -13,8 +14,8 @@ use crate::exporter::{Exporter, LogLayer};
 use crate::reflection_http::{Api, ReflectionServer};
 use crate::reflection_socket::ReflectionSocket;
 use crate::runs::Runs;
-use crate::runtime_file::{RuntimeFile, RuntimeInfo, project_root};
-use crate::{Environment, TraceLog, wire};
+use crate::runtime_file::{RuntimeFile, project_root};
+use crate::{TraceLog, wire};
 
 /// A program's connection to Genkit's developer tools, that is, their command line and Dev UI, and a log of
 /// recent traces.
@@ -110,15 +111,16 @@ impl DevTools {
             &host
         };
         let url = format!("http://{shown}:{port}");
-        let info = RuntimeInfo {
-            id: id.clone(),
-            pid,
-            name,
-            reflection_server_url: url.clone(),
-            timestamp: jiff::Timestamp::now().to_string(),
-            genkit_version: wire::VERSION.to_owned(),
-            reflection_api_spec_version: 1,
-        };
+        let info = json!({
+            "id": id,
+            "pid": pid,
+            "name": name,
+            "reflectionServerUrl": url,
+            "timestamp": jiff::Timestamp::now().to_string(),
+            "genkitVersion": wire::VERSION,
+            // With a number above 1, every command of the tools exits.
+            "reflectionApiSpecVersion": 1,
+        });
         let api = Api {
             runs: tools.runs.clone(),
             traces: tools.traces.clone(),
@@ -128,7 +130,7 @@ impl DevTools {
         };
         let over = tools.over.clone();
         tools.tasks.spawn(server.serve(api, over.clone()));
-        let file = RuntimeFile::write(&project_root(&folder), port, &info)?;
+        let file = RuntimeFile::write(&project_root(&folder), pid, port, &info)?;
         tools.tasks.spawn(async move {
             over.cancelled().await;
             drop(file);
@@ -204,3 +206,64 @@ async fn shutdown() {
 }
 
 everturn_core::opaque_debug!(DevTools, url);
+
+/// The configuration of the developer tools.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Environment {
+    /// Whether development is enabled: `GENKIT_ENV=dev` or `EVERTURN_ENV=dev`.
+    pub development: bool,
+    /// The tools' WebSocket server (`GENKIT_REFLECTION_V2_SERVER`). Without it, the program serves HTTP.
+    pub socket_server: Option<String>,
+    /// The trace server (`GENKIT_TELEMETRY_SERVER`). Without it, the tools send its address when they
+    /// connect.
+    pub telemetry_server: Option<String>,
+    /// Whether spans are also sent when they begin (`GENKIT_ENABLE_REALTIME_TELEMETRY=true`).
+    pub realtime: bool,
+    /// The id of the program in the tools (`GENKIT_RUNTIME_ID`).
+    pub runtime_id: Option<String>,
+    /// The port of the HTTP server (`GENKIT_REFLECTION_PORT`); by default the first free one from 3100.
+    pub port: Option<u16>,
+    /// The address of the HTTP server (`GENKIT_REFLECTION_HOST`); by default 127.0.0.1.
+    pub host: Option<String>,
+}
+
+impl Environment {
+    /// Reads the variables of this process.
+    pub fn of_process() -> Self {
+        Self::read(|name| std::env::var(name).ok())
+    }
+
+    /// Reads variables from `variable`. An empty one counts as absent.
+    pub fn read(variable: impl Fn(&str) -> Option<String>) -> Self {
+        let variable = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let is = |name: &str, expected: &str| variable(name).is_some_and(|value| value == expected);
+        Self {
+            development: is("GENKIT_ENV", "dev") || is("EVERTURN_ENV", "dev"),
+            socket_server: variable("GENKIT_REFLECTION_V2_SERVER"),
+            telemetry_server: variable("GENKIT_TELEMETRY_SERVER"),
+            realtime: is("GENKIT_ENABLE_REALTIME_TELEMETRY", "true"),
+            runtime_id: variable("GENKIT_RUNTIME_ID"),
+            port: variable("GENKIT_REFLECTION_PORT").and_then(|port| port.parse().ok()),
+            host: variable("GENKIT_REFLECTION_HOST"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_switched_on_by_default() {
+        assert_eq!(Environment::read(|_| None), Environment::default());
+    }
+
+    #[test]
+    fn both_names_of_the_environment_mean_development() {
+        for name in ["GENKIT_ENV", "EVERTURN_ENV"] {
+            let environment = Environment::read(|asked| (asked == name).then(|| "dev".to_owned()));
+
+            assert!(environment.development, "{name}");
+        }
+    }
+}

@@ -26,7 +26,6 @@
 )]
 
 mod dev_tools;
-mod environment;
 #[cfg(feature = "evaluators")]
 mod evaluators;
 mod exporter;
@@ -39,7 +38,7 @@ mod trace_log;
 mod wire;
 
 pub use self::dev_tools::DevTools;
-pub use self::environment::Environment;
+pub use self::dev_tools::Environment;
 #[cfg(feature = "evaluators")]
 pub use self::evaluators::register_evaluators;
 pub use self::exporter::LogLayer;

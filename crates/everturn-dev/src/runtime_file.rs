@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use everturn_core::{Error, Result};
-use serde::Serialize;
+use serde_json::Value;
 
 /// The files that mark a project's root for the tools. `Cargo.toml` is not one of them, so the tools would
 /// not find a file next to it.
@@ -29,20 +29,6 @@ pub(crate) fn project_root(start: &Path) -> PathBuf {
         .to_owned()
 }
 
-/// The contents of the file.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct RuntimeInfo {
-    pub(crate) id: String,
-    pub(crate) pid: u32,
-    pub(crate) name: String,
-    pub(crate) reflection_server_url: String,
-    pub(crate) timestamp: String,
-    pub(crate) genkit_version: String,
-    /// With a number above 1, every command of the tools exits.
-    pub(crate) reflection_api_spec_version: u32,
-}
-
 /// The file, which exists while the program can be reached; dropping it removes the file.
 #[derive(Debug)]
 pub(crate) struct RuntimeFile(PathBuf);
@@ -52,10 +38,10 @@ impl RuntimeFile {
     ///
     /// # Errors
     /// The operating system's error, with the path.
-    pub(crate) fn write(root: &Path, port: u16, info: &RuntimeInfo) -> Result<Self> {
+    pub(crate) fn write(root: &Path, pid: u32, port: u16, info: &Value) -> Result<Self> {
         let folder = root.join(".genkit").join("runtimes");
         let millis = jiff::Timestamp::now().as_millisecond();
-        let path = folder.join(format!("{}-{port}-{millis}.json", info.pid));
+        let path = folder.join(format!("{pid}-{port}-{millis}.json"));
         let unfinished = path.with_extension("tmp");
         let text = serde_json::to_string_pretty(info)?;
         std::fs::create_dir_all(&folder)

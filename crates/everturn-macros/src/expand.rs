@@ -13,7 +13,7 @@ use crate::options::{Answerer, Options};
 /// The unit struct, its methods and its trait.
 pub(crate) fn expand(options: &Options, function: ItemFn) -> Result<TokenStream> {
     let function = Function::read(options, function)?;
-    let root = &options.root;
+    let root = options.root();
     let private = quote!(#root::__private);
 
     let Function {

@@ -5,6 +5,7 @@ use syn::parse::{Parse, ParseStream};
 use syn::{Expr, Ident, LitBool, LitInt, LitStr, Path, Result, Token, Type, parse_quote};
 
 /// The options of one `#[tool]`.
+#[derive(Default)]
 pub(crate) struct Options {
     pub(crate) name: Option<LitStr>,
     pub(crate) description: Option<LitStr>,
@@ -31,7 +32,7 @@ pub(crate) struct Options {
     /// The variant of `Repeat` for approved calls that were made before.
     pub(crate) repeat: Option<Ident>,
     /// The crate that re-exports what the generated code refers to.
-    pub(crate) root: Path,
+    pub(crate) root: Option<Path>,
 }
 
 /// The callers who may answer an interrupted call.
@@ -58,135 +59,95 @@ impl Parse for Answerer {
     }
 }
 
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            name: None,
-            description: None,
-            fields: false,
-            replay: None,
-            answer: None,
-            decision: None,
-            by: None,
-            outcome_by: None,
-            expires: None,
-            approvals: None,
-            second_person: false,
-            editable: None,
-            repeat: None,
-            root: parse_quote!(::everturn),
-        }
-    }
-}
-
 impl Options {
     /// Reads one option.
     pub(crate) fn read(&mut self, meta: &ParseNestedMeta<'_>) -> Result<()> {
-        if meta.path.is_ident("name") {
-            set_text(&mut self.name, meta)
-        } else if meta.path.is_ident("description") {
-            set_text(&mut self.description, meta)
-        } else if meta.path.is_ident("replay") {
-            set_replay(&mut self.replay, meta)
-        } else if meta.path.is_ident("answer") {
-            set_answer(&mut self.answer, meta)
-        } else if meta.path.is_ident("decision") {
-            set(&mut self.decision, meta)
-        } else if meta.path.is_ident("by") {
-            set(&mut self.by, meta)
-        } else if meta.path.is_ident("outcome_by") {
-            set(&mut self.outcome_by, meta)
-        } else if meta.path.is_ident("expires") {
-            set_expires(&mut self.expires, meta)
-        } else if meta.path.is_ident("approvals") {
-            set_approvals(&mut self.approvals, meta)
-        } else if meta.path.is_ident("second_person") {
-            self.second_person = true;
-            Ok(())
-        } else if meta.path.is_ident("editable") {
-            set_editable(&mut self.editable, meta)
-        } else if meta.path.is_ident("repeat") {
-            set_repeat(&mut self.repeat, meta)
-        } else if meta.path.is_ident("crate") {
-            self.root = meta
-                .value()?
-                .parse::<LitStr>()?
-                .parse_with(Path::parse_mod_style)?;
-            Ok(())
-        } else if meta.path.is_ident("fields") {
-            self.fields = true;
-            Ok(())
-        } else {
-            let known = "`name`, `description`, `replay`, `answer`, `decision`, `by`, `outcome_by`, `expires`, `approvals`, \
-                         `second_person`, `editable`, `repeat`, `fields` and `crate`";
-            Err(meta.error(format!("unknown option: `#[tool]` accepts {known}")))
+        let name = meta.path.get_ident().map(ToString::to_string);
+        match name.as_deref().unwrap_or_default() {
+            "name" => put(&mut self.name, text(meta)?, meta),
+            "description" => put(&mut self.description, text(meta)?, meta),
+            "replay" => {
+                let advice = "unknown value: `replay` accepts `pure`, `idempotent`, `keyed` and `once`";
+                let variants = ["Pure", "Idempotent", "Keyed", "Once"];
+                put(&mut self.replay, variant(meta, &variants, advice)?, meta)
+            }
+            "answer" => {
+                let advice = "unknown value: `answer` accepts `restart`, `respond` and `any`";
+                let variants = ["Any", "Restart", "Respond"];
+                put(&mut self.answer, variant(meta, &variants, advice)?, meta)
+            }
+            "repeat" => {
+                let advice = "unknown value: `repeat` accepts `recorded` and `ask`";
+                put(
+                    &mut self.repeat,
+                    variant(meta, &["Recorded", "Ask"], advice)?,
+                    meta,
+                )
+            }
+            "decision" => put(&mut self.decision, meta.value()?.parse()?, meta),
+            "by" => put(&mut self.by, meta.value()?.parse()?, meta),
+            "outcome_by" => put(&mut self.outcome_by, meta.value()?.parse()?, meta),
+            "expires" => put(&mut self.expires, duration(meta)?, meta),
+            "approvals" => put(&mut self.approvals, people(meta)?, meta),
+            "editable" if meta.input.peek(Token![=]) => put(&mut self.editable, meta.value()?.parse()?, meta),
+            "editable" => put(&mut self.editable, parse_quote!(true), meta),
+            "second_person" => {
+                self.second_person = true;
+                Ok(())
+            }
+            "fields" => {
+                self.fields = true;
+                Ok(())
+            }
+            "crate" => {
+                let path: LitStr = meta.value()?.parse()?;
+                self.root = Some(path.parse_with(Path::parse_mod_style)?);
+                Ok(())
+            }
+            _ => {
+                let known = "`name`, `description`, `replay`, `answer`, `decision`, `by`, `outcome_by`, `expires`, `approvals`, \
+                             `second_person`, `editable`, `repeat`, `fields` and `crate`";
+                Err(meta.error(format!("unknown option: `#[tool]` accepts {known}")))
+            }
         }
+    }
+
+    /// Returns the path of the crate that the expansion refers to.
+    pub(crate) fn root(&self) -> Path {
+        self.root.clone().unwrap_or_else(|| parse_quote!(::everturn))
     }
 }
 
-fn set_text(option: &mut Option<LitStr>, meta: &ParseNestedMeta<'_>) -> Result<()> {
+fn put<T>(option: &mut Option<T>, value: T, meta: &ParseNestedMeta<'_>) -> Result<()> {
+    match option.replace(value) {
+        Some(_) => Err(meta.error("this option is set twice")),
+        None => Ok(()),
+    }
+}
+
+fn text(meta: &ParseNestedMeta<'_>) -> Result<LitStr> {
     let text: LitStr = meta.value()?.parse()?;
     if text.value().trim().is_empty() {
         return Err(syn::Error::new(text.span(), "this value must not be empty"));
     }
-    if option.replace(text).is_some() {
-        return Err(meta.error("this option is set twice"));
-    }
-    Ok(())
+    Ok(text)
 }
 
-fn set<T: Parse>(option: &mut Option<T>, meta: &ParseNestedMeta<'_>) -> Result<()> {
-    if option.replace(meta.value()?.parse()?).is_some() {
-        return Err(meta.error("this option is set twice"));
-    }
-    Ok(())
-}
-
-fn set_answer(option: &mut Option<Ident>, meta: &ParseNestedMeta<'_>) -> Result<()> {
+/// Reads the name of a variant, in lower case.
+fn variant(meta: &ParseNestedMeta<'_>, variants: &[&str], advice: &str) -> Result<Ident> {
     let word: LitStr = meta.value()?.parse()?;
-    let variant = match word.value().as_str() {
-        "any" => "Any",
-        "restart" => "Restart",
-        "respond" => "Respond",
-        _ => {
-            let advice = "unknown value: `answer` accepts `restart`, `respond` and `any`";
-            return Err(syn::Error::new(word.span(), advice));
-        }
-    };
-    if option.replace(Ident::new(variant, word.span())).is_some() {
-        return Err(meta.error("this option is set twice"));
+    let name = word.value();
+    match variants.iter().find(|variant| variant.to_lowercase() == name) {
+        Some(variant) => Ok(Ident::new(variant, word.span())),
+        None => Err(syn::Error::new(word.span(), advice)),
     }
-    Ok(())
 }
 
-fn set_replay(option: &mut Option<Ident>, meta: &ParseNestedMeta<'_>) -> Result<()> {
-    let word: LitStr = meta.value()?.parse()?;
-    let variant = match word.value().as_str() {
-        "pure" => "Pure",
-        "idempotent" => "Idempotent",
-        "keyed" => "Keyed",
-        "once" => "Once",
-        _ => {
-            let advice = "unknown value: `replay` accepts `pure`, `idempotent`, `keyed` and `once`";
-            return Err(syn::Error::new(word.span(), advice));
-        }
-    };
-    if option.replace(Ident::new(variant, word.span())).is_some() {
-        return Err(meta.error("this option is set twice"));
-    }
-    Ok(())
-}
-
-fn set_expires(option: &mut Option<u64>, meta: &ParseNestedMeta<'_>) -> Result<()> {
+/// Reads a duration, in seconds.
+fn duration(meta: &ParseNestedMeta<'_>) -> Result<u64> {
     let text: LitStr = meta.value()?.parse()?;
-    let Some(seconds) = seconds(&text.value()) else {
-        let advice = "`expires` needs a positive duration such as `90s`, `30m`, `24h` or `7d`";
-        return Err(syn::Error::new(text.span(), advice));
-    };
-    if option.replace(seconds).is_some() {
-        return Err(meta.error("this option is set twice"));
-    }
-    Ok(())
+    let advice = "`expires` needs a positive duration such as `90s`, `30m`, `24h` or `7d`";
+    seconds(&text.value()).ok_or_else(|| syn::Error::new(text.span(), advice))
 }
 
 /// Reads a whole number with a unit.
@@ -203,42 +164,10 @@ fn seconds(text: &str) -> Option<u64> {
     number.checked_mul(unit).filter(|seconds| *seconds > 0)
 }
 
-fn set_approvals(option: &mut Option<LitInt>, meta: &ParseNestedMeta<'_>) -> Result<()> {
+fn people(meta: &ParseNestedMeta<'_>) -> Result<LitInt> {
     let people: LitInt = meta.value()?.parse()?;
     if people.base10_parse::<u32>()? == 0 {
         return Err(syn::Error::new(people.span(), "`approvals` must be at least 1"));
     }
-    if option.replace(people).is_some() {
-        return Err(meta.error("this option is set twice"));
-    }
-    Ok(())
-}
-
-/// Reads `editable` or `editable = false`.
-fn set_editable(option: &mut Option<LitBool>, meta: &ParseNestedMeta<'_>) -> Result<()> {
-    let value = if meta.input.peek(Token![=]) {
-        meta.value()?.parse()?
-    } else {
-        parse_quote!(true)
-    };
-    if option.replace(value).is_some() {
-        return Err(meta.error("this option is set twice"));
-    }
-    Ok(())
-}
-
-fn set_repeat(option: &mut Option<Ident>, meta: &ParseNestedMeta<'_>) -> Result<()> {
-    let word: LitStr = meta.value()?.parse()?;
-    let variant = match word.value().as_str() {
-        "recorded" => "Recorded",
-        "ask" => "Ask",
-        _ => {
-            let advice = "unknown value: `repeat` accepts `recorded` and `ask`";
-            return Err(syn::Error::new(word.span(), advice));
-        }
-    };
-    if option.replace(Ident::new(variant, word.span())).is_some() {
-        return Err(meta.error("this option is set twice"));
-    }
-    Ok(())
+    Ok(people)
 }

@@ -31,7 +31,6 @@
 //! detached. The span of each watcher is linked to it in the same way.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod gen_ai;
 mod log_lines;
 mod otlp;
 mod queue;

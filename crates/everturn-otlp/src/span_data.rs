@@ -1,4 +1,5 @@
-//! Spans in the format of OpenTelemetry's exporters.
+//! Spans in the format of OpenTelemetry's exporters, with the attributes of its semantic conventions for
+//! generative AI.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,8 +11,6 @@ use opentelemetry::trace::{
 use opentelemetry::{Array, InstrumentationScope, KeyValue, StringValue, Value};
 use opentelemetry_sdk::trace::{SpanData, SpanEvents, SpanLinks};
 use serde_json::{Map, Value as Json};
-
-use crate::gen_ai;
 
 /// Filters the exported content: given the attribute's name and its JSON, returns the text to export.
 pub(crate) type Redaction = Arc<dyn Fn(&str, &str) -> Option<String> + Send + Sync>;
@@ -30,7 +29,7 @@ pub(crate) fn span_data(span: &SpanRecord, redaction: Option<&Redaction>) -> Spa
             Some(KeyValue::new(name.clone(), text))
         })
         .collect();
-    attributes.extend(gen_ai::attributes(span));
+    attributes.extend(gen_ai_attributes(span));
     let ended_at = span.ended_at.unwrap_or(span.started_at);
     let mut events = SpanEvents::default();
     events.events = span
@@ -78,7 +77,7 @@ pub(crate) fn scope() -> InstrumentationScope {
 }
 
 fn kind(span: &SpanRecord) -> SpanKind {
-    if gen_ai::asks_a_model(span) {
+    if asks_a_model(span) {
         SpanKind::Client
     } else if span.remote_parent.is_some() {
         SpanKind::Server
@@ -138,4 +137,70 @@ fn item(item: &Json) -> StringValue {
         Json::String(text) => text.clone().into(),
         other => other.to_string().into(),
     }
+}
+
+/// The kinds of span in the conventions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Operation {
+    Chat,
+    Embeddings,
+    ExecuteTool,
+    InvokeAgent,
+}
+
+impl Operation {
+    fn of(span: &SpanRecord) -> Option<Self> {
+        match text(span, "genkit:metadata:subtype")? {
+            "model" | "background-model" => Some(Self::Chat),
+            "embedder" => Some(Self::Embeddings),
+            "tool" | "tool.v2" => Some(Self::ExecuteTool),
+            "agent" => Some(Self::InvokeAgent),
+            _ => None,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Chat => "chat",
+            Self::Embeddings => "embeddings",
+            Self::ExecuteTool => "execute_tool",
+            Self::InvokeAgent => "invoke_agent",
+        }
+    }
+}
+
+fn text<'a>(span: &'a SpanRecord, attribute: &str) -> Option<&'a str> {
+    span.attributes.get(attribute)?.as_str()
+}
+
+/// Returns whether the span is a call to a model, which counts as another program.
+fn asks_a_model(span: &SpanRecord) -> bool {
+    matches!(Operation::of(span), Some(Operation::Chat | Operation::Embeddings))
+}
+
+/// Returns the attributes of the conventions, except for the token counts, which spans have already.
+fn gen_ai_attributes(span: &SpanRecord) -> Vec<KeyValue> {
+    let mut attributes = Vec::new();
+    let mut add = |name: &'static str, value: &str| attributes.push(KeyValue::new(name, value.to_owned()));
+    if let Some(session) = text(span, "genkit:metadata:agent:sessionId") {
+        add("gen_ai.conversation.id", session);
+    }
+    let Some(operation) = Operation::of(span) else {
+        return attributes;
+    };
+    add("gen_ai.operation.name", operation.name());
+    match operation {
+        Operation::Chat | Operation::Embeddings => {
+            // The name of a plugin's model begins with the plugin's name.
+            let (provider, model) = span.name.split_once('/').unwrap_or(("everturn", &span.name));
+            add("gen_ai.provider.name", provider);
+            add("gen_ai.request.model", model);
+        }
+        Operation::ExecuteTool => {
+            add("gen_ai.tool.name", &span.name);
+            add("gen_ai.tool.type", "function");
+        }
+        Operation::InvokeAgent => add("gen_ai.agent.name", &span.name),
+    }
+    attributes
 }

@@ -114,35 +114,21 @@ impl Plan {
     }
 
     pub(super) fn from_options(registry: &Registry, options: GenerateActionOptions) -> Self {
+        let names = |names: Option<Vec<String>>| names.into_iter().flatten();
+        let middleware = options.middleware.into_iter().flatten();
         Self {
             model: options.model.map(ModelReference::from),
             config: Ok(options.config),
             messages: options.messages,
-            tools: options
-                .tools
-                .into_iter()
-                .flatten()
-                .map(ToolReference::Name)
-                .collect(),
+            tools: names(options.tools).map(ToolReference::Name).collect(),
             tool_choice: options.tool_choice,
             returns_tool_requests: options.return_tool_requests.unwrap_or_default(),
             max_rounds: options.max_rounds,
             docs: options.docs.unwrap_or_default(),
-            resources: options
-                .resources
-                .into_iter()
-                .flatten()
-                .map(ResourceReference::Name)
-                .collect(),
+            resources: names(options.resources).map(ResourceReference::Name).collect(),
             output: options.output.unwrap_or_default(),
-            has_natural_format: false,
             answers: options.answers,
-            middleware: options
-                .middleware
-                .into_iter()
-                .flatten()
-                .map(MiddlewareSource::named)
-                .collect(),
+            middleware: middleware.map(MiddlewareSource::named).collect(),
             step_name: options.step_name,
             ..Self::new(registry)
         }

@@ -1,6 +1,7 @@
 //! A stream log in memory; its streams are lost when the process ends.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -459,6 +460,13 @@ impl Default for MemoryStreamLog {
     }
 }
 
-crate::opaque_debug!(MemoryStreamLog);
+impl fmt::Debug for MemoryStreamLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStreamLog")
+            .field("streams", &self.0.streams.lock().len())
+            .field("bytes", &self.0.bytes.load(Ordering::Relaxed))
+            .finish_non_exhaustive()
+    }
+}
 
 crate::opaque_debug!(MemoryWriter);
