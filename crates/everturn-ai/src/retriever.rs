@@ -1,4 +1,5 @@
-//! Retrievers, indexers and rerankers: documents are stored, found again by a query, and ordered by relevance.
+//! Retrievers, indexers and rerankers: documents are stored, found again by a query, and ordered by
+//! relevance.
 
 use std::future::Future;
 use std::sync::Arc;

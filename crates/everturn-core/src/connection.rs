@@ -65,8 +65,8 @@ impl<S> Chunks<S> {
             }
             ready!(self.completion.as_mut().poll(cx));
         }
-        // The action's last chunk is in the channel by now. Only an emitter that outlives the action can still
-        // send, and closing the channel refuses its chunks.
+        // The action's last chunk is in the channel by now. Only an emitter that outlives the action can
+        // still send, and closing the channel refuses its chunks.
         self.receiver.close();
         Poll::Ready(self.receiver.try_recv().ok().map(|chunk| *chunk))
     }

@@ -1,7 +1,7 @@
 //! Macros for the crates of this workspace.
 
-/// Implements `Debug` for a type with fields that have none, or that must not be printed: `Name { field, .. }`
-/// with the listed fields, and without bounds on the type's parameters.
+/// Implements `Debug` for a type with fields that have none, or that must not be printed. Prints the listed
+/// fields and `..`; the type's parameters need no bounds.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! opaque_debug {

@@ -1,8 +1,8 @@
 //! Decoding server-sent events, for clients of models and of remote agents.
 //!
-//! Hand-written, because servers deviate from the standard in ways that no published decoder accepts: the last
-//! event may lack its empty line, comments occur inside events, errors have lines of their own, and lines may
-//! contain an image and must still be limited.
+//! Hand-written, because servers deviate from the standard in ways that no published decoder accepts: the
+//! last event may lack its empty line, comments occur inside events, errors have lines of their own, and
+//! lines may contain an image and must still be limited.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -2,8 +2,8 @@
 //!
 //! The server may allow fewer than the options ask for. A connection that it refuses lowers the number: calls
 //! then wait for the connections that are open instead of asking for further ones. From time to time one more
-//! is tried. While the server refuses connections, a store now and then closes one of its own, so that another
-//! process gets its share.
+//! is tried. While the server refuses connections, a store now and then closes one of its own, so that
+//! another process gets its share.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;

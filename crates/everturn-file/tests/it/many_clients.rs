@@ -1,4 +1,5 @@
-//! Many clients that save to one large folder at the same time: every call succeeds, and ends by its deadline.
+//! Many clients that save to one large folder at the same time: every call succeeds, and ends by its
+//! deadline.
 //! `EVERTURN_SOAK=full` runs 512 clients in a folder of 20,000 files.
 
 use std::time::Duration;
