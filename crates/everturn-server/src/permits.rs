@@ -15,10 +15,11 @@ use crate::Limits;
 
 /// The maximum number of concurrent reads of stored values per caller. A value may be large, and its size is
 /// known only after the read. Further reads of the caller wait.
-const READINGS: usize = 2;
+const READINGS: usize = 1;
 
-/// The maximum number of concurrent reads of stored values of all callers.
-const ALL_READINGS: usize = 4;
+/// The maximum number of concurrent reads of stored values of all callers: each may need three times the
+/// memory of the largest session.
+const ALL_READINGS: usize = 2;
 
 /// The caller to whom a request is attributed.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
