@@ -34,21 +34,16 @@ pub fn recover_every(registry: &Registry, interval: Duration) -> RecoveryLoop {
     let mut ticks = tokio::time::interval(interval);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let task = tokio::spawn(async move {
-        let mut reported: HashSet<_> = HashSet::new();
+        let mut reported = HashSet::new();
         while stopped.run_until_cancelled(ticks.tick()).await.is_some() {
             let Ok(registry) = registry.upgrade() else {
                 return;
             };
             let mut recovery = recover_all(&registry).await;
             // A turn that takes a call over adds to its journal, so it is found again if that turn dies, too.
-            let found = recovery.unfinished.iter();
-            let found = found
-                .map(|(scope, call)| (scope.clone(), call.effect_id.clone()))
-                .collect();
-            let known = std::mem::replace(&mut reported, found);
             recovery
                 .unfinished
-                .retain(|(scope, call)| !known.contains(&(scope.clone(), call.effect_id.clone())));
+                .retain(|(scope, call)| reported.insert((scope.clone(), call.effect_id.clone())));
             for observer in turn_observers(&registry).all() {
                 for (_, call) in &recovery.unfinished {
                     observer.call_found(call);
