@@ -65,6 +65,6 @@ pub const APPROVAL: &str = "approval";
 pub const ANSWER_UNTIL: &str = "answerUntil";
 
 /// Returns whether the data of an interrupt marks the outcome of the call as unknown.
-pub(crate) fn is_outcome_unknown(data: &Value) -> bool {
+pub fn is_outcome_unknown(data: &Value) -> bool {
     data.get(OUTCOME_UNKNOWN) == Some(&Value::Bool(true))
 }

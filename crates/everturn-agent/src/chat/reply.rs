@@ -345,7 +345,7 @@ impl Interrupt {
     /// if it did not.
     pub fn is_outcome_unknown(&self) -> bool {
         let data = self.0.interrupt();
-        data.and_then(|data| data.get(metadata::OUTCOME_UNKNOWN)) == Some(&Value::Bool(true))
+        data.is_some_and(metadata::is_outcome_unknown)
     }
 
     /// Returns the question: until when it may be answered, who is still needed, and who has answered. `None`

@@ -82,7 +82,7 @@ use everturn_core::{Error, Result};
 use futures::stream::BoxStream;
 
 pub use self::checksum::Checksum;
-pub(crate) use self::journal::{BegunCall, is_unknown};
+pub(crate) use self::journal::BegunCall;
 pub use self::journal::{
     Journal, JournalCursor, JournalGuard, JournalKey, JournalPage, JournalQuery, JournalRecord, KEPT,
     RECORD_TAKEN, TURN_TAKEN_OVER, UnfinishedTurn, has_unknown_outcome, record_taken,

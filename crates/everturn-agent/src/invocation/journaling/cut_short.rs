@@ -3,13 +3,14 @@
 
 use std::collections::HashMap;
 
+use everturn_ai::metadata::is_outcome_unknown;
 use everturn_ai::{EffectId, Message, ModelResponse, Part, ToolOutcome, ToolRecord, ToolRequest};
 
 use super::entry::Entry;
 use super::identity::{call_fingerprint, call_of, effect_id};
 use super::known_effects::Met;
 use crate::session::Change;
-use crate::store::{JournalKey, is_unknown};
+use crate::store::JournalKey;
 
 /// On a tool request: `true` if an earlier turn made the call and was cut short.
 const CUT_SHORT: &str = "cutShort";
@@ -75,7 +76,8 @@ impl CutShortCalls {
                 changes,
                 ..
             } => {
-                let has_asked = matches!(&*outcome, ToolOutcome::Interrupted(data) if !is_unknown(data));
+                let has_asked =
+                    matches!(&*outcome, ToolOutcome::Interrupted(data) if !is_outcome_unknown(data));
                 if has_asked {
                     return self.forget(&effect);
                 }

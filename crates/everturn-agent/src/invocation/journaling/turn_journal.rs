@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use everturn_ai::metadata::is_outcome_unknown;
 use everturn_ai::{
     Approval, EffectId, EffectJournal, Message, ModelEffect, ModelResponse, Repeat, Replay, ToolDefinition,
     ToolEffect, ToolOutcome, ToolRecord, ToolRequest, async_trait, reason, with_journal,
@@ -26,7 +27,7 @@ use super::writer::{JournalLocation, Writer};
 use crate::session::{Change, Changes};
 use crate::storage::snapshot::OpenTurn;
 use crate::storage::unfinished_call::settles_itself;
-use crate::store::{BegunCall, JournalKey, Precondition, UnfinishedTurn, is_unknown};
+use crate::store::{BegunCall, JournalKey, Precondition, UnfinishedTurn};
 use crate::{SessionHandle, SessionId};
 
 /// One turn's journal. The store is first read when the turn's first effect is due.
@@ -453,7 +454,7 @@ fn end_of_approved(
             outcome: Box::new(outcome.clone()),
             changes,
         }),
-        ToolOutcome::Interrupted(data) if is_unknown(data) => None,
+        ToolOutcome::Interrupted(data) if is_outcome_unknown(data) => None,
         // A call that asks again has done nothing else: another answer may lead further.
         ToolOutcome::Interrupted(_) => Some(Entry::Failed { effect: id.clone() }),
     }

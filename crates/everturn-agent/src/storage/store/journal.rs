@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use everturn_ai::metadata::OUTCOME_UNKNOWN;
+use everturn_ai::metadata::is_outcome_unknown;
 use everturn_ai::{EffectId, ToolOutcome, ToolRequest};
 use everturn_core::{Error, Reason, Result};
 use jiff::Timestamp;
@@ -250,11 +250,6 @@ enum Noted {
     Other,
 }
 
-/// Returns whether a question is for the outcome of a call.
-pub(crate) fn is_unknown(question: &Value) -> bool {
-    question.get(OUTCOME_UNKNOWN) == Some(&Value::Bool(true))
-}
-
 fn unknown_outcomes(records: &[JournalRecord]) -> Vec<(EffectId, BegunCall)> {
     let mut unknown: Vec<(EffectId, BegunCall)> = Vec::new();
     let entries = records
@@ -273,7 +268,7 @@ fn unknown_outcomes(records: &[JournalRecord]) -> Vec<(EffectId, BegunCall)> {
             Noted::Ended {
                 outcome: ToolOutcome::Interrupted(data),
                 ..
-            } if is_unknown(&data) => {}
+            } if is_outcome_unknown(&data) => {}
             Noted::Ended { effect, .. } | Noted::Failed { effect } => {
                 unknown.retain(|(known, _)| *known != effect);
             }
